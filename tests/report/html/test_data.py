@@ -14,6 +14,7 @@ import pytest
 from tests.report.reports import HOSTILE
 from traceanalyzer.report.html import data
 from traceanalyzer.report.html.data import first_view, json_block, shortened, timelines_block
+from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 
 STYLE = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(encoding="utf-8")

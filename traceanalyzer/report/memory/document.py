@@ -14,12 +14,13 @@ from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
-from traceanalyzer.report.memory.model import UNTRACED, Compared, MemoryReport, as_document
+from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
 from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
 
 TOP_LINES = 12
 TOP_PARTS = 4
+NO_STACK = "a place without a stack"
 NO_OPERATORS = (
     "unknown: the trace has no allocator events, and the snapshot's history is not of the same time. `collect torch "
     "--memory-snapshot` records both at once; `--memory` (profile_memory=True of torch.profiler) the events."
@@ -28,7 +29,9 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
-    found = [_summary(report), Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))])]
+    summary = [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]
+    over_time = [Drawing(partial(drawn_curves, report.memory))]
+    found = [Section("Summary", summary), Section("Memory over time", over_time)]
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" * (len(report.memory) > 1))
     if report.traced.operators:
@@ -36,7 +39,12 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         found.append(Section("Operators by memory", [how, _rows(report.traced.operators[:TOP_LINES])]))
     elif report.traced != UNTRACED:
         found.append(Section("Operators by memory", [NO_OPERATORS]))
-    found += [_compared(pair, report) for pair in report.compared]
+    for pair in report.compared:
+        text = (
+            f"{_bytes(pair.other_peak_bytes)} at the peak of {report.other_path}: {_bytes(abs(pair.change_bytes))} "
+            f"{'more' if pair.change_bytes >= 0 else 'less'} than the {_bytes(pair.peak_bytes)} here."
+        )
+        found.append(Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])]))
     if report.findings:
         found.append(Section("Findings", [Items([_finding(f) for f in report.findings])]))
     if report.recommendations:
@@ -49,9 +57,8 @@ def _screen(report: MemoryReport) -> Document:
     lines = [line for device in report.memory for line in _brief(device)]
     for pair in report.compared:
         sign = "+" if pair.change_bytes >= 0 else "-"
-        lines.append(
-            f"{report.other_path}: peak {_bytes(pair.other_peak_bytes)}, {sign}{_bytes(abs(pair.change_bytes))}"
-        )
+        change = f"{sign}{_bytes(abs(pair.change_bytes))}"
+        lines.append(f"{report.other_path}: peak {_bytes(pair.other_peak_bytes)}, {change}")
         top = [f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}" for line in pair.lines[:TOP_PARTS]]
         lines += [f"  {', '.join(top)}"] if top else []
     path = shown_path(report.path, "SNAPSHOT")
@@ -64,32 +71,35 @@ def _screen(report: MemoryReport) -> Document:
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
     """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each phase."""
     if device.oom is not None:
-        yield f"Asked for at {device.oom.site or 'a place without a stack'}; it fits with {_fits(device.oom)}."
+        yield f"Asked for at {device.oom.site or NO_STACK}; it fits with {_fits(device.oom)}."
     total = max(device.peak_bytes, 1)
-    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)
-    shown = ", ".join(
-        f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts[:TOP_PARTS]
-    )
+    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)[:TOP_PARTS]
+    shown = ", ".join(f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts)
     yield f"At the peak of {_bytes(device.peak_bytes)}: {shown}."
     if device.phase_peaks:
-        peaks = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
-        yield "Peaks: " + ", ".join(f"{name.replace('_', ' ')} {_bytes(size)}" for name, size in peaks) + "."
+        yield f"Peaks: {', '.join(map(' '.join, _peaks(device)))}."
+
+
+def _peaks(device: MemoryOfDevice) -> list[tuple[str, str]]:
+    """Of each phase, in order."""
+    in_order = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
+    return [(name.replace("_", " "), _bytes(size)) for name, size in in_order]
 
 
 def _change(advice: MemoryRecommendation) -> str:
     """A remedy with what it frees, and what it costs in time."""
-    after, when = _after(advice)
-    text = f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
+    text = _saved(advice)
     if advice.predicted_step_ms is not None and advice.predicted_speedup:
         now = advice.predicted_step_ms * advice.predicted_speedup
         text += f", step {figure(now, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}"
     return f"{text}  {advice.action}"
 
 
-def _after(advice: MemoryRecommendation) -> tuple[int, str]:
-    if advice.predicted_reserved_bytes is not None:
-        return advice.predicted_reserved_bytes, "reserved"
-    return advice.predicted_peak_bytes, "at the peak"
+def _saved(advice: MemoryRecommendation) -> str:
+    after, when = advice.predicted_reserved_bytes, "reserved"
+    if after is None:
+        after, when = advice.predicted_peak_bytes, "at the peak"
+    return f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
 
 
 def _rows(rows: Sequence[Any]) -> Part | None:
@@ -98,10 +108,6 @@ def _rows(rows: Sequence[Any]) -> Part | None:
 
 def _bytes(size: float) -> str:
     return figure(round(size), MEMORY)
-
-
-def _summary(report: MemoryReport) -> Section:
-    return Section("Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))])
 
 
 def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
@@ -121,9 +127,10 @@ def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
     yield _at_peak(device, on)
     yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
     if device.phase_peaks:
-        in_order = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
-        peaks = Facts.of(*((name.replace("_", " "), _bytes(size)) for name, size in in_order))
-        yield Section(f"Peak of each phase{on}", [_steps_found(device), peaks])
+        sources = {"annotation": "annotations", "stacks": "stacks that come back"}
+        found = f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
+        parts = [found if device.steps else "No steps were found.", Facts.of(*_peaks(device))]
+        yield Section(f"Peak of each phase{on}", parts)
     yield _growth(device, on)
     yield _not_allocated(device, on)
     yield _larger_batch(device, on)
@@ -166,30 +173,19 @@ def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
     return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, MEMORY)))])
 
 
-def _steps_found(device: MemoryOfDevice) -> str:
-    if not device.steps:
-        return "No steps were found."
-    sources = {"annotation": "annotations", "stacks": "stacks that come back"}
-    return f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
-
-
 def _growth(device: MemoryOfDevice, on: str) -> Section:
     growth = device.growth
     if growth.bytes_per_step is None or growth.low is None or growth.high is None:
         return Section(f"Growth{on}", ["unknown: it takes five steps in the history."])
-    text = (
-        f"{growth.verdict}: {_bytes(growth.bytes_per_step)} a step "
-        f"({_bytes(growth.low)} to {_bytes(growth.high)}) over {growth.steps:,} steps."
-    )
+    each = f"{_bytes(growth.bytes_per_step)} a step ({_bytes(growth.low)} to {_bytes(growth.high)})"
+    text = f"{growth.verdict}: {each} over {growth.steps:,} steps."
     return Section(f"Growth{on}", [text, _rows(growth.sites[:TOP_LINES])])
 
 
 def _oom(oom: Oom, on: str) -> Section:
-    limit = "under the limit that was set" if oom.is_limited else "on this GPU"
-    text = (
-        f"{_bytes(oom.requested_bytes)} asked for at {oom.site or 'a place without a stack'}; "
-        f"{_bytes(oom.missing_bytes)} missing even without fragmentation."
-    )
+    limit, site = "under the limit that was set" if oom.is_limited else "on this GPU", oom.site or NO_STACK
+    missing = f"{_bytes(oom.missing_bytes)} missing even without fragmentation."
+    text = f"{_bytes(oom.requested_bytes)} asked for at {site}; {missing}"
     facts = Facts.of(
         ("allocated", _bytes(oom.allocated_bytes)),
         ("reserved", _bytes(oom.reserved_bytes)),
@@ -201,41 +197,28 @@ def _oom(oom: Oom, on: str) -> Section:
     return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
 
 
-NEEDED = ("parameters", "gradients", "optimizer_state")  # what no training does without
-
-
 def _fits(oom: Oom) -> str:
     """What would have made room."""
+    needed = ("parameters", "gradients", "optimizer_state")  # what no training does without
     fits = ["expandable segments"] if oom.fits_with_expandable_segments else []
-    if oom.fits_without_top_culprit and oom.culprits and oom.culprits[0].category not in NEEDED:
+    if oom.fits_without_top_culprit and oom.culprits and oom.culprits[0].category not in needed:
         fits.append(f"no {oom.culprits[0].site or 'top culprit'}")
     if oom.fits_with_batch_share is not None and oom.fits_with_batch_share < 1:
         fits.append(f"{figure(oom.fits_with_batch_share, 'share')} of the batch")
     return ", ".join(fits) or "neither a smaller batch nor expandable segments"
 
 
-def _compared(pair: Compared, report: MemoryReport) -> Section:
-    sign = "more" if pair.change_bytes >= 0 else "less"
-    text = (
-        f"{_bytes(pair.other_peak_bytes)} at the peak of {report.other_path}: "
-        f"{_bytes(abs(pair.change_bytes))} {sign} than the {_bytes(pair.peak_bytes)} here."
-    )
-    return Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])])
-
-
 def _finding(finding: MemoryFinding) -> Item:
     saved = f"up to {_bytes(finding.headroom_bytes)}" if finding.headroom_bytes else "bytes unknown"
-    evidence = (
-        f"{item.metric}: {figure(item.value, item.unit)}" + (f", {item.where}" if item.where else "")
-        for item in finding.evidence
-    )
+    details = [
+        f"{one.metric}: {figure(one.value, one.unit)}{', ' * bool(one.where)}{one.where}" for one in finding.evidence
+    ]
     title = f"{finding.title} ({finding.severity}, {finding.id}, {saved})"
-    return Item(title, details=[*evidence, EXPLAINED.format(finding.id)])
+    return Item(title, details=[*details, EXPLAINED.format(finding.id)])
 
 
 def _advice(advice: MemoryRecommendation) -> Item:
-    after, when = _after(advice)
     details = [f"Basis: {advice.basis}."]
     if advice.predicted_step_ms is not None:
         details.append(f"The step would take {figure(advice.predicted_step_ms, 'ms')}.")
-    return Item(f"{advice.action}: {_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}", details=details)
+    return Item(f"{advice.action}: {_saved(advice)}", details=details)

@@ -74,33 +74,24 @@ def as_document(report: MemoryReport) -> dict[str, Any]:
         "tool": {"name": "traceanalyzer", "version": __version__},
         "inputs": [{"path": report.path, "kind": "memory_snapshot"}],
         "summary": {"headline": report.headline, "step_ms": traced.step_ms, "forward_ms": traced.forward_ms},
-        "memory": report.memory,
-        "findings": report.findings,
-        "recommendations": report.recommendations,
-        "operators": traced.operators,
-        "notes": report.notes,
-    }
+        "memory": report.memory, "findings": report.findings, "recommendations": report.recommendations,
+        "operators": traced.operators, "notes": report.notes,
+    }  # fmt: skip
     if report.other_path is not None:
-        document["other"] = {"path": report.other_path}
-        document["compared"] = report.compared
+        document |= {"other": {"path": report.other_path}, "compared": report.compared}
     return document
 
 
 def compared(mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]) -> tuple[Compared, ...]:
     """The GPUs that both snapshots have, by line, the largest change first."""
     by_device = {other.device: other for other in others}
-    pairs = [(one, by_device[one.device]) for one in mine if one.device in by_device]
     return tuple(
         Compared(
-            one.device,
-            one.peak_bytes,
-            other.peak_bytes,
-            other.peak_bytes - one.peak_bytes,
-            other.reserved_bytes - one.reserved_bytes,
-            line_changes(one.sites, other.sites),
+            one.device, one.peak_bytes, other.peak_bytes, other.peak_bytes - one.peak_bytes,
+            other.reserved_bytes - one.reserved_bytes, line_changes(one.sites, other.sites),
         )
-        for one, other in pairs
-    )
+        for one in mine if (other := by_device.get(one.device))
+    )  # fmt: skip
 
 
 def line_changes(sites: Iterable[Site], others: Iterable[Site]) -> list[LineChange]:

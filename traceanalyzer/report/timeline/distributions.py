@@ -20,6 +20,8 @@ from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import F64, I64, MemoryEvents, distinct
 
 BINS_A_DECADE = 6
+MAX_MEMORY_POINTS = 1_000  # as many as a wide screen has pixels to tell apart
+MAX_MESSAGES = 400  # longest ones that are named: of more, boxes are no wider than lines
 MAX_QUEUE_POINTS = 500
 MAX_RANKS, MAX_STEPS = 32, 60
 WORST = 11  # ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten worst
@@ -75,7 +77,7 @@ def kernel_lengths(m: Measurements) -> Lengths | None:
     if not len(rows):
         return None
     us = (ops.end[rows] - ops.start[rows]) / 1e3
-    low, high = (int(np.floor(np.log10(us.min()) * BINS_A_DECADE)), int(np.ceil(np.log10(us.max()) * BINS_A_DECADE)))
+    low, high = int(np.floor(np.log10(us.min()) * BINS_A_DECADE)), int(np.ceil(np.log10(us.max()) * BINS_A_DECADE))
     edges = 10.0 ** (np.arange(low, max(high, low + 1) + 1) / BINS_A_DECADE)
     bins = np.clip(np.searchsorted(edges, us, side="right") - 1, 0, len(edges) - 2)
     steps, count = m.timed.steps.steady_count, len(edges) - 1
@@ -105,23 +107,18 @@ def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
     """The first steps of the ranks; of more than there is room for those that hold up the run first, the others put
     together by their longest times. Empty for one rank."""
     waited = of.ranks.waited_ns or (None,) * len(of.each)
-    order = of.ranks.worst_first if len(of.each) > MAX_RANKS else range(len(of.each))
-    found = [_steps_of(of, i, waited[i]) for i in order if of.each[i].timed.steps.found]
+    found = []
+    for i in of.ranks.worst_first if len(of.each) > MAX_RANKS else range(len(of.each)):
+        steps, rank = of.each[i].timed.steps, of.ranks.rows[i].rank
+        if steps.found:
+            times, waits = (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(), waited[i] or ()
+            waiting = [time / NS_PER_MS for time in waits[:MAX_STEPS]]
+            found.append(StepsOfRank(i if rank is None else rank, steps.first, times, waiting))
     if len(found) < 2:
         return []
     if len(found) <= MAX_RANKS:
         return found
     return [*found[:WORST], *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST))]
-
-
-def _steps_of(of: Measured, i: int, ns: tuple[int, ...] | None) -> StepsOfRank:
-    steps, rank = of.each[i].timed.steps, of.ranks.rows[i].rank
-    return StepsOfRank(
-        i if rank is None else rank,
-        steps.first,
-        (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(),
-        [] if ns is None else [time / NS_PER_MS for time in ns[:MAX_STEPS]],
-    )
 
 
 def in_groups(rows: Sequence[Row], most: int) -> Iterator[Sequence[Row]]:
@@ -134,12 +131,8 @@ def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
     def most(rows: list[list[float]]) -> list[float]:
         return [max(times) for times in zip_longest(*rows, fillvalue=0.0)]
 
-    return replace(
-        some[0],
-        times_ms=most([row.times_ms for row in some]),
-        waiting_ms=most([row.waiting_ms for row in some]),
-        others=len(some) - 1,
-    )
+    times, waiting = most([row.times_ms for row in some]), most([row.waiting_ms for row in some])
+    return replace(some[0], times_ms=times, waiting_ms=waiting, others=len(some) - 1)
 
 
 def logged_steps(m: Measurements) -> list[Logged]:
@@ -148,9 +141,6 @@ def logged_steps(m: Measurements) -> list[Logged]:
     known = np.flatnonzero(timings.data >= 0)
     columns = (timings.step[known], timings.duration[known] / 1e6, timings.data[known] / 1e6)
     return [Logged(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-
-
-MAX_MEMORY_POINTS = 1_000  # as many as a wide screen has pixels to tell apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,26 +161,15 @@ class MemoryTrack:
 
 def memory_tracks(events: MemoryEvents) -> list[MemoryTrack]:
     """A track for each device whose allocator's totals were recorded, in order of device."""
-    known = events.allocated >= 0
-    return [
-        _track(events, d, np.flatnonzero(known & (events.device == d))) for d in distinct(events.device[known]).tolist()
-    ]
-
-
-def _track(events: MemoryEvents, device: int, rows: I64) -> MemoryTrack:
-    time = events.start[rows]
-    width = max((int(time[-1]) - int(time[0])) // MAX_MEMORY_POINTS + 1, 1)
-    _, first = np.unique((time - time[0]) // width, return_index=True)
-    return MemoryTrack(
-        device=device,
-        time=time[first],
-        allocated=np.maximum.reduceat(events.allocated[rows], first),
-        reserved=np.maximum.reduceat(events.reserved[rows], first),
-        events=len(rows),
-    )
-
-
-MAX_MESSAGES = 400  # longest ones that are named: of more, boxes are no wider than lines
+    known, tracks = events.allocated >= 0, []
+    for device in distinct(events.device[known]).tolist():
+        rows = np.flatnonzero(known & (events.device == device))
+        time = events.start[rows]
+        width = max((int(time[-1]) - int(time[0])) // MAX_MEMORY_POINTS + 1, 1)
+        first = np.unique((time - time[0]) // width, return_index=True)[1]
+        most = [np.maximum.reduceat(of[rows], first) for of in (events.allocated, events.reserved)]
+        tracks.append(MemoryTrack(device, time[first], most[0], most[1], len(rows)))
+    return tracks
 
 
 @dataclass(frozen=True)
@@ -224,15 +203,9 @@ def messages(m: Measurements) -> list[Message]:
     length, begin = calls.end[rows] - calls.start[rows], int(m.timed.steps.start[step])
     return [
         Message(
-            KINDS[sorts[i][0]],
-            numbers[i],
-            total[sorts[i]],
-            m.trace.text(sorts[i][1]),
-            int(calls.bytes[rows[i]]) if calls.bytes[rows[i]] >= 0 else None,
-            int(calls.stream[rows[i]]),
-            int(calls.start[rows[i]]) - begin,
-            int(calls.end[rows[i]]) - begin,
-            int(length[i] - hidden[i]),
+            KINDS[sorts[i][0]], numbers[i], total[sorts[i]], m.trace.text(sorts[i][1]),
+            int(calls.bytes[rows[i]]) if calls.bytes[rows[i]] >= 0 else None, int(calls.stream[rows[i]]),
+            int(calls.start[rows[i]]) - begin, int(calls.end[rows[i]]) - begin, int(length[i] - hidden[i]),
         )
         for i in np.sort(np.argsort(-length, kind="stable")[:MAX_MESSAGES]).tolist()
-    ]
+    ]  # fmt: skip

@@ -22,9 +22,7 @@ DEEPEST = 5  # levels of operators and annotations of which the widest kernels' 
 MAX_OPS = 20_000  # longest device ops and gaps that are counted: a recording without steps is one step of millions
 LEAST_SHARE = 0.004  # of a step's device (or idle) time: less is no wider than a line
 MAX_NAME = 100
-COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 UNKNOWN = -2
-NOWHERE = "(launch not recorded)"
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def device_time(m: Measurements) -> list[Box]:
     inside = (ops.start >= start) & (ops.start < end) & (m.joined.launch_node >= 0)
     rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
     names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
-    sorts = np.where(m.linked.is_communication, COMMUNICATION, np.where(m.linked.is_copy, COPY, COMPUTE))[rows]
+    sorts = np.where(m.linked.is_communication, "communication", np.where(m.linked.is_copy, "copy", "compute"))[rows]
     leaves = list(zip(names, sorts.tolist(), strict=True))
     return _boxes(m, m.joined.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
@@ -54,9 +52,8 @@ def idle_time(m: Measurements) -> list[Box]:
     """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
     gaps, (start, end) = m.causes.gaps, _window(m)
     length = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
-    rows = _longest(
-        np.flatnonzero((length > 0) & (gaps.device == (-1 if m.timed.device is None else m.timed.device))), length
-    )
+    device = -1 if m.timed.device is None else m.timed.device
+    rows = _longest(np.flatnonzero((length > 0) & (gaps.device == device)), length)
     causes = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
     return _boxes(m, nodes_behind(m.timed, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
 
@@ -73,20 +70,17 @@ def _longest(rows: I64, length: I64) -> I64:
 def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
-    paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
-    for node, (name, sort), ns in zip(_around(m, nodes), leaves, length.tolist(), strict=True):
+    paths: dict[int, list[str]] = {UNKNOWN: ["(launch not recorded)"], -1: []}
+    # The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1.
+    call, parent = at(m.linked.tree.is_call, nodes, False), at(m.linked.tree.parent, nodes, UNKNOWN)
+    around = np.where(call | (nodes < 0), parent, nodes).tolist()
+    for node, (name, sort), ns in zip(around, leaves, length.tolist(), strict=True):
         if node not in paths:
             paths[node] = _path(m, node)
         root.add([*paths[node], name], ns, sort)
     boxes: list[Box] = []
     root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
     return boxes
-
-
-def _around(m: Measurements, nodes: I32 | I64) -> list[int]:
-    """The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1."""
-    call, parent = at(m.linked.tree.is_call, nodes, False), at(m.linked.tree.parent, nodes, UNKNOWN)
-    return np.where(call | (nodes < 0), parent, nodes).tolist()
 
 
 def _path(m: Measurements, node: int) -> list[str]:

@@ -14,16 +14,8 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.report.timeline import step_timeline as of_step
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
-from traceanalyzer.report.timeline.step_timeline import (
-    MAX_STREAMS,
-    coded,
-    device_categories,
-    host_categories,
-    node_names,
-    shown_name,
-    thread_title,
-)
 from traceanalyzer.trace import I32, I64, Table, column, distinct
 
 FINEST = 16_000  # parts of a stretch that are told apart at most: as many as eight screens have pixels
@@ -63,26 +55,22 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     drawing = _Overview()
     for one in of:
         drawing.add(one)
-    blocks, least = _together(drawing.made), drawing.least
+    names = ("lane", "category", "start", "end", "filled", "count", "row")
+    together = {name: np.concatenate([getattr(one, name) for one in drawing.made]) for name in names}
+    blocks, least = Blocks.from_columns(together), drawing.least
     while len(blocks) > MAX_BLOCKS and least < FINEST * drawing.least:
         least *= 2
         blocks = merged(blocks, least)
-    names, name = coded(drawing.names(blocks))
-    same = {name: getattr(blocks, name) for name in ("lane", "category", "start", "end")}
+    texts, name = of_step.coded(drawing.names(blocks))
+    same = {name: getattr(blocks, name) for name in names[:4]}
     filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
     ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
     return Timeline(
-        step=None,
-        origin_ns=origin_ns,
-        extent=(min(ends), max(ends)),
-        window=(min(ends), max(ends)),
-        lanes=drawing.lanes,
-        names=names,
-        detail=[],
+        step=None, origin_ns=origin_ns, extent=(min(ends), max(ends)), window=(min(ends), max(ends)),
+        lanes=drawing.lanes, names=texts, detail=[],
         events=Events.from_columns({**same, "name": name, "filled": np.clip(filled, 1, 100)}),
-        shown=[Shown(what, count, count) for what, count in drawing.shown.items()],
-        title=title,
-    )
+        shown=[Shown(what, count, count) for what, count in drawing.shown.items()], title=title,
+    )  # fmt: skip
 
 
 def merged(of: Blocks, least: int) -> Blocks:
@@ -94,17 +82,8 @@ def merged(of: Blocks, least: int) -> Blocks:
     follows = short[1:] & short[:-1] & (of.start[1:] - of.end[:-1] < least)
     follows &= (of.lane[1:] == of.lane[:-1]) & (of.category[1:] == of.category[:-1])
     first = np.flatnonzero(np.append(True, ~follows))
-    return replace(
-        of.take(first),
-        end=np.maximum.reduceat(of.end, first),
-        filled=np.add.reduceat(of.filled, first),
-        count=np.add.reduceat(of.count, first),
-    )
-
-
-def _together(made: Sequence[Blocks]) -> Blocks:
-    names = ("lane", "category", "start", "end", "filled", "count", "row")
-    return Blocks.from_columns({name: np.concatenate([getattr(one, name) for one in made]) for name in names})
+    filled, count = np.add.reduceat(of.filled, first), np.add.reduceat(of.count, first)
+    return replace(of.take(first), end=np.maximum.reduceat(of.end, first), filled=filled, count=count)
 
 
 class _Overview:
@@ -121,7 +100,12 @@ class _Overview:
         """The lanes of a rank."""
         self.least = max(self.least, (one.end - one.start) // FINEST)
         if one.steps:
-            self._steps(one)
+            steps = one.m.timed.steps
+            kind, names = (
+                np.full(len(steps), int(Category.ANNOTATION)),
+                lambda i: [f"step {steps.first + n}" for n in i],
+            )
+            self._lane(one, "steps", np.arange(len(steps)), kind, (steps.start, steps.end), names)
         self._idle(one)
         self._streams(one)
         self._threads(one)
@@ -136,15 +120,9 @@ class _Overview:
         return found
 
     def _lane(
-        self,
-        one: Stretch,
-        title: str,
-        rows: I64,
-        category: I64,
-        times: tuple[Column, Column],
-        names: Names,
+        self, one: Stretch, title: str, rows: I64, category: I64, times: tuple[Column, Column], names: Names,
         level: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         start, end = (np.clip(time[rows], one.start, one.end) + one.shift for time in times)
         lane = np.full(len(rows), len(self.lanes))
         columns = {"lane": lane, "category": category, "start": start, "end": end, "filled": end - start, "row": rows}
@@ -156,11 +134,6 @@ class _Overview:
         found = blockwise_found(lambda i: i[(end[i] > one.start) & (start[i] < one.end)], rows)
         self.shown[what] = self.shown.get(what, 0) + len(found)
         return found
-
-    def _steps(self, one: Stretch) -> None:
-        steps = one.m.timed.steps
-        rows, kind = np.arange(len(steps)), np.full(len(steps), int(Category.ANNOTATION))
-        self._lane(one, "steps", rows, kind, (steps.start, steps.end), lambda i: [f"step {steps.first + n}" for n in i])
 
     def _idle(self, one: Stretch) -> None:
         gaps = one.m.causes.gaps
@@ -178,11 +151,12 @@ class _Overview:
         rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
         places, group = np.unique((ops.device[rows].astype(np.int64) << 32) + ops.stream[rows] + 1, return_inverse=True)
         time = np.bincount(group, weights=ops.end[rows] - ops.start[rows], minlength=len(places))
-        for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
+        for g in np.sort(np.argsort(-time)[: of_step.MAX_STREAMS]).tolist():
             here, device, stream = rows[group == g], int(places[g]) >> 32, (int(places[g]) & 0xFFFFFFFF) - 1
             self._lane(
-                one, f"GPU {device} stream {stream}", here, device_categories(one.m, here), (ops.start, ops.end),
-                lambda i: [shown_name(short_name(text(code) or "")) for code in ops.name[i].tolist()],
+                one, f"GPU {device} stream {stream}", here, of_step.device_categories(one.m, here),
+                (ops.start, ops.end),
+                lambda i: [of_step.shown_name(short_name(text(code) or "")) for code in ops.name[i].tolist()],
             )  # fmt: skip
 
     def _threads(self, one: Stretch) -> None:
@@ -196,6 +170,6 @@ class _Overview:
             for level in distinct(tree.depth[of_thread]).tolist():
                 here = of_thread[tree.depth[of_thread] == level]
                 self._lane(
-                    one, thread_title(one.m, int(threads[g])), here, host_categories(one.m, here),
-                    (tree.start, tree.end), lambda i: node_names(one.m, i), level,
+                    one, of_step.thread_title(one.m, int(threads[g])), here, of_step.host_categories(one.m, here),
+                    (tree.start, tree.end), lambda i: of_step.node_names(one.m, i), level,
                 )  # fmt: skip

@@ -76,7 +76,11 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     out."""
     path = on.path
     here = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
-    lane = _lanes(on, here)
+    on_device = np.isin(path.part[here], _OF_OP) & (path.op[here] >= 0)
+    lane = np.where(on_device, np.append(on.lane_of_op, -1)[path.op[here]], -1)
+    thread = np.append(on.m.linked.tree.thread, -1)[path.node[here]]
+    for one, outermost in on.lane_of_thread.items():
+        lane[~on_device & (thread == one)] = outermost
     here, lane = here[lane >= 0], lane[lane >= 0]
     if not len(here):
         return []
@@ -87,19 +91,8 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     return list(zip(start[kept].tolist(), end[kept].tolist(), lane[kept].tolist(), strict=True))
 
 
-def _lanes(on: OnPath, rows: I64) -> I64:
-    path = on.path
-    on_device = np.isin(path.part[rows], _OF_OP) & (path.op[rows] >= 0)
-    result = np.where(on_device, np.append(on.lane_of_op, -1)[path.op[rows]], -1)
-    thread = np.append(on.m.linked.tree.thread, -1)[path.node[rows]]
-    for one, lane in on.lane_of_thread.items():
-        result[~on_device & (thread == one)] = lane
-    return result
-
-
 MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
 MAX_OUTER = 3  # operators and annotations around an event that are named
-STACKS = 1_000  # events whose line of Python is looked up; each costs a search
 
 
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
@@ -114,7 +107,13 @@ def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
 
 def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
     """Of nodes of the host tree: their inputs, and the line of Python they come from."""
-    lines = _lines(m, nodes)
+    lines: dict[int, list[str]] = {}
+    if len(m.joined.python.start):
+        # Of the longest ones: each costs a search.
+        length = m.linked.tree.end[nodes] - m.linked.tree.start[nodes]
+        for node in nodes[np.argsort(-length, kind="stable")[:1_000]].tolist():
+            line = m.joined.python.source_line(int(m.linked.tree.thread[node]), int(m.linked.tree.start[node]))
+            lines[node] = [f"at {cut(line, MAX_LINE)}"] if line else []
     return [[*inputs, *lines.get(node, ())] for inputs, node in zip(_inputs(m, nodes), nodes.tolist(), strict=True)]
 
 
@@ -178,16 +177,3 @@ def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
 
     columns = (m.linked.is_kernel, m.rated.roofline.bound, m.rated.roofline.attainable)
     return map(line, *(column[rows].tolist() for column in columns))
-
-
-def _lines(m: Measurements, nodes: I64) -> dict[int, list[str]]:
-    """The line of Python that each node comes from; of the longest ones, where stacks were recorded."""
-    if not len(m.joined.python.start):
-        return {}
-    length = m.linked.tree.end[nodes] - m.linked.tree.start[nodes]
-    chosen = nodes[np.argsort(-length, kind="stable")[:STACKS]].tolist()
-    found = {
-        node: m.joined.python.source_line(int(m.linked.tree.thread[node]), int(m.linked.tree.start[node]))
-        for node in chosen
-    }
-    return {node: [f"at {cut(line, MAX_LINE)}"] for node, line in found.items() if line}

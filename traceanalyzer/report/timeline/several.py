@@ -3,21 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.timeline.lanes import (
-    Events,
-    Lane,
-    Shown,
-    Timeline,
-    compile_spans,
-    representative,
-    shown_steps,
-)
+from traceanalyzer.report.timeline import lanes
+from traceanalyzer.report.timeline.lanes import Events, Shown, Timeline, representative
 from traceanalyzer.report.timeline.overview import Stretch, overview
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace.compile_log import CompileLog
@@ -29,11 +23,15 @@ MAX_THREADS, LEVELS = 2, 4  # of the host, where all steps are drawn
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
     """All of them; empty where nothing was recorded event by event."""
     m = of.critical
-    first = step_timeline(m, compile_spans(logs, m.trace))
+    first = step_timeline(m, lanes.compile_spans(logs, m.trace))
     if first is None:
         return []
     first = replace(first, title=_title(m, representative(m.timed.steps), "median"))
-    return [first, *_other_steps(m), *_all_steps(m), *_of_ranks(of)]
+    others = []  # the slowest and the fastest steady step
+    for step, which in list(lanes.shown_steps(m.timed.steps).items())[1:]:
+        if (made := step_timeline(m, None, step)) is not None:
+            others.append(replace(made, title=_title(m, step, which)))
+    return [first, *others, *_all_steps(m), *_of_ranks(of)]
 
 
 def _title(m: Measurements, step: int, which: str) -> str:
@@ -41,14 +39,6 @@ def _title(m: Measurements, step: int, which: str) -> str:
         return "everything recorded"
     rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
     return f"{rank}step {m.timed.steps.first + step} ({which}, {figure(int(m.timed.steps.duration[step]), 'ns')})"
-
-
-def _other_steps(m: Measurements) -> Iterator[Timeline]:
-    """The slowest and the fastest steady step."""
-    for step, which in list(shown_steps(m.timed.steps).items())[1:]:
-        made = step_timeline(m, None, step)
-        if made is not None:
-            yield replace(made, title=_title(m, step, which))
 
 
 def _all_steps(m: Measurements) -> Iterator[Timeline]:
@@ -83,16 +73,19 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
 
 def joined(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
     """Timelines below each other, each with what its lanes' titles begin with."""
-    named = [replace(one, lanes=[Lane(prefix + lane.title, lane.level) for lane in one.lanes]) for prefix, one in parts]
+    named = []
+    for prefix, one in parts:
+        titled = [replace(lane, title=prefix + lane.title) for lane in one.lanes]
+        named.append(replace(one, lanes=titled))
     whole = reduce(_with_below, named)
     return replace(whole, extent=whole.window, title=title)
 
 
 def _with_below(whole: Timeline, one: Timeline) -> Timeline:
     """Both; the codes of the lower one's events count on from those of the upper one's."""
-    upper, lanes = whole.events, len(whole.lanes)
+    upper, above = whole.events, len(whole.lanes)
     owned = int(max(upper.own.max(initial=-1), upper.link.max(initial=-1))) + 1
-    before = {"lane": lanes, "name": len(whole.names), "detail": len(whole.detail), "facts": len(whole.facts)}
+    before = {"lane": above, "name": len(whole.names), "detail": len(whole.detail), "facts": len(whole.facts)}
     before |= {"own": owned, "link": owned}
     columns = {}
     for f in fields(Events):
@@ -101,16 +94,16 @@ def _with_below(whole: Timeline, one: Timeline) -> Timeline:
         columns[f.name] = np.concatenate([getattr(upper, f.name), lower])
     shown = {s.what: s for s in whole.shown}
     for s in one.shown:
-        above = shown.get(s.what, Shown(s.what, 0, 0))
-        shown[s.what] = Shown(s.what, above.shown + s.shown, above.total + s.total)
+        other = shown.get(s.what, Shown(s.what, 0, 0))
+        shown[s.what] = Shown(s.what, other.shown + s.shown, other.total + s.total)
+    lists: dict[str, Any] = {
+        name: [*getattr(whole, name), *getattr(one, name)] for name in ("lanes", "names", "detail", "facts")
+    }
     return replace(
         whole,
+        **lists,
         window=(min(whole.window[0], one.window[0]), max(whole.window[1], one.window[1])),
-        lanes=[*whole.lanes, *one.lanes],
-        names=[*whole.names, *one.names],
-        detail=[*whole.detail, *one.detail],
         events=Events.from_columns(columns),
         shown=list(shown.values()),
-        facts=[*whole.facts, *one.facts],
-        path=[*whole.path, *((start, end, lane + lanes) for start, end, lane in one.path)],
+        path=[*whole.path, *((start, end, lane + above) for start, end, lane in one.path)],
     )

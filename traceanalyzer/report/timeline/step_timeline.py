@@ -18,16 +18,8 @@ from traceanalyzer.analysis.tables.gap_places import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.base import cut, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.report.timeline.lanes import (
-    Category,
-    CompileSpans,
-    Events,
-    Lane,
-    Shown,
-    Timeline,
-    extent_of,
-    representative,
-)
+from traceanalyzer.report.timeline import lanes
+from traceanalyzer.report.timeline.lanes import Category, CompileSpans, Timeline, extent_of
 from traceanalyzer.report.timeline.path_line import OnPath, device_facts, host_facts, path_line
 from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
@@ -42,12 +34,7 @@ MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16
 MAX_NAME = 160  # characters of a name or of its explanation
 
 
-_OF_PATH = np.array(
-    [
-        Category.PATH_LAUNCH + kind - PathKind.LAUNCH if kind >= PathKind.LAUNCH else Category[kind.name]
-        for kind in PathKind
-    ]
-)
+_OF_PATH = np.array([Category[f"PATH_{kind.name}" if kind >= PathKind.LAUNCH else kind.name] for kind in PathKind])
 _OF_RANGE = {RangeKind.ANNOTATION: Category.ANNOTATION, RangeKind.LIBRARY: Category.LIBRARY}
 
 
@@ -56,8 +43,8 @@ def step_timeline(m: Measurements, compiling: CompileSpans | None = None, step: 
     nor device was recorded event by event. `compiling` is drawn where the step has some."""
     if not len(m.trace.device_ops) and not len(m.linked.tree.start):
         return None
-    drawing = _Drawing(m, representative(m.timed.steps) if step is None else step, compiling)
-    parts = [part for draw in LANES for part in draw(drawing)]
+    drawing = _Drawing(m, lanes.representative(m.timed.steps) if step is None else step, compiling)
+    parts = [part for draw in (_critical_path, _gaps, _streams, _threads, _compiling) for part in draw(drawing)]
     return drawing.timeline(parts, path_line(drawing.on_path, drawing.extent))
 
 
@@ -80,29 +67,28 @@ class _Part:
 class _Drawing:
     """The step being drawn: its window, and the lanes and counts met so far."""
 
-    def __init__(self, m: Measurements, step: int, compiling: CompileSpans | None = None) -> None:
+    def __init__(self, m: Measurements, step: int, compiling: CompileSpans | None) -> None:
         steps = m.timed.steps
         self.m, self.step, self.compiling = m, step, compiling
         self.window = (int(steps.start[step]), int(steps.end[step]))
         self.extent = extent_of(steps, step)
         self.on_path = OnPath(m)
-        self.lanes: list[Lane] = []
-        self.shown: list[Shown] = []
+        self.lanes: list[lanes.Lane] = []
+        self.shown: list[lanes.Shown] = []
 
     def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
         """Of these rows those in the step, at most `limit` of them: the longest."""
-        rows = blockwise_found(lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows)
-        kept = rows
+        kept = rows = blockwise_found(lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows)
         if len(rows) > limit:
             length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])
             kept = np.sort(rows[np.argpartition(-length, limit - 1)[:limit]])
         if len(rows):
-            self.shown.append(Shown(what, len(kept), len(rows)))
+            self.shown.append(lanes.Shown(what, len(kept), len(rows)))
         return kept
 
     def add_lanes(self, title: str, levels: int = 1) -> int:
         """New lanes of one title; the first one's index."""
-        self.lanes += [Lane(title, level) for level in range(levels)]
+        self.lanes += [lanes.Lane(title, level) for level in range(levels)]
         return len(self.lanes) - levels
 
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
@@ -118,18 +104,12 @@ class _Drawing:
             "on_path": _column(parts, "on_path", otherwise=0),
         }
         return Timeline(
-            step=steps.first + self.step if steps.found else None,
-            origin_ns=origin,
-            extent=(self.extent[0] - origin, self.extent[1] - origin),
-            window=(0, self.window[1] - origin),
-            lanes=self.lanes,
-            names=names,
-            detail=details,
-            events=Events.from_columns({**columns, "name": name, "detail": detail, "facts": about}),
-            shown=self.shown,
-            facts=[list(lines) for lines in facts],
+            step=steps.first + self.step if steps.found else None, origin_ns=origin,
+            extent=(self.extent[0] - origin, self.extent[1] - origin), window=(0, self.window[1] - origin),
+            lanes=self.lanes, names=names, detail=details, shown=self.shown, facts=[list(lines) for lines in facts],
+            events=lanes.Events.from_columns({**columns, "name": name, "detail": detail, "facts": about}),
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
-        )
+        )  # fmt: skip
 
 
 def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
@@ -165,15 +145,12 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     start, end = path.start[here[first]], path.end[here[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
     code, names = segment_names(d.m.timed, path)
-    lane = d.add_lanes("critical path")
     yield _Part(
-        lane=np.full(len(rows), lane),
-        category=_OF_PATH[kind[first[rows]]],
-        start=start[rows],
-        end=end[rows],
+        lane=np.full(len(rows), d.add_lanes("critical path")), category=_OF_PATH[kind[first[rows]]],
+        start=start[rows], end=end[rows],
         name=[shown_name(names[i]) for i in code[here[longest[rows]]].tolist()],
         detail=[f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()],
-    )
+    )  # fmt: skip
 
 
 def _gaps(d: _Drawing) -> Iterator[_Part]:
@@ -183,15 +160,12 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
     explained = dict(zip(longest.tolist(), gap_details(d.m.timed, gaps, longest), strict=True))
     for device in distinct(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
-        lane = d.add_lanes(f"GPU {device} idle")
         yield _Part(
-            lane=np.full(len(here), lane),
+            lane=np.full(len(here), d.add_lanes(f"GPU {device} idle")), start=gaps.start[here], end=gaps.end[here],
             category=gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH,
-            start=gaps.start[here],
-            end=gaps.end[here],
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
             detail=[cut(explained.get(row, ""), MAX_NAME) for row in here.tolist()],
-        )
+        )  # fmt: skip
 
 
 def _streams(d: _Drawing) -> Iterator[_Part]:
@@ -206,17 +180,13 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
         full = [d.m.trace.text(code) or "" for code in ops.name[here].tolist()]
         short = {name: short_name(name) for name in set(full)}
         yield _Part(
-            lane=np.full(len(here), lane),
-            category=device_categories(d.m, here),
-            start=ops.start[here],
-            end=ops.end[here],
+            lane=np.full(len(here), lane), category=device_categories(d.m, here),
+            start=ops.start[here], end=ops.end[here],
             name=[shown_name(short[name]) for name in full],
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
-            facts=device_facts(d.m, here),
-            own=here,
+            facts=device_facts(d.m, here), own=here, on_path=d.on_path.of_op[here],
             link=np.where(d.m.linked.launch[here] >= 0, d.m.linked.launch[here] + len(ops), -1),
-            on_path=d.on_path.of_op[here],
-        )
+        )  # fmt: skip
         d.on_path.lane_of_op[here] = lane
 
 
@@ -231,27 +201,21 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
     busiest = threads[np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]]
     for thread in busiest.tolist():
         here = tree.thread[rows] == thread
-        lane = d.add_lanes(thread_title(d.m, thread), int(tree.depth[rows[here]].max()) + 1)
-        is_call, row = tree.is_call[rows[here]], tree.row[rows[here]]
+        nodes = rows[here]
+        lane = d.add_lanes(thread_title(d.m, thread), int(tree.depth[nodes].max()) + 1)
+        is_call, row = tree.is_call[nodes], tree.row[nodes]
         yield _Part(
-            lane=lane + tree.depth[rows[here]].astype(np.int64),
-            category=category[here],
-            start=tree.start[rows[here]],
-            end=tree.end[rows[here]],
-            name=node_names(d.m, rows[here]),
-            detail=[""] * int(here.sum()),
-            facts=host_facts(d.m, rows[here]),
-            own=np.where(is_call, row + ops, -1),
+            lane=lane + tree.depth[nodes].astype(np.int64), category=category[here],
+            start=tree.start[nodes], end=tree.end[nodes], name=node_names(d.m, nodes), detail=[""] * len(nodes),
+            facts=host_facts(d.m, nodes), own=np.where(is_call, row + ops, -1), on_path=d.on_path.of_node[nodes],
             link=np.where(is_call, d.on_path.ended_by(row, is_call), -1),
-            on_path=d.on_path.of_node[rows[here]],
-        )
+        )  # fmt: skip
         d.on_path.lane_of_thread[thread] = lane
 
 
 def _compiling(d: _Drawing) -> Iterator[_Part]:
     """Compile work, nested."""
-    spans = d.compiling
-    if spans is None:
+    if (spans := d.compiling) is None:
         return
     shallow = np.flatnonzero(spans.depth < MAX_DEPTH)
     rows = d.longest("pieces of compile work", shallow, spans.start, spans.end, MAX_HOST_EVENTS)
@@ -260,12 +224,10 @@ def _compiling(d: _Drawing) -> Iterator[_Part]:
     depth = spans.depth[rows]
     yield _Part(
         lane=d.add_lanes("torch.compile", int(depth.max()) + 1) + depth,
-        category=np.full(len(rows), int(Category.COMPILE)),
-        start=spans.start[rows],
-        end=spans.end[rows],
+        category=np.full(len(rows), int(Category.COMPILE)), start=spans.start[rows], end=spans.end[rows],
         name=[shown_name(spans.name[row]) for row in rows.tolist()],
         detail=[cut(spans.detail[row], MAX_NAME) for row in rows.tolist()],
-    )
+    )  # fmt: skip
 
 
 def device_categories(m: Measurements, rows: I64) -> I64:
@@ -299,6 +261,3 @@ def thread_title(m: Measurements, thread: int) -> str:
     if known is None:
         return "host thread"
     return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
-
-
-LANES = (_critical_path, _gaps, _streams, _threads, _compiling)  # what is drawn, from the top
