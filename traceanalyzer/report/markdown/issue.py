@@ -60,8 +60,7 @@ def _points(report: Report) -> list[str]:
     if report.recommendations:
         first = report.recommendations[0]
         lines.append(f"- **Do first:** {prose(first.action)} ({gains.prediction(report, first)})")
-    damaged = sum(opening.is_damaged(i) for i in report.inputs)
-    if damaged:
+    if damaged := sum(map(opening.is_damaged, report.inputs)):
         lines.append(f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} recordings, see below")
     return [*lines, f"- **Recording:** {prose(opening.recording(report))}"]
 
@@ -70,31 +69,29 @@ def _budget(report: Report) -> list[str]:
     parts = breakdown.budget(report)
     if not parts:
         return ["No GPU work was measured, so there is no budget of the time."]
-    scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
-    whole = breakdown.whole(report)
+    step_ms, whole = breakdown.step_ms(report) or 0.0, breakdown.whole(report)
+    scale = scale_for(step_ms, "ms")
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
         [(p.name, number(scaled(p.ms, scale)), figure(p.share, "share")) for p in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
-    total = f"| **{whole}** | **{number(scaled(breakdown.step_ms(report) or 0.0, scale))}** | **100%** | |"
+    total = f"| **{whole}** | **{number(scaled(step_ms, scale))}** | **100%** | |"
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
 def _advice(report: Report, *, first: bool) -> list[Section]:
-    advised, without_gain = report.recommendations, gains.without_gain(report)
-    found = [
-        Section("Findings"),
-        _untitled("Findings", whole.findings(report)) if report.findings else Section("", [whole.NO_FINDING]),
-    ]
-    advice = [
-        Section("Recommendations"),
-        _untitled("Recommendations", whole.recommendations(report, against=True))
-        if advised
-        else Section("", [gains.no_advice(report)]),
-        *([Section("", [without_gain])] if without_gain else []),
-    ]
+    found, advice = [Section("Findings")], [Section("Recommendations")]
+    if report.findings:
+        found.append(_untitled("Findings", whole.findings(report)))
+    else:
+        found.append(Section("", [whole.NO_FINDING]))
+    if report.recommendations:
+        advice.append(_untitled("Recommendations", whole.recommendations(report, against=True)))
+    else:
+        advice.append(Section("", [gains.no_advice(report)]))
+    advice += [Section("", [skipped])] if (skipped := gains.without_gain(report)) else []
     return [*advice, *found] if first else [*found, *advice]
 
 

@@ -38,12 +38,8 @@ def table_chart(name: str, rows: Sequence[Any]) -> list[str]:
     if name == "kernel_classes":
         return pie_chart("Device time by kind of work (percent)", [(row.title, row.total_ms) for row in rows])
     if name == "gap_histogram":
-        return bar_chart(
-            "Idle time by length of the gap",
-            "gap",
-            "ms",
-            [(SPAN.sub(r"\1-\3 \2", row.length), row.idle_ms) for row in rows],
-        )
+        bars = [(SPAN.sub(r"\1-\3 \2", row.length), row.idle_ms) for row in rows]
+        return bar_chart("Idle time by length of the gap", "gap", "ms", bars)
     return []
 
 
@@ -76,8 +72,8 @@ def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, flo
     drawn = [(at, value) for at, value in points if measured(value)][-MOST_POINTS:]
     if len(drawn) < 2:
         return []
-    values = [value for _, value in drawn]
-    return _xy_chart(title, f"{_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}", unit, "line", values)
+    across = f"{_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}"
+    return _xy_chart(title, across, unit, "line", [value for _, value in drawn])
 
 
 def bar_chart(title: str, axis: str, unit: str, bars: Sequence[tuple[str, float]]) -> list[str]:

@@ -6,25 +6,9 @@ Where there is no room, whole rows go, then whole sections, the least important 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
-from traceanalyzer.report.document import (
-    Bullets,
-    Document,
-    Drawing,
-    Facts,
-    Fold,
-    Item,
-    Items,
-    Line,
-    Part,
-    Section,
-    Table,
-    TextTable,
-    Verdict,
-    Weight,
-)
+from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, prose, table
@@ -42,14 +26,9 @@ class Block:
     after: list[str] = field(default_factory=list)
     noun: str = "rows"
     title: str = ""
-    weight: Weight = Weight.ANSWER
+    weight: doc.Weight = doc.Weight.ANSWER
     least_rows: int = LEAST_ROWS
     left_out: int = 0
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether there is anything to show."""
-        return bool(self.before or self.rows)
 
     def lines(self) -> list[str]:
         """All of them."""
@@ -66,9 +45,9 @@ def fitted(blocks: Sequence[Block], limit: int) -> str:
     _trim(blocks, limit, lambda block: block.least_rows)
     kept = list(range(len(blocks)))
     for index in sorted(kept, key=lambda index: (blocks[index].weight, -index)):
-        if blocks[index].weight == Weight.ADVICE:
+        if blocks[index].weight == doc.Weight.ADVICE:
             _trim([blocks[i] for i in kept], limit - len(_note(blocks, kept, limit)), lambda _: 1)
-        if len(_text(blocks, kept, limit)) <= limit or blocks[index].weight == Weight.ANSWER:
+        if len(_text(blocks, kept, limit)) <= limit or blocks[index].weight == doc.Weight.ANSWER:
             break
         kept.remove(index)
     return _text(blocks, kept, limit)
@@ -97,32 +76,32 @@ def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
 
 
 LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go instead
-EVIDENCE = ("Evidence", "Value", "Where"), (False, True, False)
 
 
-def render_markdown(document: Document, max_chars: int | None = None) -> str:
+def render_markdown(document: doc.Document, max_chars: int | None = None) -> str:
     """The document; of more than `max_chars` characters rows of the longest tables go first, then whole sections from
     the least important on, and it says so."""
     blocks = [_block(section) for section in document.sections]
     return "\n".join(block.text() for block in blocks) if max_chars is None else fitted(blocks, max_chars)
 
 
-def _block(section: Section) -> Block:
+def _block(section: doc.Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
-    drawn = list(filter(attrgetter("has_lines"), map(_drawn, section.parts))) or [Block([])]
+    every = (_BLOCK[type(part)](part) for part in section.parts if part)
+    drawn = [block for block in every if block.before or block.rows] or [Block([])]
     last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn) - 1)
     before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
     after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
     body = drawn[last]
     head, foot = _frame(section, len(body.rows))
-    gap = [""] if head and (before or body.has_lines) else []
+    gap = [""] if head and (before or body.before or body.rows) else []
     return Block(
         [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
         section.weight, body.least_rows,
     )  # fmt: skip
 
 
-def _frame(section: Section, rows: int) -> tuple[Lines, Lines]:
+def _frame(section: doc.Section, rows: int) -> tuple[Lines, Lines]:
     """What stands before and after the parts of a section."""
     if not section.title or section.untitled:
         return [], []
@@ -132,68 +111,61 @@ def _frame(section: Section, rows: int) -> tuple[Lines, Lines]:
     return [f"<details><summary><b>{prose(section.title)}</b>{count}</summary>"], ["", "</details>"]
 
 
-def _drawn(part: Part | None) -> Block:
-    return _BLOCK[type(part)](part) if part else Block([])
-
-
-def _verdict(part: Verdict) -> Block:
+def _verdict(part: doc.Verdict) -> Block:
     about = ["", *(f"- {prose(text)}" for text in part.about)] if part.about else []
     return Block([f"**{prose(part.text)}**", *about])
 
 
-def _facts(part: Facts) -> Block:
+def _facts(part: doc.Facts) -> Block:
     if part.is_table:
         pairs = [(fact.label, fact.value) for fact in part.facts]
-        return _texts(TextTable(["Metric", "Value"], [False, True], pairs, is_whole=True))
+        return _texts(doc.TextTable(["Metric", "Value"], [False, True], pairs, is_whole=True))
     return Block([f"- **{cell(fact.label)}**: {prose(fact.value)}" for fact in part.facts])
 
 
-def _items(part: Items) -> Block:
+def _items(part: doc.Items) -> Block:
     rows = [_item(number, item) for number, item in enumerate(part.items, 1)]
     return Block([], rows, noun=part.noun, least_rows=LEAST_ITEMS)
 
 
-def _texts(part: TextTable) -> Block:
+def _texts(part: doc.TextTable) -> Block:
     head, rows = table(part.headers, part.numeric, part.rows)
     return Block(head, rows, noun=part.noun, least_rows=len(rows) if part.is_whole else LEAST_ROWS)
 
 
-def _item(number: int, item: Item) -> str:
+def _item(number: int, item: doc.Item) -> str:
     if item.evidence is None:
         sentences = " ".join(f"{prose(text)}." for text, _ in item.lines)
         below = [*([f"   {sentences}"] if sentences else []), *(f"   - {prose(detail)}" for detail in item.details)]
         return "\n".join([f"{number}. **{prose(item.title)}**", *below])
     lines = [f"### {number}. {prose(item.title)}", "", *(prose(text) for text, _ in item.lines)]
     if item.evidence:
-        head, rows = table(*EVIDENCE, item.evidence)
+        head, rows = table(("Evidence", "Value", "Where"), (False, True, False), item.evidence)
         lines += ["", *head, *rows]
     return "\n".join([*lines, ""])
 
 
-def _table(part: Table) -> Block:
+def _table(part: doc.Table) -> Block:
     if not part.rows:
         return Block([])
     grid = make_grid(part.rows, part.origin_ns, part.chosen)
     head, rows = grid_table(grid)
-    remarks = [line for remark in (*grid.remarks, *part.remarks) for line in ("", prose(remark))]
-    chart = [*part.chart, ""] if part.chart else []
-    return Block([*chart, *head], rows, [*remarks, *(_definitions(grid.definitions) if part.defined else [])])
-
-
-def _definitions(pairs: Sequence[tuple[str, str]]) -> Lines:
-    defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in pairs]
-    return ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>"]
+    after = [line for remark in (*grid.remarks, *part.remarks) for line in ("", prose(remark))]
+    if part.defined:
+        defined = (f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions)
+        after += ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>"]
+    return Block([*part.chart, *([""] if part.chart else []), *head], rows, after)
 
 
 _BLOCK: dict[type[Any], Callable[[Any], Block]] = {
     str: lambda part: Block([prose(part)]),
-    Line: lambda part: Block([prose(part.text)]),
-    Verdict: _verdict,
-    Facts: _facts,
-    Items: _items,
-    Bullets: lambda part: Block([], [f"- {prose(text)}" for text in part.texts], noun=part.noun),
-    Table: _table,
-    TextTable: _texts,
-    Fold: lambda part: _block(Section(part.title, part.parts, folded=True)),
-    Drawing: lambda part: Block(list(part.markdown)),
+    doc.Line: lambda part: Block([prose(part.text)]),
+    doc.Verdict: _verdict,
+    doc.Facts: _facts,
+    doc.Items: _items,
+    doc.Bullets: lambda part: Block([], [f"- {prose(text)}" for text in part.texts], noun=part.noun),
+    doc.Table: _table,
+    doc.TextTable: _texts,
+    doc.Fold: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),
+    doc.Drawing: lambda part: Block(list(part.markdown)),
 }

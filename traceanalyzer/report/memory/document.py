@@ -29,9 +29,10 @@ NO_OPERATORS = (
 
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
-    summary = [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]
-    over_time = [Drawing(partial(drawn_curves, report.memory))]
-    found = [Section("Summary", summary), Section("Memory over time", over_time)]
+    found = [
+        Section("Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]),
+        Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
+    ]
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" * (len(report.memory) > 1))
     if report.traced.operators:
@@ -129,8 +130,8 @@ def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
     if device.phase_peaks:
         sources = {"annotation": "annotations", "stacks": "stacks that come back"}
         found = f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
-        parts = [found if device.steps else "No steps were found.", Facts.of(*_peaks(device))]
-        yield Section(f"Peak of each phase{on}", parts)
+        how = found if device.steps else "No steps were found."
+        yield Section(f"Peak of each phase{on}", [how, Facts.of(*_peaks(device))])
     yield _growth(device, on)
     yield _not_allocated(device, on)
     yield _larger_batch(device, on)
@@ -211,7 +212,8 @@ def _fits(oom: Oom) -> str:
 def _finding(finding: MemoryFinding) -> Item:
     saved = f"up to {_bytes(finding.headroom_bytes)}" if finding.headroom_bytes else "bytes unknown"
     details = [
-        f"{one.metric}: {figure(one.value, one.unit)}{', ' * bool(one.where)}{one.where}" for one in finding.evidence
+        f"{one.metric}: {figure(one.value, one.unit)}" + (f", {one.where}" if one.where else "")
+        for one in finding.evidence
     ]
     title = f"{finding.title} ({finding.severity}, {finding.id}, {saved})"
     return Item(title, details=[*details, EXPLAINED.format(finding.id)])

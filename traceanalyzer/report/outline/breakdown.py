@@ -3,17 +3,15 @@
 import dataclasses
 from collections.abc import Iterable
 
-from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
 NO_STEPS = ("none", "recording")
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
-WAITING = "waiting for ranks"
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
-    WAITING: "time in collectives of which another rank had not arrived yet",
+    "waiting for ranks": "time in collectives of which another rank had not arrived yet",
 }
 """What the parts of exposed communication mean."""
 OF_COPIES = {
@@ -22,11 +20,9 @@ OF_COPIES = {
 }
 """What the parts of exposed copies mean."""
 COLOURS = {
-    "waiting": "idle-communication",
-    "transfer": "communication",
-    "within-the-GPU": "copy",
+    "waiting": "idle-communication", "transfer": "communication", "within-the-GPU": "copy",
     "other-copies": "exposed-copy",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,32 +65,20 @@ def step_ms(report: Report) -> float | None:
     return of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
 
 
-def _parts(report: Report) -> tuple[Budget | None, Idle | None]:
-    """Budget and idle time of that step."""
-    metrics = report.metrics
-    if report.summary.basis == "unprofiled":
-        of = metrics.unprofiled
-        return (of.budget_ms, of.idle_ms) if of is not None else (None, None)
-    return metrics.budget_ms, metrics.idle_ms
-
-
 def budget(report: Report) -> list[Share]:
     """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
-    (spent, idle), total = _parts(report), step_ms(report)
-    if spent is None or not total:
+    of, total = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics, step_ms(report)
+    if of is None or of.budget_ms is None or not total:
         return []
-    waiting, within = waiting_ms(report) or 0.0, report.metrics.copied_within_gpu_ms or 0.0
-    within = min(within, spent.exposed_copy)
-    split = {
-        "exposed_communication": _split(
-            OF_COMMUNICATION, (spent.exposed_communication - waiting, waiting), total, "communication"
-        ) * bool(waiting),
-        "exposed_copy": _split(OF_COPIES, (within, spent.exposed_copy - within), total, "copy")
-        * (within >= SHOWN_SHARE * total),
-    }  # fmt: skip
+    spent, idle, waiting = of.budget_ms, of.idle_ms, waiting_ms(report) or 0.0
+    within = min(report.metrics.copied_within_gpu_ms or 0.0, spent.exposed_copy)
     parts = []
     for name, ms in vars(spent).items():
-        parts += [_share(name, ms, total), *split.get(name, ())]
+        parts.append(_share(name, ms, total))
+        if name == "exposed_communication" and waiting:
+            parts += _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
+        if name == "exposed_copy" and within >= SHOWN_SHARE * total:
+            parts += _split(OF_COPIES, (within, ms - within), total, "copy")
     causes = [_share(name, ms, total, "idle") for name, ms in (vars(idle) if idle else {}).items() if ms > 0]
     return parts + sorted(causes, key=lambda cause: -cause.ms)
 

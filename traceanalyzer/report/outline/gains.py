@@ -14,18 +14,10 @@ from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import companion
 
 BUSY = 0.9  # share of the step from which a GPU counts as busy
-RECORD = "traceanalyzer collect torch -- python train.py"
-WHY_NONE = {True: "Nothing to fix: the GPU is busy.", False: "No change is predicted to help."}
 TABLES = {
-    "sync": "syncs",
-    "launch": "gaps",
-    "host": "gaps",
-    "input": "gaps",
-    "compute": "kernels",
-    "memory": "kernels",
-    "communication": "comm",
-    "transfer": "copies",
-}
+    "sync": "syncs", "launch": "gaps", "host": "gaps", "input": "gaps", "compute": "kernels", "memory": "kernels",
+    "communication": "comm", "transfer": "copies",
+}  # fmt: skip
 """The command whose table shows a bottleneck's places."""
 
 
@@ -48,49 +40,35 @@ def no_advice(report: Report) -> str:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
-        return f"Not enough data. Next: {evidence.get('next step', RECORD)}."
-    busy = getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0
-    is_busy = bottleneck in OF_KERNELS and busy >= BUSY
-    return f"{WHY_NONE[is_busy]} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
+        return f"Not enough data. Next: {evidence.get('next step', 'traceanalyzer collect torch -- python train.py')}."
+    busy = bottleneck in OF_KERNELS and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
+    why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
+    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
     """Findings whose remedies would not shorten the step, in a sentence; None where there is none."""
     advised = [f"{advice.id}-" for advice in report.recommendations]
-    left = [
-        finding.id
-        for finding in report.findings
-        if finding.headroom_ms
-        and finding.cls != "inconclusive"
-        and not any(a.startswith(f"{finding.id}-") for a in advised)
-    ]
-    if not left or not advised:
-        return None
-    return f"Skipped, predicted gain under 1%: {', '.join(left)}."
+    costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
+    left = [id_ for id_ in costly if not any(advice.startswith(f"{id_}-") for advice in advised)]
+    return f"Skipped, predicted gain under 1%: {', '.join(left)}." if left and advised else None
 
 
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_peak_bytes is not None:
-        return _memory_arrow(report, advice)
-    more = advice.as_much_work
-    if more is not None:
+        of, after, what = report.metrics.memory, advice.predicted_peak_bytes, "at the peak"
+        before = of.peak if of is not None else None
+        if advice.predicted_reserved_bytes is not None:
+            after, before, what = advice.predicted_reserved_bytes, of.reserved if of else None, "reserved"
+        return (f"{figure(before, MEMORY)} → " if before else "") + f"{figure(after, MEMORY)} {what}"
+    if (more := advice.as_much_work) is not None:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-    return _arrow(
-        report, likely, "per step" if whole(report) == "step" else "for the recording", advice.predicted_speedup
-    )
-
-
-def _memory_arrow(report: Report, advice: Recommendation) -> str:
-    """Today's peak of GPU memory, or what is reserved, and what it becomes."""
-    of, after, what = report.metrics.memory, advice.predicted_peak_bytes, "at the peak"
-    before = of.peak if of is not None else None
-    if advice.predicted_reserved_bytes is not None:
-        after, before, what = advice.predicted_reserved_bytes, of.reserved if of else None, "reserved"
-    return f"{figure(before, MEMORY)} → {figure(after, MEMORY)} {what}" if before else f"{figure(after, MEMORY)} {what}"
+    each = "per step" if whole(report) == "step" else "for the recording"
+    return _arrow(report, likely, each, advice.predicted_speedup)
 
 
 def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
@@ -115,7 +93,6 @@ def evidence_value(item: Evidence) -> str:
 MOST_LEADS = 3  # lines, and kernels: a run under Nsight Compute repeats each of their launches many times
 OF_KERNELS = ("compute", "memory")  # classes whose cause is in kernels; the others' is in what the CPU does
 NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)  # devices that Nsight Compute does not know
-COLLECTIVE = "collective"  # class of kernels that wait for other ranks: run again and again, they would wait for ever
 
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:
@@ -123,10 +100,14 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     where = [item.where for item in finding.evidence]
     rows = [row for row in report.tables.get("kernels", []) if row.name in where]
     if finding.cls not in OF_KERNELS:
-        yield from _code(_places(report, finding, where), where)
+        places = [row for row in report.tables.get("gap_places", []) if row.cause == finding.cls]
+        if finding.cls == "transfer":
+            places = [row for row in report.tables.get("ops", []) if any(row.name in one for one in where)]
+        yield from _code(places, where)
         return
     yield from _code(rows, where)
-    functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != COLLECTIVE)][:MOST_LEADS]
+    # Run again and again, collectives would wait for other ranks for ever.
+    functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != "collective")][:MOST_LEADS]
     if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
@@ -137,10 +118,3 @@ def _code(rows: list[Any], where: list[str]) -> Iterator[str]:
     lines, known = dict.fromkeys(row.python for row in rows), "\n".join(where)
     if new := [line for line in lines if line and line not in known]:
         yield f"code: {', '.join(new[:MOST_LEADS])}"
-
-
-def _places(report: Report, finding: Finding, known: list[str]) -> list[Any]:
-    """The places that the finding's time goes back to."""
-    if finding.cls == "transfer":
-        return [row for row in report.tables.get("ops", []) if any(row.name in where for where in known)]
-    return [row for row in report.tables.get("gap_places", []) if row.cause == finding.cls]

@@ -17,8 +17,8 @@ CLEAR, LIKELY = 0.75, 0.5  # from here on a verdict is clear, likely; below it i
 
 def verdict(report: Report) -> str:
     """Bottleneck, and in a word how sure that is."""
-    summary, alone = report.summary, companion(report)
-    if alone:
+    summary = report.summary
+    if alone := companion(report):
         return alone
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
@@ -79,11 +79,6 @@ def caveats(report: Report) -> list[str]:
 ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
 
 
-def steps_measured(count: int) -> str:
-    """Of what a step time is the mean."""
-    return "one step" if count == 1 else f"mean of {count:,} steps"
-
-
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
@@ -92,8 +87,8 @@ def step_sentence(report: Report) -> str:
         if total is None:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
-    marked = whole(report) == "step"
-    text = f"{figure(time.mean, 'ms')} " + (steps_measured(time.count) if marked else "of recording, no steps")
+    what = "one step" if time.count == 1 else f"mean of {time.count:,} steps"
+    text = f"{figure(time.mean, 'ms')} {what if whole(report) == 'step' else 'of recording, no steps'}"
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
@@ -120,12 +115,8 @@ def recording(report: Report) -> str:
 def damage(item: Input) -> str:
     """What the reader met in an input, in a sentence."""
     health = item.health
-    counts = {
-        "repaired": health.repaired,
-        "lost": health.lost,
-        "clipped": health.clipped,
-    }
-    parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
+    counts = (health.repaired, "repaired"), (health.lost, "lost"), (health.clipped, "clipped")
+    parts = [f"{figure(n)} {what}" for n, what in ((health.events, "events"), *counts) if n or what == "events"]
     return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
 
 

@@ -1,6 +1,7 @@
 """The figures of a step in groups, with their definitions, before they are drawn."""
 
 import dataclasses
+from itertools import chain
 from typing import Any
 
 from traceanalyzer.analysis.tables.budget import StepTime
@@ -12,25 +13,13 @@ from traceanalyzer.report.model import Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
 
 STEP_GROUPS = {
-    "throughput": "Throughput",
-    "utilisation": "Utilisation",
-    "critical_path": "Critical path",
-    "unprofiled_critical_path": "Critical path without the profiler",
-    "communication": "Communication",
-    "coverage": "Coverage of the recording",
-    "repeats": "Repeats within a step",
-    "launches": "Launching",
-    "host": "Host threads that launch",
-    "roofline": "Roofline",
-    "timing": "Timing log",
-    "first_steps": "First steps of the process",
-    "counters": "GPU counters",
-    "regularity": "Regularity of the steps",
-    "latency": "Latency of requests",
-    "memory": "Memory",
-    "program": "The program",
-    "phases": "Phases of the step",
-}
+    "throughput": "Throughput", "utilisation": "Utilisation", "critical_path": "Critical path",
+    "unprofiled_critical_path": "Critical path without the profiler", "communication": "Communication",
+    "coverage": "Coverage of the recording", "repeats": "Repeats within a step", "launches": "Launching",
+    "host": "Host threads that launch", "roofline": "Roofline", "timing": "Timing log",
+    "first_steps": "First steps of the process", "counters": "GPU counters", "regularity": "Regularity of the steps",
+    "latency": "Latency of requests", "memory": "Memory", "program": "The program", "phases": "Phases of the step",
+}  # fmt: skip
 OF_SOME_INPUTS = (
     "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
     "phases", "throughput", "utilisation", "first_steps", "counters", "regularity", "latency",
@@ -57,24 +46,15 @@ def shown_step_time(time: StepTime) -> Any:
 
 def step_figures(report: Report) -> list[Fact]:
     """The single figures of a step."""
-    facts = []
-    for f in dataclasses.fields(Metrics):
-        value = getattr(report.metrics, f.name)
-        # Of the step without the profiler, time and source are figures of their own, and its parts the budget.
-        if f.name not in ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS):
-            facts.append(_fact(f, value))
-    return facts
+    # Of the step without the profiler, time and source are figures of their own, and its parts the budget.
+    others = ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS)
+    return [_fact(f, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics) if f.name not in others]
 
 
 def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
     """Figures of a step that belong together, by title; a group that was not recorded says so."""
-    groups = []
-    for f in dataclasses.fields(Metrics):
-        value = getattr(report.metrics, f.name)
-        if f.name not in STEP_GROUPS or (value is None and f.name in OF_SOME_INPUTS):
-            continue
-        groups.append((STEP_GROUPS[f.name], _group(f, value)))
-    return groups
+    known = ((f, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics) if f.name in STEP_GROUPS)
+    return [(STEP_GROUPS[f.name], _group(f, of)) for f, of in known if of is not None or f.name not in OF_SOME_INPUTS]
 
 
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
@@ -92,9 +72,8 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
 
 def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
     waits = f", {figure(time.waits)} waits" if time.waits else ""
-    return Fact(
-        f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]
-    )
+    text = f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}"
+    return Fact(f.name, text, f.metadata["definition"])
 
 
 def facts_of(measurement: Any) -> list[Fact]:
@@ -104,26 +83,17 @@ def facts_of(measurement: Any) -> list[Fact]:
 
 def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
     unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
-    shown = figure(value, unit)
-    return Fact(label(f.name, unit), shown + why_null(definition) if shown == NOT_AVAILABLE else shown, definition)
-
-
-def why_null(definition: str) -> str:
-    """When a figure is null, as its definition says it, in brackets; empty where it does not."""
-    reason = definition.partition("; null ")[2]
-    return f" ({reason})" if reason and reason != "otherwise" else ""
+    shown, reason = figure(value, unit), definition.partition("; null ")[2]  # why it is null
+    if shown == NOT_AVAILABLE and reason not in ("", "otherwise"):
+        shown += f" ({reason})"
+    return Fact(label(f.name, unit), shown, definition)
 
 
 def moments_origin(report: Report) -> int | None:
     """The first moment in the report's tables: what all moments in it count from."""
-    moments = [
-        value
-        for rows in report.tables.values()
-        for row in rows
-        for name in TIMESTAMPS
-        if (value := getattr(row, name, None)) is not None
-    ]
-    return min(moments, default=None)
+    every = chain.from_iterable(report.tables.values())
+    moments = (getattr(row, name, None) for row in every for name in TIMESTAMPS)
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def table_title(name: str) -> str:
@@ -141,10 +111,8 @@ def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]
     nested = {"step_time_ms": "Step time", "budget_ms": "Budget", "idle_ms": "Idle by cause", **STEP_GROUPS}
     single = [(label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested]
     groups = [("Words", list(GLOSSARY)), ("Figures of a step", single)]
-    for f in dataclasses.fields(Metrics):
-        value = getattr(report.metrics, f.name)
-        if f.name in nested and value is not None:
-            groups.append((nested[f.name], _defined(value)))
+    every = ((f.name, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics))
+    groups += [(nested[name], _defined(of)) for name, of in every if name in nested and of is not None]
     return groups + ([("Devices", _defined(report.devices[0]))] if report.devices else [])
 
 

@@ -1,11 +1,9 @@
 """Aliases for the names that the owner of a report does not want to publish: equal names, equal aliases."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 WITHIN = " > "  # between the parts of an operator path
-PUNCTUATION = ".,;:"
-CUT = re.compile(r"…|\.\.\.")  # where the end of a name was left out
 CUT_LEAST = 6  # characters that a shortened name has at least in common with the name
 
 
@@ -45,17 +43,24 @@ class Aliases:
         return "".join([*done, self._words(text[position:])])
 
     def _words(self, text: str) -> str:
+        """The text with an alias for each match of a pattern, extended to the blanks around it."""
         for pattern in self._patterns:
-            text = _around(pattern, text, self._of_word)
+            done, position = [], 0
+            for match in pattern.finditer(text):
+                if match.start() < position or not match[0]:
+                    continue
+                start = max(text.rfind(" ", 0, match.start()) + 1, position)
+                end = text.find(" ", match.end())
+                word = text[start : end if end >= 0 else None]
+                bare = word.rstrip(".,;:")
+                done += [text[position:start], self._alias(bare), word[len(bare) :]]
+                position = start + len(word)
+            text = "".join([*done, text[position:]])
         return text
-
-    def _of_word(self, word: str) -> str:
-        bare = word.rstrip(PUNCTUATION)
-        return self._alias(bare) + word[len(bare) :]
 
     def _uncut(self, text: str) -> str:
         """The text with known names in full where it has them with their ends cut off."""
-        for cut in reversed(list(CUT.finditer(text))):
+        for cut in reversed(list(re.finditer(r"…|\.\.\.", text))):
             before = text[: cut.start()]
             for name in self._aliases:
                 start = before.rfind(name[:CUT_LEAST])
@@ -74,17 +79,3 @@ class Aliases:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._aliases[name] = f"{kind}-{self._counts[kind]}"
         return self._aliases[name]
-
-
-def _around(pattern: re.Pattern[str], text: str, replace: Callable[[str], str]) -> str:
-    """Replace each match, extended to the blanks around it."""
-    done, position = [], 0
-    for match in pattern.finditer(text):
-        if match.start() < position or not match[0]:
-            continue
-        start = max(text.rfind(" ", 0, match.start()) + 1, position)
-        end = text.find(" ", match.end())
-        end = len(text) if end < 0 else end
-        done += [text[position:start], replace(text[start:end])]
-        position = end
-    return "".join([*done, text[position:]])

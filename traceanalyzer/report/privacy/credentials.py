@@ -95,23 +95,18 @@ _LINE = re.compile(r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)")  # a heade
 
 def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
-    text = _FORMS.sub(HIDDEN, text)
-    text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
+    text = _SCHEME.sub(rf"\1 {HIDDEN}", _FORMS.sub(HIDDEN, text))
     text = _OPTION.sub(lambda match: (match[1] or match[2]) + HIDDEN, text)
-    text = _LOGIN.sub(f"{HIDDEN}@", text)
-    text = _without_named(text)
+    text = _without_named(_LOGIN.sub(f"{HIDDEN}@", text))
     for rule in maintained_rules():
         text = rule.sub(_bounded, text)
     return text
 
 
-_BOUNDS = frozenset(" \t\n\"'=:,")
-
-
 def _bounded(match: re.Match[str]) -> str:
     """A rule may take the blank or sign before and after the token with it."""
-    first, last = match[0][0], match[0][-1]
-    return (first if first in _BOUNDS else "") + HIDDEN + (last if last in _BOUNDS and len(match[0]) > 1 else "")
+    first, last, bounds = match[0][0], match[0][-1], " \t\n\"'=:,"
+    return (first if first in bounds else "") + HIDDEN + (last if last in bounds and len(match[0]) > 1 else "")
 
 
 def _without_named(text: str) -> str:
@@ -141,13 +136,10 @@ def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] 
     if word["weak"] and not _is_secret(before[0], word[0], rest[0], shown):
         return None
     name = before[1] * (not before[2]) + word[0] + rest[0]
-    alone = between.re is not _BLANK or _after_blank(name, shown, option, strong=not word["weak"])
+    if between.re is not _BLANK:
+        return span
+    alone = not shown.startswith("-") and (option or _stands_alone(name, shown, strong=not word["weak"]))
     return span if alone else None
-
-
-def _after_blank(name: str, value: str, option: bool, *, strong: bool) -> bool:
-    """Whether what stands after a name and a blank is its value."""
-    return not value.startswith("-") and (option or _stands_alone(name, value, strong=strong))
 
 
 def _stands_alone(name: str, value: str, *, strong: bool) -> bool:

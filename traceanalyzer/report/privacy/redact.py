@@ -82,32 +82,17 @@ def _texts(value: Any) -> list[str]:
 
 def _walk(value: Any, change: Change, what: Text = "name") -> Any:
     """A copy in which every text has been changed that is not the product's own; `what` its field says it is."""
-    for kind, copy in _COPIES.items():
-        if isinstance(value, kind):
-            return copy(value, change, what)
+    if isinstance(value, str):
+        own = what == "own" or (what == "scenario" and "=" not in value)
+        return value if own else change(what, value)
+    if isinstance(value, list):
+        return [_walk(item, change, what) for item in value]
+    if isinstance(value, tuple):
+        return value if hasattr(value, "_fields") else tuple(_walk(item, change, what) for item in value)
+    if isinstance(value, dict):
+        made = {key: _walk(item, change, what) for key, item in value.items()}
+        return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
     return dataclasses.replace(value, **changed)
-
-
-def _changed(value: str, change: Change, what: Text) -> str:
-    own = what == "own" or (what == "scenario" and "=" not in value)
-    return value if own else change(what, value)
-
-
-def _of_dict(value: dict[Any, Any], change: Change, what: Text) -> dict[Any, Any]:
-    made = {key: _walk(item, change, what) for key, item in value.items()}
-    return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
-
-
-def _of_tuple(value: tuple[Any, ...], change: Change, what: Text) -> tuple[Any, ...]:
-    return value if hasattr(value, "_fields") else tuple(_walk(item, change, what) for item in value)
-
-
-_COPIES: dict[type[Any], Callable[[Any, Change, Text], Any]] = {
-    str: _changed,
-    list: lambda value, change, what: [_walk(item, change, what) for item in value],
-    tuple: _of_tuple,
-    dict: _of_dict,
-}

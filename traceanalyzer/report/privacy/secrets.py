@@ -7,7 +7,7 @@ from dataclasses import field
 from traceanalyzer.base.frozen import dataclass
 from traceanalyzer.report.privacy.credentials import without_credentials
 
-USER, HOST, LINK, FILE = "<user>", "<host>", "<url>", "<path>"
+USER, HOST, FILE = "<user>", "<host>", "<path>"
 SUFFIXES = {
     "kineto": ".json", "nsys": ".sqlite", "pftrace": ".pftrace", "xplane": ".xplane.pb", "timing_log": ".log",
     "memory_snapshot": ".pickle", "torch_log": ".log",
@@ -49,15 +49,13 @@ NO_HOST = re.compile(
     r"cudnn|python|libcu\w*|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
 )
 PERSON = re.compile(r"\b((?:[Uu]ser|USER|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
-NO_PERSON = frozenset(
-    (
-        "and", "annotation", "annotations", "are", "asked", "can", "cannot", "code", "data", "default", "defined",
-        "does", "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have",
-        "hook", "hooks", "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named",
-        "names", "of", "or", "output", "process", "program", "range", "ranges", "said", "says", "script", "space",
-        "stack", "step", "steps", "that", "the", "time", "was", "with",
-    )
-)  # fmt: skip
+NO_PERSON = {
+    "and", "annotation", "annotations", "are", "asked", "can", "cannot", "code", "data", "default", "defined", "does",
+    "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have", "hook", "hooks",
+    "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named", "names", "of", "or",
+    "output", "process", "program", "range", "ranges", "said", "says", "script", "space", "stack", "step", "steps",
+    "that", "the", "time", "was", "with",
+}  # fmt: skip
 """Words that follow `user` where it is not a name."""
 HOSTS = re.compile(
     r"(?<![\w.-])[\w-]+(?:\.[\w-]+)*"
@@ -101,30 +99,22 @@ class Secrets:
         literals: dict[str, str] = {}
         for (path, _), alias in zip(inputs, aliases, strict=True):
             literals |= {path: alias, re.split(r"[/\\]", path)[-1]: alias}
-        ordered = sorted(filter(_is_long, literals), key=len, reverse=True)
+        long = sorted((path for path in literals if len(path) >= MIN_NAME), key=len, reverse=True)
         names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
-        return cls(
-            aliases,
-            tuple((re.compile(re.escape(path)), literals[path]) for path in ordered),
-            {name: names[name] for name in filter(_is_long, names)},
-        )
+        replacements = tuple((re.compile(re.escape(path)), literals[path]) for path in long)
+        return cls(aliases, replacements, {name: by for name, by in names.items() if len(name) >= MIN_NAME})
 
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
-        text = without_credentials(text)
-        text = SETTINGS.sub(_without_value, text)
-        text = NAMED_HOSTS.sub(HOST, text)
+        text = NAMED_HOSTS.sub(HOST, SETTINGS.sub(_without_value, without_credentials(text)))
         text = PLACED.sub(lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST, text)
         text = PERSON.sub(lambda m: m[0] if m[2] in NO_PERSON else m[1] + USER, text)
         if any(mark in text for mark in "/\\@.:~"):
             for pattern, alias in self.replacements:
                 if alias in self.inputs:
                     text = pattern.sub(alias, text)
-            text = URLS.sub(LINK, text)
-            text = PATHS.sub(_shorter_path, text)
-            text = ACCOUNTS.sub(f"{USER}@{HOST}", text)
-            text = ADDRESSES.sub(HOST, text)
-            text = HOSTS.sub(HOST, text)
+            text = PATHS.sub(_shorter_path, URLS.sub("<url>", text))
+            text = HOSTS.sub(HOST, ADDRESSES.sub(HOST, ACCOUNTS.sub(f"{USER}@{HOST}", text)))
             text = RECORDINGS.sub(lambda m: m[0] if m[0] in self.inputs else FILE, text)
         for pattern, replacement in self.replacements:
             text = pattern.sub(replacement, text)
@@ -160,17 +150,12 @@ def _is_name(setting: re.Match[str]) -> bool:
 
 
 def _without_value(setting: re.Match[str]) -> str:
-    hidden = USER if setting["user"] else HOST
-    return f"{setting['name']}{setting['sign']}{hidden}" if _is_name(setting) else setting[0]
+    hidden = f"{setting['name']}{setting['sign']}{USER if setting['user'] else HOST}"
+    return hidden if _is_name(setting) else setting[0]
 
 
 WORD = re.compile(r"[^\W_]+")
 MOST_WORDS = 8  # parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain
-
-
-def _is_long(name: str) -> bool:
-    """Whether a name is more than a part of ordinary words."""
-    return len(name) >= MIN_NAME
 
 
 def _bare(name: str) -> str:

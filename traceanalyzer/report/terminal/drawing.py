@@ -22,8 +22,6 @@ NAME_WIDTH = 28  # least width of a table's first text column, which says what a
 TEXT_WIDTH = 14
 LONGEST_CELL = 300  # characters of a text in a table of texts
 LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
-
-
 MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}
 """Cells whose colour says what they mean."""
 TURNED_ROWS, TURNED_FIELDS = 2, 18
@@ -38,15 +36,9 @@ class Page:
         self._file = io.StringIO()
         self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
-            file=self._file,
-            width=width,
-            force_terminal=colour,
-            color_system="standard" if colour else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+            file=self._file, width=width, force_terminal=colour, color_system="standard" if colour else None,
+            highlight=False, markup=False, emoji=False, legacy_windows=False,
+        )  # fmt: skip
 
     def text(self) -> str:
         """What was drawn, without trailing blanks."""
@@ -54,8 +46,7 @@ class Page:
 
     def heading(self, title: str) -> None:
         """A section begins."""
-        self._console.print()
-        self._console.print(Text(title, "bold"))
+        self.title(title)
         self._console.print(Text("─" * len(title), "dim"))
 
     def title(self, title: str) -> None:
@@ -112,9 +103,11 @@ class Page:
         """Its lines, those of a row at once. A table may have tens of thousands of rows, of which rich draws four in a
         millisecond: what they say comes again and again, and is laid out once."""
         widths = _widths(columns, width)
-        headers = [self._header(column, wide) for column, wide in zip(columns, widths, strict=True)]
+        headers, blanks = [], [" " * wide for wide in widths]
+        for column, wide in zip(columns, widths, strict=True):
+            lines = _lines(plain(column.header), wide)
+            headers.append([self._padded(_fitted(line, wide), wide, "bold", left=column.is_text) for line in lines])
         height = max(map(len, headers), default=0)
-        blanks = [" " * wide for wide in widths]
         yield from _side_by_side(
             [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)], blanks
         )
@@ -133,10 +126,6 @@ class Page:
             texts = _rows_of([column for column in columns if column.is_text])
             figures = _rows_of([column for column in columns if not column.is_text])
             yield from (laid_out(*cells) % row for cells, row in zip(texts, figures, strict=False))
-
-    def _header(self, column: Column, width: int) -> list[str]:
-        lines = _lines(plain(column.header), width)
-        return [self._padded(_fitted(line, width), width, "bold", left=column.is_text) for line in lines]
 
     def _lines_of(self, cell: str, width: int) -> list[str]:
         """Of text, each as wide as the column, with nothing in them that `%` would fill in."""
@@ -158,15 +147,13 @@ def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Colu
     """The columns there is room for and the others: the row's name first, then by what they are worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
     order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].worth, i))
-    fitting = set()
-    used = -SEPARATOR
+    fitting, used = set(), -SEPARATOR
     for i in order:
         needed = _least_width(columns[i], first=i == named) + SEPARATOR
         if used + needed <= width:
             used += needed
             fitting.add(i)
-    chosen = [c for i, c in enumerate(columns) if i in fitting]
-    return chosen, [c for i, c in enumerate(columns) if i not in fitting]
+    return [columns[i] for i in sorted(fitting)], [c for i, c in enumerate(columns) if i not in fitting]
 
 
 def _turned(columns: list[Column]) -> Table:
@@ -194,9 +181,7 @@ def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str
 
 def _widths(columns: list[Column], width: int) -> list[int]:
     """Widths of the columns: text shares what the figures leave."""
-    widths = []
-    for i, column in enumerate(columns):
-        widths.append(_least_width(column, first=not any(c.is_text for c in columns[:i])))
+    widths = [_least_width(c, first=not any(one.is_text for one in columns[:i])) for i, c in enumerate(columns)]
     spare = width - sum(widths) - SEPARATOR * (len(widths) - 1)
     for i, column in enumerate(columns):
         grown = min(max(spare, 0), _full_width(column) - widths[i]) if column.is_text else 0

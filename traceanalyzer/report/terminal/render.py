@@ -3,25 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from traceanalyzer.report.document import (
-    Bullets,
-    Document,
-    Drawing,
-    Facts,
-    Fold,
-    Items,
-    Line,
-    Part,
-    Table,
-    TextTable,
-    Verdict,
-)
+from traceanalyzer.report import document as doc
 from traceanalyzer.report.format import DEFAULT_WIDTH
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.terminal.drawing import INDENT, Page
 
 
-def render_terminal(document: Document, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+def render_terminal(document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
     """The document as text `width` columns wide."""
     page = Page(width, colour)
     for section in document.sections:
@@ -32,30 +20,30 @@ def render_terminal(document: Document, width: int = DEFAULT_WIDTH, colour: bool
     return page.text().lstrip("\n")
 
 
-def draw(page: Page, part: Part | None, indent: int = 0) -> None:
+def draw(page: Page, part: doc.Part | None, indent: int = 0) -> None:
     """A part of a document; drawings are for other media."""
     if part is not None:
         _DRAW[type(part)](page, part, indent)
 
 
-def _verdict(page: Page, part: Verdict, indent: int) -> None:
+def _verdict(page: Page, part: doc.Verdict, indent: int) -> None:
     page.line(part.text, part.style, indent)
     for text in part.about:
         page.line(text, indent=indent)
 
 
-def _bullets(page: Page, part: Bullets, _: int) -> None:
+def _bullets(page: Page, part: doc.Bullets, _: int) -> None:
     for text in part.texts:
         page.item(part.mark, text, part.style)
 
 
-def _fold(page: Page, part: Fold, indent: int) -> None:
+def _fold(page: Page, part: doc.Fold, indent: int) -> None:
     page.title(part.title)
     for inner in part.parts:
         draw(page, inner, indent)
 
 
-def _items(page: Page, part: Items, _: int) -> None:
+def _items(page: Page, part: doc.Items, _: int) -> None:
     for number, item in enumerate(part.items, 1):
         page.item(f"{number}.", item.title, "bold")
         for text, style in item.lines:
@@ -67,7 +55,7 @@ def _items(page: Page, part: Items, _: int) -> None:
             page.line("")
 
 
-def _table(page: Page, table: Table, _: int) -> None:
+def _table(page: Page, table: doc.Table, _: int) -> None:
     if not table.rows:
         return
     grid = make_grid(table.rows, table.origin_ns, table.chosen)
@@ -81,13 +69,13 @@ def _table(page: Page, table: Table, _: int) -> None:
 
 _DRAW: dict[type[Any], Callable[[Page, Any, int], None]] = {
     str: lambda page, part, indent: page.line(part, indent=indent),
-    Line: lambda page, part, indent: page.line(part.text, part.style, indent),
-    Verdict: _verdict,
-    Facts: lambda page, part, _: page.facts([(fact.label, fact.value) for fact in part.facts]),
-    Items: _items,
-    Bullets: _bullets,
-    Table: _table,
-    TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
-    Fold: _fold,
-    Drawing: lambda *_: None,
+    doc.Line: lambda page, part, indent: page.line(part.text, part.style, indent),
+    doc.Verdict: _verdict,
+    doc.Facts: lambda page, part, _: page.facts([(fact.label, fact.value) for fact in part.facts]),
+    doc.Items: _items,
+    doc.Bullets: _bullets,
+    doc.Table: _table,
+    doc.TextTable: lambda page, part, _: page.texts(part.headers, part.numeric, part.rows),
+    doc.Fold: _fold,
+    doc.Drawing: lambda *_: None,
 }

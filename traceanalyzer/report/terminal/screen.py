@@ -19,7 +19,7 @@ SHOWN_CHANGES = 3
 SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
-OF_COMPILE = ("mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error")
+OF_COMPILE = {"mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error"}
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
 
 
@@ -108,13 +108,10 @@ def _changes(page: Page, report: Report, shown: int) -> None:
     for position, advice in enumerate(advised, 1):
         gain = gains.prediction(report, advice)
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
-        page.item(f"{position}", f"{gain}  {_in_short(advice.action, longest)}", indent=1)
-
-
-def _in_short(action: str, longest: int) -> str:
-    """The action in so many characters, in more where less than half of that would be left."""
-    short = brief(action, longest)
-    return short if len(short) >= longest / 2 and not short.endswith(ELLIPSIS) else brief(action)
+        action = brief(advice.action, longest)
+        if len(action) < longest / 2 or action.endswith(ELLIPSIS):
+            action = brief(advice.action)
+        page.item(f"{position}", f"{gain}  {action}", indent=1)
 
 
 def _caveats(page: Page, report: Report) -> None:
@@ -131,9 +128,8 @@ def _caveats(page: Page, report: Report) -> None:
 def _next(page: Page, report: Report) -> None:
     page.line("")
     path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3)
-    remedies = [one.remedy for one in report.recommendations[:1]]
     alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
-    command = alone or ("compile" if set(remedies) & set(OF_COMPILE) else "")
+    command = alone or "compile" * any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
     table = gains.TABLES.get(report.summary.bottleneck, "") * bool(report.devices)
     more = [f"{one} {path}" for one in filter(None, (command, table))]
     explained = [f"explain {one.id}" for one in report.findings[:1]]
@@ -156,6 +152,10 @@ def sections(report: Report) -> list[Section]:
     found, without_gain = report.findings, gains.without_gain(report)
     explained = Line(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
     advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
+    health = []
+    for path, kind, rank, what, item in opening.files(report):
+        text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
+        health.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
     return [
         *whole.key_figures(report),
         Section("Findings", [whole.findings(report), explained]),
@@ -166,13 +166,5 @@ def sections(report: Report) -> list[Section]:
         *whole.groups_of_figures(report),
         *whole.devices(report),
         *whole.tables(report, ONE_BY_ONE),
-        _health(report),
+        Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
     ]
-
-
-def _health(report: Report) -> Section:
-    lines = []
-    for path, kind, rank, what, item in opening.files(report):
-        text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
-        lines.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
-    return Section("Recording health", [*lines, Bullets(opening.all_notes(report))])

@@ -22,7 +22,7 @@ DEEPEST = 5  # levels of operators and annotations of which the widest kernels' 
 MAX_OPS = 20_000  # longest device ops and gaps that are counted: a recording without steps is one step of millions
 LEAST_SHARE = 0.004  # of a step's device (or idle) time: less is no wider than a line
 MAX_NAME = 100
-UNKNOWN = -2
+UNKNOWN, NOWHERE = -2, "(launch not recorded)"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _longest(rows: I64, length: I64) -> I64:
 def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
-    paths: dict[int, list[str]] = {UNKNOWN: ["(launch not recorded)"], -1: []}
+    paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
     # The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1.
     call, parent = at(m.linked.tree.is_call, nodes, False), at(m.linked.tree.parent, nodes, UNKNOWN)
     around = np.where(call | (nodes < 0), parent, nodes).tolist()
