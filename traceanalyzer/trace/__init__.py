@@ -11,65 +11,26 @@ Conventions
 - Unknown numbers are -1, unknown enumeration values 0. `Trace.collected` tells "not collected" from "none".
 - Rows of every table are sorted by start time; `end >= start` always holds."""
 
+# isort: off
+# fmt: off
 from traceanalyzer.trace.circumstances import (
-    Ceilings,
-    Collected,
-    Condition,
-    Device,
-    Health,
-    LightRecording,
-    Load,
-    PrintedMemory,
-    Process,
-    ProfilerRow,
-    StepAmounts,
-    Stopwatch,
-    Thread,
+    Ceilings, Collected, Condition, Device, Health, LightRecording, Load, PrintedMemory, Process, ProfilerRow,
+    StepAmounts, Stopwatch, Thread,
 )
 from traceanalyzer.trace.events import (
-    ApiCalls,
-    Collectives,
-    DeviceOps,
-    DeviceRanges,
-    GpuMetrics,
-    GraphEdges,
-    HostRanges,
-    MemoryEvents,
-    Overheads,
-    RangeDetails,
-    StepTimings,
-    Waits,
+    ApiCalls, Collectives, DeviceOps, DeviceRanges, GpuMetrics, GraphEdges, HostRanges, MemoryEvents, Overheads,
+    RangeDetails, StepTimings, Waits,
 )
 from traceanalyzer.trace.kinds import (
-    CopyKind,
-    DeviceOpKind,
-    MemoryKind,
-    OccupancyLimit,
-    OverheadKind,
-    RangeKind,
-    WaitKind,
+    CopyKind, DeviceOpKind, MemoryKind, OccupancyLimit, OverheadKind, RangeKind, WaitKind,
 )
 from traceanalyzer.trace.run import Failure, Run, Trace
 from traceanalyzer.trace.table import (
-    F64,
-    I16,
-    I32,
-    I64,
-    U8,
-    Bool,
-    Table,
-    alike,
-    column,
-    distinct,
-    is_constant,
-    is_sorted,
-    narrowed,
-    near,
-    order_of,
-    ordered,
-    ranked,
-    reordered,
+    F64, I16, I32, I64, U8, Bool, Table, alike, column, distinct, is_constant, is_sorted, narrowed, near, order_of,
+    ordered, ranked, reordered,
 )
+# fmt: on
+# isort: on
 
 __all__ = [
     "F64", "I16", "I32", "I64", "U8", "ApiCalls", "Bool", "Ceilings", "Collected", "Collectives", "Condition",

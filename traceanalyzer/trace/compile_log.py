@@ -9,12 +9,11 @@ CacheState = Literal["hit", "miss", "bypass"]
 
 LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
 """What dynamo says when it has compiled a function as often as it may."""
-_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d{1,18})$")
 
 
 def resumed_at(function: str) -> int | None:
     """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
-    found = _RESUMED.search(function)
+    found = re.search(r"torch_dynamo_resume_in_.*_at_(\d{1,18})$", function)
     return int(found[1]) if found else None
 
 

@@ -3,20 +3,8 @@
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace.table import (
-    F64,
-    I16,
-    I32,
-    I64,
-    MOST_BYTES,
-    MOST_DEVICES,
-    MOST_ELEMENTS,
-    MOST_IDS,
-    MOST_RANKS,
-    U8,
-    Table,
-    column,
-)
+from traceanalyzer.trace import table
+from traceanalyzer.trace.table import F64, I16, I32, I64, U8, Table, column
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,19 +15,19 @@ class DeviceOps(Table):
     name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     """CUDA ordinal within the process, as recorded."""
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
     correlation: I64 = column(np.int64, narrow=True)
     """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
-    external_id: I64 = column(np.int64, most=MOST_IDS)
+    external_id: I64 = column(np.int64, most=table.MOST_IDS)
     """`external_id` of the host op that launched it, where recorded."""
     graph: I64 = column(np.int64)
     """CUDA graph it ran in, -1 if launched by itself or not recorded."""
     graph_node: I64 = column(np.int64)
     """Node of that graph, the same in every replay; -1 where not recorded."""
-    bytes: I64 = column(np.int64, most=MOST_BYTES, narrow=True)
+    bytes: I64 = column(np.int64, most=table.MOST_BYTES, narrow=True)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
     target_memory: U8 = column(np.uint8, fill=0)
@@ -84,7 +72,7 @@ class HostRanges(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     thread: I32 = column(np.int32)
-    external_id: I64 = column(np.int64, most=MOST_IDS)
+    external_id: I64 = column(np.int64, most=table.MOST_IDS)
     sequence: I64 = column(np.int64)
     """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
     forward_thread: I32 = column(np.int32, fill=0)
@@ -110,7 +98,7 @@ class Waits(Table):
     kind: U8 = column(np.uint8, fill=0)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     context: I32 = column(np.int32, narrow=True)
     stream: I32 = column(np.int32, narrow=True)
     """The stream that waits, or that the host waits for; -1: the whole context."""
@@ -150,7 +138,7 @@ class DeviceRanges(Table):
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     stream: I32 = column(np.int32)
 
 
@@ -159,12 +147,12 @@ class MemoryEvents(Table):
     """Allocations (positive bytes) and frees (negative) of the framework's allocator."""
 
     start: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     """CUDA ordinal; -1 is host memory."""
-    bytes: I64 = column(np.int64, most=MOST_BYTES)
-    allocated: I64 = column(np.int64, most=MOST_BYTES)
+    bytes: I64 = column(np.int64, most=table.MOST_BYTES)
+    allocated: I64 = column(np.int64, most=table.MOST_BYTES)
     """Total bytes allocated after the event, -1 if not recorded."""
-    reserved: I64 = column(np.int64, most=MOST_BYTES)
+    reserved: I64 = column(np.int64, most=table.MOST_BYTES)
     address: I64 = column(np.int64)
     """-1 if not recorded."""
 
@@ -177,7 +165,7 @@ class GpuMetrics(Table):
     """The counter as the recorder names it, with its unit: `SMs Active [Throughput %]`."""
     start: I64 = column(np.int64)
     """Time of the sample."""
-    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     value: I64 = column(np.int64)
 
 
@@ -202,18 +190,18 @@ class Collectives(Table):
 
     name: I32 = column(np.int32, text=True)
     """Collective as the framework names it (`allreduce`, `_allgather_base`)."""
-    in_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
-    out_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
+    in_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
+    out_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
     dtype: I32 = column(np.int32, text=True)
     group: I32 = column(np.int32, text=True)
     """Process group: its description where recorded, else its name."""
-    group_size: I32 = column(np.int32, most=MOST_RANKS)
+    group_size: I32 = column(np.int32, most=table.MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
     sequence: I64 = column(np.int64)
     """Number of the operation in its communicator, the same on all its ranks."""
     communicator: I32 = column(np.int32, text=True)
     """Id of the communicator, the same on all its ranks."""
-    peer: I32 = column(np.int32, most=MOST_RANKS)
+    peer: I32 = column(np.int32, most=table.MOST_RANKS)
     """Of a send the rank that it goes to, of a receive the rank that it comes from, counted over all ranks of the
     run."""
 

@@ -23,18 +23,16 @@ programming guide, "multiprocessor" of each compute capability)."""
 MEMORY_RANGE = (0.85, 1.12)
 """Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
 MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
-
 SAME_SPEED = 0.03
 """Makers round the bandwidth that clock and width of the memory's bus give."""
-
 MOST = 1e15
 """What no figure of a GPU comes near to."""
 
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
-    *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
-    *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
-)
+    "sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs", "threads_per_sm", "shared_kb_per_sm",
+    "fp32_lanes_per_sm",
+)  # fmt: skip
 _KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
 _INVALID = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error)
 """What a file of another form makes of the parser; text that is no TOML, or not UTF-8, is a ValueError."""
@@ -100,9 +98,7 @@ class Hardware:
     @property
     def issue_rate(self) -> float | None:
         """Instructions that it starts a second, those of each thread counted, at the clock of its fp32 peak."""
-        if self.fp32_lanes_per_sm is None:
-            return None
-        if "fp32" not in self.vector:
+        if self.fp32_lanes_per_sm is None or "fp32" not in self.vector:
             return None
         return self.vector["fp32"] / 2 / self.fp32_lanes_per_sm * ISSUED_PER_CYCLE
 
@@ -148,7 +144,7 @@ class HardwareTable:
             what = (error.strerror or str(error)).lower()
             raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
         try:
-            added = _gpus(tomllib.loads(text.decode()))
+            added = tuple(map(_hardware, tomllib.loads(text.decode()).get("gpu", [])))
         except _INVALID as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
         return cls(added)
@@ -184,71 +180,46 @@ def stated_limits(device: Device) -> Hardware | None:
         return None
     of_generation = _builtin()["generation"].get("{}.{}".format(*device.compute_capability or (0, 0)), {})
     lanes, threads, shared = (of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb"))
-    vector = {}
-    if lanes and device.sm_count and device.clock_hz:
-        vector["fp32"] = 2.0 * lanes * device.sm_count * device.clock_hz
+    known = lanes and device.sm_count and device.clock_hz
     return Hardware(
-        name=device.name or "GPU",
-        source="the recording itself",
-        match=(),
-        memory_gb=(),
-        bandwidth=device.bandwidth,
-        tensor={},
-        vector=vector,
-        sms=device.sm_count,
-        threads_per_sm=threads,
-        shared_per_sm=None if shared is None else shared * KIBI,
-        fp32_lanes_per_sm=lanes if "fp32" in vector else None,
-        stated=True,
-    )
+        name=device.name or "GPU", source="the recording itself", match=(), memory_gb=(), bandwidth=device.bandwidth,
+        tensor={}, vector={"fp32": 2.0 * lanes * device.sm_count * device.clock_hz} if known else {},
+        sms=device.sm_count, threads_per_sm=threads, shared_per_sm=None if shared is None else shared * KIBI,
+        fp32_lanes_per_sm=lanes if known else None, stated=True,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
 def _builtin() -> dict[str, Any]:
     table = tomllib.loads(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
-    return {**table, "gpu": _gpus(table)}
-
-
-def _gpus(table: dict[str, Any]) -> tuple[Hardware, ...]:
-    return tuple(_hardware(entry) for entry in table.get("gpu", []))
+    return {**table, "gpu": tuple(map(_hardware, table["gpu"]))}
 
 
 def _hardware(entry: dict[str, Any]) -> Hardware:
     """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
-    _check(entry)
-    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
-    link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
-    return Hardware(
-        name=entry["name"],
-        source=entry["source"],
-        match=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry["match"]),
-        memory_gb=tuple(float(size) for size in (sizes if isinstance(sizes, list) else [sizes])),
-        bandwidth=entry["bandwidth_gbs"] * GIGA,
-        tensor=_peaks(entry["name"], entry.get("tensor", {})),
-        vector=_peaks(entry["name"], entry["vector"]),
-        sms=entry.get("sms"),
-        cache_bytes=None if cache is None else int(cache * MEBI),
-        link=None if link is None else link * GIGA,
-        host=None if host is None else host * GIGA,
-        threads_per_sm=entry.get("threads_per_sm"),
-        shared_per_sm=None if shared is None else int(shared * KIBI),
-        fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
-        match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
-    )
-
-
-def _check(entry: dict[str, Any]) -> None:
-    unknown = entry.keys() - _KEYS
-    if unknown:
+    if unknown := entry.keys() - _KEYS:
         raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
     for key in _NUMBERS:
         if key in entry and not 0 < entry[key] <= MOST:
             raise ValueError(f"{entry.get('name')}: {key} is not above 0, or above {MOST:g}")
+    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
+    link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
+    return Hardware(
+        name=entry["name"], source=entry["source"],
+        match=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry["match"]),
+        memory_gb=tuple(float(size) for size in (sizes if isinstance(sizes, list) else [sizes])),
+        bandwidth=entry["bandwidth_gbs"] * GIGA,
+        tensor=_peaks(entry["name"], entry.get("tensor", {})), vector=_peaks(entry["name"], entry["vector"]),
+        sms=entry.get("sms"), cache_bytes=None if cache is None else int(cache * MEBI),
+        link=None if link is None else link * GIGA, host=None if host is None else host * GIGA,
+        threads_per_sm=entry.get("threads_per_sm"), shared_per_sm=None if shared is None else int(shared * KIBI),
+        fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
+        match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
+    )  # fmt: skip
 
 
 def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
-    unknown = rates.keys() - set(PRECISIONS)
-    if unknown:
+    if unknown := rates.keys() - set(PRECISIONS):
         raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
     if any(rate > MOST for rate in rates.values()):
         raise ValueError(f"{name}: a peak is above {MOST:g} TFLOP/s")

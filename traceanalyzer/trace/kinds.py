@@ -16,15 +16,8 @@ class DeviceOpKind(enum.IntEnum):
 class CopyKind(enum.IntEnum):
     """Direction of a memory copy; host means CPU memory, device means GPU memory."""
 
-    UNKNOWN = 0
-    HOST_TO_DEVICE = 1
-    DEVICE_TO_HOST = 2
-    DEVICE_TO_DEVICE = 3
-    HOST_TO_HOST = 4
-    PEER_TO_PEER = 5
-    UNIFIED_HOST_TO_DEVICE = 6
-    UNIFIED_DEVICE_TO_HOST = 7
-    UNIFIED_DEVICE_TO_DEVICE = 8
+    UNKNOWN, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, HOST_TO_HOST, PEER_TO_PEER = range(6)
+    UNIFIED_HOST_TO_DEVICE, UNIFIED_DEVICE_TO_HOST, UNIFIED_DEVICE_TO_DEVICE = range(6, 9)
 
     @property
     def label(self) -> str:
@@ -37,12 +30,7 @@ class CopyKind(enum.IntEnum):
 class MemoryKind(enum.IntEnum):
     """Kind of memory at one end of a copy."""
 
-    UNKNOWN = 0
-    PAGEABLE = 1
-    PINNED = 2
-    DEVICE = 3
-    ARRAY = 4
-    MANAGED = 5
+    UNKNOWN, PAGEABLE, PINNED, DEVICE, ARRAY, MANAGED = range(6)
 
 
 class RangeKind(enum.IntEnum):
@@ -61,14 +49,10 @@ class RangeKind(enum.IntEnum):
 
 
 class WaitKind(enum.IntEnum):
-    """A recorded synchronisation (CUDA sync events)."""
+    """A recorded synchronisation (CUDA sync events). With the first a stream waits for an event on the device, and the
+    host goes on."""
 
-    STREAM_WAIT_EVENT = 1
-    """A stream waits for an event on the device; the host goes on."""
-    EVENT_SYNC = 2
-    STREAM_SYNC = 3
-    CONTEXT_SYNC = 4
-    EVENT_RECORD = 5
+    STREAM_WAIT_EVENT, EVENT_SYNC, STREAM_SYNC, CONTEXT_SYNC, EVENT_RECORD = range(1, 6)
 
 
 class OverheadKind(enum.IntEnum):

@@ -3,42 +3,13 @@
 from dataclasses import field
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace.circumstances import (
-    Ceilings,
-    Collected,
-    Condition,
-    Device,
-    Health,
-    LightRecording,
-    Load,
-    PrintedMemory,
-    Process,
-    ProfilerRow,
-    StepAmounts,
-    Stopwatch,
-    Thread,
-)
+from traceanalyzer.trace import circumstances as known
+from traceanalyzer.trace import events
 from traceanalyzer.trace.compile_log import CompileLog
-from traceanalyzer.trace.events import (
-    ApiCalls,
-    Collectives,
-    DeviceOps,
-    DeviceRanges,
-    GpuMetrics,
-    GraphEdges,
-    HostRanges,
-    MemoryEvents,
-    Overheads,
-    RangeDetails,
-    StepTimings,
-    Waits,
-)
 from traceanalyzer.trace.snapshot import Snapshot
 
 TORCH_PROFILER = ("kineto", "pftrace")
 """Formats that torch.profiler writes."""
-
-COMPANIONS = ("memory_snapshot", "torch_log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,48 +20,48 @@ class Trace:
     source: str
     """What recorded it, and in which format: `kineto`, `nsys`, `rocpd`, ... (`Input.kind` of the report's schema)."""
     strings: list[str]
-    process: Process = Process()
-    threads: tuple[Thread, ...] = ()
-    devices: tuple[Device, ...] = ()
-    device_ops: DeviceOps = field(default_factory=DeviceOps.empty)
-    api_calls: ApiCalls = field(default_factory=ApiCalls.empty)
-    host_ranges: HostRanges = field(default_factory=HostRanges.empty)
-    waits: Waits = field(default_factory=Waits.empty)
-    overheads: Overheads = field(default_factory=Overheads.empty)
-    device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
-    memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
-    gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
-    graph_edges: GraphEdges = field(default_factory=GraphEdges.empty)
-    range_details: RangeDetails = field(default_factory=RangeDetails.empty)
-    collectives: Collectives = field(default_factory=Collectives.empty)
-    step_timings: StepTimings = field(default_factory=StepTimings.empty)
+    process: known.Process = known.Process()
+    threads: tuple[known.Thread, ...] = ()
+    devices: tuple[known.Device, ...] = ()
+    device_ops: events.DeviceOps = field(default_factory=events.DeviceOps.empty)
+    api_calls: events.ApiCalls = field(default_factory=events.ApiCalls.empty)
+    host_ranges: events.HostRanges = field(default_factory=events.HostRanges.empty)
+    waits: events.Waits = field(default_factory=events.Waits.empty)
+    overheads: events.Overheads = field(default_factory=events.Overheads.empty)
+    device_ranges: events.DeviceRanges = field(default_factory=events.DeviceRanges.empty)
+    memory_events: events.MemoryEvents = field(default_factory=events.MemoryEvents.empty)
+    gpu_metrics: events.GpuMetrics = field(default_factory=events.GpuMetrics.empty)
+    graph_edges: events.GraphEdges = field(default_factory=events.GraphEdges.empty)
+    range_details: events.RangeDetails = field(default_factory=events.RangeDetails.empty)
+    collectives: events.Collectives = field(default_factory=events.Collectives.empty)
+    step_timings: events.StepTimings = field(default_factory=events.StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
     captures: "tuple[Trace, ...]" = ()
     """Recordings of the capture of its CUDA graphs, which were given with it."""
     unprofiled_step_ns: int | None = None
     """Median step time of the same process without a profiler, where the capture carries it and nothing speaks
     against it."""
-    stopwatch: Stopwatch | None = None
+    stopwatch: known.Stopwatch | None = None
     """What that comes from, also where something speaks against it (a health note then says what)."""
-    light: LightRecording | None = None
-    amounts: StepAmounts = StepAmounts()
+    light: known.LightRecording | None = None
+    amounts: known.StepAmounts = known.StepAmounts()
     """What a step works through, as the capture's `environment.json` says."""
     batch_size: int | None = None
     """Samples of a batch of the one loader that the collector saw."""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[known.Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
-    loads: tuple[Load, ...] = ()
+    loads: tuple[known.Load, ...] = ()
     """What was sampled of GPUs and CPUs while the program ran, where the capture carries it."""
-    ceilings: Ceilings | None = None
-    collected: Collected = Collected()
-    health: Health = Health()
+    ceilings: known.Ceilings | None = None
+    collected: known.Collected = known.Collected()
+    health: known.Health = known.Health()
     epoch_ns: int = 0
     memory: Snapshot | None = None
     """The CUDA memory snapshot of the same process, where the capture carries it."""
     compile_logs: tuple[CompileLog, ...] = ()
     """The logs of torch.compile of its run, one a process."""
-    printed_memory: tuple[PrintedMemory, ...] = ()
-    profiler_rows: tuple[ProfilerRow, ...] = ()
+    printed_memory: tuple[known.PrintedMemory, ...] = ()
+    profiler_rows: tuple[known.ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
@@ -116,7 +87,7 @@ class Trace:
     def is_companion(self) -> bool:
         """Whether it is a memory snapshot or a log of torch.compile, which go with a recording and tell no times of
         steps themselves."""
-        return self.source in COMPANIONS
+        return self.source in ("memory_snapshot", "torch_log")
 
     @property
     def operators_slowed(self) -> bool:

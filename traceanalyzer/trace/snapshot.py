@@ -15,18 +15,9 @@ from traceanalyzer.trace.table import I64 as I64
 
 I8 = NDArray[np.int8]
 ACTIONS = (
-    "other",
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "oom",
-    "user_defined",
-    "snapshot",
-)
+    "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
+    "segment_unmap", "oom", "user_defined", "snapshot",
+)  # fmt: skip
 """What the allocator writes down, by code; the first is any action that is not known here."""
 CODE = {name: code for code, name in enumerate(ACTIONS)}
 ACTIVE, PENDING, INACTIVE = range(3)

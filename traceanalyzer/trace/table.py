@@ -12,7 +12,6 @@ from traceanalyzer.base import dataclass
 if TYPE_CHECKING:
     import pandas as pd
 
-
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I16 = NDArray[np.int16]
@@ -20,11 +19,7 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 
-MOST_DEVICES = 4096
-MOST_BYTES = 2**50
-MOST_ELEMENTS = 2**44
-MOST_RANKS = 2**24
-MOST_IDS = 2**62
+MOST_DEVICES, MOST_BYTES, MOST_ELEMENTS, MOST_RANKS, MOST_IDS = 2**12, 2**50, 2**44, 2**24, 2**62
 """Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide, no id so
 high."""
 
@@ -62,9 +57,7 @@ class Table:
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
-        start = made.get("start")
-        order = None if start is None else order_of(start, made.get(then))
-        if order is not None:
+        if "start" in made and (order := order_of(made["start"], made.get(then))) is not None:
             for name in made:
                 made[name] = reordered(made[name], order)
         return cls(**made)
@@ -88,11 +81,10 @@ class Table:
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
         import pandas as pd
 
-        lookup = np.array([*strings, None], dtype=object)
-        data = {f.name: getattr(self, f.name).astype(f.metadata["dtype"], copy=False) for f in fields(self)}
+        lookup, data = np.array([*strings, None], dtype=object), {}
         for f in fields(self):
-            if f.metadata["text"]:
-                data[f.name] = lookup[data[f.name]]
+            values = getattr(self, f.name).astype(f.metadata["dtype"], copy=False)
+            data[f.name] = lookup[values] if f.metadata["text"] else values
         return pd.DataFrame(data)
 
 
@@ -164,24 +156,19 @@ def _int64(given: NDArray[Any], fill: int) -> NDArray[Any]:
     return given
 
 
-_NARROW = np.int16, np.int32
-
-
 def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     """Integers in as few bytes as they need."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fit = (dtype for dtype in _NARROW if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
+    fit = (dtype for dtype in (np.int16, np.int32) if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
     return np.ascontiguousarray(values, dtype=next(fit, np.int64))
 
 
 # Distinct values of integer columns, as `np.unique` gives them: counted in one pass where the values lie near each
 # other (codes, streams, steps, rows), else sorted.
-
 NEAR = 2
 """Values are counted where their range is at most this many times as wide as there are values ..."""
 NEAR_AT_LEAST = 1 << 12
 """... or this wide: that takes no longer than to sort even a few."""
-
 AT_ONCE = 1 << 14
 """Values that are counted at once: numpy makes 64-bit places of them."""
 MOST_COUNTED = 1 << 29
