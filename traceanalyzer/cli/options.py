@@ -13,7 +13,10 @@ import click
 from traceanalyzer.cli.io.formats import QUIET, arguments_of
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
-
+FILE: dict[str, Any] = {"type": click.Path(dir_okay=False, path_type=Path), "metavar": "FILE"}
+"""Of options that name a file."""
+_FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
+"""Of those that are in force before anything is read; commands do not get them."""
 LEAST_CHARS = 4_000
 """A report's answer alone needs so many, with the longest of names in it."""
 
@@ -36,13 +39,12 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number. Raises BadParameter."""
         try:
-            float(value)
+            number = float(value)
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a number.", param, ctx)
-        number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number.", param, ctx)
-        return number
+        return super().convert(value, param, ctx)
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 alone
@@ -67,16 +69,11 @@ def recordings(command: Function) -> Function:
 
 
 def iteration_option(command: Function) -> Function:
-    """`--iteration`, which is in force before anything is read; the command does not get it."""
+    """`--iteration`."""
     return click.option(
-        "--iteration",
-        type=click.IntRange(min=0),
-        callback=_iteration,
-        expose_value=False,
-        is_eager=True,
-        metavar="N",
+        "--iteration", type=click.IntRange(min=0), callback=_iteration, metavar="N", **_FIRST,
         help="Which one to read of a folder with a folder for each iteration. Default: the newest.",
-    )(command)
+    )(command)  # fmt: skip
 
 
 def _iteration(_: click.Context, __: click.Parameter, number: int | None) -> None:
@@ -105,36 +102,20 @@ def _jobs(_: click.Context, __: click.Parameter, jobs: int | None) -> None:
 
 
 def reading_options(command: Function) -> Function:
-    """`--jobs` and `--no-cache`, which are in force before anything is read; the command does not get them."""
+    """`--jobs` and `--no-cache`."""
     jobs = click.option(
-        "--jobs",
-        type=click.IntRange(min=1),
-        callback=_jobs,
-        expose_value=False,
-        is_eager=True,
-        metavar="N",
+        "--jobs", type=click.IntRange(min=1), callback=_jobs, metavar="N", **_FIRST,
         help=f"Read and analyze with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
-    )
-    cache = click.option(
-        "--no-cache",
-        is_flag=True,
-        callback=_cache,
-        expose_value=False,
-        is_eager=True,
-        help="Read the recording itself, and keep nothing of it; see `cache`.",
-    )
-    return jobs(cache(command))
+    )  # fmt: skip
+    without = "Read the recording itself, and keep nothing of it; see `cache`."
+    return jobs(click.option("--no-cache", is_flag=True, callback=_cache, help=without, **_FIRST)(command))
 
 
 def cluster_options(command: Function) -> Function:
     """`--scheduler` and `--workers`: on which processes ranks are digested."""
-    scheduler = click.option(
-        "--scheduler", metavar="ADDRESS", help="Digest on the Dask cluster of this scheduler (tcp://HOST:PORT)."
-    )
-    workers = click.option(
-        "--workers", type=click.IntRange(min=1), metavar="N", help="Digest on a Dask cluster of N processes here."
-    )
-    return scheduler(workers(command))
+    there, here = "Digest on the Dask cluster of this scheduler (tcp://HOST:PORT).", "Digest on a Dask cluster of N"
+    workers = click.option("--workers", type=click.IntRange(min=1), metavar="N", help=f"{here} processes here.")
+    return click.option("--scheduler", metavar="ADDRESS", help=there)(workers(command))
 
 
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
@@ -143,22 +124,16 @@ def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
 
 def quiet_option(help_: str = "No progress and no warnings, only the result.") -> Callable[[Function], Function]:
     """`-q`, which the command does not get: `is_quiet` tells."""
-    return click.option("-q", "--quiet", is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help=help_)
+    return click.option("-q", "--quiet", is_flag=True, callback=_quiet, help=help_, **_FIRST)
 
 
 def limit_option(command: Function) -> Function:
-    """`--limit NAME=N`, which is in force before anything is read; the command does not get it."""
+    """`--limit NAME=N`."""
     return click.option(
-        "--limit",
-        "limits",
-        multiple=True,
-        metavar="NAME=N",
-        callback=_limits,
-        expose_value=False,
-        is_eager=True,
+        "--limit", "limits", multiple=True, metavar="NAME=N", callback=_limits, **_FIRST,
         help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
         "ranks; SECURITY.md has their values. N may end in K, M or G. May be repeated.",
-    )(command)
+    )(command)  # fmt: skip
 
 
 _COUNT = re.compile(r"(\d{1,15})([KMG]?)")
@@ -184,6 +159,7 @@ def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> No
 def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Function], Function]:
     """`--format` and `-o` as one `output`, of the formats that the command can write. It can be written, and overwrites
     none of the command's arguments, nor what the options `also_read` name."""
+    how = "How to write it. Default: by the suffix of -o FILE, else terminal."
 
     def decorate(command: Function) -> Function:
         @wraps(command)
@@ -194,12 +170,7 @@ def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Functio
             inputs = [*arguments_of(click.get_current_context()), *more]
             return command(*args, output=checked(format_, file, formats, inputs), **options)
 
-        chosen = click.option(
-            "--format",
-            "format_",
-            type=click.Choice(formats),
-            help="How to write it. Default: by the suffix of -o FILE, else terminal.",
-        )
+        chosen = click.option("--format", "format_", type=click.Choice(formats), help=how)
         return cast("Function", chosen(output_option()(checked_first)))
 
     return decorate
@@ -207,14 +178,7 @@ def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Functio
 
 def output_option(more: str = "") -> Callable[[Function], Function]:
     """`-o FILE` (as `file`); `more` goes on with its help."""
-    return click.option(
-        "-o",
-        "--output",
-        "file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help=f"Write to a file instead of standard output{more}.",
-    )
+    return click.option("-o", "--output", "file", help=f"Write to a file instead of standard output{more}.", **FILE)
 
 
 def with_all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
@@ -224,16 +188,16 @@ def with_all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Fu
 
 def top_option(command: Function) -> Function:
     """`--top`, None where it is not given."""
-    return click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show N rows (gaps: the N longest).")(
-        command
-    )
+    shown = "Show N rows (gaps: the N longest)."
+    return click.option("--top", type=click.IntRange(min=1), metavar="N", help=shown)(command)
 
 
-def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:
+def pattern(text: str) -> re.Pattern[str]:
+    """What an option gives. Raises BadParameter."""
     try:
-        return [re.compile(text) for text in texts]
+        return re.compile(text)
     except re.error as error:
-        raise click.BadParameter(f"{error.pattern!r} is not a regular expression: {error}") from error
+        raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
 
 
 Hidden = Sequence[re.Pattern[str]] | None
@@ -248,15 +212,12 @@ def redact_options(*, by_default: bool = False) -> Callable[[Function], Function
         if by_default
         else click.option("--redact", is_flag=True, help=help_),
         click.option(
-            "--redact-name",
-            "names",
-            multiple=True,
-            metavar="REGEX",
-            callback=_patterns,
+            "--redact-name", "names", multiple=True, metavar="REGEX",
+            callback=lambda _context, _parameter, texts: list(map(pattern, texts)),
             help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
             "Implies --redact; may be repeated.",
         ),
-    )
+    )  # fmt: skip
 
     def decorate(command: Function) -> Function:
         @wraps(command)
@@ -289,9 +250,7 @@ def tag_option(help_: str) -> Callable[[Function], Function]:
 def max_chars_option(command: Function) -> Function:
     """`--max-chars`, None where it is not given."""
     return click.option(
-        "--max-chars",
-        type=click.IntRange(min=LEAST_CHARS),
-        metavar="N",
+        "--max-chars", type=click.IntRange(min=LEAST_CHARS), metavar="N",
         help="Markdown of at most N characters (GitHub takes 65536): rows and whole sections go, the least important "
         "first, and it says which.",
-    )(command)
+    )(command)  # fmt: skip

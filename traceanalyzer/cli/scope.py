@@ -1,6 +1,5 @@
 """The options that say what a question is about: the part of a run, and what is known beside the recording."""
 
-import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from traceanalyzer.cli.options import Number, with_all
+from traceanalyzer.cli.options import FILE, Number, pattern, with_all
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.selection import Knowledge, Selection
@@ -24,21 +23,18 @@ class Scope(NamedTuple):
 
 
 def _kernel_classes(file: Path) -> Any:
-    """The rules of a user's file before the built-in ones."""
     from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 
     return KernelClasses.load(file)
 
 
 def _hardware(file: Path) -> Any:
-    """The GPUs of a user's file before the built-in ones."""
     from traceanalyzer.trace.hardware import HardwareTable
 
     return HardwareTable.load(file)
 
 
 def _counters(file: Path) -> Any:
-    """The kernels of an Nsight Compute report."""
     from traceanalyzer.ingest.ncu import read_counters
 
     return tuple(read_counters(file))
@@ -46,14 +42,11 @@ def _counters(file: Path) -> Any:
 
 def _file_option(name: str, as_: str, load: Callable[[Path], Any], help_: str) -> Callable[[Function], Function]:
     """An option that names a file, and gives what is in it."""
-    return click.option(
-        name,
-        as_,
-        type=click.Path(dir_okay=False, path_type=Path),
-        callback=lambda _context, _parameter, file: None if file is None else load(file),
-        metavar="FILE",
-        help=help_,
-    )
+
+    def loaded(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
+        return None if file is None else load(file)
+
+    return click.option(name, as_, callback=loaded, help=help_, **FILE)
 
 
 KNOWLEDGE = (
@@ -71,14 +64,6 @@ KNOWLEDGE = (
         "installed): what it measured replaces the estimates.",
     ),
 )  # fmt: skip
-
-
-def _pattern(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    try:
-        re.compile(text or "")
-    except re.error as error:
-        raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
-    return text
 
 
 def selection_options(command: Function) -> Function:
@@ -101,12 +86,10 @@ def selection_options(command: Function) -> Function:
         click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
         click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
         click.option(
-            "--iteration-name",
-            callback=_pattern,
-            metavar="REGEX",
-            help="Ranges with such a name are one iteration of a server each.",
+            "--iteration-name", metavar="REGEX", help="Ranges with such a name are one iteration of a server each.",
+            callback=lambda _context, _parameter, text: text and pattern(text).pattern,
         ),
-    )
+    )  # fmt: skip
     return cast("Function", with_all((*selection, *KNOWLEDGE))(narrowed))
 
 
@@ -128,8 +111,7 @@ def amount_options(command: Function) -> Function:
         from traceanalyzer.trace import StepAmounts
 
         amounts = StepAmounts(**{name: options.pop(name) for name in ("samples", "tokens", "flops")})
-        peak_flops_per_s = None if peak is None else peak * 1e12
-        known = replace(scope.knowledge, amounts=amounts, peak_flops_per_s=peak_flops_per_s)
+        known = replace(scope.knowledge, amounts=amounts, peak_flops_per_s=None if peak is None else peak * 1e12)
         return command(*args, scope=scope._replace(knowledge=known), **options)
 
     positive = Number(min=0, min_open=True, max=1e24)

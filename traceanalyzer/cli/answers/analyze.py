@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.cli import options
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output, is_quiet
-from traceanalyzer.cli.options import (
-    Hidden,
-    command,
-    max_chars_option,
-    output_options,
-    quiet_option,
-    recordings,
-    redact_options,
-    tag_option,
-    top_option,
-)
+from traceanalyzer.cli.options import FILE, Hidden, command
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
@@ -30,45 +21,32 @@ if TYPE_CHECKING:
 
 @command("analyze")
 @prints_again
-@recordings
+@options.recordings
 @selection_options
 @amount_options
-@top_option
-@output_options((*REPORT_FORMATS, "svg"), "store")
+@options.top_option
+@options.output_options((*REPORT_FORMATS, "svg"), "store")
 @click.option(
-    "--pattern",
-    metavar="REGEX",
+    "--pattern", metavar="REGEX",
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s "
     "(compute_ms: without its data), data_ms, step, samples_per_s, tokens_per_s, mfu.",
-)
+)  # fmt: skip
 @click.option(
-    "-v",
-    "--full",
-    is_flag=True,
+    "-v", "--full", is_flag=True,
     help="All of the report; without it a terminal shows the answer on one screen, and Markdown has 8,000 characters.",
-)
-@quiet_option("Only the verdict, in two lines; no progress and no warnings.")
-@redact_options()
-@max_chars_option
+)  # fmt: skip
+@options.quiet_option("Only the verdict, in two lines; no progress and no warnings.")
+@options.redact_options()
+@options.max_chars_option
 @click.option(
-    "--store",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also keep the report as a run of this history (SQLite), made where there is none; see `history`.",
-)
-@tag_option("Tag of the stored run, such as branch=main; may be repeated.")
+    "--store", help="Also keep the report as a run of this history (SQLite), made where there is none; see `history`.",
+    **FILE,
+)  # fmt: skip
+@options.tag_option("Tag of the stored run, such as branch=main; may be repeated.")
 def analyze(
-    paths: tuple[str, ...],
-    output: Output,
-    pattern: str | None,
-    full: bool,
-    hidden: Hidden,
-    max_chars: int | None,
-    store: Path | None,
-    tags: dict[str, str],
-    top: int | None,
-    scope: Scope,
-) -> None:
+    paths: tuple[str, ...], output: Output, pattern: str | None, full: bool, hidden: Hidden, max_chars: int | None,
+    store: Path | None, tags: dict[str, str], top: int | None, scope: Scope,
+) -> None:  # fmt: skip
     """Say where the step's wall-clock time went, why, and what is worth changing."""
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
@@ -91,6 +69,7 @@ def analyze(
         report = kept_report(asked, top or (PAGE_ROWS if output.format == "html" else TOP_ROWS))
         details = None
         if logs:
+            from traceanalyzer.report.compile.build import compile_part
             from traceanalyzer.report.compile.figures import with_compile
 
             report = with_compile(report, logs)
@@ -99,11 +78,7 @@ def analyze(
 
             details = Details.of(asked.measured, logs)
     report, details = cleaned_with(report, details, hidden)
-    compiled = None
-    if logs:
-        from traceanalyzer.report.compile.build import compile_part
-
-        compiled = compile_part(logs, asked.measured)
+    compiled = compile_part(logs, asked.measured) if logs else None
     whole = full or (output.file is not None and output.format != "markdown")
     page = ReportPage(report, details, whole, max_chars, is_quiet(), compiled)
     with emitted(page, output):
@@ -126,17 +101,17 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
 def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[Run, Sequence[CompileLog]]":
     """The run with the logs of torch.compile that were given, else of the capture; and those logs. Most have none: what
     reads them is not even loaded then."""
-    given = next((trace.compile_logs for trace in run.traces), ())
-    alone = all(trace.is_companion for trace in run.traces)
     from traceanalyzer.ingest.side_files import have_compile_logs
 
-    if not alone and not given and not leave_out and have_compile_logs(recordings):
-        from traceanalyzer.ingest.torch_log import logs_beside
+    given = next((trace.compile_logs for trace in run.traces), ())
+    if not all(trace.is_companion for trace in run.traces):
+        if leave_out:
+            given = ()
+        elif not given and have_compile_logs(recordings):
+            from traceanalyzer.ingest.torch_log import logs_beside
 
-        given = tuple(logs_beside(recordings))
-    given = () if leave_out and not alone else given
-    traces = (replace(trace, compile_logs=given) for trace in run.traces)
-    return replace(run, traces=tuple(traces)), given
+            given = tuple(logs_beside(recordings))
+    return replace(run, traces=tuple(replace(trace, compile_logs=given) for trace in run.traces)), given
 
 
 def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import Hidden, command, limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import FILE, Hidden, command, limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -39,39 +39,27 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @command("attach")
 @click.argument("report", metavar="REPORT")
 @click.option(
-    "--issue",
-    required=True,
-    metavar="OWNER/REPO#N",
-    callback=_issue,
+    "--issue", required=True, metavar="OWNER/REPO#N", callback=_issue,
     help="The issue or pull request; or its address (https://github.com/...).",
-)
+)  # fmt: skip
 @click.option("--compare", "base", metavar="BASE", help="Begin with what changed from BASE (anything REPORT can be).")
 @click.option(
     "--name", default="", metavar="WORD", callback=_name, help="Keeps several comments on one issue apart: one each."
 )
 @click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
 @click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    "--picture", **FILE,
     help="Also write the report (with --compare the waterfall) as a picture, FILE.svg, to be dragged into the comment: "
     "gh cannot upload files.",
-)
+)  # fmt: skip
 @click.option("--link", metavar="URL", callback=_address, help="End the comment with a link to uploaded pages.")
 @redact_options(by_default=True)
 @max_chars_option
 @limit_option
 def attach(
-    report: str,
-    issue: "Issue",
-    base: str | None,
-    name: str,
-    publish: bool,
-    picture: Path | None,
-    link: str | None,
-    hidden: Hidden,
-    max_chars: int | None,
-) -> None:
+    report: str, issue: "Issue", base: str | None, name: str, publish: bool, picture: Path | None, link: str | None,
+    hidden: Hidden, max_chars: int | None,
+) -> None:  # fmt: skip
     """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
@@ -93,16 +81,12 @@ def attach(
     if link:
         text = f"{text.rstrip()}\n\n[The pages of this report]({link})\n"
     text = github.marked(text, name)
-    if publish:
-        write(f"{github.publish(issue, text)}\n", None)
-        return
-    write(text, None)
-    command = shlex.join(github.comment_command(issue))
-    click.echo(
-        f"traceanalyzer: nothing was published; --publish makes these {len(text):,} characters a comment on "
-        f"{issue.url} ({command}), or edits the one that it made before",
-        err=True,
-    )
+    write(f"{github.publish(issue, text)}\n" if publish else text, None)
+    if not publish:
+        done = f"--publish makes these {len(text):,} characters a comment on {issue.url}"
+        command = shlex.join(github.comment_command(issue))
+        note = f"nothing was published; {done} ({command}), or edits the one that it made before"
+        click.echo(f"traceanalyzer: {note}", err=True)
 
 
 def _alone(report: "Report", max_chars: int | None) -> "tuple[str, Result]":

@@ -39,18 +39,9 @@ BREACHED = 3
 @limit_option
 @reading_options
 def check(
-    report: str,
-    scope: Scope,
-    baseline: str | None,
-    most: tuple[str, ...],
-    least: tuple[str, ...],
-    policy_file: str | None,
-    allow_missing: bool,
-    recorded: bool,
-    strict: bool,
-    hidden: Hidden,
-    output: Output,
-) -> None:
+    report: str, scope: Scope, baseline: str | None, most: tuple[str, ...], least: tuple[str, ...],
+    policy_file: str | None, allow_missing: bool, recorded: bool, strict: bool, hidden: Hidden, output: Output,
+) -> None:  # fmt: skip
     """Hold the figures of a run against limits."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.comparison.limits import LimitError, Policy
@@ -76,12 +67,9 @@ def _policy(file: str | None, given: "Policy") -> "Policy":
     if not limits:
         raise click.UsageError("nothing to check: give --max, --min or --policy")
     return Policy(
-        tuple(limits.values()),
-        given.baseline or stated.baseline,
-        given.allow_missing or stated.allow_missing,
-        given.strict or stated.strict,
-        given.recorded or stated.recorded,
-    )
+        tuple(limits.values()), given.baseline or stated.baseline, given.allow_missing or stated.allow_missing,
+        given.strict or stated.strict, given.recorded or stated.recorded,
+    )  # fmt: skip
 
 
 def _limits(bound: "Bound", texts: tuple[str, ...]) -> "list[Limit]":

@@ -4,17 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.cli import options
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, TABLE_FORMATS, Output
-from traceanalyzer.cli.options import (
-    Hidden,
-    Pair,
-    command,
-    limit_option,
-    output_options,
-    reading_options,
-    redact_options,
-)
+from traceanalyzer.cli.options import Hidden, Pair, command
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
@@ -25,24 +18,19 @@ if TYPE_CHECKING:
 @prints_again
 @click.argument("runs", nargs=-1, required=True, metavar="A B...")
 @selection_options
-@redact_options()
-@output_options((*TABLE_FORMATS, *PICTURED))
+@options.redact_options()
+@options.output_options((*TABLE_FORMATS, *PICTURED))
 @click.option(
     "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
 @click.option("-v", "--full", is_flag=True, help="All of the comparison; without it a terminal shows the answer.")
-@limit_option
-@reading_options
+@options.limit_option
+@options.reading_options
 def compare(
-    runs: tuple[str, ...],
-    samples: tuple[float, float] | None,
-    tokens: tuple[float, float] | None,
-    full: bool,
-    scope: Scope,
-    hidden: Hidden,
-    output: Output,
-) -> None:
+    runs: tuple[str, ...], samples: tuple[float, float] | None, tokens: tuple[float, float] | None, full: bool,
+    scope: Scope, hidden: Hidden, output: Output,
+) -> None:  # fmt: skip
     """Say what changed in the step time from A to B, and where it came from."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned, cleaned_with
@@ -53,8 +41,7 @@ def compare(
     from traceanalyzer.comparison.other_kinds import compared_kinds
     from traceanalyzer.fleet.job.versus import compared_jobs
 
-    jobs = compared_jobs(runs, hidden)
-    if jobs is not None:
+    if (jobs := compared_jobs(runs, hidden)) is not None:
         emit(jobs, output)
         return
     names = [name for run in runs for name in runs_in(run)]
@@ -65,15 +52,14 @@ def compare(
             raise click.UsageError("`--samples`, `--tokens` and pictures are of two runs")
         emit(_several(names, scope, hidden), output)
         return
-    other = compared_kinds(names[0], names[1])
-    if other is not None:
+    if (other := compared_kinds(names[0], names[1])) is not None:
         if output.format == "svg":
             raise click.UsageError("pictures are of two recordings")
         emit(cleaned(other, hidden), output)
         return
     sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
     before, after = (
-        with_amounts(side.report, samples and samples[i], tokens and tokens[i]) for i, side in enumerate(sides)
+        with_amounts(one.report, samples and samples[i], tokens and tokens[i]) for i, one in enumerate(sides)
     )
     before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
     shown = (names[0], names[1]) if hidden is None else ("A", "B")

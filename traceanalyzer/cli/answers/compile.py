@@ -1,53 +1,41 @@
 """`traceanalyzer compile`: what torch.compile cost, where it broke, what it left."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, command, limit_option, output_options, redact_options
+from traceanalyzer.cli.options import FILE, Hidden, command, limit_option, output_options, redact_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
     from traceanalyzer.trace.compile_log import CompileLog
 
 
+_MS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "MS"}
+
+
 @command("compile")
 @click.argument("log", metavar="LOG_OR_DIR", type=click.Path())
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
+@click.option("--step-ms", help="A steady step without the profiler, by a stopwatch. A capture knows it.", **_MS)
 @click.option(
-    "--step-ms",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MS",
-    help="A steady step without the profiler, by a stopwatch. A capture knows it.",
-)
+    "--eager-step-ms", help="The same without compilation: says after how many steps compilation has paid for itself.",
+    **_MS,
+)  # fmt: skip
 @click.option(
-    "--eager-step-ms",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MS",
-    help="The same without compilation: says after how many steps compilation has paid for itself.",
-)
-@click.option(
-    "--overlay",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
-)
+    "--overlay", help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
+    **FILE,
+)  # fmt: skip
 @click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
 @limit_option
 @redact_options()
 def compile(  # noqa: A001 (the command's name)
-    log: str,
-    trace: str | None,
-    output: Output,
-    step_ms: float | None,
-    eager_step_ms: float | None,
-    overlay: Path | None,
-    full: bool,
-    hidden: Hidden,
-) -> None:
+    log: str, trace: str | None, output: Output, step_ms: float | None, eager_step_ms: float | None,
+    overlay: Path | None, full: bool, hidden: Hidden,
+) -> None:  # fmt: skip
     """Say what torch.compile cost, where it broke and what it left eager."""
     from traceanalyzer.cli.io.output import check_writable, emit, write
     from traceanalyzer.cli.io.reports import cleaned

@@ -5,18 +5,9 @@ from pathlib import Path
 
 import click
 
+from traceanalyzer.cli import options
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import (
-    Hidden,
-    cluster_options,
-    command,
-    iteration_option,
-    limit_option,
-    output_options,
-    quiet_option,
-    reading_options,
-    redact_options,
-)
+from traceanalyzer.cli.options import FILE, Hidden, command
 
 
 @command("fleet")
@@ -31,27 +22,20 @@ from traceanalyzer.cli.options import (
 )  # fmt: skip
 @click.option("--run", metavar="ID", help="The run in DIR that they are of.")
 @click.option(
-    "--racks", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    "--racks", **FILE,
     help="In which rack hosts stand, a line HOST RACK each: then also what the job gains without a rack.",
 )  # fmt: skip
-@cluster_options
-@iteration_option
-@limit_option
-@reading_options
-@quiet_option()
-@redact_options()
-@output_options(REPORT_FORMATS)
+@options.cluster_options
+@options.iteration_option
+@options.limit_option
+@options.reading_options
+@options.quiet_option()
+@options.redact_options()
+@options.output_options(REPORT_FORMATS)
 def fleet(
-    paths: tuple[str, ...],
-    folder: str | None,
-    store: Path | None,
-    run: str | None,
-    racks: Path | None,
-    scheduler: str | None,
-    workers: int | None,
-    hidden: Hidden,
-    output: Output,
-) -> None:
+    paths: tuple[str, ...], folder: str | None, store: Path | None, run: str | None, racks: Path | None,
+    scheduler: str | None, workers: int | None, hidden: Hidden, output: Output,
+) -> None:  # fmt: skip
     """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
@@ -71,8 +55,7 @@ def fleet(
 
     with ExitStack() as stack:
         done = stack.enter_context(counting("Digesting", "ranks"))
-        source = source_of(paths)
-        if source is not None:
+        if (source := source_of(paths)) is not None:
             emit(cleaned(source.page(files, done), hidden), output)
             return
         place = stack.enter_context(digests_folder(folder))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.printed import Result, Rows
 
-FORMATS = (*TABLE_FORMATS, "html")
 AGO = re.compile(r"(\d{1,6})([dhm])")
 UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -25,9 +24,8 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     """A moment in UTC as the history has it, from a date, a moment, or how long ago it was."""
     if text is None:
         return None
-    ago = AGO.fullmatch(text)
     try:
-        if ago:
+        if ago := AGO.fullmatch(text):
             moment = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: int(ago[1])})
         else:
             moment = datetime.fromisoformat(text)
@@ -42,16 +40,14 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @tag_option("Only runs stored with this tag; may be repeated, then all must match.")
 @click.option("--bottleneck", type=click.Choice(get_args(BottleneckClass)), help="Only runs with this bottleneck.")
 @click.option(
-    "--since",
-    metavar="WHEN",
-    callback=_moment,
+    "--since", metavar="WHEN", callback=_moment,
     help="Only runs stored since then: 2026-01-31, 2026-01-31T18:00 (UTC), or 7d, 12h, 30m ago.",
-)
+)  # fmt: skip
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match.")
 @click.option("--metric", "name", metavar="NAME", help="Plot this metric over the runs, such as step_time_ms.median.")
 @click.option("--metrics", "listed", is_flag=True, help="List the names of the metrics that there are.")
 @redact_options()
-@output_options(FORMATS)
+@output_options((*TABLE_FORMATS, "html"))
 def history(database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any) -> None:
     """List the runs that `analyze --store FILE` kept, or plot a metric over them."""
     from traceanalyzer.cli.io.output import emit

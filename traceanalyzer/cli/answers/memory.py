@@ -10,11 +10,8 @@ from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.memory.model import MemoryReport, Traced
+    from traceanalyzer.report.memory.model import Traced
     from traceanalyzer.trace.snapshot import Snapshot
-
-RANKS = 8
-PERMILLE = 1000
 
 
 @command("memory")
@@ -24,7 +21,7 @@ PERMILLE = 1000
     "--other", type=click.Path(path_type=Path), metavar="SNAPSHOT", help="Compare with another snapshot, line by line."
 )
 @click.option(
-    "--ranks", type=click.IntRange(min=2), default=RANKS, show_default=True, metavar="N",
+    "--ranks", type=click.IntRange(min=2), default=8, show_default=True, metavar="N",
     help="Ranks to predict sharding over.",
 )  # fmt: skip
 @click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
@@ -36,22 +33,17 @@ def memory(
 ) -> None:
     """Say what fills GPU memory at the peak, what grows, and why memory ran out."""
     from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.report.memory.build import memory_report
+    from traceanalyzer.report.memory.model import UNTRACED
 
-    report = _report(snapshot, trace, other, ranks)
+    second, first = None if other is None else _read(other), _read(snapshot)
+    report = memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
+    del first, second
     from traceanalyzer.report.memory.document import memory_document  # after the history is freed
     from traceanalyzer.report.memory.redact import redacted
 
     shown = report if hidden is None else redacted(report, hidden)
     emit(memory_document(shown, full or output.file is not None), output)
-
-
-def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> "MemoryReport":
-    from traceanalyzer.report.memory.build import memory_report
-    from traceanalyzer.report.memory.model import UNTRACED
-
-    second = None if other is None else _read(other)
-    first = _read(snapshot)
-    return memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
 
 
 def _traced(trace: str, snapshot: "Snapshot") -> "Traced":
@@ -66,10 +58,11 @@ def _only_one(folder: Path) -> Path:
     found = sorted(folder.glob("*.pickle*"))
     if len(found) == 1:
         return found[0]
+    if found:
+        names = ", ".join(one.name for one in found)
+        raise UnreadableInputError(f"{folder}: several snapshots; name one: {names}")
     raise UnreadableInputError(
-        f"{folder}: several snapshots; name one: {', '.join(one.name for one in found)}"
-        if found
-        else f"{folder}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
+        f"{folder}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
         "`traceanalyzer analyze` has what a trace says of memory"
     )
 
@@ -80,4 +73,4 @@ def _read(path: Path) -> "Snapshot":
 
     file = _only_one(path) if path.is_dir() else path
     with progress("Reading") as report_progress:
-        return read_snapshot(file, lambda share: report_progress(round(share * PERMILLE), PERMILLE))
+        return read_snapshot(file, lambda share: report_progress(round(share * 1000), 1000))

@@ -12,9 +12,6 @@ from traceanalyzer.cli.scope import Scope, selection_options
 if TYPE_CHECKING:
     from traceanalyzer.export.perfetto.overlay import Overlay
 
-GZIP = 31
-"""zlib's number for the largest window with a gzip head."""
-
 
 @command("overlay")
 @recordings
@@ -24,7 +21,7 @@ GZIP = 31
 @output_option("; one that ends in .gz is compressed")
 def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock."""
-    from traceanalyzer.cli.io.output import checked
+    from traceanalyzer.cli.io.output import checked, write, write_pieces
     from traceanalyzer.cli.io.read import opened
     from traceanalyzer.cli.io.reports import cleaned
 
@@ -33,15 +30,14 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
     checked("json", file, ("json",), paths)
     run = opened(paths)
     from traceanalyzer.export.perfetto.overlay import build_overlay
-
-    made = cleaned(build_overlay(run, *scope), hidden, run)
-    _write(merged_pieces(made) if merge else _alone(made), file)
-
-
-def _alone(made: "Overlay") -> Iterator[bytes]:
     from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
 
-    return overlay_pieces(made)
+    made = cleaned(build_overlay(run, *scope), hidden, run)
+    pieces = merged_pieces(made) if merge else overlay_pieces(made)
+    if file is None:
+        write(b"".join(pieces).decode("utf-8", "replace"), None)
+    else:
+        write_pieces(compressed(pieces) if file.suffix == ".gz" else pieces, file)
 
 
 def merged_pieces(made: "Overlay") -> Iterator[bytes]:
@@ -56,21 +52,12 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
         yield from merged(made, iter(stream.read, b""))
 
 
-def _write(pieces: Iterator[bytes], file: Path | None) -> None:
-    from traceanalyzer.cli.io.output import write, write_pieces
-
-    if file is None:
-        write(b"".join(pieces).decode("utf-8", "replace"), None)
-        return
-    write_pieces(compressed(pieces) if file.suffix == ".gz" else pieces, file)
-
-
 def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """The same as gzip, compressed while the next pieces are made."""
     from isal import isal_zlib
 
     from traceanalyzer.base.parallel import pipelined
 
-    packer = isal_zlib.compressobj(wbits=GZIP)
+    packer = isal_zlib.compressobj(wbits=31)  # the largest window with a gzip head
     yield from pipelined(packer.compress, pieces)
     yield packer.flush()

@@ -8,18 +8,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from traceanalyzer.cli import options as shared
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import (
-    Hidden,
-    Number,
-    command,
-    output_options,
-    quiet_option,
-    recordings,
-    redact_options,
-    top_option,
-)
+from traceanalyzer.cli.options import Hidden, Number, command
 from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import BY_NAME, RowFilter, Table, largest_first, named
 
@@ -43,10 +35,7 @@ ONLY = {
     "gaps": (
         click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
         click.option(
-            "--by",
-            type=click.Choice(("worth", "time")),
-            default="worth",
-            show_default=True,
+            "--by", type=click.Choice(("worth", "time")), default="worth", show_default=True,
             help="Order of the rows that people are shown.",
         ),
     ),
@@ -72,45 +61,20 @@ def table_command(name: str) -> click.Command:
 
     decorated: Callable[..., None] = run
     for decorate in (
-        output_options(TABLE_FORMATS),
-        quiet_option(),
-        redact_options(),
-        _row_options,
-        selection_options,
-        recordings,
-        prints_again,
-    ):
-        decorated = decorate(decorated)
-    for option in ONLY.get(name, ()):
-        decorated = option(decorated)
-    return command(name)(decorated)
-
-
-def _row_options(made: Callable[..., None]) -> Callable[..., None]:
-    for option in (
+        shared.output_options(TABLE_FORMATS), shared.quiet_option(), shared.redact_options(),
         click.option("--sort", metavar="COLUMN", help="Largest in this column first (names as in --format json)."),
         click.option("--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."),
         click.option("--all", "everything", is_flag=True, help="All rows; a terminal shows those that fit."),
-        top_option,
-    ):
-        made = option(made)
-    return made
+        shared.top_option, selection_options, shared.recordings, prints_again, *ONLY.get(name, ()),
+    ):  # fmt: skip
+        decorated = decorate(decorated)
+    return command(name)(decorated)
 
 
 def _print(
-    name: str,
-    paths: Sequence[str],
-    *,
-    scope: Scope,
-    top: int | None,
-    everything: bool,
-    columns: str | None,
-    sort: str | None,
-    hidden: Hidden,
-    output: Output,
-    by: str = "time",
-    **wanted: Any,
-) -> None:
+    name: str, paths: Sequence[str], *, scope: Scope, top: int | None, everything: bool, columns: str | None,
+    sort: str | None, hidden: Hidden, output: Output, by: str = "time", **wanted: Any,
+) -> None:  # fmt: skip
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.read import opened
@@ -122,7 +86,11 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    name, sort = _instead(name, sums, sort, columns)
+    # A recording of sums by name has no other table, and of operators what they allocate may be asked.
+    if sums and name in ("kernels", "ops"):
+        name = "profiled"
+    elif name == "ops" and _of_memory(sort, columns):
+        name, sort = OF_MEMORY, None if sort == MEMORY else sort
     table = named(name)
     names = _columns(table.row, columns)
     order, *_ = *_columns(table.row, sort), ""
@@ -173,16 +141,6 @@ class _Show(NamedTuple):
     def first(self, rows: list[Any]) -> list[Any]:
         """Those rows, of all."""
         return (largest_first(rows, self.order) if self.order else rows)[: self.rows]
-
-
-def _instead(name: str, sums: bool, sort: str | None, columns: str | None) -> tuple[str, str | None]:
-    """The table that is printed where another one is asked for, and its `--sort`: a recording of sums by name has no
-    other, and of operators what they allocate may be asked."""
-    if sums and name in ("kernels", "ops"):
-        return "profiled", sort
-    if name != "ops" or not _of_memory(sort, columns):
-        return name, sort
-    return OF_MEMORY, None if sort == MEMORY else sort
 
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:

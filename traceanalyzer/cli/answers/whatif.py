@@ -34,14 +34,9 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 @redact_options()
 @output_options(TABLE_FORMATS)
 def whatif(
-    paths: tuple[str, ...],
-    scope: Scope,
-    speedups: tuple[str, ...],
-    bucket_mb: tuple[float, ...],
-    full: bool,
-    hidden: Hidden,
-    output: Output,
-) -> None:
+    paths: tuple[str, ...], scope: Scope, speedups: tuple[str, ...], bucket_mb: tuple[float, ...], full: bool,
+    hidden: Hidden, output: Output,
+) -> None:  # fmt: skip
     """Predict the step time under each of several scenarios, by replaying the recording."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working

@@ -4,8 +4,6 @@ import click
 
 from traceanalyzer.cli.options import command
 
-MB = 1_000_000
-
 
 @command("cache")
 @click.argument("action", type=click.Choice(("show", "clear")))
@@ -25,9 +23,6 @@ def cache(action: str) -> None:
     found = clear(folder) if action == "clear" else entries(folder)
     total = sum(entry.bytes for entry in found)
     answers = sum(entry.path.suffix == ANSWER for entry in found)
-    counted = f"{_counted(len(found) - answers, 'model')}, {_counted(answers, 'answer')}"
-    click.echo(f"{folder}: {counted}, {total / MB:,.1f} MB{' removed' * (action == 'clear')}")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    counts = {"model": len(found) - answers, "answer": answers}
+    counted = ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
+    click.echo(f"{folder}: {counted}, {total / 1e6:,.1f} MB{' removed' * (action == 'clear')}")

@@ -96,15 +96,9 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
 @click.option("--memory", is_flag=True, help="GPU memory usage.")
 @click.option("--keep-report", is_flag=True, help="Keep the .nsys-rep: it holds environment, arguments and output.")
 def collect_nsys(
-    words: tuple[str, ...],
-    output: str | None,
-    whole_run: bool,
-    sample_cpu: bool,
-    gpu_metrics: bool,
-    os_calls: bool,
-    keep_report: bool,
-    **options: Any,
-) -> None:
+    words: tuple[str, ...], output: str | None, whole_run: bool, sample_cpu: bool, gpu_metrics: bool, os_calls: bool,
+    keep_report: bool, **options: Any,
+) -> None:  # fmt: skip
     """Record Nsight Systems."""
     from traceanalyzer.collect.profilers import nsys
 
@@ -123,16 +117,9 @@ def collect_nsys(
 @click.option("--stalls", is_flag=True, help="Also what warps wait for (runs each kernel more often).")
 @click.option("--whole-run", is_flag=True, help="From the start, also of a program without PyTorch.")
 def collect_ncu(
-    words: tuple[str, ...],
-    output: str | None,
-    trace: str | None,
-    kernel: str | None,
-    top: int,
-    launches: int,
-    stalls: bool,
-    whole_run: bool,
-    **options: Any,
-) -> None:
+    words: tuple[str, ...], output: str | None, trace: str | None, kernel: str | None, top: int, launches: int,
+    stalls: bool, whole_run: bool, **options: Any,
+) -> None:  # fmt: skip
     """Measure kernels by Nsight Compute."""
     from traceanalyzer.collect.profilers import ncu
 
@@ -184,12 +171,9 @@ def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> N
 
 
 def _record(
-    recorder: str,
-    words: tuple[str, ...],
-    output: str | None,
-    options: dict[str, Any],
+    recorder: str, words: tuple[str, ...], output: str | None, options: dict[str, Any],
     chosen: "NsysOptions | NcuOptions | None" = None,
-) -> None:
+) -> None:  # fmt: skip
     from traceanalyzer.collect import outcome, run
     from traceanalyzer.collect.host import environment
     from traceanalyzer.collect.plan import Plan

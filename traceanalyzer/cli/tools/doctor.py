@@ -5,16 +5,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli.options import command
-
-if TYPE_CHECKING:
-    from traceanalyzer.collect.host.capabilities import Check
-    from traceanalyzer.report.model import Report
 
 SELF_TEST_SECONDS = 120
 """The self-test takes about ten; a cold file system many more."""
@@ -27,7 +22,8 @@ def doctor(self_test: bool) -> None:
     from traceanalyzer.collect.host.capabilities import checks
 
     for check in checks():
-        _say(check)
+        mark = f"{'ok' if check.ok else '--':4}"
+        click.echo(click.wrap_text(f"{check.name}: {check.said}", 80, mark, " " * len(mark)))
     if not self_test:
         return
     if importlib.util.find_spec("torch") is None:
@@ -37,13 +33,9 @@ def doctor(self_test: bool) -> None:
         click.echo(f"{'ok':4}self-test: {_self_test(Path(folder) / 'capture')}")
 
 
-def _say(check: "Check") -> None:
-    mark = f"{'ok' if check.ok else '--':4}"
-    click.echo(click.wrap_text(f"{check.name}: {check.said}", 80, mark, " " * len(mark)))
-
-
 def _self_test(folder: Path) -> str:
     """Record and analyse; what came out. Raises TraceAnalyzerError."""
+    import traceanalyzer
     from traceanalyzer.collect import self_test
 
     words = ("collect", "torch", "-o", str(folder), "--", sys.executable, self_test.__file__)
@@ -53,16 +45,9 @@ def _self_test(folder: Path) -> str:
     if done.returncode or not list(folder.glob("trace.*")):
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise TraceAnalyzerError(f"the self-test recorded nothing (status {done.returncode}): {lines[-1]}")
-    return _analysed(folder)
-
-
-def _analysed(folder: Path) -> str:
-    import traceanalyzer
-
     run = traceanalyzer.load(folder)
     trace = run.traces[0]
     recorded = f"recorded {len(trace.host_ranges):,} host ranges and {len(trace.device_ops):,} device ops"
     if not len(trace.device_ops):
         return f"{recorded}; without a GPU there is no device time to analyse"
-    report: Report = traceanalyzer.analyze(run)
-    return f"{recorded}; {report.summary.headline}"
+    return f"{recorded}; {traceanalyzer.analyze(run).summary.headline}"
