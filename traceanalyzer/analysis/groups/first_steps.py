@@ -42,16 +42,12 @@ class FirstSteps:
     steady_ms: float = metric("a steady step, from the same source")
     steps: int = metric("first steps that take much longer than a steady one")
     excess_ms: float = metric("time beyond that of as many steady steps")
-    eager_ms: float | None = metric(
-        "a steady step with torch.compile switched off; null where none was timed (collect torch --eager-steps N)",
-        default=None,
-    )
+    eager_ms: float | None = metric("a steady step with torch.compile switched off; null where none was timed (collect "
+                                    "torch --eager-steps N)", default=None)  # fmt: skip
     compiled_ms: float | None = metric("a step with it on, timed just before; null where the other is", default=None)
-    pays_after_steps: int | None = metric(
-        "steps after which compiled code, faster than the eager step, has made up for the excess; null where it never "
-        "does, or no eager step was timed",
-        default=None,
-    )
+    pays_after_steps: int | None = metric("steps after which compiled code, faster than the eager step, has made up "
+                                          "for the excess; null where it never does, or no eager step was "
+                                          "timed", default=None)  # fmt: skip
     pays_low: int | None = metric("low end of its 90 % range; null where it never does", default=None)
     pays_high: int | None = metric("high end of it; null where it may be never", default=None)
 

@@ -43,28 +43,22 @@ class RankRow:
 
     rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
     device: int | None = metric("CUDA ordinal of the device; null without device work")
-    gain_ms: float | None = metric(
-        "what the run would gain a step if the rank came to no collective later than the last but one, at most the "
-        "step without what each rank computes; null where none were matched",
-        default=None,
-        kw_only=True,
-    )
+    gain_ms: float | None = metric("what the run would gain a step if the rank came to no collective later than the "
+                                   "last but one, at most the step without what each rank computes; null where none "
+                                   "were matched", default=None, kw_only=True)  # fmt: skip
     step_mean_ms: float | None = metric("mean step time; null without steps")
     step_median_ms: float | None = metric("median step time; null without steps")
     compute_ms: float = metric("time with compute on the device a step (0 without device work)")
     communication_ms: float = metric("time with a collective on the device a step, waiting included")
-    waiting_ms: float | None = metric(
-        "time a step in collectives of which another rank had not arrived yet; where ranks recorded different steps "
-        "what the same collectives take longer than on the quickest rank; null where none are alike"
-    )
-    transfer_ms: float | None = metric(
-        "time a step in collectives at which all ranks had arrived; null where none were matched"
-    )
+    waiting_ms: float | None = metric("time a step in collectives of which another rank had not arrived yet; where "
+                                      "ranks recorded different steps what the same collectives take longer than on "
+                                      "the quickest rank; null where none are alike")  # fmt: skip
+    transfer_ms: float | None = metric("time a step in collectives at which all ranks had arrived; null where none "
+                                       "were matched")  # fmt: skip
     idle_ms: float | None = metric("time a step without work on the device; null without device work")
-    straggler: bool = metric(
-        "whether it holds up the run: without what it is late by, repeatedly, the run would gain 5 % of the step "
-        "or more; where ranks share no collectives its step is the longest"
-    )
+    straggler: bool = metric("whether it holds up the run: without what it is late by, repeatedly, the run would gain "
+                             "5 % of the step or more; where ranks share no collectives its step is the "
+                             "longest")  # fmt: skip
 
 
 CLOCK_TOLERANCE_NS = 10 * 10**9

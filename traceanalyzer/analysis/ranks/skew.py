@@ -35,11 +35,9 @@ class CollectiveSkew:
     skew_p95_us: float = metric("95th percentile of the skews of the collectives")
     last_rank: int = metric("rank that most often arrives last")
     last_share: float = metric("share of the collectives at which it arrives last")
-    cause: str = metric(
-        "transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, the clocks "
-        "are too uncertain, there are too few, or ranks are missing that may have arrived later",
-        text="own",
-    )
+    cause: str = metric("transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, "
+                        "the clocks are too uncertain, there are too few, or ranks are missing that may have arrived "
+                        "later", text="own")  # fmt: skip
 
 
 class Arrivals(NamedTuple):

@@ -118,30 +118,22 @@ def mean_of(found: list[KernelCounters], figure: Callable[[KernelCounters], floa
 class MeasuredRow:
     """Columns of kernels that counters tell."""
 
-    achieved_occupancy_share: float | None = metric(
-        "warps active over those that an SM can hold, as Nsight Compute measured; null without `--ncu` or where it did "
-        "not measure them",
-        default=None,
-    )
-    tensor_active_share: float | None = metric(
-        "cycles in which the tensor cores worked, as Nsight Compute measured; null as above", default=None
-    )
-    main_stall: str | None = metric(
-        "what its warps waited for most, as Nsight Compute measured; null without `collect ncu --stalls`", default=None
-    )
+    achieved_occupancy_share: float | None = metric("warps active over those that an SM can hold, as Nsight Compute "
+                                                    "measured; null without `--ncu` or where it did not measure "
+                                                    "them", default=None)  # fmt: skip
+    tensor_active_share: float | None = metric("cycles in which the tensor cores worked, as Nsight Compute measured; "
+                                               "null as above", default=None)  # fmt: skip
+    main_stall: str | None = metric("what its warps waited for most, as Nsight Compute measured; null without `collect "
+                                    "ncu --stalls`", default=None)  # fmt: skip
     main_stall_share: float | None = metric("share of its warps' cycles that they waited for that", default=None)
-    samples: float | None = metric(
-        "samples of the GPU's counters a step that are its own: taken over a sampling period in which it ran alone; 0 "
-        "is unsampled (shorter than the period, or never alone), null where no counters were sampled",
-        default=None,
-    )
+    samples: float | None = metric("samples of the GPU's counters a step that are its own: taken over a sampling "
+                                   "period in which it ran alone; 0 is unsampled (shorter than the period, or never "
+                                   "alone), null where no counters were sampled", default=None)  # fmt: skip
     sampled_sm_share: float | None = metric("SMs with work in these samples; null without any", default=None)
-    sampled_tensor_share: float | None = metric(
-        "cycles in which the tensor cores worked in these samples; null without any", default=None
-    )
-    sampled_dram_share: float | None = metric(
-        "traffic of the device memory over its peak in these samples; null without any", default=None
-    )
+    sampled_tensor_share: float | None = metric("cycles in which the tensor cores worked in these samples; null "
+                                                "without any", default=None)  # fmt: skip
+    sampled_dram_share: float | None = metric("traffic of the device memory over its peak in these samples; null "
+                                              "without any", default=None)  # fmt: skip
 
 
 class KernelMeasures:

@@ -68,9 +68,8 @@ class Slowdown:
     without_worst_ms: tuple[float, float, float] = metric("what a step gains with those workers ideal: the mean, and "
                                                           "what nine of ten steps lie in")  # fmt: skip
     without_last_stage_ms: tuple[float, float, float] = metric("the same with the last stage ideal")
-    forward_backward_correlation: float | None = metric(
-        "correlation of forward and backward time over microbatches; null where they hardly differ"
-    )
+    forward_backward_correlation: float | None = metric("correlation of forward and backward time over microbatches; "
+                                                        "null where they hardly differ")  # fmt: skip
 
 
 def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
