@@ -30,8 +30,6 @@ COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")
 of tables are made from their entries."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-OBJECTS_BETWEEN_LOOKS = 100_000
-"""New objects after which the interpreter looks for circles among them; unasked it does so after 700."""
 
 
 class Commands(click.Group):
@@ -86,11 +84,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         with suppress(ValueError):  # in a thread
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _ended)
+                # Leave by an exception, so that what was made on the way goes.
+                signal.signal(number, lambda number, _: sys.exit(128 + number))
     # Else the interpreter looks for circles among all that goes with it anyway: a tenth of the time of a short command.
     atexit.register(gc.freeze)
-    # A twelfth of such a command: loading its modules makes few circles, and reading none.
-    gc.set_threshold(OBJECTS_BETWEEN_LOOKS)
+    # A twelfth of such a command: loading its modules makes few circles, and reading none; unasked it looks after 700.
+    gc.set_threshold(100_000)
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
     except click.UsageError as error:
@@ -116,11 +115,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory: the input is too large for this machine"
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-
-
-def _ended(number: int, _: object) -> NoReturn:
-    """Leave by an exception, so that what was made on the way goes."""
-    sys.exit(128 + number)
 
 
 def _no_command(name: str) -> str:

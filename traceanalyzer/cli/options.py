@@ -113,8 +113,9 @@ def reading_options(command: Function) -> Function:
 
 def cluster_options(command: Function) -> Function:
     """`--scheduler` and `--workers`: on which processes ranks are digested."""
-    there, here = "Digest on the Dask cluster of this scheduler (tcp://HOST:PORT).", "Digest on a Dask cluster of N"
-    workers = click.option("--workers", type=click.IntRange(min=1), metavar="N", help=f"{here} processes here.")
+    there = "Digest on the Dask cluster of this scheduler (tcp://HOST:PORT)."
+    here = "Digest on a Dask cluster of N processes here."
+    workers = click.option("--workers", type=click.IntRange(min=1), metavar="N", help=here)
     return click.option("--scheduler", metavar="ADDRESS", help=there)(workers(command))
 
 

@@ -50,8 +50,7 @@ def analyze(
     """Say where the step's wall-clock time went, why, and what is worth changing."""
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.cli.io.reports import cleaned_with
+    from traceanalyzer.cli.io.reports import cleaned_with, opened
 
     _check_together(output, max_chars, store, tags)
     run = opened(paths, pattern, timeless=True)

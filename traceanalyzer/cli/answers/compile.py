@@ -57,7 +57,7 @@ def compile(  # noqa: A001 (the command's name)
 
 def _read(log: Path, trace: str | None) -> "tuple[list[CompileLog], Run | None]":
     """The logs, and the run with the trace; a recording in the place of the log is a trace without one."""
-    from traceanalyzer.cli.io.read import read
+    from traceanalyzer.cli.io.reports import read
     from traceanalyzer.ingest.detect import is_recording
     from traceanalyzer.ingest.torch_log import is_log, read_logs
 

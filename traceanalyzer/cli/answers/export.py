@@ -22,7 +22,7 @@ def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> 
     """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files."""
     from traceanalyzer.cli.io.output import check_writable
     from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import opened
 
     form = SUFFIXES.get(file.suffix.lower())
     if form is None:

@@ -47,7 +47,7 @@ def memory(
 
 
 def _traced(trace: str, snapshot: "Snapshot") -> "Traced":
-    from traceanalyzer.cli.io.read import read
+    from traceanalyzer.cli.io.reports import read
     from traceanalyzer.report.memory.traced import traced
 
     return traced(read([trace]), snapshot)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock."""
     from traceanalyzer.cli.io.output import checked, write, write_pieces
-    from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.reports import cleaned, opened
 
     if merge and hidden is not None:
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")

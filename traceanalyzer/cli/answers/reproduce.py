@@ -14,7 +14,7 @@ from traceanalyzer.cli.options import command, output_option
 def reproduce(path: str, operator: str, file: Path | None) -> None:
     """Write a script that makes an operator's call with its recorded shapes, types and strides, and times it."""
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.cli.io.read import opened
+    from traceanalyzer.cli.io.reports import opened
 
     check_writable(file)
     run = opened((path,))

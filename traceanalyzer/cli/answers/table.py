@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -77,8 +77,7 @@ def _print(
 ) -> None:  # fmt: skip
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.reports import cleaned, opened
 
     run = opened(paths)
     from traceanalyzer.diagnosis.selection import Asked
@@ -168,8 +167,6 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:
     """Whether operators are asked for by what they allocate: `memory`, or a column that only that table has."""
-    from dataclasses import fields
-
     mine, others = ({f.name for f in fields(named(name).row)} for name in (OF_MEMORY, "ops"))
     asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
     return sort == MEMORY or bool(asked & (mine - others))
@@ -179,8 +176,6 @@ def _columns(row: type[Any], text: str | None) -> list[str]:
     """The names of columns that an option gives, if any. Raises UsageError, naming what there is."""
     if text is None:
         return []
-    from dataclasses import fields
-
     from traceanalyzer.report.json import RENAMED
 
     known = {RENAMED.get(f.name, f.name): f.name for f in fields(row)}

@@ -40,8 +40,7 @@ def whatif(
     """Predict the step time under each of several scenarios, by replaying the recording."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
-    from traceanalyzer.cli.io.read import opened
-    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.cli.io.reports import cleaned, opened
 
     wanted = [_speedup(text) for text in speedups]
     run = opened(paths)

@@ -13,8 +13,6 @@ from traceanalyzer.cli.io.formats import arguments_of, format_of, is_quiet
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-_PLAIN = (str, int, float, type(None), re.Pattern)
-
 
 def prints_again(command: Function) -> Function:
     """Print what the command printed before, where it is asked the same about the same files; else keep what it prints.
@@ -29,10 +27,10 @@ def prints_again(command: Function) -> Function:
         context = click.get_current_context()
         inputs, question = arguments_of(context), _question(context)
         page = None if question is None else page_of(question, inputs)
-        text = None if page is None else kept_page(page)
-        if page is None or text is None:
-            if page is not None:
-                context.meta[KEEP] = partial(keep_page, page)
+        if page is None:
+            return command(*args, **options)
+        if (text := kept_page(page)) is None:
+            context.meta[KEEP] = partial(keep_page, page)
             return command(*args, **options)
         for file in page.files:
             note_read(file)
@@ -52,10 +50,9 @@ def _question(context: click.Context) -> tuple[object, ...] | None:
     form = format_of(options.pop("format_"), file)
     look = (terminal_width(), with_colour(file)) if form == "terminal" else None
     shown = file is None and is_terminal(sys.stdout)
-    if not all(map(_is_plain, options.values())):
-        return None
     # the file itself: a result that lies in the folder that is asked about may be replaced, what was read may not
-    return (context.command.name, sorted(options.items()), form, look, shown, file and file.absolute(), is_quiet())
+    asked = (context.command.name, sorted(options.items()), form, look, shown, file and file.absolute(), is_quiet())
+    return asked if all(map(_is_plain, options.values())) else None
 
 
 def _is_plain(value: object) -> bool:
@@ -64,4 +61,4 @@ def _is_plain(value: object) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, (*value, *value.values())))
-    return isinstance(value, _PLAIN) and not isinstance(value, Path)
+    return isinstance(value, str | int | float | re.Pattern | None) and not isinstance(value, Path)

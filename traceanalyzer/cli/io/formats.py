@@ -13,17 +13,9 @@ PICTURED = ("html", "svg")
 """Formats that show more than the report value."""
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".json": "json",
-    ".csv": "csv",
-    ".xml": "junit",
-    ".html": "html",
-    ".htm": "html",
-    ".svg": "svg",
-    ".txt": "terminal",
-    "": "terminal",
-}
+    ".md": "markdown", ".markdown": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".html": "html",
+    ".htm": "html", ".svg": "svg", ".txt": "terminal", "": "terminal",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,30 +28,21 @@ class Output:
 
 def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:
     """The output that the options ask for. Raises UsageError where they make no sense together."""
-    if file is not None:
-        _not_an_input(file, paths)
+    if file is not None and any(_is_read(file, Path(path)) for name in paths for path in _paths_of(name)):
+        raise click.UsageError(f"-o {file} would overwrite what it is made from")
     asked = format_of(format_, file)
     if format_ is None and file is not None and asked not in formats:
-        raise click.UsageError(_no_such_format(file, formats))
+        context = click.get_current_context(silent=True)
+        if asked and context is not None:
+            writes = f"`{context.info_name}` does not write {asked} ({file}); it writes {', '.join(formats)}"
+            raise click.UsageError(f"{writes} (--format)")
+        raise click.UsageError(f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}")
     return Output(asked, file)
 
 
 def format_of(format_: str | None, file: Path | None) -> str:
     """The format that is asked for: by `--format`, else by the suffix of the file; empty for an unknown suffix."""
     return format_ or ("terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), ""))
-
-
-def _no_such_format(file: Path | None, formats: Sequence[str]) -> str:
-    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "") if file is not None else ""
-    context = click.get_current_context(silent=True)
-    if meant and context is not None:
-        return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"
-    return f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
-
-
-def _not_an_input(file: Path, named: Sequence[str]) -> None:
-    if any(_is_read(file, Path(path)) for name in named for path in _paths_of(name)):
-        raise click.UsageError(f"-o {file} would overwrite what it is made from")
 
 
 def _paths_of(name: str) -> list[str]:

@@ -60,11 +60,7 @@ EDIT = (
 
 def marked(text: str, name: str = "") -> str:
     """The text as a comment that `publish` finds again; `name` tells several of one issue apart."""
-    return f"{_mark(name)}\n{text}"
-
-
-def _mark(name: str) -> str:
-    return MARK.format(f": {name}" if name else "")
+    return f"{MARK.format(f': {name}' if name else '')}\n{text}"
 
 
 def comment_command(issue: Issue) -> list[str]:
@@ -84,8 +80,7 @@ def publish(issue: Issue, text: str) -> str:
     if earlier is not None:
         answer = _asked(issue, ["-F", "body=@-", "-f", f"id={earlier}", "-f", f"query={EDIT}"], text)
         return str(answer["data"]["updateIssueComment"]["issueComment"]["url"])
-    done = _printed(issue, comment_command(issue), text)
-    return done or issue.url
+    return _printed(issue, comment_command(issue), text) or issue.url
 
 
 def _earlier(issue: Issue, mark: str) -> str | None:
@@ -112,28 +107,19 @@ def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:
 
 def _printed(issue: Issue, command: list[str], text: str) -> str:
     """What gh prints. Raises TraceAnalyzerError."""
-    done = _gh(command, text)
+    program, quietly = shutil.which(command[0]) or command[0], os.environ | {"GH_PROMPT_DISABLED": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603
+            [program, *command[1:]], input=text, capture_output=True, encoding="utf-8", errors="replace",
+            timeout=PATIENCE_S, env=quietly, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise TraceAnalyzerError(f"{' '.join(command[:3])} did not answer within {PATIENCE_S} s") from error
+    except OSError as error:
+        raise TraceAnalyzerError(f"gh cannot be run: {error.strerror}") from error
     if done.returncode == NOT_LOGGED_IN:
         raise TraceAnalyzerError(f"gh is not logged in to {issue.host}: run gh auth login --hostname {issue.host}")
     if done.returncode != 0:
         printed = " ".join(done.stderr.split()) or f"status {done.returncode}"
         raise TraceAnalyzerError(f"gh could not comment on {issue.url}: {printed}")
     return done.stdout.strip()
-
-
-def _gh(command: list[str], text: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(  # noqa: S603
-            [shutil.which(command[0]) or command[0], *command[1:]],
-            input=text,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=PATIENCE_S,
-            env=os.environ | {"GH_PROMPT_DISABLED": "1"},
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TraceAnalyzerError(f"{' '.join(command[:3])} did not answer within {PATIENCE_S} s") from error
-    except OSError as error:
-        raise TraceAnalyzerError(f"gh cannot be run: {error.strerror}") from error

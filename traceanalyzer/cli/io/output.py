@@ -1,6 +1,7 @@
 """Writing: results to standard output or a file, everything else to standard error."""
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -9,14 +10,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import note_read, replacing
 from traceanalyzer.cli.io.formats import Output, is_quiet, output_of
-from traceanalyzer.cli.io.pager import paged
 
 if TYPE_CHECKING:
     from traceanalyzer.report.printed import Result
@@ -78,9 +78,7 @@ def written(text: str, file: Path | None) -> Iterator[None]:
     both are done, or neither. Standard output is written before the block."""
     if file is None:
         _to_stdout(text)
-        yield
-        return
-    with _replaced_by([text.encode("utf-8", "replace")], file):
+    with nullcontext() if file is None else _replaced_by([text.encode("utf-8", "replace")], file):
         yield
 
 
@@ -100,11 +98,11 @@ def check_writable(file: Path | None) -> None:
     """Refuse a file that cannot be written before the work, not after it."""
     if file is None:
         return
-    folder = file.parent
-    if not folder.is_dir():
-        raise TraceAnalyzerError(f"cannot write {file}: {folder} is not a folder; make it first")
-    beside = file.is_file() or not file.exists()
-    if not os.access(file if file.exists() else folder, os.W_OK) or (beside and not os.access(folder, os.W_OK)):
+    if not file.parent.is_dir():
+        raise TraceAnalyzerError(f"cannot write {file}: {file.parent} is not a folder; make it first")
+    # A file is replaced by one that is made beside it.
+    needed = [file] * file.exists() + [file.parent] * (file.is_file() or not file.exists())
+    if not all(os.access(path, os.W_OK) for path in needed):
         raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
 
 
@@ -156,7 +154,9 @@ def _to_stdout(text: str) -> None:
         sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
     except BrokenPipeError:
-        _reader_left()
+        # Python flushes standard output once more when it ends, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
 
 
 def _encodable(text: str, encoding: str) -> str:
@@ -166,12 +166,6 @@ def _encodable(text: str, encoding: str) -> str:
     except UnicodeEncodeError:
         return text.translate(IN_ASCII).encode(encoding, "replace").decode(encoding)
     return text
-
-
-def _reader_left() -> NoReturn:
-    # Python flushes standard output once more when it ends, and would complain then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(BROKEN_PIPE)
 
 
 STDIN = "-"
@@ -195,9 +189,8 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         try:
             yield [spooled.get(path, path) for path in paths]
         except UnreadableInputError as error:
-            raise type(error)(
-                reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))
-            ) from error
+            said = reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))
+            raise type(error)(said) from error
 
 
 def _is_pipe(path: str) -> bool:
@@ -226,6 +219,36 @@ def named_as_given(run: "Run", given: dict[str, str]) -> "Run":
     """The run with `-` where it was read from standard input, and addresses of what was fetched."""
     if not given:
         return run
-    traces = tuple(replace(trace, path=given.get(trace.path, trace.path)) for trace in run.traces)
-    logs = tuple(replace(trace, path=given.get(trace.path, trace.path)) for trace in run.logs)
+    traces, logs = (
+        tuple(replace(one, path=given.get(one.path, one.path)) for one in some) for some in (run.traces, run.logs)
+    )
     return replace(run, traces=traces, logs=logs)
+
+
+PAGER = "TRACEANALYZER_PAGER"
+"""Goes before PAGER; empty or `cat`: none."""
+
+
+def paged(text: str) -> bool:
+    """Show the text in a pager if it has more lines than the terminal; whether that was done."""
+    command = _pager()
+    if text.count("\n") < shutil.get_terminal_size().lines or not command:
+        return False
+    import subprocess
+
+    # What less does unless LESS says otherwise: leave at once what fits, show colours, keep the screen.
+    environment = {"LESS": "FRX", **os.environ}
+    try:
+        subprocess.run(command, input=text.encode("utf-8", "replace"), env=environment, check=False)  # noqa: S603
+    except OSError:
+        return False
+    return True
+
+
+def _pager() -> list[str]:
+    """The program with its arguments; empty where none is wanted or there is none."""
+    try:
+        words = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less")))
+    except ValueError:
+        return []
+    return words if words and words != ["cat"] and shutil.which(words[0]) else []

@@ -6,10 +6,6 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-_TRIM_THRESHOLD, _MOST_MAPPED, _MOST_ARENAS = -1, -4, -8
-"""`M_TRIM_THRESHOLD`, `M_MMAP_MAX` and `M_ARENA_MAX` of glibc's `mallopt`."""
-_NEVER = 2**31 - 1
-
 
 def keep_freed_memory() -> None:
     """Have arrays that are let go kept for the next ones instead of being handed to the system, which clears all memory
@@ -19,12 +15,9 @@ def keep_freed_memory() -> None:
 
     with suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
-        library.mallopt(_MOST_MAPPED, 0)
-        library.mallopt(_TRIM_THRESHOLD, _NEVER)
-        library.mallopt(_MOST_ARENAS, 1)  # what a thread frees is there for all others
-
-
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+        # glibc's M_MMAP_MAX, M_TRIM_THRESHOLD (never) and M_ARENA_MAX: what a thread frees is there for all others
+        for setting, value in ((-4, 0), (-1, 2**31 - 1), (-8, 1)):
+            library.mallopt(setting, value)
 
 
 def load_numpy() -> None:
@@ -32,7 +25,7 @@ def load_numpy() -> None:
     is: programs that commands run are to have their threads."""
     if "numpy" in sys.modules:
         return
-    new = {name: value for name, value in ONE_THREAD.items() if name not in os.environ}
+    new = {} if "OPENBLAS_NUM_THREADS" in os.environ else {"OPENBLAS_NUM_THREADS": "1"}
     os.environ.update(new)
     try:
         import_module("numpy")

@@ -20,7 +20,7 @@ def progress(what: str) -> Iterator[Callable[..., None]]:
     """Gives a function to be called with the work done and all of it. Without a terminal it does nothing."""
     bar = _Bar(what)
     try:
-        yield bar.update if is_terminal(sys.stderr) and not is_quiet() else _ignore
+        yield bar.update if is_terminal(sys.stderr) and not is_quiet() else lambda *_: None
     finally:
         bar.close()
 
@@ -53,10 +53,6 @@ def working(what: str) -> Iterator[None]:
     finally:
         timer.cancel()
         bar.close()
-
-
-def _ignore(*_: object) -> None:
-    """Nobody is watching."""
 
 
 class _Bar:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.timeline.lanes import Timeline
 
-
 CAPTURE = "environment.json"
 """What every capture holds."""
 
@@ -77,8 +76,6 @@ def _worth_a_process(*references: str) -> bool:
     """Whether each is one large file, and there is memory for both. Folders and patterns have files that are read side
     by side."""
     paths = list(map(Path, references))
-    if METHOD != "fork" or reading().jobs < 2:
-        return False
-    if not all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths):
-        return False
-    return most_at_once([needed_bytes(path, text_bytes(path), ANALYZED) for path in paths], free_bytes()) == len(paths)
+    large = METHOD == "fork" and reading().jobs > 1 and all(p.is_file() and text_bytes(p) >= LEAST_BYTES for p in paths)
+    needed = [needed_bytes(path, text_bytes(path), ANALYZED) for path in paths] if large else []
+    return large and most_at_once(needed, free_bytes()) == len(paths)

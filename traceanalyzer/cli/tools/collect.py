@@ -125,7 +125,7 @@ def collect_ncu(
 
     if (trace is None) == (kernel is None):
         raise click.UsageError("give --trace FILE or --kernel REGEX")
-    functions = _top_functions(trace, top) if trace is not None else ()
+    functions = () if trace is None else _top_functions(trace, top)
     chosen = ncu.NcuOptions(functions, kernel, launches, whole_run, stalls)
     _record("ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen)
 
@@ -139,8 +139,7 @@ def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     from traceanalyzer.diagnosis.measurements import measure
 
     total: dict[str, float] = {}
-    for trace in traceanalyzer.load(recording).traces:
-        m = measure(trace)
+    for m in map(measure, traceanalyzer.load(recording).traces):
         for row in kernel_stats(m.rated):
             if not m.linked.classes.is_communication[m.linked.classes.index(row.cls)]:
                 total[row.full_name] = total.get(row.full_name, 0.0) + row.total_ms
@@ -219,10 +218,9 @@ def _ceilings() -> dict[str, Any] | None:
     from traceanalyzer.collect import ceilings
 
     reached, trouble = ceilings.measured_apart()
-    if reached is None:
-        click.echo(f"traceanalyzer: ceilings were not measured: {trouble}", err=True)
-        return None
-    products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
-    measured = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
-    click.echo(f"traceanalyzer: {measured}", err=True)
+    said = f"ceilings were not measured: {trouble}"
+    if reached is not None:
+        products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
+        said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
+    click.echo(f"traceanalyzer: {said}", err=True)
     return reached

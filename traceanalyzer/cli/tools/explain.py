@@ -30,13 +30,12 @@ def _meaning(name: str) -> str:
     found = explained(name)
     if not found:
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {_hint(name)}")
-    by_meaning: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for entry in found:
         unit = f" ({entry.unit})" if entry.unit else ""
-        by_meaning.setdefault(f"{entry.meaning}{unit}", []).append(entry.where)
-    places = {meaning: ", ".join(one for one in where if one != "word") for meaning, where in by_meaning.items()}
+        places.setdefault(f"{entry.meaning}{unit}", []).extend([entry.where] if entry.where != "word" else [])
     return "".join(
-        click.wrap_text(f"{name}: {meaning}", 80) + "\n" + f"    in {where}\n" * bool(where)
+        click.wrap_text(f"{name}: {meaning}", 80) + "\n" + f"    in {', '.join(where)}\n" * bool(where)
         for meaning, where in places.items()
     )
 
