@@ -88,7 +88,11 @@ class BatchChange:
 def batch_changes(a: Sequence[IterationRow], b: Sequence[IterationRow]) -> list[BatchChange]:
     """The batches that both have, by phase, then size."""
     sides = _by_batch(a), _by_batch(b)
-    return [_change(*batch, sides[0][batch], sides[1][batch]) for batch in sorted(sides[0].keys() & sides[1].keys())]
+    columns = (_time, lambda r: r.gpu_busy_ms, lambda r: r.gap_ms, lambda r: r.gpu_ops, _launches, _launch_us)
+    return [
+        BatchChange(*batch, *(_median(side[batch], of) for of in columns for side in sides))
+        for batch in sorted(sides[0].keys() & sides[1].keys())
+    ]
 
 
 def _by_batch(rows: Sequence[IterationRow]) -> dict[tuple[str, int], list[IterationRow]]:
@@ -97,11 +101,6 @@ def _by_batch(rows: Sequence[IterationRow]) -> dict[tuple[str, int], list[Iterat
         if row.phase and row.requests and row.gpu_ops:
             found.setdefault((row.phase, row.requests), []).append(row)
     return found
-
-
-def _change(phase: str, requests: int, a: list[IterationRow], b: list[IterationRow]) -> BatchChange:
-    figures = (_time, lambda r: r.gpu_busy_ms, lambda r: r.gap_ms, lambda r: r.gpu_ops, _launches, _launch_us)
-    return BatchChange(phase, requests, *(_median(side, of) for of in figures for side in (a, b)))
 
 
 def _time(row: IterationRow) -> float | None:

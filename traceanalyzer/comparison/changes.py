@@ -18,55 +18,29 @@ NAMED = 3
 KERNEL_LENGTH = 60
 """Characters of a kernel's name within a title."""
 IDLE_TITLES = {
-    "launch": "launches",
-    "sync": "syncs",
-    "input": "waiting for input",
-    "host": "other CPU work between launches",
-    "communication": "waiting for communication on the CPU",
-    "profiler": "the profiler's own work",
+    "launch": "launches", "sync": "syncs", "input": "waiting for input", "host": "other CPU work between launches",
+    "communication": "waiting for communication on the CPU", "profiler": "the profiler's own work",
     "other": "unknown cause",
-}
+}  # fmt: skip
 PART_TITLES = {
-    "compute": "compute",
-    "exposed_communication": "exposed communication",
-    "exposed_copy": "exposed copies",
-    "idle": "idle",
-    WHOLE: "the step as a whole (one side does not say what it is made of)",
-}
+    "compute": "compute", "exposed_communication": "exposed communication", "exposed_copy": "exposed copies",
+    "idle": "idle", WHOLE: "the step as a whole (one side does not say what it is made of)",
+}  # fmt: skip
 PHRASES = {
-    "slower": "slower",
-    "faster": "faster",
-    "more_calls": "more of them",
-    "fewer_calls": "fewer of them",
-    "other_kernels": "other kernels",
-    "other_shapes": "other shapes",
-    "other_types": "other types",
-    "gone": "removed",
-    "added": "added",
-    "more_idle": "more idle time",
-    "less_idle": "less idle time",
-    "unchanged": "unchanged",
-}
+    "slower": "slower", "faster": "faster", "more_calls": "more of them", "fewer_calls": "fewer of them",
+    "other_kernels": "other kernels", "other_shapes": "other shapes", "other_types": "other types", "gone": "removed",
+    "added": "added", "more_idle": "more idle time", "less_idle": "less idle time", "unchanged": "unchanged",
+}  # fmt: skip
 
 
 def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[Change]:
     """All changes, those beyond noise first, then by size."""
-    found = [_change(group, whole) for group in match_parts(a, b)]
+    found = []
+    for group in match_parts(a, b):
+        times, kind = figures(Work.of(group.a), Work.of(group.b), whole), _kind(group)
+        cls, title = max(group.a or group.b, key=lambda p: p.ms).cls, _title(group, kind, whole)
+        found.append(Change(**times, part=group.part, cls=cls, kind=kind, title=title, details=_details(group)))
     return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
-
-
-def _change(group: Group, whole: Whole) -> Change:
-    of_a, of_b = Work.of(group.a), Work.of(group.b)
-    kind = _kind(group)
-    parts = group.a or group.b
-    return Change(
-        **figures(of_a, of_b, whole),
-        part=group.part,
-        cls=max(parts, key=lambda p: p.ms).cls,
-        kind=kind,
-        title=_title(group, kind, whole),
-        details=_details(group),
-    )
 
 
 def _kind(group: Group) -> str:
@@ -81,9 +55,9 @@ def _kind(group: Group) -> str:
     if not group.b or not group.a:
         return "added" if group.b else "gone"
     how = max(of_how, key=lambda how: abs(of_how[how]))
-    a, b = Work.of(group.a).calls, Work.of(group.b).calls
     if how in KINDS:
         return KINDS[how]
+    a, b = Work.of(group.a).calls, Work.of(group.b).calls
     if abs(b - a) > SAME_CALLS * max(a, b):
         return "more_calls" if b > a else "fewer_calls"
     return ("unchanged", "slower", "faster")[grows]
@@ -91,7 +65,9 @@ def _kind(group: Group) -> str:
 
 def _title(group: Group, kind: str, whole: Whole) -> str:
     if group.part == "idle":
-        more = _launches(whole) if group.label == "launch" else _place(group)
+        more, (a, b) = "" if group.label == "launch" else _place(group), whole.launches
+        if group.label == "launch" and a is not None and b is not None and abs(b - a) > SAME_CALLS * max(a, b):
+            more = f" ({a:.4g} → {b:.4g}{whole.each})"  # how many launches there are to wait for
         return f"{PHRASES[kind]}, {IDLE_TITLES.get(group.label, group.label)}{more}"
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
@@ -101,14 +77,6 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
         return f"{group.label}: other sizes{_from_to(group, 'more_calls', whole.each)}"
     names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
     return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
-
-
-def _launches(whole: Whole) -> str:
-    """How many launches there are to wait for, in brackets, where that changed."""
-    a, b = whole.launches
-    if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
-        return ""
-    return f" ({a:.4g} → {b:.4g}{whole.each})"
 
 
 def _place(group: Group) -> str:
@@ -122,8 +90,7 @@ def _place(group: Group) -> str:
 def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = group.largest
-    if kind in ("more_calls", "fewer_calls"):
-        # An operator may launch several kernels; this is how often the one runs that matters.
+    if kind in ("more_calls", "fewer_calls"):  # of several kernels of an operator this is how often that runs
         return f" ({Work.of(largest.a).calls:.4g} → {Work.of(largest.b).calls:.4g}{each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
@@ -134,9 +101,9 @@ def _from_to(group: Group, kind: str, each: str) -> str:
 
 
 def _names(parts: Iterable[StepPart]) -> str:
-    time: dict[str, float] = {}
+    time = defaultdict[str, float](float)
     for p in parts:
-        time[name_of(p)] = time.get(name_of(p), 0.0) + p.ms
+        time[name_of(p)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
@@ -146,16 +113,11 @@ def _details(group: Group) -> list[Detail]:
     """One for each link, for each part where parts merely stand at the same position."""
     links: list[Link] = []
     for link in group.links:
-        if link.how is How.POSITION:
-            links += [Link(How.NOTHING, (p,), ()) for p in link.a] + [Link(How.NOTHING, (), (p,)) for p in link.b]
-        else:
-            links.append(link)
-    return sorted((_detail(group, link) for link in links), key=lambda d: -abs(d.difference_ms))
-
-
-def _detail(group: Group, link: Link) -> Detail:
-    of_a, of_b = Work.of(link.a), Work.of(link.b)
-    return Detail(_what(group, link), of_a.calls, of_b.calls, of_a.ms, of_b.ms, of_b.ms - of_a.ms)
+        apart = [Link(How.NOTHING, (p,), ()) for p in link.a] + [Link(How.NOTHING, (), (p,)) for p in link.b]
+        links += apart if link.how is How.POSITION else [link]
+    works = [(link, Work.of(link.a), Work.of(link.b)) for link in links]
+    found = [Detail(_what(group, link), a.calls, b.calls, a.ms, b.ms, b.ms - a.ms) for link, a, b in works]
+    return sorted(found, key=lambda d: -abs(d.difference_ms))
 
 
 def _what(group: Group, link: Link) -> str:

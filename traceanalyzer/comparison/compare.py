@@ -11,18 +11,8 @@ from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_b
 from traceanalyzer.comparison.evidence import evidence_of, of_one, unit_of
 from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
-from traceanalyzer.comparison.model import (
-    Change,
-    Comparison,
-    Condition,
-    Difference,
-    PartDifference,
-    Predicted,
-    Side,
-    Word,
-)
+from traceanalyzer.comparison.model import Change, Comparison, Condition, Difference, PartDifference, Predicted, Side
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
-from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
@@ -39,20 +29,21 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     a, b = of_one(a, unit.of_a), of_one(b, unit.of_b)
     sides = _side(a, names[0]), _side(b, names[1])
     parts = parts_of_both(a, b)
-    steps = Work.of(parts[0]), Work.of(parts[1])
-    launches = a.metrics.launches_per_step, b.metrics.launches_per_step
-    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), launches, unit.each)
-    step = Difference(**figures(*steps, whole))
+    x, y = map(Work.of, parts)
+    whole = Whole((x.batch_ms, y.batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step), unit.each)
+    step = Difference(**figures(x, y, whole))
     changes, conditions, each = changes_between(*parts, whole), conditions_between(a, b), per_unit(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
     times = times_of(a, b, step, evidence)
     could_see = resolution(b, times, step, evidence)
-    unlike = any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
-    word: Word = "not_comparable" if unlike else word_of(times, step, evidence, could_see)
+    other = [c.name for c in conditions if c.incomparable]
+    unlike = any(name != INPUT_SHAPES for name in other)
+    word = word_of(times, step, evidence, could_see, unlike=unlike)
     why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
     answer = sentence(word, times, step, unit.per, unlike=unlike)
     causes = _largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b)
-    told = [_unlike(conditions), each.sentence if each else "", answer, why, *causes]
+    first = f"Not like for like: other {', other '.join(other)}." if other else ""
+    told = [first, each.sentence if each else "", answer, why, *causes]
     return Comparison(
         a=sides[0], b=sides[1], verdict=word, basis=times.basis, per=unit.per, could_see=could_see,
         host_factor=evidence.host and evidence.host.factor, gpu_factor=evidence.gpu and evidence.gpu.factor,
@@ -68,12 +59,9 @@ def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
     """Lines of both tables; of a line that one of them has not, only where that table ends with less than it takes."""
     if not a or not b:
         return []
-    least = {0: b[-1].bytes if len(b) >= TOP_ROWS else 0, 1: a[-1].bytes if len(a) >= TOP_ROWS else 0}
-    return [
-        line
-        for line in line_changes(a, b)
-        if (line.bytes or line.other_bytes > least[1]) and (line.other_bytes or line.bytes > least[0])
-    ]
+    least_a, least_b = (other[-1].bytes if len(other) >= TOP_ROWS else 0 for other in (b, a))
+    both = [line for line in line_changes(a, b) if line.bytes or line.other_bytes > least_b]
+    return [line for line in both if line.other_bytes or line.bytes > least_a]
 
 
 def _side(report: Report, name: str) -> Side:
@@ -92,16 +80,9 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
     for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
         if cls is not None and part != "idle":
             continue
-        sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
-        values = figures(sides[0], sides[1], whole)
-        rows.append(PartDifference(**values, name=".".join(filter(None, (part, cls)))))
+        x, y = (Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b))
+        rows.append(PartDifference(**figures(x, y, whole), name=".".join(filter(None, (part, cls)))))
     return rows
-
-
-def _unlike(conditions: list[Condition]) -> str:
-    """What makes the two other work, named first."""
-    names = [c.name for c in conditions if c.incomparable]
-    return f"Not like for like: other {', other '.join(names)}." if names else ""
 
 
 def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
@@ -124,11 +105,9 @@ def _of_memory(a: Report, b: Report) -> str:
     """How much GPU memory both take at most, and what each step adds, where these differ."""
     found = []
     for what, name in (("at the peak", "peak"), ("grows per step", "growth_per_step")):
-        before, after = (getattr(report.metrics.memory, name, None) for report in (a, b))
-        if before is None or after is None:
-            continue
-        if abs(after - before) > LEAST_SHARE * max(abs(before), abs(after)):
-            found.append(f"GPU memory {what}: {figure(before, MEMORY)} → {figure(after, MEMORY)}.")
+        x, y = (getattr(report.metrics.memory, name, None) for report in (a, b))
+        if x is not None and y is not None and abs(y - x) > LEAST_SHARE * max(abs(x), abs(y)):
+            found.append(f"GPU memory {what}: {figure(x, MEMORY)} → {figure(y, MEMORY)}.")
     return " ".join(found)
 
 
@@ -146,8 +125,6 @@ def _notes(a: Report, b: Report, step: Difference) -> list[str]:
 
 CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
 """Parts of the budget whose findings have one class; of idle time it is the cause, and compute has several."""
-GRAPH = "cuda_graph"
-GRAPH_LAUNCHES = "launches.graph_launches"
 
 
 def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[Change]) -> Predicted | None:
@@ -157,24 +134,16 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     that became longer was not what any of them was about.
     """
     before, after = sides[0].unprofiled_step_ms or 0.0, sides[1].timed_ms
-    shrunk = list(filter(attrgetter("has_shrunk"), changes))
+    shrunk = [change for change in changes if change.significant and change.difference_ms < 0]
     if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:
         return None
     largest = min(shrunk, key=attrgetter("difference_ms"))
     cls = {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part)
-    new_graph = _launches_graphs(b) > _launches_graphs(a)
-    found = next((r for r in a.recommendations if _is_it(a, r, cls, new_graph)), None)
+    launches = [figures_by_path(report).get("launches.graph_launches") for report in (a, b)]
+    graphs = [bool(of is not None and of.value) for of in launches]
+    alone = {finding.id for finding in a.findings}
+    fitting = (r for r in a.recommendations if (r.remedy == "cuda_graph") == (graphs[1] > graphs[0]))
+    found = next((r for r in fitting if r.id in alone and r.cls == cls), None)  # advice for one finding of this class
     if found is None or found.predicted_step_ms is None:
         return None
     return Predicted(found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after)
-
-
-def _is_it(a: Report, advice: Recommendation, cls: str | None, new_graph: bool) -> bool:
-    """Whether the advice is for one finding of this class, and a graph where there is a new one."""
-    alone = advice.id in {finding.id for finding in a.findings}
-    return alone and advice.cls == cls and (advice.remedy == GRAPH) == new_graph
-
-
-def _launches_graphs(report: Report) -> bool:
-    figure = figures_by_path(report).get(GRAPH_LAUNCHES)
-    return bool(figure is not None and figure.value)

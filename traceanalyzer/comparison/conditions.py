@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
-from traceanalyzer.comparison.matching import MOSTLY, match_parts
+from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
@@ -18,7 +18,6 @@ SHOWN_LENGTH = 60
 """Characters of an example."""
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
 OTHER_OPTIONS = "what is recorded costs host time: launching and idle time differ by it"
-OTHER_GPU = "device times differ by the GPU"
 OTHER_WORLD = "another number of processes shares the work and communicates"
 OTHER_WORK = "the steps do not do the same work"
 NO_STEPS = "one side has no steps: its figures are for the whole recording"
@@ -36,6 +35,10 @@ def conditions_between(a: Report, b: Report) -> list[Condition]:
         if all(sides := (of(a), of(b))) and sides[0] != sides[1]
     ]
     return sorted([*found, *_shapes(a, b), *_stated(a, b)], key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
+
+
+def _damage(report: Report) -> str:
+    return "incomplete" if any(i.health.lost or i.health.truncated for i in report.inputs) else "complete"
 
 
 def _processes(report: Report) -> str:
@@ -57,19 +60,14 @@ def _rank(report: Report) -> str:
 
 
 CONDITIONS: tuple[tuple[str, Callable[[Report], str], str, bool], ...] = (
-    ("GPU", lambda r: ", ".join(sorted({d.name for d in r.devices if d.name})), OTHER_GPU, True),
+    ("GPU", lambda r: ", ".join(sorted({d.name for d in r.devices if d.name})), "device times differ by the GPU", True),
     ("number of processes", _processes, OTHER_WORLD, True),
     ("steps", lambda r: "none" if r.metrics.step_source in ("none", "recording") else "found", NO_STEPS, True),
     ("mode (training or inference)", lambda r: getattr(r.metrics.program, "mode", None) or "", OTHER_WORK, True),
     ("recorder", lambda r: "+".join(sorted({i.kind for i in r.inputs})), OTHER_TOOL, False),
     ("recorder's options", _options, OTHER_OPTIONS, False),
     (RANK, _rank, "each side's figures are of the rank that the others wait for", False),
-    (
-        "damage",
-        lambda r: "incomplete" if any(i.health.lost or i.health.truncated for i in r.inputs) else "complete",
-        "times of a damaged recording may miss work",
-        False,
-    ),
+    ("damage", _damage, "times of a damaged recording may miss work", False),
 )
 """Name, what a report says of it (empty where it does not), what a difference does to a comparison, and whether
 times then cannot be compared."""
@@ -89,8 +87,8 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
-    links = [link for group in groups for link in group.links if link.is_of_both]
-    other = [link for link in links if link.has_other_shapes]
+    links = [link for group in groups for link in group.links if link.a and link.b]
+    other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
     if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
         largest = max(other, key=attrgetter("ms"))
         times = _times_larger(largest.a[0].shapes, largest.b[0].shapes)

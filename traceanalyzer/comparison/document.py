@@ -2,21 +2,10 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.comparison import outline
 from traceanalyzer.comparison.model import Comparison
-from traceanalyzer.comparison.outline import (
-    ANSWER,
-    CHANGES,
-    NOTES,
-    UNLIKE,
-    WATERFALL,
-    ChangeRow,
-    change_rows,
-    sections,
-    waterfall_of,
-)
 from traceanalyzer.report.brief import brief
 from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table
 from traceanalyzer.report.html.pictures.standalone import standalone
@@ -49,14 +38,14 @@ class ComparisonPage(Result):
     @property
     def printed(self) -> Printed:
         """All of it, in a terminal the answer; every change is a row."""
-        every = sections(self.comparison)
-        screen = None if self.full else Document(ANSWER, _screen(every))
-        rows = Rows("changes", change_rows(self.comparison), ChangeRow)
-        return Printed(Document(ANSWER, every), self.comparison, rows, screen=screen)
+        every = outline.sections(self.comparison)
+        screen = None if self.full else Document(outline.ANSWER, _screen(every))
+        rows = Rows("changes", outline.change_rows(self.comparison), outline.ChangeRow)
+        return Printed(Document(outline.ANSWER, every), self.comparison, rows, screen=screen)
 
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
-        every = sections(self.comparison)
+        every = outline.sections(self.comparison)
         known = [(name, step) for name, step in zip(("A: ", "B: "), self.steps, strict=False) if step is not None]
         if known:
             drawing = Drawing(partial(explorer, [joined(known, "A and B")]))
@@ -65,27 +54,22 @@ class ComparisonPage(Result):
 
     def svg(self) -> str:
         """The waterfall."""
-        panels = [(WATERFALL, *waterfall_of(self.comparison))]
+        panels = [(outline.WATERFALL, *outline.waterfall_of(self.comparison))]
         return standalone("A compared with B", [self.comparison.headline], panels)
 
 
 def _screen(every: Sequence[Section]) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
-    by_title = {one.title: one.parts for one in every if not one.folded}
-    changes = [_longest(part) for part in by_title[CHANGES]]
-    unlike = [f"{row.condition}: {row.effect}" for row in _rows_of(by_title.get(UNLIKE, ()))]
-    notes = [*unlike, *by_title.get(NOTES, ())][:SHOWN_NOTES]
+    by_title, shown = {one.title: one.parts for one in every if not one.folded}, outline.ANSWER
+    changes = Section(outline.CHANGES, [_longest(part) for part in by_title[outline.CHANGES]], is_minor=True)
+    rows = [row for part in by_title.get(outline.UNLIKE, ()) if isinstance(part, Table) for row in part.rows]
+    notes = [*(f"{row.condition}: {row.effect}" for row in rows), *by_title.get(outline.NOTES, ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
     more = ["what the changes are made of"] if len(by_title) < len(every) else []
-    more += [title[0].lower() + title[1:] for title in by_title if title not in (ANSWER, UNLIKE, CHANGES)]
+    more += [t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)]
     if more:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
-    answer = Section(ANSWER, by_title[ANSWER], untitled=True)
-    return [answer, Section(CHANGES, changes, is_minor=True), Section("", end)]
-
-
-def _rows_of(parts: Sequence[Part | None]) -> list[Any]:
-    return [row for part in parts if isinstance(part, Table) for row in part.rows]
+    return [Section(shown, by_title[shown], untitled=True), changes, Section("", end)]
 
 
 def _longest(part: Part | None) -> Part | None:

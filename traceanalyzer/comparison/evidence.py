@@ -70,10 +70,6 @@ class Evidence:
         """The larger of what changed on the host and on the GPU."""
         return max(abs(self.on_host), abs(self.on_gpu))
 
-    def shows_none(self, least: float) -> bool:
-        """Whether it is known that less than this share of the step changed."""
-        return self.is_same_work or (self.known and self.most < least)
-
     def towards(self, change: float) -> float:
         """How much of what was found in certain places has the sign of a change of the step."""
         sign = math.copysign(1.0, change)
@@ -84,7 +80,9 @@ def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart
     """What is known of both, the device work by `parts`; `step_ms` is A's."""
     gpu, common_ms, on_gpu = _device(*parts)
     known = all((a.host_parts, b.host_parts))
-    host, on_host = _host(a, b, step_ms) if known else (None, _idle(*parts, step_ms))
+    # All that is known of hosts without their parts is idle time by cause.
+    idle = [(x.ms, y.ms) for x, y in paired_work(*parts, lambda p: p.cls if p.part == "idle" else None)]
+    host, on_host = _host(a, b, step_ms) if known else (None, _differences(idle, LEAST_STRETCH * step_ms))
     alike = not on_gpu and not on_host and (known or _counts_alike(a, b))
     dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
     share = ratio(dispatch, dispatch + other) or 0.0
@@ -94,7 +92,7 @@ def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart
 
 def usual_gpu(gpu: Speed | None) -> float:
     """The factor between two GPUs, 1 where it is more than clocks can be: then it is the program's."""
-    return gpu.factor if gpu and not _is_apart(1.0, gpu.factor) else 1.0
+    return gpu.factor if gpu and abs(gpu.factor - 1.0) <= APART * max(gpu.factor, 1.0) else 1.0
 
 
 def _counts_alike(a: Report, b: Report) -> bool:
@@ -117,7 +115,7 @@ def _margin(a: float, b: float) -> float:
 
 def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
     """The GPU's factor, B's time in what both run alike, and the other differences, ms."""
-    sums = paired_work(a, b, _kind_of_work)
+    sums = paired_work(a, b, lambda p: None if p.part == "idle" else (p.part, p.op, p.shapes, p.dtypes, p.kernel))
     changed = [y.ms - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
     alike = [(x.ms, y.ms) for x, y in sums if same_calls(x.calls, y.calls) and x.ms and y.ms]
     speed = speed_of([(y / x, min(x, y)) for x, y in alike])
@@ -127,13 +125,7 @@ def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, 
     return speed, sum(after[~apart].tolist()), [*changed, *(after - before)[apart].tolist()]
 
 
-def _kind_of_work(p: StepPart) -> tuple[str | None, ...] | None:
-    """What is the same work on both sides; idle time is none."""
-    return None if p.part == "idle" else (p.part, p.op, p.shapes, p.dtypes, p.kernel)
-
-
-@dataclass(frozen=True)
-class _Host:
+class _Host(NamedTuple):
     """What a report says of its host, calls and ms a step."""
 
     parts: list[HostPart]
@@ -147,19 +139,11 @@ class _Host:
     @classmethod
     def of(cls, report: Report) -> "_Host":
         parts, metrics = report.host_parts, report.metrics
-        idle = (metrics.unprofiled or metrics).idle_ms
-        return cls(
-            parts,
-            (any(p.op for p in parts), any("stacks" in (i.collected or ()) for i in report.inputs)),
-            sum(p.waits for p in parts),
-            getattr(idle, "sync", 0.0),
-            sum(p.stretch_ms for p in parts if p.stretches >= EVERY_STEP),
-            getattr(metrics.host, "allocate_ms", 0.0),
-        )
-
-
-def _work_of(parts: list[HostPart]) -> Work:
-    return Work(sum(p.dispatch_ms for p in parts), sum(p.calls for p in parts))
+        recorded = any(p.op for p in parts), any("stacks" in (i.collected or ()) for i in report.inputs)
+        sync_ms = getattr((metrics.unprofiled or metrics).idle_ms, "sync", 0.0)
+        stretch_ms = sum(p.stretch_ms for p in parts if p.stretches >= EVERY_STEP)
+        allocate_ms = getattr(metrics.host, "allocate_ms", 0.0)
+        return cls(parts, recorded, sum(p.waits for p in parts), sync_ms, stretch_ms, allocate_ms)
 
 
 def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[float]]:
@@ -170,7 +154,7 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
     timed = [(p, q) for [p], [q] in filter(_is_timed, pairs)]
     speed = speed_of([(q.dispatch_us / p.dispatch_us, min(p.dispatch_ms, q.dispatch_ms)) for p, q in timed])
     factor = (speed or Speed()).factor
-    sums = [(_work_of(mine), _work_of(theirs)) for mine, theirs in pairs]
+    sums = [[Work(sum(p.dispatch_ms for p in side), sum(p.calls for p in side)) for side in pair] for pair in pairs]
     changed = [theirs.ms / factor - mine.ms for mine, theirs in sums if not same_calls(mine.calls, theirs.calls)]
     if abs(y.waits - x.waits) > _margin(x.waits, y.waits):
         changed.append(y.sync_ms - x.sync_ms)
@@ -190,26 +174,13 @@ def _differences(pairs: Iterable[tuple[float, float]], least: float) -> list[flo
     return [y - x for x, y in pairs if abs(y - x) > least + APART * min(x, y)]
 
 
-def _idle(a: list[StepPart], b: list[StepPart], step_ms: float) -> list[float]:
-    """Idle time by cause that differs by more than hosts do, ms: all that is known of hosts without their parts."""
-    sums = paired_work(a, b, lambda p: p.cls if p.part == "idle" else None)
-    return _differences(((x.ms, y.ms) for x, y in sums), LEAST_STRETCH * step_ms)
-
-
 def _python(alike: list[tuple[HostPart, HostPart]], least: float) -> list[float]:
     """What short Python before the calls that both make became longer by, next to the rest of the host's time, ms."""
-    sides = list(zip(*alike, strict=True))
-    python = [sum(p.calls * p.between_us for p in side) * US_TO_MS for side in sides]
+    sides = [[pair[i] for pair in alike] for i in (0, 1)]
+    before, after = (sum(p.calls * p.between_us for p in side) * US_TO_MS for side in sides)
     rest = [sum(p.calls * (p.dispatch_us - p.between_us) for p in side) for side in sides]
-    if not sides:
-        return []
-    now = python[1] * rest[0] / rest[1] if rest[1] else python[1]
-    change = now - python[0]
-    return [change] if abs(change) > least + PYTHON_APART * max(now, python[0]) else []
-
-
-def _is_apart(a: float, b: float) -> bool:
-    return abs(b - a) > APART * max(a, b)
+    now = after * rest[0] / rest[1] if rest[1] else after
+    return [now - before] if abs(now - before) > least + PYTHON_APART * max(now, before) else []
 
 
 def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
@@ -217,9 +188,8 @@ def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
     ratios, whole = sorted(ratios), sum(weight for _, weight in ratios)
     if not whole:
         return None
-    up_to = np.cumsum([weight / whole for _, weight in ratios])
-    places = np.minimum(np.searchsorted(up_to, (0.25, 0.5, 0.75)), len(ratios) - 1)
-    low, middle, high = (ratios[i][0] for i in places.tolist())
+    places = np.searchsorted(np.cumsum([weight / whole for _, weight in ratios]), (0.25, 0.5, 0.75))
+    low, middle, high = (ratios[min(i, len(ratios) - 1)][0] for i in places.tolist())
     return Speed(middle, low, high)
 
 
@@ -250,23 +220,15 @@ def unit_of(a: Report, b: Report) -> Unit:
     without = [report.metrics.step_source in WITHOUT_STEPS for report in (a, b)]
     if not all(without):
         return Unit("") if any(without) else Unit()
-    return _by_repeats(a, b) or _by_counts(a, b) or Unit("for the recording")
-
-
-def _by_repeats(a: Report, b: Report) -> Unit | None:
     x, y = a.metrics.repeats, b.metrics.repeats
     whole = recorded_ms(a), recorded_ms(b)
     if x and y and whole[0] and whole[1] and (x.name, x.ops) == (y.name, y.ops):
         return Unit("per repeat", whole[0] / x.mean_ms, whole[1] / y.mean_ms)
-    return None
-
-
-def _by_counts(a: Report, b: Report) -> Unit | None:
     of_a, of_b = (of_part(report.step_parts, "compute") for report in (a, b))
     sums = paired_work(of_a, of_b, lambda p: (p.op, p.shapes, p.kernel))
     counts = speed_of([(y.calls / x.calls, min(x.ms, y.ms)) for x, y in sums if x.calls and y.calls])
     if counts is None or counts.high - counts.low > EVENLY * counts.factor or abs(counts.factor - 1.0) < SAME_WORK:
-        return None
+        return Unit("for the recording")
     return Unit("for as much work", 1.0, counts.factor)
 
 

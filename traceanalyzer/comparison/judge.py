@@ -18,13 +18,9 @@ SUPPORT = 0.25
 LEAST_TOLD = 0.005
 """Changed work that is a smaller share of the step is not worth a word."""
 WORDS: dict[Word, str] = {
-    "faster": "Faster",
-    "likely_faster": "Likely faster",
-    "no_change": "No significant change",
-    "likely_slower": "Likely slower",
-    "slower": "Slower",
-    "not_comparable": "Cannot tell",
-}
+    "faster": "Faster", "likely_faster": "Likely faster", "no_change": "No significant change",
+    "likely_slower": "Likely slower", "slower": "Slower", "not_comparable": "Cannot tell",
+}  # fmt: skip
 BY_SIGN: tuple[tuple[Word, Word], ...] = (("likely_slower", "likely_faster"), ("slower", "faster"))
 """Words of a likely change, and of a sure one."""
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
@@ -86,22 +82,19 @@ def _slopes(report: Report) -> tuple[float, float]:
     return (of.if_host_slower or 0.0, of.if_host_faster or 0.0) if of else (0.0, 0.0)
 
 
-def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float) -> Word:
-    """The verdict. `could_see`: the least change that the recordings would have shown."""
-    large = times.seen
-    found = [change for change in large if _is_found(change, step, times, evidence)]
+def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float, *, unlike: bool) -> Word:
+    """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`: they are of other
+    kinds."""
+    large, is_measured = times.seen, times.source == "measured"
+    # Enough of a change has to be found in certain places; where these are not known, steps have to show it.
+    shown = not evidence.is_same_work and (is_measured or step.significant is not False)
+    found = [c for c in large if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)]
+    if unlike:
+        return "not_comparable"
     if found and min(large) * max(large) > 0:
-        sure = len(found) == 2 and (times.source == "measured" or bool(step.significant))
-        return BY_SIGN[sure][found[0] < 0]
-    seen = bool(large) or could_see > SEEN
-    return "not_comparable" if seen and not evidence.shows_none(SEEN) else "no_change"
-
-
-def _is_found(change: float, step: Difference, times: Times, evidence: Evidence) -> bool:
-    """Whether enough of a change was found in certain places; where these are not known, whether steps show it."""
-    if not evidence.known:
-        return not evidence.is_same_work and (times.source == "measured" or step.significant is not False)
-    return evidence.towards(change) >= SUPPORT * abs(change)
+        return BY_SIGN[len(found) == 2 and (is_measured or bool(step.significant))][found[0] < 0]
+    is_known = evidence.is_same_work or (evidence.known and evidence.most < SEEN)  # whether less than that changed
+    return "no_change" if is_known or not (large or could_see > SEEN) else "not_comparable"
 
 
 def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
@@ -134,8 +127,12 @@ def from_to(a_ms: float, b_ms: float, per: str) -> str:
 def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
     """Why the verdict is not what the times say, or what would settle it; empty where they speak for themselves."""
     raw, fair = times.changes
-    if word == "no_change":
-        return _reason_of_none(times, evidence) if times.seen else ""
+    if word == "no_change":  # whose is a change that is not the program's?
+        machines = _machines(evidence, raw)
+        if not times.seen or not (evidence.is_same_work or machines):
+            return ""
+        other = f"What differs in their work is {evidence.most:.1%} of the time"
+        return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
     machines = _machines(evidence, 0.0)
     speed = machines[:1].upper() + machines[1:]
     if word == "not_comparable":
@@ -144,15 +141,6 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
     shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
     return " ".join(filter(None, (shown, SETTLE * word.startswith("likely"))))
-
-
-def _reason_of_none(times: Times, evidence: Evidence) -> str:
-    """Whose a change is that is not the program's."""
-    machines = _machines(evidence, times.changes[0])
-    if not (evidence.is_same_work or machines):
-        return ""
-    other = f"What differs in their work is {evidence.most:.1%} of the time"
-    return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
 
 
 def _machines(evidence: Evidence, change: float) -> str:

@@ -1,9 +1,9 @@
 """Which parts of B's step stand for which of A's: groups of parts that are one change each.
 
 In this order: the same operator on the same shapes and types with the same kernel; with another kernel; on other types;
-on other shapes; what stands at the same position in the step, between parts that
-were matched (renamed kernels, operators fused or written out). What is left belongs to its operator, where that runs
-on the other side too, else it is gone or added. Idle time is matched by its cause.
+on other shapes; what stands at the same position in the step, between parts that were matched (renamed kernels,
+operators fused or written out). What is left belongs to its operator, where that runs on the other side too, else it is
+gone or added. Idle time is matched by its cause.
 """
 
 import enum
@@ -43,16 +43,6 @@ class Link:
     how: How
     a: tuple[StepPart, ...]
     b: tuple[StepPart, ...]
-
-    @property
-    def is_of_both(self) -> bool:
-        """Whether both sides have parts of it."""
-        return bool(self.a and self.b)
-
-    @property
-    def has_other_shapes(self) -> bool:
-        """Whether an operator runs on other shapes, which both sides recorded."""
-        return self.how is How.OPERATOR and all(side[0].shapes for side in (self.a, self.b))
 
     @property
     def difference_ms(self) -> float:
@@ -99,7 +89,13 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
     groups: list[Group] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
         mine, theirs = of_part(a, part), of_part(b, part)
-        groups += _idle(part, mine, theirs) if part == "idle" else _running(part, mine, theirs)
+        if part != "idle":
+            groups += _running(part, mine, theirs)
+            continue
+        for cause in dict.fromkeys(p.cls for p in (*mine, *theirs)):
+            of_a, of_b = ([p for p in side if p.cls == cause] for side in (mine, theirs))
+            places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
+            groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
     return groups
 
 
@@ -109,18 +105,7 @@ def name_of(part: StepPart) -> str:
     if part.part == "exposed_communication":
         kind = collective_kind(kernel)
         return kernel if kind == OTHER else kind
-    if part.part == "exposed_copy":
-        return kernel.partition(" (")[0]
-    return part.op or kernel
-
-
-def _idle(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
-    groups = []
-    for cause in dict.fromkeys(p.cls for p in (*a, *b)):
-        of_a, of_b = ([p for p in side if p.cls == cause] for side in (a, b))
-        places = paired(of_a, of_b, lambda p: (p.op, p.kernel))
-        groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
-    return groups
+    return kernel.partition(" (")[0] if part.part == "exposed_copy" else part.op or kernel
 
 
 def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:

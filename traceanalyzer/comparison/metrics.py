@@ -125,14 +125,12 @@ def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
     of_a, of_b = figures_by_path(a), figures_by_path(b)
     rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        if name.startswith((*PARTS, *(f"{prefix}." for prefix in ROW_FIGURES))):
-            continue
         left, right = of_a.get(name, NOT_THERE), of_b.get(name, NOT_THERE)
         x, y = left.value, right.value
-        if x is None and y is None:
-            continue
-        difference = None if x is None or y is None else y - x
-        rows.append(MetricDifference(name, left.unit or right.unit, x, y, difference))
+        compared_as_such = name.startswith((*PARTS, *(f"{prefix}." for prefix in ROW_FIGURES)))
+        if not compared_as_such and not (x is None and y is None):
+            difference = None if x is None or y is None else y - x
+            rows.append(MetricDifference(name, left.unit or right.unit, x, y, difference))
     return rows
 
 
@@ -140,13 +138,9 @@ def per_unit(a: Report, b: Report) -> PerUnit | None:
     """The time for each sample, else for each token, where both reports know how many a step has and these differ."""
     times = step_ms(a), step_ms(b)
     for unit in ("sample", "token"):
-        units = tuple(getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
-        if times[0] and times[1] and units[0] and units[1]:
-            return (
-                None
-                if units[0] == units[1]
-                else PerUnit(unit, units[0], units[1], times[0] / units[0], times[1] / units[1])
-            )
+        x, y = (getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
+        if times[0] and times[1] and x and y:
+            return None if x == y else PerUnit(unit, x, y, times[0] / x, times[1] / y)
     return None
 
 

@@ -67,11 +67,6 @@ class Change(Difference):
     title: str = metric("what it is, in words")
     details: list[Detail] = metric("what it is made of, largest difference first")
 
-    @property
-    def has_shrunk(self) -> bool:
-        """Whether B surely takes less time for it."""
-        return bool(self.significant) and self.difference_ms < 0
-
 
 @dataclass(frozen=True)
 class PartDifference(Difference):

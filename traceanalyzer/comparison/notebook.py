@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, dataclass, definitions
-from traceanalyzer.base.figures import Definition
 from traceanalyzer.base.files import replacing
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.selection import Measured
@@ -67,15 +66,14 @@ class NotebookReport(Report):
 
         Raises TraceAnalyzerError for another suffix, or where the file cannot be written.
         """
-        file = Path(path)
+        file, page = Path(path), ReportPage(self, full=True)
         form = FORMATS.get(file.suffix.lower())
         if form is None:
             raise TraceAnalyzerError(f"{file}: a report is saved as {', '.join(FORMATS)}")
-        if form == "html":
-            text = self.to_html()
+        if form == "terminal":
+            text = page.terminal(WIDTH, colour=False)
         else:
-            page = ReportPage(self, full=True)
-            text = page.terminal(WIDTH, colour=False) if form == "terminal" else getattr(page, form)()
+            text = self.to_html() if form == "html" else getattr(page, form)()
         try:
             with replacing(file) as out:
                 out.write(text.encode("utf-8", "replace"))
@@ -194,14 +192,10 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     for name in columns:
         kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
         made[_shown(name)] = _sound(made[_shown(name)], kind)
-    made.attrs = {"definitions": {_shown(d.name): _defined(d) for d in definitions(row)}, "origin_ns": origin}
+    units = [(d, "ms" if d.name.endswith(NS) else d.unit) for d in definitions(row)]
+    meanings = {_shown(d.name): f"{d.definition} ({unit})" if unit else d.definition for d, unit in units}
+    made.attrs = {"definitions": meanings, "origin_ns": origin}
     return made
-
-
-def _defined(column: Definition) -> str:
-    """What a column means, and its unit as the frame has it."""
-    unit = "ms" if column.name.endswith(NS) else column.unit
-    return f"{column.definition} ({unit})" if unit else column.definition
 
 
 def _shown(name: str) -> str:
@@ -218,12 +212,8 @@ def _values(name: str, values: list[Any], origin: int) -> list[Any]:
 def _kind(hint: Any) -> ColumnType | None:
     """The type of a column by what its rows declare; None where that has no type of its own."""
     parts = {part for part in (typing.get_args(hint) or (hint,)) if part is not type(None)}
-    known: dict[frozenset[Any], ColumnType] = {
-        frozenset({bool}): "boolean",
-        frozenset({int}): "Int64",
-        frozenset({float}): "float64",
-    }
-    return known.get(frozenset(parts))
+    known: dict[Any, ColumnType] = {bool: "boolean", int: "Int64", float: "float64"}
+    return known.get(parts.pop()) if len(parts) == 1 else None
 
 
 def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]":

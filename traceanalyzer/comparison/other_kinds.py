@@ -11,7 +11,6 @@ from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.ingest.torch_log import is_log, read_logs
 from traceanalyzer.replay.compile.measure import measure_logs
-from traceanalyzer.replay.compile.model import Compiled
 from traceanalyzer.report.compile.figures import stats_of_logs
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.format import figure
@@ -43,13 +42,10 @@ def kind_of(reference: str) -> str | None:
     path = Path(reference)
     if path.is_file() and head_of(path).startswith(PICKLES):
         return "memory"
-    has_logs = is_log(path) if path.is_file() else path.is_dir() and _holds_logs(path)
-    return "compile" if has_logs else None
-
-
-def _holds_logs(folder: Path) -> bool:
-    files = [file for file in folder.iterdir() if file.is_file()]
-    return bool(files) and all(file.suffix in (".log", ".gz") and is_log(file) for file in files)
+    if path.is_file():
+        return "compile" if is_log(path) else None
+    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+    return "compile" if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files) else None
 
 
 def compared_kinds(a: str, b: str) -> Printed | None:
@@ -72,14 +68,14 @@ def _memory(a: str, b: str) -> Printed:
     phase = f", in the {after.peak_phase}" if after.peak_phase in PHASES else ""
     answer = f"{word}: peak {_bytes(before.peak_bytes)} → {_bytes(after.peak_bytes)} ({share:+.1%}){phase}."
     if lines and abs(share) >= LEAST_SHARE:
-        answer += f" Largest part: {lines[0].site} ({lines[0].category}), {_signed(lines[0].change_bytes)}."
-    figures: list[tuple[str, float | None, float | None]] = [
-        ("peak", before.peak_bytes, after.peak_bytes),
-        ("reserved", before.reserved_bytes, after.reserved_bytes),
-    ]
-    figures += [(f"peak in {name}", before.phase_peaks.get(name), after.phase_peaks.get(name)) for name in PHASES]
-    growth = before.growth.bytes_per_step, after.growth.bytes_per_step
-    rows = [FigureRow.of(name, x, y, MEMORY) for name, x, y in (*figures, ("growth per step", *growth))]
+        more = "+" * (lines[0].change_bytes > 0) + _bytes(lines[0].change_bytes)
+        answer += f" Largest part: {lines[0].site} ({lines[0].category}), {more}."
+    named = ["peak", "reserved", *(f"peak in {name}" for name in PHASES), "growth per step"]
+    x, y = (
+        [of.peak_bytes, of.reserved_bytes, *map(of.phase_peaks.get, PHASES), of.growth.bytes_per_step]
+        for of in (before, after)
+    )
+    rows = [FigureRow.of(*row, MEMORY) for row in zip(named, x, y, strict=True)]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
 
 
@@ -101,16 +97,13 @@ def _compiled(a: str, b: str) -> Printed:
     )
     units = {"compile_s": "s"}
     rows = [FigureRow.of(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
-    return _printed(answer, rows, "Graph breaks that differ", _breaks(*map(measure_logs, logs)))
-
-
-def _breaks(a: Compiled, b: Compiled) -> list[BreakChange]:
     counts: dict[tuple[str, str], list[int]] = {}
-    for side, of in enumerate((a, b)):
+    for side, of in enumerate(map(measure_logs, logs)):
         for row in of.graph_breaks:
             counts.setdefault((row.location, row.reason), [0, 0])[side] += row.count
     changed = [BreakChange(*key, *both) for key, both in counts.items() if both[0] != both[1]]
-    return sorted(changed, key=lambda row: -abs(row.b - row.a))
+    changed.sort(key=lambda row: -abs(row.b - row.a))
+    return _printed(answer, rows, "Graph breaks that differ", changed)
 
 
 def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[Any]) -> Printed:
@@ -123,7 +116,3 @@ def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[
 
 def _bytes(value: float) -> str:
     return figure(value, MEMORY)
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{_bytes(value)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison.by_row import SHOWN
-from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
+from traceanalyzer.comparison.model import Change, Comparison, Difference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.document import Drawing, Section, Table, Verdict, Weight
 from traceanalyzer.report.format import figure, number, shorten
@@ -27,32 +27,14 @@ EXPLAINED = 3
 """Changes that are shown with what they are made of."""
 SHOWN_DETAILS = 8
 SHOWN_METRICS = (
-    "throughput.samples_per_s",
-    "throughput.tokens_per_s",
-    "gpu_busy_share",
-    "kernels_per_step",
-    "launches_per_step",
-    "launches.launch_mean_us",
-    "launches.graph_launches",
-    "launches.copy_calls",
-    "syncs.calls",
-    "host.dispatch_ms",
-    "host.work_ms",
-    "communication.total_ms",
-    "communication.transfer_ms",
-    "communication.waiting_ms",
-    "communication.overlap_share",
-    "roofline.tflop",
-    "roofline.traffic_gb",
-    "roofline.mfu",
-    "memory.peak",
-    "memory.reserved",
-    "memory.growth_per_step",
-    "compile.compile_s",
-    "compile.graphs",
-    "compile.graph_breaks",
-    "compile.recompiles",
-)
+    "throughput.samples_per_s", "throughput.tokens_per_s", "gpu_busy_share", "kernels_per_step", "launches_per_step",
+    "launches.launch_mean_us", "launches.graph_launches", "launches.copy_calls", "syncs.calls",
+    "host.dispatch_ms", "host.work_ms",
+    "communication.total_ms", "communication.transfer_ms", "communication.waiting_ms", "communication.overlap_share",
+    "roofline.tflop", "roofline.traffic_gb", "roofline.mfu",
+    "memory.peak", "memory.reserved", "memory.growth_per_step",
+    "compile.compile_s", "compile.graphs", "compile.graph_breaks", "compile.recompiles",
+)  # fmt: skip
 """Figures besides the step time that show what the program does; `--format json` has all."""
 WHOLE = 0.005
 """Numbers of calls that are this near to a whole one are whole."""
@@ -163,8 +145,12 @@ def _explained(comparison: Comparison, change: Change) -> Section:
     """What a change is made of."""
     more = len(change.details) - SHOWN_DETAILS
     left_out = f"The {SHOWN_DETAILS} largest parts; --format json has {more} more." if more > 0 else None
-    parts = [left_out, Table(_details(comparison, change))]
-    return Section(change.title, parts, folded=True, weight=Weight.GROUP)
+    steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
+    details = [
+        row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
+        for d in change.details[:SHOWN_DETAILS]
+    ]
+    return Section(change.title, [left_out, Table(details)], folded=True, weight=Weight.GROUP)
 
 
 def change_rows(comparison: Comparison) -> list[ChangeRow]:
@@ -180,10 +166,14 @@ def changes_shown(comparison: Comparison) -> list[Change]:
 
 def _answer(comparison: Comparison) -> Verdict:
     sides = [_side(name, side, comparison.per) for name, side in (("A", comparison.a), ("B", comparison.b))]
-    step, sure = comparison.step, []
+    step, of, more = comparison.step, comparison.predicted, []
     if step.low_ms is not None:
-        sure = [f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval {interval(step)})."]
-    return Verdict(comparison.headline, [*sides, *sure, *_predicted(comparison)])
+        more = [f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval {interval(step)})."]
+    if of is not None and not any(c.incomparable for c in comparison.conditions):
+        between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
+        predicted = f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}"
+        more.append(f"{predicted}; measured {number(of.measured_ms)}.")
+    return Verdict(comparison.headline, [*sides, *more])
 
 
 LONGEST_NAME = 36
@@ -197,14 +187,6 @@ def _side(name: str, side: Side, per: str) -> str:
     return f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, {side.bottleneck}{bound}"
 
 
-def _predicted(comparison: Comparison) -> list[str]:
-    of = comparison.predicted
-    if of is None or any(c.incomparable for c in comparison.conditions):
-        return []
-    between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
-    return [f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}; measured {number(of.measured_ms)}."]
-
-
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
     rows = [ChangeRow(c.title, c.part.replace("_", " "), *_figures_of(c)) for c in shown]
     rest = [c for c in comparison.changes if c not in shown]
@@ -215,35 +197,22 @@ def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
 
 
 def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str]:
-    verdict = {True: "changed", False: _insignificant(value), None: "spread unknown"}[value.significant]
+    # Steps may show a difference that is no larger than that of two runs.
+    shown = value.low_ms is not None and value.high_ms is not None and not value.low_ms <= 0 <= value.high_ms
+    none = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
+    verdict = {True: "changed", False: none, None: "spread unknown"}[value.significant]
     return value.a_ms, value.b_ms, value.difference_ms, interval(value), verdict
-
-
-def _insignificant(value: Difference) -> str:
-    """Steps may show a difference that is no larger than that of two runs."""
-    if value.low_ms is None or value.high_ms is None or value.low_ms <= 0 <= value.high_ms:
-        return "within noise"
-    return f"below {RUN_NOISE_SHARE:.0%}"
 
 
 def interval(value: Difference) -> str | None:
     """The interval of a difference in words."""
-    if value.low_ms is None or value.high_ms is None:
-        return None
-    return f"{signed(value.low_ms)} to {signed(value.high_ms)}"
+    low, high = value.low_ms, value.high_ms
+    return None if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def signed(value: float) -> str:
     """A difference, with its sign."""
     return f"+{number(value)}" if value > 0 else number(value)
-
-
-def _details(comparison: Comparison, change: Change) -> list[Any]:
-    steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
-    return [
-        row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
-        for d in change.details[:SHOWN_DETAILS]
-    ]
 
 
 def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
@@ -258,14 +227,11 @@ def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
 
 def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
-    differing = [known[name] for name in SHOWN_METRICS if name in known and _differs(known[name])]
+    shown = [known[name] for name in SHOWN_METRICS if name in known]
+    differing = [
+        m for m in shown if m.a is None or m.b is None or abs(m.b - m.a) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
+    ]
     return [FigureRow.of(m.name, m.a, m.b, m.unit) for m in differing]
-
-
-def _differs(m: MetricDifference) -> bool:
-    if m.a is None or m.b is None or m.difference is None:
-        return True
-    return abs(m.difference) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
 
 
 def _conditions(comparison: Comparison, *, incomparable: bool) -> list[ConditionRow]:
@@ -275,13 +241,12 @@ def _conditions(comparison: Comparison, *, incomparable: bool) -> list[Condition
 def waterfall_of(comparison: Comparison) -> tuple[Plot, int]:
     """The parts of the difference from A's step to B's, and the height of the picture, px."""
     shown = changes_shown(comparison)
-    rest = comparison.step.difference_ms - sum(change.difference_ms for change in shown)
-    parts = [(change.title, change.difference_ms) for change in shown]
-    left = len(comparison.changes) - len(shown)
+    parts, left = [(change.title, change.difference_ms) for change in shown], len(comparison.changes) - len(shown)
     if left:
+        rest = comparison.step.difference_ms - sum(ms for _, ms in parts)
         parts.append((f"the rest ({left} smaller or unchanged)", rest))
-    a, b = comparison.a, comparison.b
-    return waterfall((f"A: {a.name}", comparison.step.a_ms), parts, (f"B: {b.name}", comparison.step.b_ms))
+    a, b, step = comparison.a, comparison.b, comparison.step
+    return waterfall((f"A: {a.name}", step.a_ms), parts, (f"B: {b.name}", step.b_ms))
 
 
 def _waterfall_chart(comparison: Comparison) -> Markup:

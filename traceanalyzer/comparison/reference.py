@@ -51,18 +51,16 @@ def named(
         return Named(stored_report(reference))
     if saved is not None:
         return Named(report_from_json(saved, reference))
-    asked = Asked(read(_paths(reference)), selection, knowledge)
+    paths = [reference] if exists(reference) or not has_magic(reference) else sorted(glob(reference))
+    if not paths:
+        raise UnreadableInputError(f"{reference}: no file matches")
+    asked = Asked(read(paths), selection, knowledge)
     return Named(with_compile(kept_report(asked), logs_of(trace.path for trace in asked.run.traces)), asked)
 
 
-def report_named(
-    reference: str,
-    read: Callable[[Sequence[str]], Run],
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
-) -> Report:
+def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:
     """The report alone of what `named` gives."""
-    return named(reference, read, selection, knowledge).report
+    return named(reference, read).report
 
 
 def _saved(path: Path) -> bytes | None:
@@ -72,21 +70,8 @@ def _saved(path: Path) -> bytes | None:
     with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
             return None
-    if path.stat().st_size > limits().report:
-        return None
-    text = path.read_bytes()
-    if MARK not in text:
-        return None
+    text = b"" if path.stat().st_size > limits().report else path.read_bytes()
     try:
-        return text if is_report(orjson.loads(text)) else None
+        return text if MARK in text and is_report(orjson.loads(text)) else None
     except orjson.JSONDecodeError:
         return None
-
-
-def _paths(reference: str) -> Sequence[str]:
-    if exists(reference) or not has_magic(reference):
-        return [reference]
-    found = sorted(glob(reference))
-    if not found:
-        raise UnreadableInputError(f"{reference}: no file matches")
-    return found

@@ -56,13 +56,10 @@ class Several(Result):
         changed = one.verdict not in ("no_change", "not_comparable")
         verdict = one.verdict.replace("_", " ").replace("not comparable", "cannot tell")
         return RunRow(
-            run=one.b.name,
-            step_ms=_times(one)[1],
-            change=f"{_ratio(one) - 1.0:+.1%}",
-            speedup=1.0 / _ratio(one) if changed else None,
-            verdict=f"{verdict}, best" if one is self.best else verdict,
+            run=one.b.name, step_ms=_times(one)[1], change=f"{_ratio(one) - 1.0:+.1%}",
+            speedup=1.0 / _ratio(one) if changed else None, verdict=f"{verdict}, best" if one is self.best else verdict,
             largest=f"{largest.title} ({largest.difference_ms:+.3g} ms)" if largest and changed else "",
-        )
+        )  # fmt: skip
 
     @property
     def printed(self) -> Printed:

@@ -12,11 +12,9 @@ from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.printed import Printed, Result
 
 OUTCOMES = {
-    "ok": "holds",
-    "breach": "BREACHED",
-    "noise": "holds: beyond the limit, but within noise",
+    "ok": "holds", "breach": "BREACHED", "noise": "holds: beyond the limit, but within noise",
     "missing": "not measured",
-}
+}  # fmt: skip
 OF = {True: "recorded", False: "without the profiler"}
 AT = {"max": "at most", "min": "at least"}
 
@@ -94,27 +92,16 @@ class Checked(Result):
 
     def values(self) -> dict[str, Any]:
         """The verdicts for programs."""
-        return {
-            "passed": self.passed,
-            "headline": self.headline,
-            "checked": self.name,
-            "limits": [
-                {
-                    "metric": v.limit.metric,
-                    "bound": v.limit.bound,
-                    "limit": v.limit.text,
-                    "unit": v.unit,
-                    "allowed": v.allowed,
-                    "value": v.value,
-                    "baseline": v.baseline,
-                    "of": OF[v.is_recorded],
-                    "outcome": v.outcome,
-                    "holds": v.holds(self.allow_missing),
-                }
-                for v in self.verdicts
-            ],
-            "notes": self.notes,
-        }
+        limits = [
+            {
+                "metric": v.limit.metric, "bound": v.limit.bound, "limit": v.limit.text, "unit": v.unit,
+                "allowed": v.allowed, "value": v.value, "baseline": v.baseline, "of": OF[v.is_recorded],
+                "outcome": v.outcome, "holds": v.holds(self.allow_missing),
+            }
+            for v in self.verdicts
+        ]  # fmt: skip
+        about = {"passed": self.passed, "headline": self.headline, "checked": self.name}
+        return {**about, "limits": limits, "notes": self.notes}
 
 
 def _message(verdict: Verdict, row: "LimitRow") -> str:
@@ -147,19 +134,12 @@ class LimitRow:
 
 def limit_rows(checked: Checked) -> list[LimitRow]:
     """The table of all limits."""
+    missing = f" ({'allowed' if checked.allow_missing else 'BREACHED'})"
     return [
         LimitRow(
-            v.limit.metric,
-            f"{AT[v.limit.bound]} {v.limit.text}",
-            figure(v.allowed, v.unit),
-            figure(v.value, v.unit),
+            v.limit.metric, f"{AT[v.limit.bound]} {v.limit.text}", figure(v.allowed, v.unit), figure(v.value, v.unit),
             "" if v.baseline is None else figure(v.baseline, v.unit),
-            _outcome(v, checked.allow_missing),
+            OUTCOMES[v.outcome] + missing * (v.outcome == "missing"),
         )
         for v in checked.verdicts
-    ]
-
-
-def _outcome(verdict: Verdict, allow_missing: bool) -> str:
-    text = OUTCOMES[verdict.outcome]
-    return f"{text} ({'allowed' if allow_missing else 'BREACHED'})" if verdict.outcome == "missing" else text
+    ]  # fmt: skip

@@ -73,18 +73,15 @@ def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]
     if a.step_parts and b.step_parts:
         shapes = [{row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))} for r in (a, b)]
         other = {name for name, shape in shapes[0].items() if shape and shapes[1].get(name, shape) not in (shape, None)}
-        return _alike(*(_shown(r.step_parts, known, other) for r, known in zip((a, b), shapes, strict=True)))
+        # Kernels that the sides launch in other shapes are other work.
+        x, y = (
+            [dataclasses.replace(p, kernel=f"{p.kernel} ({of[p.kernel]})") if p.kernel in other else p for p in parts]
+            for parts, of in zip((a.step_parts, b.step_parts), shapes, strict=True)
+        )
+        return _alike(x, y)
     if None not in (a.metrics.budget_ms, b.metrics.budget_ms):
         return _of_budget(a), _of_budget(b)
     return _whole(a), _whole(b)
-
-
-def _shown(parts: list[StepPart], launch_shapes: dict[str, str | None], other: set[str]) -> list[StepPart]:
-    """The parts, kernels that the sides launch in other shapes with theirs: they are other work."""
-    return [
-        dataclasses.replace(p, kernel=f"{p.kernel} ({launch_shapes[p.kernel]})") if p.kernel in other else p
-        for p in parts
-    ]
 
 
 class Figures(TypedDict):
@@ -102,14 +99,11 @@ def figures(a: Work, b: Work, whole: Whole) -> Figures:
     """The fields of a `Difference`. Work that a side lacks took no time in any batch of the `whole`'s."""
     batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), whole.batches, strict=True)]
     interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
-    return {
-        "a_ms": a.ms,
-        "b_ms": b.ms,
-        "difference_ms": b.ms - a.ms,
-        "low_ms": interval.low if interval else None,
-        "high_ms": interval.high if interval else None,
-        "significant": is_significant(a.ms, b.ms, interval),
-    }
+    low, high = interval or (None, None)
+    return Figures(
+        a_ms=a.ms, b_ms=b.ms, difference_ms=b.ms - a.ms, low_ms=low, high_ms=high,
+        significant=is_significant(a.ms, b.ms, interval),
+    )  # fmt: skip
 
 
 def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[StepPart]]:
@@ -120,17 +114,12 @@ def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[S
     without = not all(any(p.op for p in side) for side in (a, b))
     unshaped = not all(any(p.shapes for p in side) for side in (a, b))
 
-    def named(parts: list[StepPart]) -> list[StepPart]:
-        return [
-            dataclasses.replace(p, op=None, shapes=None, dtypes=None)
-            if without or (p.kernel in bare and p.part != "idle")
-            else dataclasses.replace(p, shapes=None, dtypes=None)
-            if unshaped
-            else p
-            for p in parts
-        ]
+    def named(p: StepPart) -> StepPart:
+        if without or (p.kernel in bare and p.part != "idle"):
+            return dataclasses.replace(p, op=None, shapes=None, dtypes=None)
+        return dataclasses.replace(p, shapes=None, dtypes=None) if unshaped else p
 
-    return named(a), named(b)
+    return [*map(named, a)], [*map(named, b)]
 
 
 def _of_budget(report: Report) -> list[StepPart]:
