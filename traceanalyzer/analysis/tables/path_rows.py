@@ -107,17 +107,13 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     whole, outermost, steps = float(total.sum()), timed.linked.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
-            rank=timed.trace.rank,
-            kind=PathKind(kind).label,
-            name=names[name],
-            within=within(timed.linked, outermost, int(node[name, kind])),
-            segments=float(count[name, kind]) / steps,
-            total_ms=ms(total[name, kind] / steps),
-            share_of_step=float(total[name, kind] / whole),
+            rank=timed.trace.rank, kind=PathKind(kind).label, name=names[name],
+            within=within(timed.linked, outermost, int(node[name, kind])), segments=float(count[name, kind]) / steps,
+            total_ms=ms(total[name, kind] / steps), share_of_step=float(total[name, kind] / whole),
         )
         for name, kind in (divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist())
         if count[name, kind]
-    ]
+    ]  # fmt: skip
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:

@@ -83,12 +83,9 @@ def profiled(
     made = [_row(row, each, device, classes, gpus) for row in rows if row not in marks]
     made.sort(key=lambda row: (-(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)))
     return Profiled(
-        steps=int(steps) or None,
-        step_ms=ratio(_total(marks, "cpu_total_ms"), steps),
-        device_ms=device / each,
-        cpu_ms=_total(rows, "self_cpu_ms") / each,
-        rows=made,
-    )
+        steps=int(steps) or None, step_ms=ratio(_total(marks, "cpu_total_ms"), steps), device_ms=device / each,
+        cpu_ms=_total(rows, "self_cpu_ms") / each, rows=made,
+    )  # fmt: skip
 
 
 def _total(rows: Sequence[ProfilerRow], figure: str) -> float:

@@ -81,14 +81,11 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
         if modelled_share >= ENOUGH_SHARE:
             by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
     return RooflineStep(
-        gpu=gpu.name if gpu else None,
-        datasheet=gpu.source if gpu else None,
-        modelled_share=modelled_share,
+        gpu=gpu.name if gpu else None, datasheet=gpu.source if gpu else None, modelled_share=modelled_share,
         unmodelled_ms=ms(time[~limited].sum()) / steps,
         tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,
-        traffic_gb=traffic / GIGA or None,
-        **by_limits,
-    )
+        traffic_gb=traffic / GIGA or None, **by_limits,
+    )  # fmt: skip
 
 
 def _at_limits(

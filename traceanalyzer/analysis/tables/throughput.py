@@ -141,14 +141,11 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
     mfu = ratio(roofline.mfu if roofline else None, faster) if mfu is None else mfu
     sol = ratio(roofline.ideal_ms if roofline else None, step.step_ms)
     return Utilisation(
-        mfu=mfu,
-        attainable_mfu=ratio(mfu, sol),
-        sol=sol,
-        room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
+        mfu=mfu, attainable_mfu=ratio(mfu, sol), sol=sol, room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
         least_bandwidth_gbs=ratio(roofline.traffic_gb if roofline else None, step.step_ms / MS_PER_S),
         bandwidth_share=ratio(roofline.bandwidth_share if roofline else None, faster),
-    )
+    )  # fmt: skip
 
 
 def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:

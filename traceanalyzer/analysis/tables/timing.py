@@ -200,10 +200,6 @@ def latency(timed: Timed) -> Latency | None:
         return None
     time = (steps.end - steps.host_start)[steps.steady] / NS_PER_MS
     return Latency(
-        requests=len(time),
-        mean_ms=float(time.mean()),
-        median_ms=float(np.median(time)),
-        p95_ms=stats.percentile(time, 95),
-        p99_ms=stats.percentile(time, 99),
-        max_ms=float(time.max()),
-    )
+        requests=len(time), mean_ms=float(time.mean()), median_ms=float(np.median(time)),
+        p95_ms=stats.percentile(time, 95), p99_ms=stats.percentile(time, 99), max_ms=float(time.max()),
+    )  # fmt: skip
