@@ -31,8 +31,8 @@ class RowChange:
 
 def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChange]]:
     """What changed in each table, the largest difference first."""
-    found = {name: _changes(name, a, b, LEAST_SHARE * step_ms) for name in TIMES}
-    return {name: rows for name, rows in found.items() if rows}
+    found = ((table, _changes(table, a, b, LEAST_SHARE * step_ms)) for table in TIMES)
+    return {table: rows for table, rows in found if rows}
 
 
 def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChange]:

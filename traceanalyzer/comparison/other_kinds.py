@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
+from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
@@ -61,7 +61,13 @@ def compared_kinds(a: str, b: str) -> Printed | None:
 
 
 def _memory(a: str, b: str) -> Printed:
-    before, after = (_fullest(name) for name in (a, b))
+    sides = []
+    for name in (a, b):
+        devices = measured(read_snapshot(Path(name)))
+        if not devices:
+            raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
+        sides.append(max(devices, key=lambda device: device.peak_bytes))
+    before, after = sides
     change, share = after.peak_bytes - before.peak_bytes, after.peak_bytes / max(before.peak_bytes, 1) - 1.0
     lines = line_changes(before.sites, after.sites)
     word = "No change of the peak" if abs(share) < LEAST_SHARE else "More memory" if change > 0 else "Less memory"
@@ -77,14 +83,6 @@ def _memory(a: str, b: str) -> Printed:
     )
     rows = [FigureRow.of(*row, MEMORY) for row in zip(named, x, y, strict=True)]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
-
-
-def _fullest(name: str) -> MemoryOfDevice:
-    """The GPU of a snapshot that holds the most. Raises TraceAnalyzerError where it holds none."""
-    devices = measured(read_snapshot(Path(name)))
-    if not devices:
-        raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
-    return max(devices, key=lambda device: device.peak_bytes)
 
 
 def _compiled(a: str, b: str) -> Printed:

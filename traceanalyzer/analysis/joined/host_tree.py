@@ -178,23 +178,20 @@ class HostTree:
         if not len(rows):
             return alike(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
-            return self._innermost_of_few(rows)
+            # Each of the few holds from its place on, and what is around it after its subtree.
+            stop = self.subtree_end[rows].astype(np.int64)
+            above = at(rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1)
+            # At one place inner ends come before outer ones, and these before what starts there.
+            place = np.concatenate(([0], stop[::-1], rows))
+            holds = np.concatenate((np.array([-1], np.int32), above[::-1], rows))
+            order = np.argsort(place, kind="stable")
+            return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
         result, others = np.arange(len(wanted), dtype=np.int32), np.flatnonzero(~wanted).astype(np.int32)
         result[others] = -1
         for level in levels(self.depth[others])[1:]:
             here = others[level]
             result[here] = result.take(self.parent.take(here))
         return result
-
-    def _innermost_of_few(self, rows: I32) -> I32:
-        """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
-        stop = self.subtree_end[rows].astype(np.int64)
-        above = at(rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1)
-        # At one place inner ends come before outer ones, and these before what starts there.
-        place = np.concatenate(([0], stop[::-1], rows))
-        holds = np.concatenate((np.array([-1], np.int32), above[::-1], rows))
-        order = np.argsort(place, kind="stable")
-        return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
 
     def outermost(self, wanted: Bool) -> I32:
         """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""

@@ -33,12 +33,10 @@ class Role(enum.IntEnum):
 
 
 _WORDS = {
-    Role.FORWARD: frozenset(("forward", "fwd")),
-    Role.BACKWARD: frozenset(("backward", "bwd", "backprop")),
-    Role.OPTIMIZER: frozenset(("optimizer", "optimiser", "optim")),
-    Role.LOGGING: frozenset(("log", "logs", "logging", "logger", "wandb", "tensorboard")),
-    Role.CHECKPOINT: frozenset(("checkpoint", "checkpointing", "ckpt")),
-}
+    Role.FORWARD: {"forward", "fwd"}, Role.BACKWARD: {"backward", "bwd", "backprop"},
+    Role.OPTIMIZER: {"optimizer", "optimiser", "optim"}, Role.CHECKPOINT: {"checkpoint", "checkpointing", "ckpt"},
+    Role.LOGGING: {"log", "logs", "logging", "logger", "wandb", "tensorboard"},
+}  # fmt: skip
 
 
 def role_of(name: str) -> Role:

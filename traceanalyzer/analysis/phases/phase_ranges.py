@@ -16,7 +16,7 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike, distinct
+from traceanalyzer.trace import I32, I64, RangeKind, alike, distinct
 
 MOST_THREADS = 64
 """Threads that may wait for another's launches; those with most phases are asked."""
@@ -45,7 +45,16 @@ class PhaseRanges:
 
 def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
-    tree, call, chosen = timed.linked.tree, timed.linked.launch, _phases(timed)
+    tree, ranges, steps, call = timed.linked.tree, timed.trace.host_ranges, timed.steps, timed.linked.launch
+    # Annotations inside a step, but no calls of modules, and not of the communication library. A range that holds a
+    # whole step is the step, or the loop around it.
+    following = np.searchsorted(steps.host_start, ranges.start, side="left")
+    phase = ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
+    phase &= ranges.kind == RangeKind.ANNOTATION
+    for other in (CALLS.match, module_of):
+        phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
+    chosen = tree.of_ranges(phase, False)
+    chosen &= tree.counted(chosen) <= MOST_DEPTH
     nearest, nodes = tree.innermost(chosen), where(chosen)
     if not len(nodes):
         none, known = np.empty(0, np.int32), (len(call), len(nearest))
@@ -56,20 +65,6 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed.linked, nearest, call[lone])]
     return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
-
-
-def _phases(timed: Timed) -> Bool:
-    """Which nodes of the tree are phases: annotations inside a step, but no calls of modules, and not of the
-    communication library."""
-    tree, ranges, steps = timed.linked.tree, timed.trace.host_ranges, timed.steps
-    phase = ranges.kind == RangeKind.ANNOTATION
-    for other in (CALLS.match, module_of):
-        phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
-    # A range that holds a whole step is the step, or the loop around it.
-    following = np.searchsorted(steps.host_start, ranges.start, side="left")
-    phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
-    result = tree.of_ranges(phase, False)
-    return result & (tree.counted(result) <= MOST_DEPTH)
 
 
 def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:

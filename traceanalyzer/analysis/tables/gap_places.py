@@ -14,7 +14,7 @@ from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
-from traceanalyzer.analysis.tables.syncs import op_path, same_path
+from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
 from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, cut, dataclass, metric, ms
@@ -115,11 +115,8 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     """A row for each cause and place of the steady state's gaps, of at least that length, on the step's device, by idle
     time."""
     steps, trace, tree = timed.steps, timed.trace, timed.linked.tree
-    window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
-    length = np.minimum(gaps.end, window[1])
-    length -= np.maximum(gaps.start, window[0])
-    here = gaps.device == (-1 if timed.device is None else timed.device)
-    chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US) & here)
+    length = steady_lengths(timed, gaps)
+    chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US))
     if not len(chosen):
         return []
     length, cause = lean(length[chosen]), gaps.cause[chosen]

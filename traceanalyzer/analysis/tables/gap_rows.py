@@ -11,6 +11,7 @@ from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.gap_places import gap_details
+from traceanalyzer.analysis.tables.syncs import steady_lengths
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
 from traceanalyzer.trace import I64
@@ -93,11 +94,8 @@ def idle_by_length(timed: Timed, gaps: Gaps) -> dict[str, Idle]:
 
 def _by_length(timed: Timed, gaps: Gaps) -> Iterator[tuple[I64, I64, float, float]]:
     """Lengths and causes of the gaps of each range that has some, and its ends."""
-    steps = timed.steps
-    window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
-    start, end = np.maximum(gaps.start, window[0]), np.minimum(gaps.end, window[1])
-    here = (end > start) & (gaps.device == (-1 if timed.device is None else timed.device))
-    length, cause = (end - start)[here], gaps.cause[here]
+    length = steady_lengths(timed, gaps)
+    length, cause = length[length > 0], gaps.cause[length > 0]
     bounds = np.array(BOUNDS_US) * NS_PER_US
     for low, high in pairwise(bounds.tolist()):
         inside = (length >= low) & (length < high)

@@ -12,7 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, Rows, at, blockwise_found, one_of, scatter, stable_order
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
-from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
+from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -114,7 +114,13 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
 
 
 def _calls(timed: Timed) -> _Calls:
-    tree, name = timed.linked.tree, _names(timed.linked)
+    tree, strings = timed.linked.tree, timed.trace.strings
+    # Profiler steps go together, API calls have -1. Marks of a server's iterations hold everything and tell nothing.
+    code = np.arange(len(strings), dtype=np.int32)
+    steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
+    code[steps] = steps[:1] * len(steps)
+    code[[i for i, text in enumerate(strings) if text in BOOKKEEPING or iteration(text)]] = BOOKKEEPING_CODE
+    name = tree.of_ranges(narrowed(code)[timed.trace.host_ranges.name], -1)
     counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
     inner = _Inner(tree, counted, tree.innermost(counted))
     whole = _whole(inner, name)
@@ -223,17 +229,6 @@ def _outermost(calls: _Calls, tree: HostTree) -> Bool:
     reach = np.maximum.accumulate(block + subtree_end[order])
     result[order[1:]] = reach[:-1] <= (block + calls.node[order])[1:]
     return result
-
-
-def _names(linked: Linked) -> I32:
-    """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1. Marks of a
-    server's iterations hold everything and tell nothing of it."""
-    tree, strings = linked.tree, linked.trace.strings
-    shown = np.arange(len(strings), dtype=np.int32)
-    steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
-    shown[steps] = steps[:1] * len(steps)
-    shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING or iteration(text)]] = BOOKKEEPING_CODE
-    return tree.of_ranges(narrowed(shown)[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:

@@ -13,11 +13,9 @@ from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
 
 PART_NAMES = {
-    Part.LATENCY: "from launch to start",
-    Part.PAUSE: "between queued ops",
-    Part.UNKNOWN: "not recorded",
+    Part.LATENCY: "from launch to start", Part.PAUSE: "between queued ops", Part.UNKNOWN: "not recorded",
     Part.HOST: "outside operators and calls",
-}
+}  # fmt: skip
 """Names of segments that no kernel, operator or call gives one."""
 
 

@@ -210,9 +210,11 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
         budget, label = BUDGET[rows.part[i]], rows.keys.label[i]
         if kernel is not None and budget != "exposed_copy":  # of copies in full: brackets name the kind of memory
             kernel = short_name(kernel)
+        named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', dtypes or "")]
+        types = dict.fromkeys(name for name in named if not NO_TENSOR.search(name))
         return StepPart(
             part=budget, cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label], op=op,
-            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH), dtypes=_tensor_types(dtypes),
+            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH), dtypes=", ".join(types) or None,
             kernel=SMALLER if rows.mixed[i] else kernel, calls=float(rows.calls[i]) / steps, ms=ms(time[i]) / steps,
             batch_ms=by_batch[i].tolist(),
         )  # fmt: skip
@@ -276,9 +278,3 @@ def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
     ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
-
-
-def _tensor_types(text: str | None) -> str | None:
-    """`float, BFloat16` of `["float", "c10::BFloat16", "Scalar", "float"]`."""
-    named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', text or "")]
-    return ", ".join(dict.fromkeys(name for name in named if not NO_TENSOR.search(name))) or None

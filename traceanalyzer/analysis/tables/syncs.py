@@ -48,7 +48,9 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
         return []
     places, place = _places(timed.joined, rows, phases)
     working = EMPTY if timed.device is None else timed.activity[timed.device].busy
-    times = (_idle_after(timed, gaps, rows), calls.end[rows] - calls.start[rows])
+    caused, idle_after = np.flatnonzero(gaps.sync >= 0), np.zeros(len(calls), np.int64)
+    np.add.at(idle_after, gaps.sync[caused], np.maximum(steady_lengths(timed, gaps)[caused], 0))
+    times = (idle_after[rows], calls.end[rows] - calls.start[rows])
     during = measure(working, calls.start[rows], calls.end[rows])
     idle, wait, busy, count = (np.bincount(place, weights, len(places)) for weights in (*times, during, None))
     steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
@@ -114,11 +116,8 @@ def same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
     return path
 
 
-def _idle_after(timed: Timed, gaps: Gaps, rows: I64) -> I64:
-    """Idle time on the step's device that each of these calls caused within steady steps, ns."""
-    caused = np.flatnonzero((gaps.sync >= 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
-    window = (int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1]))
-    length = np.minimum(gaps.end[caused], window[1]) - np.maximum(gaps.start[caused], window[0])
-    by_call = np.zeros(len(timed.trace.api_calls), np.int64)
-    np.add.at(by_call, gaps.sync[caused], np.maximum(length, 0))
-    return by_call[rows]
+def steady_lengths(timed: Timed, gaps: Gaps) -> I64:
+    """How much of each gap on the steps' device lies in steady steps, ns; 0 or less for what lies outside."""
+    steps, device = timed.steps, -1 if timed.device is None else timed.device
+    length = np.minimum(gaps.end, int(steps.end[-1])) - np.maximum(gaps.start, int(steps.start[steps.warmup]))
+    return np.where(gaps.device == device, length, 0)
