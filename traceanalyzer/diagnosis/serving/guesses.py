@@ -1,5 +1,6 @@
 """What speculative decoding brings: iterations that verify guessed tokens, as recorded, or by what decodes take."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
@@ -40,10 +41,10 @@ class Guesses:
 def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     """So many guesses a request, each right with this share: all up to the first wrong one count, and one more token.
     A text says why the recording does not tell."""
-    verifying: dict[float, list[IterationRow]] = {}
+    verifying: dict[float, list[IterationRow]] = defaultdict(list)
     for row in m.iterations:
         if _per_request(row) > 1 and _time(row):
-            verifying.setdefault(_per_request(row) - 1, []).append(row)
+            verifying[_per_request(row) - 1].append(row)
     found = _recorded(m, verifying, count) if verifying else _predicted(m, count)
     if isinstance(found, str):
         return found

@@ -1,7 +1,6 @@
 """What decides how fast a server is: its batch, prefills among decodes, a host that is ahead."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, cur
 from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving.phases import Unprofiled, unprofiled
+from traceanalyzer.diagnosis.serving.phases import unprofiled
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
@@ -72,26 +71,18 @@ def fit_of_decodes(m: Measurements) -> DecodeFit | None:
 
 def outlook(m: Measurements) -> Outlook:
     """What the decodes of a recording, or of a log alone, let expect."""
-    fit, known = m.memo(fit_of_decodes), decodes(m.iterations)
-    gains = launched_otherwise(m)
+    fit, gains = m.memo(fit_of_decodes), launched_otherwise(m)
     if fit is None or fit.error_share > TRUSTED_ERROR:
         return Outlook(gains=gains)
-    requests, kv, _ = columns_of(known)
+    requests, kv, _ = columns_of(decodes(m.iterations))
     size, length = float(np.median(requests)), float(np.median(np.nan_to_num(kv)))
     predict = Predictor.of(m, fit)
     now, twice = (predict.batch(n * size, n * length) for n in (1, 2))
     growing = predict.ms(size * 4, length * 4) - predict.ms(size * 2, length * 2)
     each = growing / (2 * size)
     fixed = now.decode_ms - each * size
-    levels = growing > 0 and fixed > 0
-    longer = _mixed(m, predict, now)
-    return Outlook(
-        now, twice,
-        fixed / each if levels else None,
-        MS_PER_S / each if levels else None,
-        *longer,
-        gains,
-    )  # fmt: skip
+    half, most = (fixed / each, MS_PER_S / each) if growing > 0 and fixed > 0 else (None, None)
+    return Outlook(now, twice, half, most, *_mixed(m, predict, now), gains)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +107,7 @@ class Predictor:
         requests, known = columns_of(rows)[0], unprofiled(m, rows)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
-        scale = known.ms / replayed if known and replayed else 1.0
-        there = host > 0
+        there, scale = host > 0, known.ms / replayed if known and replayed else 1.0
         return cls(fit, served, curve(requests[there], np.full(there.sum(), np.nan), host[there]), rows, scale)
 
     def batch(self, requests: float, kv: float) -> Batch:
@@ -152,19 +142,16 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
     besides = now.decode_ms - predict.fit.gpu_ms(now.requests, now.kv_tokens or 0.0)
     requests, kv, tokens = (column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens"))
     lengths = np.maximum(np.nan_to_num(kv) - tokens, 0.0)
-    longer = predict.times_ms(rows) - [
-        predict.fit.gpu_ms(*one) + besides for one in zip(requests.tolist(), lengths.tolist(), strict=True)
-    ]
+    decoded = [predict.fit.gpu_ms(*one) for one in zip(requests.tolist(), lengths.tolist(), strict=True)]
+    longer = predict.times_ms(rows) - [time + besides for time in decoded]
     if np.isfinite(longer).sum() < MIN_MIXED:
         return None, None
     return float(np.nanmedian(longer)), float(np.nanmedian(longer / tokens)) * 1000
 
 
 CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
-    "cuda_graphs": Served.in_graphs,
-    "asynchronous_scheduling": Served.ahead,
-    "less_python": Served.less_between,
-}
+    "cuda_graphs": Served.in_graphs, "asynchronous_scheduling": Served.ahead, "less_python": Served.less_between,
+}  # fmt: skip
 """Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
 
 
@@ -178,21 +165,18 @@ def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:
 
 
 def _of_phase(m: Measurements, served: Served, phase: str, rows: Sequence[IterationRow]) -> Iterator[Gain]:
-    now, launched = unprofiled(m, rows), {row.graph for row in rows}
-    for change in CHANGES:
-        if now is not None and (change != "cuda_graphs" or launched == {"eager"}):
-            gain = _gain(phase, change, served, now, rows)
-            if gain.predicted_ms < gain.now_ms * (1 - LEAST_GAIN):
-                yield gain
-
-
-def _gain(phase: str, change: str, served: Served, now: Unprofiled, rows: Sequence[IterationRow]) -> Gain:
-    """The phase after a change, by the replay's ratio; the range is that of the host's speed."""
-    numbers, how = [row.iteration for row in rows], partial(CHANGES[change], served)
-    before, usual = served.median_ms(served.usual, numbers), how(served.usual)
-    fast, predicted, slow = (
-        served.median_ms(tape, numbers) / before * now.ms for tape in (how(served.fast), usual, how(served.slow))
-    )
-    low, high = predicted * (1 - SPREAD), predicted * (1 + SPREAD)
-    share = served.mean_ms(usual) / served.mean_ms(served.usual)
-    return Gain(phase, change, now.ms, predicted, min(fast, slow, low), max(fast, slow, high), share)
+    """The phase after each change, by the replay's ratio; the range is that of the host's speed."""
+    if (now := unprofiled(m, rows)) is None:
+        return
+    numbers, launched = [row.iteration for row in rows], {row.graph for row in rows}
+    before = served.median_ms(served.usual, numbers)
+    for change, how in CHANGES.items():
+        if change == "cuda_graphs" and launched != {"eager"}:
+            continue
+        usual = how(served, served.usual)
+        tapes = (how(served, served.fast), usual, how(served, served.slow))
+        fast, predicted, slow = (served.median_ms(tape, numbers) / before * now.ms for tape in tapes)
+        low, high = min(fast, slow, predicted * (1 - SPREAD)), max(fast, slow, predicted * (1 + SPREAD))
+        if predicted < now.ms * (1 - LEAST_GAIN):
+            share = served.mean_ms(usual) / served.mean_ms(served.usual)
+            yield Gain(phase, change, now.ms, predicted, low, high, share)

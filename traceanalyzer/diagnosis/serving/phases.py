@@ -9,7 +9,6 @@ from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column, 
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
-from traceanalyzer.trace import F64
 
 OWNS = 0.5
 """What takes this share of an iteration's time limits it."""
@@ -56,10 +55,8 @@ class Phase:
 def phases(m: Measurements) -> list[Phase]:
     """The phases that the recorded iterations have, decodes first, then the most frequent."""
     recorded = by_phase([row for row in m.iterations if row.gpu_span_ms is not None])
-    return [
-        _phase(m, name, rows)
-        for name, rows in sorted(recorded.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
-    ]
+    order = sorted(recorded.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
+    return [_phase(m, name, rows) for name, rows in order]
 
 
 def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
@@ -69,9 +66,8 @@ def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     times = np.where(np.isnan(period), spans, period)
     time, works, waits = np.median([times, busy, late], axis=1).tolist()
     per_ms = ratio(float(np.nansum(made)) or None, sum(times.tolist()))
-    requests, context, generation = (
-        _median(column(rows, figure)) for figure in ("requests", "context_tokens", "generation_tokens")
-    )
+    counts = (column(rows, figure) for figure in ("requests", "context_tokens", "generation_tokens"))
+    requests, context, generation = (None if np.isnan(one).all() else float(np.nanmedian(one)) for one in counts)
     limit = "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
     memory, arithmetic = _ceilings(m, rows)
     return Phase(
@@ -95,27 +91,15 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
     if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None
     if log and log.stretch and by_phase(rows).keys() == {"decode"}:
-        return _as_logged(time / log.stretch, *replayed[1:])
-    return _as_replayed(time, *replayed)
-
-
-def _as_logged(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
-    """By the log; from run to run, and by its host's speed (NaN: not known), it may differ."""
-    ends = (time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD), time * fast / usual, time * slow / usual)
-    return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
-
-
-def _as_replayed(time: float, recorded: float, *hosts: float) -> Unprofiled | None:
-    """By a replay that takes as long as was recorded."""
-    if not abs(recorded / time - 1.0) <= FAITHFUL:
+        # From run to run, and by its host's speed (NaN: not known), it may differ.
+        time, (fast, usual, slow) = time / log.stretch, replayed[1:]
+        ends = (time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD), time * fast / usual, time * slow / usual)
+        return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
+    recorded, *hosts = replayed
+    if not abs(recorded / time - 1.0) <= FAITHFUL:  # a replay that takes as long as was recorded
         return None
     least, likely, most = (min(one * time / recorded, time) for one in hosts)
     return Unprofiled(likely, least, most, "replay")
-
-
-def _median(values: F64) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
 
 
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:

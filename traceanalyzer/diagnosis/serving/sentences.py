@@ -19,13 +19,11 @@ from traceanalyzer.diagnosis.serving.phases import Phase, phases
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
 FEW = 0.02
 """What the profiler adds less of is not told."""
-WHERE = ": give a recording of the graphs' capture, too, or record a decode without them"
 NOT_TOLD = "What speculative decoding brings is not known: {}."
 CHANGES = {
-    "cuda_graphs": "CUDA graphs",
-    "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
+    "cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
     "less_python": "Half the CPU work between iterations",
-}
+}  # fmt: skip
 
 
 def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) -> dict[str, Any]:
@@ -86,12 +84,9 @@ def _about(p: Phase) -> str:
     work = [_some(p.requests, "request")]
     work += [_some(p.context_tokens, "prompt token")] if p.context_tokens else []
     known = p.unprofiled if p.unprofiled and abs(p.unprofiled.ms / p.iteration_ms - 1.0) >= FEW else None
-    time = (
-        f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), "
-        f"{_ms(p.iteration_ms)} recorded"
-        if known
-        else _ms(p.iteration_ms)
-    )
+    time = f"{_ms(p.iteration_ms)} recorded" if known else _ms(p.iteration_ms)
+    if known:
+        time = f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), {time}"
     count = f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"
     busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
     rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
@@ -180,8 +175,9 @@ def _in_graphs(m: Measurements) -> Iterator[str]:
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
     if inside:
         by = f" by {', '.join(Path(one.path).name for one in m.trace.captures)}" if m.trace.captures and named else ""
-        more = WHERE if named < inside else ""
-        yield f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}{more}."
+        more = ": give a recording of the graphs' capture, too, or record a decode without them"
+        known = f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}"
+        yield f"{known}{more if named < inside else ''}."
 
 
 def _some(count: float | None, noun: str) -> str:

@@ -1,8 +1,9 @@
 """What to do about a server's iterations, phase by phase: switches of its engine, not changes of a training loop."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from traceanalyzer.base import dataclass, span
+from traceanalyzer.base import span
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -13,8 +14,7 @@ HOST_CLASSES = ("launch", "sync", "host")
 """Classes of a device that waits for its host."""
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     """A change of how iterations are launched."""
 
     cls: BottleneckClass
@@ -23,24 +23,15 @@ class Switch:
 
 
 SWITCHES = {
-    "cuda_graphs": Switch(
-        "launch",
-        "cuda_graph",
+    "cuda_graphs": Switch("launch", "cuda_graph",
         "Replay CUDA graphs (vLLM without --enforce-eager, SGLang without --disable-cuda-graph, TensorRT-LLM: "
-        "cuda_graph_config)",
-    ),
-    "asynchronous_scheduling": Switch(
-        "sync",
-        "asynchronous_scheduling",
+        "cuda_graph_config)"),
+    "asynchronous_scheduling": Switch("sync", "asynchronous_scheduling",
         "Schedule the next iteration while the GPU works (vLLM: --async-scheduling, SGLang and TensorRT-LLM: overlap "
-        "scheduler)",
-    ),
-    "less_python": Switch(
-        "host",
-        "move_host_work",
-        "Halve the Python work between iterations: inputs, sampling and text on other threads or processes",
-    ),
-}
+        "scheduler)"),
+    "less_python": Switch("host", "move_host_work",
+        "Halve the Python work between iterations: inputs, sampling and text on other threads or processes"),
+}  # fmt: skip
 
 PIECEWISE = "Replay graphs of the model's parts between attention in prefills, too (vLLM: cudagraph_mode PIECEWISE)"
 """Where decodes replay graphs already."""
@@ -65,8 +56,7 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
         found = sorted((d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls)
         if not mine or not found:
             continue
-        share = mine[0].mean_share
-        step, text = m.step.step_ms * share, "; ".join(map(_of_phase, mine))
+        step, share, text = m.step.step_ms * mine[0].mean_share, mine[0].mean_share, "; ".join(map(_of_phase, mine))
         low, high = step * (1 - SCENARIO_SPREAD), step * (1 + SCENARIO_SPREAD)
         words = PIECEWISE if change == "cuda_graphs" and mine[0].phase != "decode" else switch.words
         yield Recommendation(
