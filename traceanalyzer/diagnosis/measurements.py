@@ -14,7 +14,7 @@ from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
 from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
-from traceanalyzer.analysis.memory.traced import TracedMemory, memory_of_events
+from traceanalyzer.analysis.memory.traced import memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -22,23 +22,9 @@ from traceanalyzer.analysis.ranks.digested import claim_of, digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.rows import found_in_log, iteration_rows
-from traceanalyzer.analysis.tables.budget import (
-    Budget,
-    Idle,
-    Step,
-    Unprofiled,
-    mean_budget,
-    mean_idle,
-    step_budgets,
-    step_rows,
-    step_time,
-)
-from traceanalyzer.analysis.tables.collectives import (
-    CollectiveStats,
-    CommunicationTime,
-    collective_stats,
-    communication_time,
-)
+from traceanalyzer.analysis.tables import budget as of_steps
+from traceanalyzer.analysis.tables import timing as timings
+from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.analysis.tables.devices import counter_stats, device_totals, gpu_counters
 from traceanalyzer.analysis.tables.gap_places import gap_places
@@ -56,20 +42,11 @@ from traceanalyzer.analysis.tables.shape_rows import shape_rows
 from traceanalyzer.analysis.tables.step_parts import step_parts
 from traceanalyzer.analysis.tables.syncs import sync_rows
 from traceanalyzer.analysis.tables.throughput import throughput, utilisation
-from traceanalyzer.analysis.tables.timing import (
-    UnprofiledTime,
-    contradicted,
-    kinds_of_steps,
-    latency,
-    recorded_regularity,
-    timing_stats,
-    unprofiled_time,
-)
 from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, coverage
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.replay.host_parts import HostPart, host_parts
+from traceanalyzer.replay.host_parts import host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
@@ -80,8 +57,9 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
-    from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
+    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.analysis.ranks.matches import Matches
+    from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
     from traceanalyzer.trace import Trace
 
 Made = TypeVar("Made")
@@ -123,26 +101,14 @@ class Measurements(OfTimed):
     matches: "Matches | None" = None
     """The collectives of `together`, where they are matched already."""
 
-    @cached_property
-    def peers(self) -> tuple[Rated, ...]:
-        """The other ranks of its run."""
-        return tuple(one for one in self.together if one is not self.rated)
-
-    @property
-    def timed(self) -> Timed:
-        """The same in time."""
-        return self.rated.timed
-
-    @property
-    def causes(self) -> Causes:
-        """Why the devices were idle."""
-        return self.rated.causes
-
-    @property
-    def started(self) -> Started:
-        """What each device op needed to start."""
-        return self.causes.started
-
+    peers = made(lambda m: tuple(one for one in m.together if one is not m.rated))
+    """The other ranks of its run."""
+    timed = made(lambda m: m.rated.timed)
+    """The same in time."""
+    causes = made(lambda m: m.rated.causes)
+    """Why the devices were idle."""
+    started = made(lambda m: m.causes.started)
+    """What each device op needed to start."""
     phases = made(lambda m: find_phases(m.timed))
     """What each operator and device op is for."""
     program = made(lambda m: program_stats(m.timed, m.phases))
@@ -154,42 +120,34 @@ class Measurements(OfTimed):
     """Which part of the recording its steps are."""
     repeats = made(lambda m: repeats(m.timed))
     """What repeats within a step."""
-    budgets = made(lambda m: None if m.timed.device is None else step_budgets(m.timed, m.causes.gaps, m.timed.device))
+    budgets = made(
+        lambda m: None if m.timed.device is None else of_steps.step_budgets(m.timed, m.causes.gaps, m.timed.device)
+    )
     """Budget of each step on the device with the most work; None without device work."""
-    step_time = made(lambda m: step_time(m.timed.steps))
+    step_time = made(lambda m: of_steps.step_time(m.timed.steps))
     """Distribution of the steady-state step times; None without steps."""
-    budget = made(lambda m: None if m.budgets is None else mean_budget(m.budgets, m.timed.steps.steady))
+    budget = made(lambda m: None if m.budgets is None else of_steps.mean_budget(m.budgets, m.timed.steps.steady))
     """Mean budget of a steady-state step."""
     step_parts = made(lambda m: step_parts(m.timed, m.causes.gaps))
     """The mean steady step in its smallest named parts."""
-    idle = made(lambda m: None if m.budgets is None else mean_idle(m.budgets, m.timed.steps.steady))
+    idle = made(lambda m: None if m.budgets is None else of_steps.mean_idle(m.budgets, m.timed.steps.steady))
     """Mean idle time of a steady-state step by cause."""
 
-    @cached_property
-    def host_parts(self) -> list[HostPart]:
-        """The host's time in a step by what it issues; empty without a replay."""
-        return [] if self.replay is None else host_parts(self.replay.recorded[0], self.replay.typical[0])
+    steady_durations = made(lambda m: m.timed.steps.duration[m.timed.steps.steady])
+    """Of the steady-state steps (of the whole recording without steps), ns."""
+    mean_step_ms = made(lambda m: float(m.steady_durations.mean()) / NS_PER_MS)
+    """Mean time of a steady-state step (of the whole recording without steps), ms."""
 
     @cached_property
-    def mean_step_ms(self) -> float:
-        """Mean time of a steady-state step (of the whole recording without steps), ms."""
-        steps = self.timed.steps
-        return float(steps.duration[steps.steady].mean()) / NS_PER_MS
-
-    @cached_property
-    def communication(self) -> CommunicationTime | None:
+    def communication(self) -> "CommunicationTime | None":
         """Communication of a step on the device with the most work."""
         if self.timed.device is None:
             return None
         time, row = communication_time(self.timed, self.timed.device, self.phases), self.rank_row
         return time if row is None else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
 
-    @property
-    def rank_row(self) -> "RankRow | None":
-        """Its row among the ranks that it was compared with."""
-        rows = () if self.ranks is None else self.ranks.rows
-        return next((row for row in rows if row.rank == self.trace.rank), None)
-
+    rank_row = made(lambda m: next((r for r in (m.ranks.rows if m.ranks else ()) if r.rank == m.trace.rank), None))
+    """Its row among the ranks that it was compared with."""
     launches = made(lambda m: measure_launches(m.timed))
     """Launching of device work."""
 
@@ -210,11 +168,8 @@ class Measurements(OfTimed):
             return stats_of_snapshot(self.memory_of_devices)
         return self.traced_memory.stats if self.traced_memory else stats_of_printed(self.trace.printed_memory)
 
-    @cached_property
-    def traced_memory(self) -> TracedMemory | None:
-        """GPU memory as the trace alone tells; None without allocator events."""
-        return memory_of_events(self.timed, self.phases)
-
+    traced_memory = made(lambda m: memory_of_events(m.timed, m.phases))
+    """GPU memory as the trace alone tells; None without allocator events."""
     op_memory = made(lambda m: op_memory(m.timed))
     """Operators by the GPU memory that they allocate; empty without allocator events."""
     host = made(lambda m: host_stats(m.timed))
@@ -223,16 +178,42 @@ class Measurements(OfTimed):
     """The steady steps ready to be replayed; None without steps, launches or device work."""
     faithful_replay = made(lambda m: m.replay if m.replay is not None and m.replay.faithful else None)
     """The same, where it takes as long as the recording did; None where nothing is predicted from it."""
-    unprofiled = made(lambda m: unprofiled_step(m))
-    """The step without the profiler, taken apart; None where it was neither measured nor can be replayed."""
+    host_parts = made(lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0]))
+    """The host's time in a step by what it issues; empty without a replay."""
 
     @cached_property
-    def step(self) -> Step:
+    def unprofiled(self) -> of_steps.Unprofiled | None:
+        """The step without the profiler, taken apart: as the replay has it, else, where the capture timed it, with the
+        recorded work on the device and causes as in the recording; None where it was neither measured nor can be
+        replayed."""
+        timed, replay = self.unprofiled_time, self.faithful_replay
+        if self.budget is None or self.idle is None or self.timed.device is None:
+            return None
+        if replay is not None:
+            budget, idle, waiting = partition(replay, self.budget, self.timed.device)
+            source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
+            step, low, high, slopes = replay.base_ms, *replay.range_ms, replay.host_slopes
+            return of_steps.Unprofiled(step, low, high, source, budget, idle, waiting, *slopes)
+        least, most = 1.0 - MEASURED_SPREAD, 1.0 + MEASURED_SPREAD
+        if timed is not None:
+            step, source = timed.step_ms, "measured"
+            low, high = min(step * least, timed.low_ms), max(step * most, timed.high_ms)
+        elif (server := self.faithful_server) is not None:  # the mean of its iterations, all of which its replay takes
+            tapes = (server.recorded, server.usual, server.fast, server.slow)
+            recorded, *hosts = (server.mean_ms(tape) for tape in tapes)
+            step, fast, slow = (min(time / recorded, 1.0) * self.mean_step_ms for time in hosts)
+            low, high, source = min(fast, step * least), max(slow, step * most), "estimated"
+        else:
+            return None
+        return of_steps.Unprofiled(step, low, high, source, *with_recorded_causes(self.budget, self.idle, step))
+
+    @cached_property
+    def step(self) -> of_steps.Step:
         """The step that verdict, findings and advice speak of."""
         known = self.unprofiled
         if known is None:
-            return Step("recorded", self.mean_step_ms, self.budget, self.idle)
-        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
+            return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
+        return of_steps.Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
 
     path_time = made(lambda m: m.path_tables[0])
     """The critical path of a step by kind; None without device work."""
@@ -248,7 +229,7 @@ class Measurements(OfTimed):
     """What carries the critical path."""
     devices = made(lambda m: device_totals(m.timed))
     """What each device did over the whole recording."""
-    step_rows = made(lambda m: step_rows(m.timed, m.budgets))
+    step_rows = made(lambda m: of_steps.step_rows(m.timed, m.budgets))
     """The steps one by one."""
     iterations = made(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
@@ -278,31 +259,28 @@ class Measurements(OfTimed):
     """Memory copies by direction and kind of memory."""
 
     @cached_property
-    def collectives(self) -> list[CollectiveStats]:
+    def collectives(self) -> "list[CollectiveStats]":
         """Collectives by kind, group and size, their waiting apart where the ranks were recorded."""
         if not self.peers:
             return collective_stats(self.timed)
         matches = self.matches or match_collectives([one.timed.memo(digest_of) for one in self.together])
         return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
 
-    """Collectives by kind, group and size."""
-    timing = made(lambda m: timing_stats(m.trace.step_timings))
+    timing = made(lambda m: timings.timing_stats(m.trace.step_timings))
     """The program's own step times; None without a timing log."""
-    said_unprofiled = made(lambda m: unprofiled_time(m.trace))
+    said_unprofiled = made(lambda m: timings.unprofiled_time(m.trace))
     """The step without the profiler as the capture says, whether or not the recording agrees."""
 
     @cached_property
-    def unprofiled_time(self) -> UnprofiledTime | None:
+    def unprofiled_time(self) -> timings.UnprofiledTime | None:
         """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
         timed = self.said_unprofiled or _logged_iteration(self)
         if timed is None or not self.timed.steps.found:
             return None
-        other = contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
+        other = timings.contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
         return None if other else timed
 
-    kinds = made(
-        lambda m: kinds_of_steps(m.timed.steps.duration[m.timed.steps.steady]) if m.timed.steps.found else None
-    )
+    kinds = made(lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None)
     """Two kinds of steady recorded steps, where there are; None where they are alike."""
     concurrent_kernel_share = made(lambda m: concurrent_kernel_share(m.timed))
     """Share of the kernels' time in which two or more run."""
@@ -316,9 +294,9 @@ class Measurements(OfTimed):
     """Counters of the GPU that were sampled in the steady steps; None without any."""
     counter_rows = made(lambda m: counter_stats(m.timed))
     """Sampled counters one by one."""
-    regularity = made(lambda m: recorded_regularity(m.timed, m.budgets))
+    regularity = made(lambda m: timings.recorded_regularity(m.timed, m.budgets))
     """How regular the steady recorded steps are; None where there are too few."""
-    latency = made(lambda m: latency(m.timed))
+    latency = made(lambda m: timings.latency(m.timed))
     """Latency of the requests of an inference."""
     roofline_step = made(lambda m: roofline_step(m.rated))
     """The step against what the GPU can do at most."""
@@ -341,39 +319,10 @@ class Measurements(OfTimed):
     """The step by what its work is for; None where nothing tells."""
 
 
-def _logged_iteration(m: Measurements) -> UnprofiledTime | None:
+def _logged_iteration(m: Measurements) -> timings.UnprofiledTime | None:
     """The mean iteration as the server's log has it without the profiler; None where not all of them are decodes."""
     log = m.timed.memo(found_in_log)
     if log is None or log.stretch is None or any(row.phase != "decode" for row in m.iterations):
         return None
     time = m.mean_step_ms / log.stretch
-    return UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))
-
-
-def _unprofiled_iteration(m: Measurements, budget: Budget, idle: Idle) -> Unprofiled | None:
-    """The mean iteration of a server, whose replay takes all of them; None where there is none, or it is too far from
-    the recording."""
-    served = m.faithful_server
-    if served is None:
-        return None
-    recorded, *hosts = (served.mean_ms(tape) for tape in (served.recorded, served.usual, served.fast, served.slow))
-    usual, fast, slow = (min(time / recorded, 1.0) * m.mean_step_ms for time in hosts)
-    low, high = min(fast, usual * (1 - MEASURED_SPREAD)), max(slow, usual * (1 + MEASURED_SPREAD))
-    return Unprofiled(usual, low, high, "estimated", *with_recorded_causes(budget, idle, usual))
-
-
-def unprofiled_step(m: Measurements) -> Unprofiled | None:
-    """The step without the profiler: as the replay has it, else, where the capture timed it, with the recorded work on
-    the device and causes as in the recording."""
-    timed, replay = m.unprofiled_time, m.faithful_replay
-    if m.budget is None or m.idle is None or m.timed.device is None:
-        return None
-    if replay is not None:
-        budget, idle, waiting = partition(replay, m.budget, m.timed.device)
-        source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle, waiting, *replay.host_slopes)
-    if timed is None:
-        return _unprofiled_iteration(m, m.budget, m.idle)
-    low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)
-    budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
-    return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)
+    return timings.UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))
