@@ -14,9 +14,8 @@ from traceanalyzer.trace.flight import Flight, InGroup, Op, Repeated, Signature,
 
 SHORTEST_HANG_S = 2.0
 """What waited less when the dumps were written need not have hung: a step of any job has such waits."""
-SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("situations.toml").read_text(encoding="utf-8")
-)
+_TEXTS = Path(__file__).with_name("situations.toml")
+SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
 NO_WAIT = Wait(-1, Op(-1, ""), ())
 LISTED = 8
 """Ranks that a sentence lists."""
@@ -125,10 +124,7 @@ def hang_of(flight: Flight) -> Hang:
     """The answer to what the dumps of a job ask."""
     waits = waits_of(flight)
     mismatches = list(_mismatches(flight, waits))
-    # A file's time of change is that of the dump or later: what it says is an upper bound.
-    written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
-    begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
-    waited = (written - begun) / NS_PER_S if written > begun > 0 else math.inf
+    waited = _waited_s(flight, waits)
     healthy = waited < SHORTEST_HANG_S and not mismatches
     found, left = ([], []) if healthy else culprits_of(flight, waits)
     situation, confidence = _situation(flight, waits, found, left, bool(mismatches))
@@ -142,6 +138,13 @@ def hang_of(flight: Flight) -> Hang:
         list(_groups(flight, waits, {blame.rank for blame in found})), _inputs(flight), list(flight.clues.dead),
         _cells(flight, waits, gpu_behind), waited,
     )  # fmt: skip
+
+
+def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float:
+    """A file's time of change is that of the dump or later: what it says is an upper bound."""
+    written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
+    begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
+    return (written - begun) / NS_PER_S if written > begun > 0 else math.inf
 
 
 def _every(ranks: Iterable[Iterable[int]]) -> tuple[int, ...]:

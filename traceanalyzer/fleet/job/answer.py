@@ -33,17 +33,15 @@ Explain = Callable[[Sequence[Rank]], Sequence[Rank]]
 
 def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:
     """The answer about these ranks; `explained` reads what says why of a few of them, where they come without;
-    `racks` has the racks of hosts. Raises
-    EmptyRecordingError where there is none."""
+    `racks` has the racks of hosts. Raises EmptyRecordingError where there is none."""
     whole = Whole(chosen, racks or {})
     if not whole.digests:
         first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
         raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
     culprits = _culprits(whole, explained)
     if not culprits and whole.matches is not None:
-        culprits = slow_links(
-            whole.matches, whole.ranks, whole.hosts[0], max(ms(one.mean_step_ns) for one in whole.digests)
-        )
+        step_ms = max(ms(one.mean_step_ns) for one in whole.digests)
+        culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], step_ms)
     changes = changes_of(whole, culprits)
     notes = [*whole.chosen.notes, *whole.compared.notes]
     hosts, assumed = whole.hosts
@@ -51,17 +49,10 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
         size = max(Counter(hosts).values())
         notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
     return Job(
-        ranks=_ranks(whole),
-        summary=summary_of(whole, culprits),
-        culprits=culprits,
-        changes=changes,
-        slowdown=slowdown_of(whole, changes),
-        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
-        steps=_steps(whole),
-        worst=_worst(whole, culprits),
-        heat=heat_of(whole),
-        notes=[*notes],
-    )
+        ranks=_ranks(whole), summary=summary_of(whole, culprits), culprits=culprits, changes=changes,
+        slowdown=slowdown_of(whole, changes), steps=_steps(whole), worst=_worst(whole, culprits), heat=heat_of(whole),
+        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown, notes=notes,
+    )  # fmt: skip
 
 
 def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:

@@ -19,26 +19,20 @@ def heat_of(whole: Whole) -> Heat | None:
     steps, size = whole.steady_steps[:MOST_STEPS], len(whole.digests)
     if not len(steps):
         return None
-    table = _excess(whole)[:, steps] / NS_PER_MS
-    order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
+    plan, count, excess = whole.plan, len(whole.steps), whole.own_ns.T
+    if plan is not None and whole.compared.pipeline is None:
+        matches = plan.matches
+        longer = np.maximum(matches.stretch - middle_of_alike(plan), 0)
+        longer = largest_of(longer, matches.rank, matches.series[matches.collective])
+        key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
+        excess = np.bincount(key, longer, minlength=size * count).reshape(size, count).astype(np.float64)
+    table = excess[:, steps] / NS_PER_MS
     order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
     names = []
     for i in order:
         rank, stage = whole.digests[i].rank, whole.stages[i]
         names.append(f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}"))
     return Heat(*_binned(table[order], names), [whole.steps[i] for i in steps.tolist()], _folded(table, whole))
-
-
-def _excess(whole: Whole) -> F64:
-    """[rank, step], ns."""
-    plan, count, size = whole.plan, len(whole.steps), len(whole.digests)
-    if plan is None or whole.compared.pipeline is not None:
-        return whole.own_ns.T
-    matches = plan.matches
-    excess = np.maximum(matches.stretch - middle_of_alike(plan), 0)
-    excess = largest_of(excess, matches.rank, matches.series[matches.collective])
-    key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
-    return np.bincount(key, excess, minlength=size * count).reshape(size, count).astype(np.float64)
 
 
 def _or(stage: int | None) -> int:

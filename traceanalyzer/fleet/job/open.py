@@ -37,13 +37,9 @@ def digests_folder(asked: str | None) -> Iterator[str]:
 
 
 def job_of(
-    paths: Sequence[str],
-    folder: str,
-    done: Done | None = None,
-    via: Cluster | None = None,
-    hidden: Sequence[re.Pattern[str]] | None = None,
-    racks: Path | None = None,
-) -> Job:
+    paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None,
+    hidden: Sequence[re.Pattern[str]] | None = None, racks: Path | None = None,
+) -> Job:  # fmt: skip
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
     hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
     digests, recordings, failures = _sorted(paths, folder)

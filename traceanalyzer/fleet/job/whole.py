@@ -132,8 +132,6 @@ class Whole:
 
 _PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
 """How groups of stages are named: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`."""
-_NUMBER = re.compile(r"\d+")
-SHORTENED = "..."
 
 
 def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:
@@ -161,12 +159,9 @@ def racks_in(path: Path) -> dict[str, str]:
 
 def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
     """The stage of each rank: its place in its group of the pipeline; None where no such group was recorded."""
-    found = ((_stage(group.name, group.ranks, one.rank) for group in one.groups) for one in digests)
-    return [next((stage for stage in stages if stage is not None), None) for stages in found]
-
-
-def _stage(name: str, ranks: str, rank: int | None) -> int | None:
-    if rank is None or not _PIPELINE.search(name) or SHORTENED in ranks:
-        return None
-    members = [int(number) for number in _NUMBER.findall(ranks)]
-    return members.index(rank) if rank in members else None
+    found: list[int | None] = []
+    for rank, groups in ((one.rank, one.groups) for one in digests):
+        named = [group.ranks for group in groups if _PIPELINE.search(group.name) and "..." not in group.ranks]
+        members = ([int(number) for number in re.findall(r"\d+", ranks)] for ranks in named)
+        found.append(next((ranks.index(rank) for ranks in members if rank is not None and rank in ranks), None))
+    return found

@@ -50,16 +50,16 @@ def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = No
     headline = f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
     if not causes:
         headline = f"No straggler: a step takes {number(found.s)}x what it would with all operations of a type alike."
+    # The workers that explain the slowdown: what they gain is the gain of all of them together.
+    gain = dict(zip(("gain_ms", "low_ms", "high_ms"), found.without_worst_ms, strict=True))
+    ranks = found.s_worst_ranks if _explained_by(found)[0] else ()
     values = {
         "ranks": {"expected": ops.worker.size, "read": ops.worker.size, "unreadable": [], "missing": []},
         "summary": {"headline": headline, "step_ms": found.recorded_ms, "basis": "recorded"},
-        "culprits": _culprits(found),
-        "slowdown": found,
+        "culprits": [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks], "slowdown": found,
         "pipeline": {"dp": len(ops.worker), "pp": ops.stages, "vpp": int(ops.chunk.max()) + 1, "steps": len(steps)},
-        "workers": workers,
-        "steps": steps,
-        "notes": ops.notes,
-    }
+        "workers": workers, "steps": steps, "notes": ops.notes,
+    }  # fmt: skip
     return Printed(Document(headline, _sections(headline, ops, found, workers, steps)), values)
 
 
@@ -87,13 +87,6 @@ def _causes(found: Slowdown) -> Iterator[str]:
 
 def _of_step(gain: tuple[float, float, float], found: Slowdown) -> str:
     return f"{figure(gain[0], 'ms')} of each {figure(found.simulated_ms, 'ms')} step"
-
-
-def _culprits(found: Slowdown) -> list[dict[str, Any]]:
-    """The workers that explain the slowdown. What they gain is the gain of all of them together."""
-    gain = dict(zip(("gain_ms", "low_ms", "high_ms"), found.without_worst_ms, strict=True))
-    ranks = found.s_worst_ranks if _explained_by(found)[0] else ()
-    return [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks]
 
 
 def _sections(
