@@ -193,29 +193,20 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
 
 
 _REASONS = {
-    "compute": "the GPU computes for {}, mostly in kernels limited by arithmetic",
-    "memory": "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
-    "small": "the GPU computes for {}, mostly in kernels too small to fill it",
-    "communication": "communication that does not overlap with compute takes {}",
-    "transfer": "memory copies that do not overlap with compute take {}",
-    "launch": "the GPU is idle for {} while the CPU issues work",
-    "sync": "the GPU is idle for {} because the CPU keeps blocking on it",
-    "input": "the GPU is idle for {} waiting for input data",
-    "host": "the GPU is idle for {} during other CPU work between launches",
-    "unexplained": "the GPU is idle for {} for reasons that this recording does not show",
-}
-_BRIEFLY = {
-    "compute": "compute ({:.0%})",
-    "memory": "memory-bound kernels ({:.0%})",
-    "communication": "exposed communication ({:.0%})",
-    "transfer": "exposed copies ({:.0%})",
-    "launch": "launches (GPU idle {:.0%})",
-    "sync": "syncs (GPU idle {:.0%})",
-    "input": "waiting for input (GPU idle {:.0%})",
-    "host": "other CPU work (GPU idle {:.0%})",
-    "unexplained": "idle time of unknown cause ({:.0%})",
-}
-"""The same where two are named."""
+    "compute": ("the GPU computes for {}, mostly in kernels limited by arithmetic", "compute ({:.0%})"),
+    "memory": ("the GPU computes for {}, mostly in kernels limited by memory bandwidth",
+               "memory-bound kernels ({:.0%})"),
+    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
+    "communication": ("communication that does not overlap with compute takes {}", "exposed communication ({:.0%})"),
+    "transfer": ("memory copies that do not overlap with compute take {}", "exposed copies ({:.0%})"),
+    "launch": ("the GPU is idle for {} while the CPU issues work", "launches (GPU idle {:.0%})"),
+    "sync": ("the GPU is idle for {} because the CPU keeps blocking on it", "syncs (GPU idle {:.0%})"),
+    "input": ("the GPU is idle for {} waiting for input data", "waiting for input (GPU idle {:.0%})"),
+    "host": ("the GPU is idle for {} during other CPU work between launches", "other CPU work (GPU idle {:.0%})"),
+    "unexplained": ("the GPU is idle for {} for reasons that this recording does not show",
+                    "idle time of unknown cause ({:.0%})"),
+}  # fmt: skip
+"""Why a part is long, and in short where two are named."""
 
 
 def _reason(m: Measurements, part: str, shares: Shares) -> str:
@@ -223,7 +214,7 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     share = _parts(shares)[part]
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
-    text = _REASONS["small" if small else _name(part, shares)]
+    text = _REASONS["small" if small else _name(part, shares)][0]
     if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
         text = text.replace("idle for {}", f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}")
     more = main_detail(m.causes) if part == "host" else ""
@@ -239,5 +230,5 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     if verdict.beside is None:
         return f"{_name(verdict.cause, shares).capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
     parts = _parts(shares)
-    both = [_BRIEFLY[_name(part, shares)].format(parts[part]) for part in (verdict.cause, verdict.beside)]
+    both = [_REASONS[_name(part, shares)][1].format(parts[part]) for part in (verdict.cause, verdict.beside)]
     return f"Two causes in {_whole(m)}: {' and '.join(both)}."

@@ -124,9 +124,6 @@ def _most(share: float) -> str:
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
     "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
     "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
-    "launch": _of_launch,
-    "sync": _of_sync,
-    "communication": _of_communication,
-    "transfer": _of_transfer,
-}
+    "launch": _of_launch, "sync": _of_sync, "communication": _of_communication, "transfer": _of_transfer,
+}  # fmt: skip
 """By class; for input and host the headline says who."""

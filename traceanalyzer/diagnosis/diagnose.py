@@ -57,10 +57,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     top = next((one for one in advice if one.predicted_speedup is not None), None)
     worth_most = top.cls if top and (top.predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
     summary = classify(m, [worth_most, _largest(m, settled)])
-    if summary.bottleneck == "inconclusive":  # then only what is against kernels too small for the GPU stands
-        advice = [one for one in advice if one.id == UNDERSIZED]
-    elif m.memo(outside):
-        advice = [one for one in advice if one.cls not in IDLE_CLASSES]
+    advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
@@ -68,6 +65,13 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
     headline = " ".join([summary.headline, *across[:1]])
     return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
+
+
+def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
+    """Whether advice goes with the verdict: without one only that on kernels too small for the GPU does."""
+    if summary.bottleneck == "inconclusive":
+        return advice.id == UNDERSIZED
+    return not m.memo(outside) or advice.cls not in IDLE_CLASSES
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:

@@ -77,9 +77,8 @@ class Finding:
     severity: Severity = defined("by its share of the step", text="own")
     headroom_ms: float | None = defined(
         "time of the summary's step that removing the cause would save at most, no less than what advice on it gains; "
-        "null where it is unknown",
-        "ms",
-    )
+        "null where it is unknown", "ms",
+    )  # fmt: skip
     evidence: list[Evidence] = defined("what supports it")
 
 
@@ -111,9 +110,8 @@ class Recommendation:
     remedy: str | None = defined("the change of the program by name; null where it has none", default=None, text="own")
     low_ms: float | None = defined(
         "lower end of the prediction's 90 % range: nine of ten stopwatch medians lie inside; null where it is unknown",
-        "ms",
-        default=None,
-    )
+        "ms", default=None,
+    )  # fmt: skip
     high_ms: float | None = defined("upper end of it; null where it is unknown", "ms", default=None)
     predicted_peak_bytes: int | None = defined(
         "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
@@ -142,9 +140,8 @@ class Summary:
     step_ms: float | None = defined("mean time of that step; null where no steps are known", "ms", default=None)
     culprit: str | None = defined(
         "who is most to blame, in a sentence: kind of work, module, phase or place; null where nothing stands out",
-        default=None,
-        text="sentence",
-    )
+        default=None, text="sentence",
+    )  # fmt: skip
     beside: BottleneckClass | None = defined(
         "the class of the part named beside the bottleneck, where there is no single cause; null otherwise",
         default=None,

@@ -274,7 +274,12 @@ class Measurements(OfTimed):
     @cached_property
     def unprofiled_time(self) -> timings.UnprofiledTime | None:
         """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
-        timed = self.said_unprofiled or _logged_iteration(self)
+        timed = self.said_unprofiled
+        if timed is None and (log := self.timed.memo(found_in_log)) is not None and log.stretch is not None:
+            if any(row.phase != "decode" for row in self.iterations):
+                return None
+            time = self.mean_step_ms / log.stretch  # the mean iteration, as the server's log has it
+            timed = timings.UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))
         if timed is None or not self.timed.steps.found:
             return None
         other = timings.contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
@@ -317,12 +322,3 @@ class Measurements(OfTimed):
     """Phases by name."""
     phase_times = made(lambda m: phase_times(m.timed, m.phases))
     """The step by what its work is for; None where nothing tells."""
-
-
-def _logged_iteration(m: Measurements) -> timings.UnprofiledTime | None:
-    """The mean iteration as the server's log has it without the profiler; None where not all of them are decodes."""
-    log = m.timed.memo(found_in_log)
-    if log is None or log.stretch is None or any(row.phase != "decode" for row in m.iterations):
-        return None
-    time = m.mean_step_ms / log.stretch
-    return timings.UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))

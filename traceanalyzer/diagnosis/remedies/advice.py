@@ -15,13 +15,9 @@ from traceanalyzer.trace import Run
 
 
 def predictions(
-    run: Run,
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
-    *,
-    speedups: Sequence[tuple[str, float]] = (),
-    bucket_mb: Sequence[float] = (),
-) -> WhatIf:
+    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, *,
+    speedups: Sequence[tuple[str, float]] = (), bucket_mb: Sequence[float] = (),
+) -> WhatIf:  # fmt: skip
     """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
 
     `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes

@@ -46,10 +46,13 @@ READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
 def data_loader_workers(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait for."""
     tape, replay = tape_of(m), m.replay
-    if tape is None or replay is None or not loading_ns(tape) or _of_one_rank(m, tape):
+    if tape is None or replay is None or not loading_ns(tape):
         return None
-    rest_ms = replay.step_under_ms(READY)
-    if not rest_ms:
+    # All ranks load what they learn from: what one alone works, and nothing names as loading, is something else.
+    others = tapes_of_others(m) if m.peers and not may_load(m) else None
+    if others is not None and all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in others):
+        return None
+    if not (rest_ms := replay.step_under_ms(READY)):
         return None
     if m.loading is not None and m.loading.workers:
         half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
@@ -63,14 +66,6 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     elsewhere = f"Load input in {count} background processes or threads, at least one batch ahead."
     ready = replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns))
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
-
-
-def _of_one_rank(m: Measurements, tape: Tape) -> bool:
-    """Whether the host of this rank alone works before a copy to the device, and nothing names that as loading: all
-    ranks load what they learn from."""
-    if not m.peers or may_load(m):
-        return False
-    return all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in tapes_of_others(m))
 
 
 COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)

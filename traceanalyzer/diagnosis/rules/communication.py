@@ -125,7 +125,16 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
     excess = (slow.compute_ms - mean) * len(others) / len(ranks.rows)
     late = ranks.late or (LateRank(ranks.critical, excess),)
     who, how = listed([ranks.rows[one.position].rank for one in late]), how_late(late)
-    title, evidence = HOLD_UP[how].format(who), _of_late(m, ranks, waited, mean)
+    title, per = HOLD_UP[how].format(who), m.timed.steps.per
+    of, own = f"of the recorded {m.timed.steps.unit}", f"rank {slow.rank}, {per}"
+    gains = ((one.gain_ms, f"rank {ranks.rows[one.position].rank}, as recorded") for one in ranks.late)
+    evidence = [
+        Evidence("waiting of the rank that waits longest", waited, "share", of, MIN_WAIT_SHARE),
+        *(Evidence("gain without what it is late by", gain_ms, "ms", where) for gain_ms, where in gains),
+        Evidence("compute", slow.compute_ms, "ms", own),
+        Evidence("compute", mean, "ms", f"mean of the other ranks, {per}"),
+        Evidence("idle", slow.idle_ms, "ms", own),
+    ]
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
     if computes and how != "by turns":
         balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
@@ -152,21 +161,6 @@ def _idles(
         title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"
     lost = None if alone or waits_ms < limit else waits_ms
     yield Draft("straggler", cls, title, "none" if lost is None else "exposed_communication", lost, evidence, [unblock])
-
-
-def _of_late(m: Measurements, ranks: RankComparison, waiting: float | None, mean_ms: float) -> list[Evidence]:
-    """What the late rank, and the others, did meanwhile."""
-    slow, per = ranks.rows[ranks.critical], m.timed.steps.per
-    where, what = f"rank {slow.rank}, {per}", "gain without what it is late by"
-    longest = "waiting of the rank that waits longest"
-    late = ((one.gain_ms, ranks.rows[one.position].rank) for one in ranks.late)
-    return [
-        Evidence(longest, waiting, "share", f"of the recorded {m.timed.steps.unit}", MIN_WAIT_SHARE),
-        *(Evidence(what, gain_ms, "ms", f"rank {rank}, as recorded") for gain_ms, rank in late),
-        Evidence("compute", slow.compute_ms, "ms", where),
-        Evidence("compute", mean_ms, "ms", f"mean of the other ranks, {per}"),
-        Evidence("idle", slow.idle_ms, "ms", where),
-    ]
 
 
 def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) -> Draft:

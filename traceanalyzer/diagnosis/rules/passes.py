@@ -19,11 +19,9 @@ from traceanalyzer.trace import Bool
 EXAMPLES = 3
 """Operands and sorts named in the evidence."""
 TOPK = Scenario(
-    "topk",
-    taken_by_topk,
-    "topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes no longer than the sort",
-    missing="no sort was recorded of which only the first few are taken",
-)
+    "topk", taken_by_topk, missing="no sort was recorded of which only the first few are taken",
+    basis="topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes no longer than the sort",
+)  # fmt: skip
 
 
 def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
