@@ -41,30 +41,24 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     """
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
-        traces = _of_database(path, progress or (lambda _: None))
-    elif is_json(head):
-        traces = read_json(path, progress)
+        with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:
+            if read_database := read_rocpd if is_rocpd(database) else rpd.read_rpd if rpd.is_rpd(database) else None:
+                traces = read_database(path, database, progress or (lambda _: None), there=there)
+            elif any(name.startswith("compute_") for name in database.columns):
+                raise UnreadableInputError(
+                    f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; "
+                    f"{_RECORD}"
+                )
+            else:
+                raise UnreadableInputError(
+                    f"{path}: a database of AMD's profilers without a table of kernels (damaged, or of an unknown "
+                    "version); record or convert it again"
+                )
     else:
-        traces = tables.read_tables(path, progress)
+        traces = (read_json if is_json(head) else tables.read_tables)(path, progress)
     if not traces:
         raise EmptyRecordingError(f"{path}: the recording holds no GPU work, HIP calls or ROCTx ranges; {_RECORD}")
     return traces
-
-
-def _of_database(path: Path, progress: Callable[[float], None]) -> list[Trace]:
-    with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:
-        if is_rocpd(database):
-            return read_rocpd(path, database, progress, there=there)
-        if rpd.is_rpd(database):
-            return rpd.read_rpd(path, database, progress, there=there)
-        if any(name.startswith("compute_") for name in database.columns):
-            raise UnreadableInputError(
-                f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; {_RECORD}"
-            )
-        raise UnreadableInputError(
-            f"{path}: a database of AMD's profilers without a table of kernels (damaged, or of an unknown version); "
-            "record or convert it again"
-        )
 
 
 def _refuse(path: Path, _: Path) -> None:

@@ -41,8 +41,7 @@ _NONE = np.empty(0, np.int64)
 _MANY_HANDLES = 16
 """Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime has numbered
 something else, and the hardware's queues say more (a run of RCCL's: 555 of 563 handles)."""
-_NESTED = 8
-"""Calls within calls that lie between a launch and what the program called; two are known."""
+_NESTED = 8  # calls within calls that lie between a launch and what the program called; two are known
 _COPIES = {kind.name.replace("_", ""): kind for kind in CopyKind}
 _COPY = re.compile(r"(?:MEMORY)?COPY")
 
@@ -52,8 +51,7 @@ class Recorded:
     """The rows of one process."""
 
     process: Process
-    devices: Mapping[int, Device]
-    """By the number that device work has."""
+    devices: Mapping[int, Device]  # by the number that device work has
     ops: Columns
     calls: Columns
     ranges: Columns
@@ -72,7 +70,11 @@ def traces_of(
         tally.notes.append(f"{left_out} processes without GPU work are left out.")
     made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
     made.sort(key=lambda trace: trace.process.place)
-    return _finished(made, tally, truncated=truncated)
+    if len(made) > 1:
+        tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
+        made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
+    events = made[0].health.events + tally.lost + tally.skipped
+    return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
 def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally: Tally) -> Trace:
@@ -82,7 +84,10 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
     ops, calls, ranges, overheads = (_timed(columns, tally) for columns in parts)
     queues = ops.pop("queue", None)
     if ops:
-        ops["stream"] = _short(ops["stream"] if queues is None else _streams(ops["stream"], queues, tally))
+        streams = ops["stream"] = ops["stream"] if queues is None else _streams(ops["stream"], queues, tally)
+        if len(streams) and streams.max() >= 2**31:  # addresses become small numbers
+            known, place = ranked(streams)
+            ops["stream"] = place - np.count_nonzero(known < 0)
     on_host = (calls, ranges, overheads)
     threads = distinct(np.concatenate([columns.get("thread", _NONE) for columns in on_host]))
     for columns in on_host:
@@ -103,15 +108,6 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
         collected=Collected(device=len(table) > 0, api=len(calls.get("start", _NONE)) > 0),
         health=Health(events=sum(len(part.get("start", _NONE)) for part in (ops, *on_host))),
     )
-
-
-def _finished(made: list[Trace], tally: Tally, *, truncated: bool) -> list[Trace]:
-    """The traces of a file, numbered where there are several; the first has the file's health."""
-    if len(made) > 1:
-        tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
-        made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
-    events = made[0].health.events + tally.lost + tally.skipped
-    return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
 def _timed(columns: Columns, tally: Tally) -> Columns:
@@ -142,13 +138,12 @@ def of_process(rows: Columns, pid: int) -> Columns:
     return {name: column for name, column in of_rows(rows, mine).items() if name != "pid"}
 
 
-def outermost(correlation: I64, calls: Columns, parents: tuple[I64, I64]) -> I64:
+def outermost(correlation: I64, calls: Columns, inner: I64, outer: I64) -> I64:
     """The correlation of the call of HIP in which each op was launched, where it was launched by a call inside one.
-
-    `parents`: correlations of calls of other kinds, ascending, and of what they were called in.
-    """
-    inner, outer = parents
-    known = calls.get("correlation", np.empty(0, np.int64))
+    `inner`, `outer`: correlations of calls of other kinds, and of what they were called in; 0 and less: none."""
+    inside = np.flatnonzero((outer > 0) & (inner > 0))
+    inside = inside[np.argsort(inner[inside], kind="stable")]
+    inner, outer, known = inner[inside], outer[inside], calls.get("correlation", _NONE)
     for _ in range(_NESTED):
         up = looked_up(inner, outer, correlation)
         climb = (up > 0) & (up != correlation) & ~np.isin(correlation, known)
@@ -186,8 +181,7 @@ def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, te
 def device_of(number: int, agent: Mapping[str, Any]) -> Device:
     """A GPU as rocprofv3 describes an agent; what is missing or malformed is left out."""
     sizes = [_count(bank.get("size_in_bytes")) or 0 for bank in mappings(agent.get("mem_banks"))]
-    target = _count(agent.get("gfx_target_version"))
-    name = agent.get("product_name")
+    target, name = _count(agent.get("gfx_target_version")), agent.get("product_name")
     return Device(
         number,
         name=name if isinstance(name, str) and name else None,
@@ -204,20 +198,10 @@ def _count(value: object) -> int | None:
 def _streams(handles: I64, queues: I64, tally: Tally) -> I64:
     """The stream of each op: the runtime's handle, or the queue where handles carry one op each."""
     known, places = ranked(handles[handles >= 0])
-    if len(known) < _MANY_HANDLES:
-        return handles
     alone = int(np.count_nonzero(np.bincount(places) == 1))
-    if 2 * alone <= len(known) or not (queues >= 0).any():
+    if len(known) < _MANY_HANDLES or 2 * alone <= len(known) or not (queues >= 0).any():
         return handles
     tally.notes.append(
         f"{alone:,} of {len(known):,} stream handles carry one operation each: streams are the hardware's queues here."
     )
     return queues
-
-
-def _short(streams: I64) -> I64:
-    """Streams by small numbers where the recorder's are addresses."""
-    if not len(streams) or streams.max() < 2**31:
-        return streams
-    known, place = ranked(streams)
-    return place - np.count_nonzero(known < 0)

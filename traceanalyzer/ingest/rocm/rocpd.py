@@ -14,19 +14,8 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value, looked_up
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.rocm.recorded import (
-    KERNEL,
-    Columns,
-    Recorded,
-    copies,
-    device_of,
-    launch_shape,
-    of_process,
-    of_rows,
-    outermost,
-    together,
-    traces_of,
-)
+from traceanalyzer.ingest.rocm import recorded as amd
+from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
@@ -35,7 +24,6 @@ _DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd
 _TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}
 """What 4.x says of a row in its track."""
 _TIMES = {"start": 0, "end": 0}
-_EVENT = {"id": -1, "category_id": -1, "stack_id": -1, "parent_stack_id": -1}
 _GROUP = tuple(f"workgroup_size_{axis}" for axis in "xyz")
 _GRID = tuple(f"grid_size_{axis}" for axis in "xyz")
 _CALL, _LEFT_OUT, _UNKNOWN = 0, -1, -2
@@ -66,7 +54,7 @@ class _Part:
         return list(self.database.rows(table + self.suffix, dict.fromkeys(columns)))
 
     def texts(self, ids: Iterable[int], table: str = "rocpd_string", text: str = "string") -> dict[int, str]:
-        return self.database.texts((i for i in ids if i >= 0), table + self.suffix, text)
+        return self.database.texts(ids, table + self.suffix, text)
 
 
 def is_rocpd(database: Database) -> bool:
@@ -94,36 +82,34 @@ def _suffixes(database: Database) -> list[str]:
 
 
 def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
-    events = part.database.integers(f"rocpd_event{part.suffix}", _EVENT)
+    wanted = {"id": -1, "category_id": -1, "stack_id": -1, "parent_stack_id": -1}
+    events = part.database.integers(f"rocpd_event{part.suffix}", wanted)
     numbers, devices = _agents(part)
     columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
     rows = part.integers(_COPY, columns)
-    known = part.texts(distinct(rows["name_id"]).tolist())
+    known = part.texts(distinct(rows["name_id"]))
     source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
-    made = copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
-    ops = together([_kernels(part, events, numbers, texts), (_common(rows, events) | made | {"bytes": rows["size"]})])
+    made = amd.copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
+    copied = _common(rows, events) | made | {"bytes": rows["size"]}
+    ops = amd.together([_kernels(part, events, numbers, texts), copied])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
-        ops["correlation"] = outermost(ops["correlation"], calls, parents)
-    processes = _known_processes(part)
-    pids = distinct(np.concatenate([rows["pid"] for rows in (ops, calls, ranges) if rows] or [np.empty(0, np.int64)]))
-    return [
-        Recorded(processes.get(pid, Process(pid)), devices, *(of_process(rows, pid) for rows in (ops, calls, ranges)))
-        for pid in pids.tolist()
-    ]
+        ops["correlation"] = amd.outermost(ops["correlation"], calls, *parents)
+    found, owners = (ops, calls, ranges), _known_processes(part)
+    pids = distinct(np.concatenate([rows["pid"] for rows in found if rows] or [np.empty(0, np.int64)])).tolist()
+    return [Recorded(owners.get(i, Process(i)), devices, *(amd.of_process(rows, i) for rows in found)) for i in pids]
 
 
 def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
     columns = {**_TIMES, "kernel_id": -1, "event_id": -1, "group_segment_size": -1}
     rows = part.integers(_DISPATCH, columns | dict.fromkeys((*_GROUP, *_GRID, "graph_exec_id", "graph_node_id"), -1))
     kernel, place = ranked(rows["kernel_id"])
-    display = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "display_name")
-    plain = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "kernel_name")
+    display, plain = (part.texts(kernel, "rocpd_info_kernel_symbol", name) for name in ("display_name", "kernel_name"))
     names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
     return {
         **_common(rows, events),
-        **launch_shape([rows[name] for name in _GRID], [rows[name] for name in _GROUP]),
-        "kind": np.full(len(place), KERNEL),
+        **amd.launch_shape([rows[name] for name in _GRID], [rows[name] for name in _GROUP]),
+        "kind": np.full(len(place), amd.KERNEL),
         "name": np.array(texts.codes(names), np.int64)[place],
         "device": looked_up(*numbers, rows["agent_id"]),
         "shared_bytes": rows["group_segment_size"],
@@ -143,13 +129,13 @@ def _common(rows: Columns, events: Columns) -> Columns:
 
 
 def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[Columns, Columns, tuple[I64, I64]]:
-    """Calls of HIP, ranges of all else, and for the ranges whose stack id is inside another's these two ids."""
+    """Calls of HIP, ranges of all else, and of the ranges the stack ids and those that they are inside of."""
     rows = part.integers(_REGION, {**_TIMES, "name_id": -1, "event_id": -1})
     for name in ("category_id", "stack_id", "parent_stack_id"):
         rows[name] = looked_up(events["id"], events[name], rows["event_id"])
     threads = part.database.integers(f"rocpd_info_thread{part.suffix}", {"id": -1, "tid": -1})
     named = distinct(rows["name_id"])
-    spelt = part.texts(named.tolist())
+    spelt = part.texts(named)
     kinds = _kinds(part, rows, named, spelt)
     columns = {
         "name": by_value(rows["name_id"], lambda i: texts.code(spelt.get(i, "unnamed call"))),
@@ -159,23 +145,23 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
     is_call, is_range = kinds == _CALL, kinds > _CALL
     tally.skipped += int(np.count_nonzero(kinds == _LEFT_OUT))
     stack = np.where(rows["stack_id"] > 0, rows["stack_id"], -1)
-    calls = of_rows({**columns, "correlation": stack}, is_call)
+    calls = amd.of_rows({**columns, "correlation": stack}, is_call) if is_call.any() else {}
+    # markers are called by the message that the program gave, else as the recorder calls them
     marked = np.flatnonzero(kinds == RangeKind.ANNOTATION)
-    columns["name"][marked] = _messages(part, rows["event_id"][marked], columns["name"][marked], texts)
-    ranges = of_rows({**columns, "kind": kinds}, is_range)
-    inside = np.flatnonzero(is_range & (rows["parent_stack_id"] > 0) & (stack > 0))
-    inside = inside[np.argsort(stack[inside], kind="stable")]
-    return (
-        calls if is_call.any() else {},
-        ranges if is_range.any() else {},
-        (stack[inside], rows["parent_stack_id"][inside]),
-    )
+    events_of = rows["event_id"][marked].tolist()
+    found = part.texts(events_of, "rocpd_event", "extdata")
+    for i, event in zip(marked.tolist(), events_of, strict=True):
+        said = mapping(decoded(found.get(event, ""))).get("message")
+        if isinstance(said, str) and said:
+            columns["name"][i] = texts.code(said)
+    ranges = amd.of_rows({**columns, "kind": kinds}, is_range) if is_range.any() else {}
+    return calls, ranges, (stack[is_range], rows["parent_stack_id"][is_range])
 
 
 def _kinds(part: _Part, rows: Columns, named: I64, spelt: dict[int, str]) -> I64:
     """What each region is, by its category; by its name where that is not known."""
     table, text = ("rocpd_info_category", "name") if part.has("rocpd_info_category") else ("rocpd_string", "string")
-    texts = part.texts(distinct(rows["category_id"]).tolist(), table, text)
+    texts = part.texts(distinct(rows["category_id"]), table, text)
     kinds = by_value(rows["category_id"], lambda i: _kind_of(texts.get(i, "")))
     by_name = np.array([_CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION for i in named.tolist()])
     unknown = kinds == _UNKNOWN
@@ -194,39 +180,26 @@ def _kind_of(category: str) -> int:
     return RangeKind.LIBRARY if "API" in words or "HSA" in words or "RCCL" in words else _UNKNOWN
 
 
-def _messages(part: _Part, events: I64, names: I64, texts: Texts) -> I64:
-    """Names of markers: the message that the program gave, else what the recorder calls them."""
-    found = part.texts(events.tolist(), "rocpd_event", "extdata")
-    said = [mapping(decoded(found.get(event, ""))).get("message") for event in events.tolist()]
-    given = [i for i, text in enumerate(said) if isinstance(text, str) and text]
-    codes = names.copy()
-    codes[given] = texts.codes([str(said[i]) for i in given])
-    return codes
-
-
 def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
     """Numbers of the GPUs by agent id, and what they are. Agents are CPUs too, which come first."""
     columns = ("id", "type", "type_index", "absolute_index", "product_name", "extdata")
     rows = [row for row in part.rows("rocpd_info_agent", *columns) if isinstance(row[0], int) and row[1] == "GPU"]
     rows.sort(key=lambda row: (row[3] if isinstance(row[3], int) else row[0], row[0]))
-    numbers: dict[int, int] = {}
-    devices: dict[int, Device] = {}
+    numbers, devices = dict[int, int](), dict[int, Device]()
     for place, (agent, _, index, _, name, extra) in enumerate(rows):
         numbers[agent] = index if isinstance(index, int) and index >= 0 else place
         about = mapping(decoded(extra)) if isinstance(extra, str) else {}
-        devices[numbers[agent]] = device_of(numbers[agent], {**about, "product_name": name})
+        devices[numbers[agent]] = amd.device_of(numbers[agent], {**about, "product_name": name})
     keys = sorted(numbers)
     return (np.array(keys, np.int64), np.array([numbers[key] for key in keys], np.int64)), devices
 
 
 def _known_processes(part: _Part) -> dict[int, Process]:
     """Processes by the id that rows have. Of their command only the program is told."""
-    hosts = dict(part.rows("rocpd_info_node", "id", "hostname"))
+    hosts = {key: host for key, host in part.rows("rocpd_info_node", "id", "hostname") if isinstance(host, str)}
     found: dict[int, Process] = {}
     for key, pid, node, command in part.rows("rocpd_info_process", "id", "pid", "nid", "command"):
         if isinstance(key, int) and isinstance(pid, int):
-            host = hosts.get(node)
             words = command.split() if isinstance(command, str) else []
-            name = Path(words[0]).name if words else ""
-            found[key] = Process(pid, name, host=host if isinstance(host, str) and host else None)
+            found[key] = Process(pid, Path(words[0]).name if words else "", host=hosts.get(node) or None)
     return found

@@ -16,27 +16,14 @@ from msgspec import Raw, Struct
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.rocm.recorded import (
-    KERNEL,
-    Columns,
-    Recorded,
-    copies,
-    device_of,
-    launch_shape,
-    outermost,
-    together,
-    traces_of,
-)
+from traceanalyzer.ingest.rocm import recorded as amd
+from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
 from traceanalyzer.ingest.side_files import NOT_JSON, decoded
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 from traceanalyzer.trace.table import MOST_DEVICES
 
-_KEY = b'"rocprofiler-sdk-tool"'
-_AT_ONCE = 4096
-"""Records that are decoded at once: they stay in the processor's cache."""
-_GPU = 2
-"""`type` of an agent; 1 is a CPU."""
+_AT_ONCE = 4096  # records that are decoded at once: they stay in the processor's cache
 _RANGES = {
     "marker_api": RangeKind.ANNOTATION,
     **dict.fromkeys(("hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api"), RangeKind.LIBRARY),
@@ -51,12 +38,10 @@ _KERNEL = _TIMES | {
     "shared_bytes": "dispatch_info.group_segment_size",
     **{f"{what}_{axis}": f"dispatch_info.{what}_size.{axis}" for what in ("grid", "workgroup") for axis in "xyz"},
 }
-_COPY = (
-    _TIMES
-    | {"kind": "kind", "operation": "operation", "stream": "stream_id.handle", "bytes": "bytes"}
-    | {"source": "src_agent_id.handle", "target": "dst_agent_id.handle"}
-)
-_CALL = _TIMES | {"kind": "kind", "operation": "operation", "thread": "thread_id", "parent": "correlation_id.ancestor"}
+_NAMED = _TIMES | {"kind": "kind", "operation": "operation"}
+_COPY = _NAMED | {"stream": "stream_id.handle", "bytes": "bytes",
+                  "source": "src_agent_id.handle", "target": "dst_agent_id.handle"}  # fmt: skip
+_CALL = _NAMED | {"thread": "thread_id", "parent": "correlation_id.ancestor"}
 """Columns, and where they stand in a record."""
 
 
@@ -106,12 +91,11 @@ class _File(Struct, gc=False, frozen=True):
 
 
 _FILE: msgspec.json.Decoder[_File] = msgspec.json.Decoder(_File)
-_LARGEST = 2**62
 
 
 def is_json(head: bytes) -> bool:
     """Whether the text is rocprofv3's. `head`: the first bytes of the decompressed file."""
-    return head.lstrip(b" \t\r\n").startswith(b"{") and _KEY in head[:256]
+    return head.lstrip(b" \t\r\n").startswith(b"{") and b'"rocprofiler-sdk-tool"' in head[:256]
 
 
 def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
@@ -122,9 +106,8 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
         processes = _FILE.decode(text).processes
     except NOT_JSON as error:
         why = stream.damage or str(error).split(" - at")[0]
-        raise UnreadableInputError(
-            f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
-        ) from error
+        said = f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
+        raise UnreadableInputError(said) from error
     tally, texts = Tally(), Texts()
     return traces_of(path, "rocprofv3", [_recorded(process, texts, tally) for process in processes], texts, tally)
 
@@ -133,25 +116,22 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     arrays = process.buffer_records
     tally.skipped += sum(len(rows) for name, rows in arrays.items() if name not in _READ)
     numbers, devices = _agents(process.agents)
-    spelt = _Operations(process.strings)
+    spelt = process.strings
     calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
-    ranges = together([_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()])
+    ranges = amd.together([_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()])
     rows = _columns(arrays.get("memory_copy", []), _COPY, tally)
-    names, place = spelt.of_rows(rows)
+    names, place = _operations(rows, spelt)
     source, target = (by_value(rows[end], lambda agent: numbers.get(agent, -1)) for end in ("source", "target"))
     kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
-    ops = together([
-        _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally),
-        (kept | copies(place, names.__getitem__, source, target, texts)),
-    ])  # fmt: skip
-    inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
-    inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
-    ops["correlation"] = outermost(ops["correlation"], calls, (ranges["correlation"][inside], ranges["parent"][inside]))
+    kernels = _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally)
+    ops = amd.together([kernels, kept | amd.copies(place, names.__getitem__, source, target, texts)])
+    ops["correlation"] = amd.outermost(ops["correlation"], calls, ranges["correlation"], ranges["parent"])
     about = process.metadata
     name = Path(about.command[0]).name if about.command else ""
     owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
-    host = _filled(calls, "parent", "kind"), _filled(ranges, "parent", "correlation")
-    return Recorded(owner, devices, _filled(ops), *host)
+    return Recorded(
+        owner, devices, _filled(ops), _filled(calls, "parent", "kind"), _filled(ranges, "parent", "correlation")
+    )
 
 
 def _filled(rows: Columns, *unused: str) -> Columns:
@@ -170,7 +150,7 @@ def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) ->
             found = whole.decode(b"[" + b",".join(chunk) + b"]")
         except NOT_JSON:
             found = list(filter(None, (decoded(raw, one) for raw in chunk)))
-        rows = [row for row in map(take, found) if -_LARGEST <= min(row) <= max(row) < _LARGEST]
+        rows = [row for row in map(take, found) if -(2**62) <= min(row) <= max(row) < 2**62]
         tally.lost += len(chunk) - len(rows)
         parts.append(np.array(rows, np.int64).reshape(-1, len(wanted)))
     matrix = np.concatenate(parts)
@@ -188,33 +168,23 @@ def _record(places: Iterable[str]) -> type[Struct]:
     return msgspec.defstruct("Record", fields, frozen=True, gc=False)
 
 
-class _Operations:
-    """What operations are called, by kind and number, and the messages of ROCTx ranges by correlation."""
-
-    def __init__(self, strings: _Strings) -> None:
-        self._kinds = strings.buffer_records
-        self.messages = {message.key: message.value for message in strings.marker_api if message.value}
-
-    def name(self, kind: int, operation: int) -> str:
-        """The operation's name, empty where it is not recorded."""
-        names = self._kinds[kind].operations if 0 <= kind < len(self._kinds) else []
-        return names[operation] if 0 <= operation < len(names) else ""
-
-    def of_rows(self, rows: Columns) -> tuple[list[str], I64]:
-        """The distinct operations of these rows, and for each row its place among them."""
-        pairs, place = np.unique(np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True)
-        return [self.name(*pair) for pair in pairs.T.tolist()], place.reshape(-1)
+def _operations(rows: Columns, strings: _Strings) -> tuple[list[str], I64]:
+    """Names of the distinct operations of these rows, and for each row its place among them."""
+    pairs, place = np.unique(np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True)
+    known = {(i, j): name for i, kind in enumerate(strings.buffer_records) for j, name in enumerate(kind.operations)}
+    return [known.get((kind, operation), "") for kind, operation in pairs.T.tolist()], place.reshape(-1)
 
 
-def _host(records: Sequence[Raw], spelt: _Operations, texts: Texts, tally: Tally, kind: int = 0) -> Columns:
+def _host(records: Sequence[Raw], strings: _Strings, texts: Texts, tally: Tally, kind: int = 0) -> Columns:
     """Calls, or ranges of a kind; ranges of ROCTx are called by their messages."""
     rows = _columns(records, _CALL, tally)
-    names, place = spelt.of_rows(rows)
+    names, place = _operations(rows, strings)
     codes = np.array(texts.codes([name or "unnamed call" for name in names]), np.int64)[place]
     if kind == RangeKind.ANNOTATION:
-        said = [spelt.messages.get(i) for i in rows["correlation"].tolist()]
-        marked = [i for i, text in enumerate(said) if text]
-        codes[marked] = texts.codes([text for text in said if text])
+        messages = {message.key: message.value for message in strings.marker_api if message.value}
+        for i, correlation in enumerate(rows["correlation"].tolist()):
+            if correlation in messages:
+                codes[i] = texts.code(messages[correlation])
     kept = {name: rows[name] for name in ("start", "end", "thread", "correlation", "parent")}
     return {**kept, "name": codes, "kind": np.full(len(codes), kind)}
 
@@ -226,8 +196,8 @@ def _kernels(
     spelt = {symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols}
     return {
         **{name: rows[name] for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")},
-        **launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]),
-        "kind": np.full(len(rows["start"]), KERNEL),
+        **amd.launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]),
+        "kind": np.full(len(rows["start"]), amd.KERNEL),
         "name": by_value(rows["kernel"], lambda i: texts.code(spelt.get(i) or "unnamed kernel")),
         "device": by_value(rows["agent"], lambda agent: numbers.get(agent, -1)),
     }
@@ -235,12 +205,12 @@ def _kernels(
 
 def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int, Device]]:
     """Numbers of the GPUs by their handles, and what they are. Agents are CPUs too, which come first."""
-    gpus = [agent for agent in agents if agent.get("type") == _GPU]
+    gpus = [agent for agent in agents if agent.get("type") == 2]  # 1: a CPU
     numbers, devices = {}, {}
     for place, agent in enumerate(gpus):
         handle, index = agent.get("id"), agent.get("logical_node_type_id")
         number = index if isinstance(index, int) and 0 <= index < MOST_DEVICES else place
-        devices[number] = device_of(number, agent)
+        devices[number] = amd.device_of(number, agent)
         if isinstance(handle, dict) and isinstance(handle.get("handle"), int):
             numbers[handle["handle"]] = number
     return numbers, devices

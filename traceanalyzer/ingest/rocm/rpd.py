@@ -12,27 +12,14 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import Texts, by_value, looked_up
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.rocm.recorded import (
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    Columns,
-    Recorded,
-    copy_of,
-    launch_shape,
-    of_process,
-    of_rows,
-    traces_of,
-)
+from traceanalyzer.ingest.rocm import recorded as amd
+from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace, distinct, ranked
 
-_MARKER = "UserMarker"
-"""A call that is none: a range of ROCTx, its text among the arguments."""
+_MARKER = "UserMarker"  # a call that is none: a range of ROCTx, its text among the arguments
 _RECORDER = re.compile(r"^hcc_activity_callback$|^\w+Table::")
 """Calls of RPD itself, which it writes among the program's."""
-_IN_ITEMS = "hipExt"
-"""What begins like that is given its grid in work items, everything else in work groups."""
 _GRID, _GROUP = ("gridX", "gridY", "gridZ"), ("workgroupX", "workgroupY", "workgroupZ")
 
 
@@ -44,10 +31,9 @@ def is_rpd(database: Database) -> bool:
 def read_rpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
     """A trace for each process; none where nothing was recorded. `there`: the share of the file that is there."""
     tally, texts = Tally(), Texts()
-    calls = database.integers(
-        "rocpd_api", {"id": -1, "pid": -1, "tid": -1, "start": 0, "end": 0, "apiName_id": -1, "args_id": -1}
-    )
-    calls = of_rows(calls, np.argsort(calls["id"], kind="stable"))
+    columns = {"id": -1, "pid": -1, "tid": -1, "start": 0, "end": 0, "apiName_id": -1, "args_id": -1}
+    calls = database.integers("rocpd_api", columns)
+    calls = amd.of_rows(calls, np.argsort(calls["id"], kind="stable"))
     ops = _ops(database, calls, texts, tally)
     progress(0.5)
     pids = distinct(ops["pid"][ops["pid"] >= 0]) if len(ops["pid"]) else distinct(calls["pid"])
@@ -55,7 +41,7 @@ def read_rpd(path: Path, database: Database, progress: Callable[[float], None], 
         ops["pid"] = np.full(len(ops["pid"]), pids[0])
     tally.lost += int(np.count_nonzero(ops["pid"] < 0))
     host = _calls(database, calls, texts)
-    found = [Recorded(Process(pid), {}, *(of_process(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
+    found = [Recorded(Process(pid), {}, *(amd.of_process(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
     progress(1.0)
     return traces_of(path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
 
@@ -63,23 +49,22 @@ def read_rpd(path: Path, database: Database, progress: Callable[[float], None], 
 def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
     """Calls of HIP, and what stands among them: ranges, and the recorder's own calls."""
     named, name = ranked(calls["apiName_id"])
-    spelt = database.texts(named.tolist(), "rocpd_string", "string")
+    spelt = database.texts(named, "rocpd_string", "string")
     names = [spelt.get(i, "unnamed call") for i in named.tolist()]
-    marker, recorder = (
-        np.array([found(text) for text in names], bool)[name] for found in (_MARKER.__eq__, _RECORDER.match)
-    )
+    marker = np.array([text == _MARKER for text in names], bool)[name]
+    recorder = np.array([_RECORDER.match(text) for text in names], bool)[name]
     columns = {
         **{column: calls[column] for column in ("start", "end", "pid")},
         "name": np.array(texts.codes(names), np.int64)[name],
         "thread": calls["tid"],
     }
     said = calls["args_id"][marker]
-    messages = database.texts(distinct(said).tolist(), "rocpd_string", "string")
+    messages = database.texts(distinct(said), "rocpd_string", "string")
     columns["name"][marker] = by_value(said, lambda i: texts.code(messages.get(i) or _MARKER))
     return (
-        of_rows({**columns, "correlation": calls["id"]}, ~marker & ~recorder),
-        of_rows({**columns, "kind": np.full(len(name), int(RangeKind.ANNOTATION))}, marker),
-        of_rows({**columns, "kind": np.full(len(name), int(OverheadKind.PROFILER))}, recorder),
+        amd.of_rows({**columns, "correlation": calls["id"]}, ~marker & ~recorder),
+        amd.of_rows({**columns, "kind": np.full(len(name), int(RangeKind.ANNOTATION))}, marker),
+        amd.of_rows({**columns, "kind": np.full(len(name), int(OverheadKind.PROFILER))}, recorder),
     )
 
 
@@ -88,17 +73,17 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     wanted = {"id": -1, "gpuId": -1, "queueId": -1, "start": 0, "end": 0, "description_id": -1, "opType_id": -1}
     rows = database.integers("rocpd_op", wanted)
     links = database.integers("rocpd_api_ops", {"api_id": -1, "op_id": -1})
-    links = of_rows(links, np.argsort(links["op_id"], kind="stable"))
+    links = amd.of_rows(links, np.argsort(links["op_id"], kind="stable"))
     rows["call"] = looked_up(links["op_id"], links["api_id"], rows["id"])
     rows["kind"], rows["title"], rows["copy_kind"] = _kinds(database, rows["opType_id"], texts)
     work = rows["kind"] > 0
     tally.skipped += int(np.count_nonzero(~work))
-    rows = of_rows(rows, work)
-    kernel = rows["kind"] == KERNEL
+    rows = amd.of_rows(rows, work)
+    kernel = rows["kind"] == amd.KERNEL
     launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
     described, called = rows["description_id"], launched["kernelName_id"]
-    spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
+    spelt = database.texts(distinct(np.concatenate([described, called])), "rocpd_string", "string")
     pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
     called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
     names = np.array(texts.codes(called_so), np.int64)[place.reshape(-1)]
@@ -118,24 +103,25 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
 def _of_call(database: Database, table: str, columns: tuple[str, ...], call: I64) -> Columns:
     """What a table says of these calls; -1 where it does not."""
     rows = database.integers(table, {"api_ptr_id": -1, **dict.fromkeys(columns, -1)})
-    rows = of_rows(rows, np.argsort(rows["api_ptr_id"], kind="stable"))
+    rows = amd.of_rows(rows, np.argsort(rows["api_ptr_id"], kind="stable"))
     return {name: looked_up(rows["api_ptr_id"], rows[name], call) for name in columns}
 
 
 def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> Columns:
-    spelt = database.texts(distinct(calls["apiName_id"]).tolist(), "rocpd_string", "string")
-    in_items = [key for key, text in spelt.items() if text.startswith(_IN_ITEMS)]
+    """Of kernels; what begins with `hipExt` is given its grid in work items, everything else in work groups."""
+    spelt = database.texts(distinct(calls["apiName_id"]), "rocpd_string", "string")
+    in_items = [key for key, text in spelt.items() if text.startswith("hipExt")]
     items = np.isin(looked_up(calls["id"], calls["apiName_id"], call), in_items)
     groups = [launched[name] for name in _GROUP]
     grid = [np.where(items, launched[name], launched[name] * size) for name, size in zip(_GRID, groups, strict=True)]
-    return launch_shape(grid, groups)
+    return amd.launch_shape(grid, groups)
 
 
 def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]:
     """Kind (0: no work), name and direction of each op by its type."""
-    spelt = database.texts(distinct(types).tolist(), "rocpd_string", "string")
+    spelt = database.texts(distinct(types), "rocpd_string", "string")
     kinds = {i: _kind_of(spelt.get(i, "")) for i in distinct(types).tolist()}
-    copies = {i: copy_of(spelt[i]) for i, kind in kinds.items() if kind == MEMCPY}
+    copies = {i: amd.copy_of(spelt[i]) for i, kind in kinds.items() if kind == amd.MEMCPY}
     title = by_value(types, lambda i: texts.code(copies[i].label if i in copies else "Memset (Device)"))
     return by_value(types, kinds.__getitem__), title, by_value(types, lambda i: int(copies.get(i, 0)))
 
@@ -145,4 +131,4 @@ def _kind_of(name: str) -> int:
     words = name.upper()
     if "BARRIER" in words or "MARKER" in words:
         return 0
-    return MEMCPY if "COPY" in words else MEMSET if "FILL" in words or "MEMSET" in words else KERNEL
+    return amd.MEMCPY if "COPY" in words else amd.MEMSET if "FILL" in words or "MEMSET" in words else amd.KERNEL

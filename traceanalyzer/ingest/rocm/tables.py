@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -18,44 +19,32 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.columns import Columns as Growing
 from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.durations import Tally
-from traceanalyzer.ingest.rocm.recorded import (
-    KERNEL,
-    Columns,
-    Recorded,
-    copies,
-    device_of,
-    launch_shape,
-    together,
-    traces_of,
-)
+from traceanalyzer.ingest.rocm import recorded as amd
+from traceanalyzer.ingest.rocm.recorded import Columns, Recorded, traces_of
 from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
-_KERNELS = {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}
-"""What the head of a table of kernels has, whatever the version."""
 _TABLE = "kernel_trace"
 _NUMBER = re.compile(r"-?\d+")
-_AT_ONCE = 4096
-_DIGITS = 18
-"""Numbers of so many fit 64 bits."""
 _RANGES = {"marker_api_trace": RangeKind.ANNOTATION, "hsa_api_trace": RangeKind.LIBRARY,
            "rccl_api_trace": RangeKind.LIBRARY}  # fmt: skip
-_TIMES = ("start_timestamp", "end_timestamp", "correlation_id")
+_TIMES = {"start": "start_timestamp", "end": "end_timestamp", "correlation": "correlation_id"}
 _SHAPE = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz"]
 _OF_KERNELS = ("agent_id", "queue_id", "stream_id", "lds_block_size", *_SHAPE)
 _OF_COPIES = ("source_agent_id", "destination_agent_id", "stream_id")
 _OF_CALLS = ("process_id", "thread_id")
 Rows = dict[str, Columns]
 """Columns by `Guid`, which is empty where there is none."""
+Progress = Callable[[float], None] | None
 
 
 def is_table(head: bytes) -> bool:
-    """Whether the text is a table of kernels. `head`: the first bytes of the decompressed file."""
+    """Whether the text is a table of kernels, of any version. `head`: the first bytes of the decompressed file."""
     first = head.partition(b"\n")[0].decode("utf-8", "replace")
-    return _KERNELS.issubset(_header(csv.reader([first])))
+    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(_header(csv.reader([first])))
 
 
-def read_tables(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
+def read_tables(path: Path, progress: Progress) -> list[Trace]:
     """A trace for each process. Raises UnreadableInputError."""
     tally, texts = Tally(), Texts()
     numbers, devices = _agents(path)
@@ -69,8 +58,8 @@ def read_tables(path: Path, progress: Callable[[float], None] | None) -> list[Tr
     ranges = {name: _beside(path, name, _OF_CALLS, "function", texts, tally) for name in _RANGES}
     recorded = []
     for guid, rows in kernels.items():
-        ops = together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
-        on_host = together([_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()])
+        ops = amd.together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
+        on_host = amd.together([_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()])
         called = calls.get(guid)
         process = Process(int(called["process_id"][0]) if called else None)
         recorded.append(Recorded(process, devices, ops, _host(called), on_host))
@@ -91,29 +80,25 @@ def _beside(path: Path, table: str, numbers: tuple[str, ...], text: str, texts: 
 
 
 def _read(
-    path: Path,
-    numbers: tuple[str, ...],
-    text: str,
-    texts: Texts,
-    tally: Tally,
-    progress: Callable[[float], None] | None = None,
+    path: Path, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally, progress: Progress = None
 ) -> Rows:
     """Columns of numbers and of one text, which has codes, by `Guid`; -1 where the table has no such column. Of a text
     in a column of numbers the number in it counts. Rows that are not as long as the header are lost."""
-    found: dict[str, Growing] = defaultdict(lambda: Growing(dict.fromkeys((*_TIMES, *numbers, "name"), "q")))
+    numbers = (*_TIMES.values(), *numbers)
+    found: dict[str, Growing] = defaultdict(lambda: Growing(dict.fromkeys((*numbers, "name"), "q")))
     with open_stream(path, progress) as stream:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         guid = header.index("guid") if "guid" in header else None
         whole = _whole(rows, len(header), tally)
-        while chunk := list(islice(whole, _AT_ONCE)):
+        while chunk := list(islice(whole, 4096)):
             by_guid: dict[str, list[list[str]]] = defaultdict(list)
             for row in chunk:
                 by_guid["" if guid is None else row[guid]].append(row)
             for key, mine in by_guid.items():
                 columns = dict(zip(header, zip(*mine, strict=True), strict=False))
                 none = ("",) * len(mine)
-                taken = {name: _numbers(columns.get(name, none)) for name in (*_TIMES, *numbers)}
+                taken = {name: _numbers(columns.get(name, none)) for name in numbers}
                 found[key].append({**taken, "name": texts.codes(name or "unnamed" for name in columns.get(text, none))})
     return {key: columns.take() for key, columns in found.items()}
 
@@ -145,15 +130,15 @@ def _lines(stream: ByteStream) -> Iterator[str]:
 
 
 def _number(text: str) -> int:
-    match = _NUMBER.search(text[:_DIGITS])
+    match = _NUMBER.search(text[:18])  # numbers of so many digits fit 64 bits
     return int(match[0]) if match else -1
 
 
 def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
     return {
         **_times(rows),
-        **launch_shape([rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]),
-        "kind": np.full(len(rows["name"]), KERNEL),
+        **amd.launch_shape([rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]),
+        "kind": np.full(len(rows["name"]), amd.KERNEL),
         "name": rows["name"],
         "device": _numbered(rows["agent_id"], numbers),
         "queue": rows["queue_id"],
@@ -166,7 +151,7 @@ def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> C
     if rows is None:
         return {}
     source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])
-    made = copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
+    made = amd.copies(rows["name"], texts.in_order().__getitem__, source, target, texts)
     return _times(rows) | made | {"stream": rows["stream_id"]}
 
 
@@ -174,14 +159,14 @@ def _host(rows: Columns | None, kind: int = 0) -> Columns:
     if rows is None:
         return {}
     made = _times(rows) | {"name": rows["name"], "thread": rows["thread_id"]}
-    if not kind:
-        return made
-    del made["correlation"]
-    return made | {"kind": np.full(len(rows["name"]), kind)}
+    if kind:
+        made["kind"] = np.full(len(rows["name"]), kind)
+        del made["correlation"]
+    return made
 
 
 def _times(rows: Columns) -> Columns:
-    return {"start": rows["start_timestamp"], "end": rows["end_timestamp"], "correlation": rows["correlation_id"]}
+    return {name: rows[column] for name, column in _TIMES.items()}
 
 
 def _numbered(agents: I64, numbers: Mapping[int, int]) -> I64:
@@ -197,10 +182,10 @@ def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         agents = [dict(zip(header, row, strict=True)) for row in _whole(rows, len(header), Tally())]
-    gpus = [agent for agent in agents if agent.get("agent_type") == "GPU"]
-    gpus.sort(key=lambda agent: _number(agent.get("node_id", "")))
+    gpus = [(_number(agent.get("node_id", "")), agent) for agent in agents if agent.get("agent_type") == "GPU"]
+    gpus.sort(key=itemgetter(0))
     devices = {}
-    for place, agent in enumerate(gpus):
+    for place, (_, agent) in enumerate(gpus):
         sizes = {name: _number(agent.get(name, "")) for name in ("cu_count", "gfx_target_version")}
-        devices[place] = device_of(place, {"product_name": agent.get("product_name"), **sizes})
-    return {_number(agent.get("node_id", "")): place for place, agent in enumerate(gpus)}, devices
+        devices[place] = amd.device_of(place, {"product_name": agent.get("product_name"), **sizes})
+    return {number: place for place, (number, _) in enumerate(gpus)}, devices
