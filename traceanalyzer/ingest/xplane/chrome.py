@@ -10,9 +10,6 @@ from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.kineto.times import MAX_DURATION_US, to_ns
 from traceanalyzer.ingest.xplane.space import STATS, TEXTS, Columns, Line, Plane, Space
 
-_INT64 = 2**63
-_LONGEST_NUMBER = 20
-
 
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
@@ -56,12 +53,12 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
 def _columns(events: list[_Event], texts: Texts) -> Columns:
     start = to_ns(np.array([event.ts for event in events]))
     args = [event.args or {} for event in events]
-    stats = {name: [_stat(name, one.get(name), texts) for one in args] for name in STATS}
+    stats = {name: np.array([_stat(name, one.get(name), texts) for one in args], np.int64) for name in STATS}
     return {
         "name": np.array(texts.codes([event.name for event in events]), np.int64),
         "start": start,
         "end": start + to_ns(np.array([event.dur for event in events])),
-        **{name: np.array(values, np.int64) for name, values in stats.items()},
+        **stats,
     }
 
 
@@ -71,7 +68,7 @@ def _stat(name: str, value: Any, texts: Texts) -> int:
     if name in TEXTS:
         return texts.code(str(value))
     try:
-        number = int(str(value)[:_LONGEST_NUMBER])
+        number = int(str(value)[:20])
     except ValueError:
         return -1
-    return number if -_INT64 <= number < _INT64 else -1
+    return number if -(2**63) <= number < 2**63 else -1

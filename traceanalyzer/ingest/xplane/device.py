@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
@@ -17,36 +17,24 @@ from traceanalyzer.trace.table import distinct, ranked
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
 _DETAIL = re.compile(r"\b(\w{1,40}):([\w,.]{1,60})")
-MOST_REGISTERS = 512
+_KERNEL = dict.fromkeys(("blocks", "threads", "registers", "shared_bytes", "occupancy"), -1)
+_COPY = {"bytes": -1, "source_memory": 0, "target_memory": 0}
+"""Columns that details tell, and what they are where there are none."""
+_MOST_REGISTERS = 512
 """Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their place."""
-MOST_BLOCKS = 2**62
 
 
-def kernel_columns(codes: I64, strings: list[str]) -> dict[str, I64]:
-    """Launch configuration from `kernel_details` (codes); -1 where it is not recorded."""
-    return _columns(codes, strings, _kernel, ("blocks", "threads", "registers", "shared_bytes", "occupancy"), -1)
-
-
-def copy_columns(codes: I64, names: I64, strings: list[str]) -> dict[str, I64]:
-    """Size and ends from `memcpy_details` or `memset_details` (codes); the direction from the names of the copies."""
-    columns = _columns(codes, strings, _copy, ("bytes", "source_memory", "target_memory"), 0)
-    columns["bytes"] = np.where(codes < 0, -1, columns["bytes"])
-    kinds = by_value(names, lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN)
-    columns["copy_kind"] = np.where(codes < 0, 0, kinds)
-    return columns
-
-
-def _columns(codes: I64, strings: list[str], read: _Read, names: tuple[str, ...], fill: int) -> dict[str, I64]:
-    """A column a name; each distinct text is read once."""
+def _columns(codes: I64, strings: list[str], read: _Read, columns: dict[str, int]) -> dict[str, I64]:
+    """What the details (codes) tell; each distinct text is read once."""
     known, place = ranked(codes)
     rows = [read(dict(_DETAIL.findall(strings[code]))) if code >= 0 else {} for code in known.tolist()]
-    return {name: np.array([row.get(name, fill) for row in rows], np.int64)[place] for name in names}
+    return {name: np.array([row.get(name, none) for row in rows], np.int64)[place] for name, none in columns.items()}
 
 
 def _kernel(details: dict[str, str]) -> dict[str, int]:
     registers = whole(details.get("regs"))
     found = {"blocks": _product(details.get("grid")), "threads": _product(details.get("block"))}
-    if registers > MOST_REGISTERS:  # the sizes of shared memory beside it are of the same damaged record
+    if registers > _MOST_REGISTERS:  # the sizes of shared memory beside it are of the same damaged record
         return found
     shared = [whole(details.get(name)) for name in ("static_shared", "dynamic_shared", "group_mem")]
     known = [size for size in shared if size >= 0]
@@ -69,54 +57,44 @@ def _copy(details: dict[str, str]) -> dict[str, int]:
 def _product(text: str | None) -> int:
     sizes = list(map(whole, (text or "").split(",")))
     size = math.prod(sizes)
-    return size if min(sizes) >= 0 and size <= MOST_BLOCKS else -1
+    return size if min(sizes) >= 0 and size <= 2**62 else -1
 
 
-DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
-STREAM = "Stream"
-TPU_OPS, TPU_RANGES = "XLA Ops", (("TPU", "XLA Modules"), ("TPU", "Steps"))
-"""Lines of a TPU; of a GPU such lines are XLA's own analysis of its streams, and no work beside it."""
-LARGEST_ID = 2**31 - 1
-
+_DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
 Placed = tuple[int, Line]
 """A line and the number of its device."""
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceLines:
+class DeviceLines(NamedTuple):
     """The lines of all devices."""
 
     ops: list[Placed]
     ranges: list[Placed]
-    left_out: int
-    """Events of lines that only repeat others."""
+    left_out: int  # events of lines that only repeat others
 
-    @classmethod
-    def of(cls, planes: tuple[Plane, ...]) -> "DeviceLines":
-        """Those of the planes."""
-        ops, ranges, left_out = list[Placed](), list[Placed](), 0
-        placed = [
-            (found[1], int(found[2]), line)
-            for plane in planes
-            if (found := DEVICE.match(plane.name))
-            for line in plane.lines
-        ]
-        for kind, number, line in placed:
-            if kind == "GPU" and line.name.startswith(STREAM):
-                ops.append((number, line))
-            elif (kind, line.name) == ("TPU", TPU_OPS):
-                ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
-            elif (kind, line.name) in TPU_RANGES:
-                ranges.append((number, line))
-            else:
-                left_out += len(line)
-        return cls(ops, ranges, left_out)
+
+def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
+    """Those of the planes. Lines of operators, modules and steps are work of a TPU; of a GPU they are XLA's own
+    analysis of its streams."""
+    ops, ranges, left_out = list[Placed](), list[Placed](), 0
+    devices = [(found, plane.lines) for plane in planes if (found := _DEVICE.match(plane.name))]
+    for found, line in ((found, line) for found, lines in devices for line in lines):
+        kind, number = found[1], int(found[2])
+        if kind == "GPU" and line.name.startswith("Stream"):
+            ops.append((number, line))
+        elif kind == "TPU" and line.name == "XLA Ops":
+            ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
+        elif kind == "TPU" and line.name in ("XLA Modules", "Steps"):
+            ranges.append((number, line))
+        else:
+            left_out += len(line)
+    return DeviceLines(ops, ranges, left_out)
 
 
 def rows_of(lines: list[Placed]) -> Columns:
     """The events of the lines, with device and stream."""
     events, line = joined_lines([one for _, one in lines])
-    streams = [one.id if one.id <= LARGEST_ID else i for i, (_, one) in enumerate(lines)]
+    streams = [one.id if one.id < 2**31 else i for i, (_, one) in enumerate(lines)]
     device = np.array([number for number, _ in lines], np.int64)[line]
     return events | {"device": device, "stream": np.array(streams, np.int64)[line]}
 
@@ -126,6 +104,7 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
     strings = texts.in_order()
     copies, sets = rows["memcpy_details"] >= 0, rows["memset_details"] >= 0
     kind = np.where(copies, DeviceOpKind.MEMCPY, np.where(sets, DeviceOpKind.MEMSET, DeviceOpKind.KERNEL))
+    directions = by_value(rows["name"], lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN)
     columns = {
         **timed(rows, base),
         "kind": kind.astype(np.uint8),
@@ -134,8 +113,9 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
         "correlation": np.where(rows["correlation_id"] > 0, rows["correlation_id"], -1),
         "graph": np.where(rows[GRAPH] > 0, rows[GRAPH], -1),
         "graph_node": np.where(rows[NODE] > 0, rows[NODE], -1),
-        **kernel_columns(rows["kernel_details"], strings),
-        **copy_columns(np.where(copies, rows["memcpy_details"], rows["memset_details"]), rows["name"], strings),
+        "copy_kind": np.where(copies | sets, directions, 0),
+        **_columns(rows["kernel_details"], strings, _kernel, _KERNEL),
+        **_columns(np.where(copies, rows["memcpy_details"], rows["memset_details"]), strings, _copy, _COPY),
     }
     return DeviceOps.from_columns(columns, then="kind")
 
@@ -175,27 +155,20 @@ def _innermost(start: I64, end: I64) -> Bool:
 
 def devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that did work."""
-    found = {int(match[2]): plane for plane in planes if (match := DEVICE.match(plane.name))}
-    return tuple(_described(number, found.get(number)) for number in distinct(ops.device).tolist())
+    stats = {int(match[2]): plane.stats for plane in planes if (match := _DEVICE.match(plane.name))}
+    return tuple(_described(number, stats.get(number, {})) for number in distinct(ops.device).tolist())
 
 
-def _described(number: int, plane: Plane | None) -> Device:
-    stats = {} if plane is None else plane.stats
+def _described(number: int, stats: Mapping[str, int | str]) -> Device:
     known = {name: value for name, value in stats.items() if isinstance(value, int) and value > 0}
-    name = stats.get("gpu_device_name")
-    size = Device(
-        number,
-        name if isinstance(name, str) else None,
-        sm_count=known.get("core_count"),
-        memory_bytes=known.get("memory_size"),
-    )
+    name, memory = stats.get("gpu_device_name"), known.get("memory_size")
+    size = Device(number, name if isinstance(name, str) else None, known.get("core_count"), memory_bytes=memory)
     # AMD's capabilities share their numbers with NVIDIA's, and its bandwidth is stated at half of what it is.
     if str(stats.get("device_vendor")).upper() != "NVIDIA":
         return size
-    bandwidth, clock_khz = known.get("memory_bandwidth"), known.get("clock_rate")
     return replace(
         size,
         compute_capability=(known.get("compute_cap_major", 0), known.get("compute_cap_minor", 0)),
-        bandwidth=None if bandwidth is None else float(bandwidth),
-        clock_hz=None if clock_khz is None else clock_khz * 1e3,
+        bandwidth=float(known["memory_bandwidth"]) if "memory_bandwidth" in known else None,
+        clock_hz=known["clock_rate"] * 1e3 if "clock_rate" in known else None,
     )

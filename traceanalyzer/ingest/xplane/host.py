@@ -19,7 +19,6 @@ _PYTHON = re.compile(r"\$")
 _MARK = re.compile(r"^(?:ThreadpoolListener::|end: )")
 """Moments, which XLA writes as events."""
 _MEMORY = re.compile(r"^Memory(?:Deall|All)ocation$")
-_FREED = "MemoryDeallocation"
 _ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
 
 
@@ -27,13 +26,11 @@ _ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
 class Host:
     """Events of all threads, one row each; the tables are made of them."""
 
-    rows: Columns
-    """With `thread`, and `kind` and `name` as the ranges have them."""
+    rows: Columns  # with `thread`, and `kind` and `name` as the ranges have them
     is_call: Bool
     is_memory: Bool
     is_range: Bool
-    operator: I64
-    """For each call what it launches, -1 where it is not recorded."""
+    operator: I64  # for each call what it launches, -1 where it is not recorded
 
     @classmethod
     def of(cls, lines: list[Line], device: Columns, texts: Texts) -> "Host":
@@ -85,7 +82,7 @@ class Host:
         more = ("allocator_name", "allocation_bytes", "bytes_allocated", "bytes_reserved", "addr")
         rows, strings = self._taken(self.is_memory, base, *more), texts.in_order()
         allocators = [strings[code] if code >= 0 else "" for code in rows["allocator_name"].tolist()]
-        sign = np.where(rows["name"] == texts.code(_FREED), -1, 1)
+        sign = np.where(rows["name"] == texts.code("MemoryDeallocation"), -1, 1)
         columns = {
             "start": rows["start"],
             "device": [int(match[1]) if (match := _ALLOCATOR.match(name)) else -1 for name in allocators],

@@ -1,6 +1,7 @@
 """`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a time."""
 
 from collections import defaultdict
+from functools import cache
 from itertools import starmap
 
 import numpy as np
@@ -15,13 +16,10 @@ PLANE_NAME, LINE, EVENT_NAMES, STAT_NAMES, PLANE_STAT = 2, 3, 4, 5, 6
 LINE_ID, LINE_NAME, LINE_TIME, EVENT = 1, 2, 3, 4
 _ID, _OFFSET_PS, _DURATION_PS, _STAT, _TIMES = 1, 2, 3, 4, 5
 _UNSIGNED, _SIGNED, _TEXT, _REFERENCE = 3, 4, 5, 7
-AT_ONCE = 1 << 15
+_AT_ONCE = 1 << 15
 """Events of a line that are decoded together: their stats are ten times as many, and should stay in the cache."""
-MOST_PARTS = 1 << 13
-"""Planes of a file, lines of a plane: devices, and streams or threads."""
-PS_PER_NS = 1000
-MOST_PS = 2**62
-LATEST_NS = 2**62
+_MOST_PARTS = 1 << 13  # planes of a file, lines of a plane: devices, and streams or threads
+_LATEST = 2**62
 _KEPT = ("/device:", "/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
 """Planes whose events are read; XLA's own analysis, and the programs of modules, are others."""
 
@@ -57,8 +55,8 @@ class _Reader:
     def first(self, number: int, found: list[Field]) -> list[Field]:
         """The planes of a file or the lines of a plane; of more than any file has the first."""
         those = [field for field in found if field[0] == number]
-        self.lost += len(those[MOST_PARTS:])
-        return those[:MOST_PARTS]
+        self.lost += len(those[_MOST_PARTS:])
+        return those[:_MOST_PARTS]
 
     def plane(self, start: int, end: int) -> Plane:
         """One plane. Its names come after its lines."""
@@ -84,32 +82,26 @@ class _Reader:
         return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
 
     def _plane_stat(self, start: int, end: int, names: dict[int, str]) -> tuple[str, int | str]:
-        stated = 0
+        name = ""
         shown: int | str = 0
         for number, value, a, b in self.fields(start, end):
             if number == _ID:
-                stated = signed(value)
+                name = names.get(signed(value), "")
             elif number in (_UNSIGNED, _SIGNED):
                 shown = signed(value)
             elif number == _TEXT:
                 shown = self.text(a, b)
             elif number == _REFERENCE:
                 shown = names.get(signed(value), "")
-        return names.get(stated, ""), shown
+        return name, shown
 
     def _line(self, start: int, end: int, events: "_Events") -> Line:
-        id_, name, time = 0, "", 0
-        spans: list[tuple[int, int]] = []
-        for number, value, a, b in self.fields(start, end):
-            if number == EVENT:
-                spans.append((a, b))
-            elif number == LINE_ID:
-                id_ = value
-            elif number == LINE_NAME:
-                name = self.text(a, b)
-            elif number == LINE_TIME:
-                time = signed(value)
-        return Line(id_, name, events.of(np.array(spans, np.int64).reshape(-1, 2), time))
+        found = self.fields(start, end)
+        spans = [(a, b) for number, _, a, b in found if number == EVENT]
+        last = {number: (value, a, b) for number, value, a, b in found if number != EVENT}
+        id_, name, time = (last.get(number, (0, 0, 0)) for number in (LINE_ID, LINE_NAME, LINE_TIME))
+        columns = events.of(np.array(spans, np.int64).reshape(-1, 2), signed(time[0]))
+        return Line(id_[0], self.text(*name[1:]), columns)
 
 
 class _Events:
@@ -117,30 +109,28 @@ class _Events:
 
     def __init__(self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]) -> None:
         self._data = data
-        self._texts = texts
         self._names = {id_: texts.code(name) for id_, name in names.items() if name}
         self._references = {id_: texts.code(name) for id_, name in stat_names.items()}
         self._stats = {id_: STATS.index(name) for id_, name in stat_names.items() if name in STATS}
-        self._inline: dict[bytes, int] = {}
+        self._inline = cache(lambda raw: texts.code(raw.decode("utf-8", "replace")))
         self.lost = self.skipped = 0
 
     def of(self, spans: I64, time: int) -> dict[str, I64]:
         """The columns of the events in these places; times count from `time`, ns."""
-        parts = [self._block(spans[i : i + AT_ONCE], time) for i in range(0, len(spans), AT_ONCE)]
+        parts = [self._block(spans[i : i + _AT_ONCE], time) for i in range(0, len(spans), _AT_ONCE)]
         return {name: joined([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in COLUMNS}
 
     def _block(self, spans: I64, time: int) -> dict[str, I64]:
         found, damaged = fields_of(self._data, spans[:, 0], spans[:, 1])
         count = len(spans)
-        id_, offset, duration, times = (
-            _scattered(found, number, count) for number in (_ID, _OFFSET_PS, _DURATION_PS, _TIMES)
-        )
+        numbers = (_ID, _OFFSET_PS, _DURATION_PS, _TIMES)
+        id_, offset, duration, times = (_scattered(found, number, count) for number in numbers)
         name = by_value(id_, lambda i: self._names.get(i, -1))
-        begin = time + offset // PS_PER_NS
-        finish = begin + (offset % PS_PER_NS + duration) // PS_PER_NS
+        begin = time + offset // 1000
+        finish = begin + (offset % 1000 + duration) // 1000
         summed = times > 0
-        sound = (offset >= 0) & (offset < MOST_PS) & (duration >= 0) & (duration < MOST_PS) & (abs(begin) < LATEST_NS)
-        good = ~damaged & ~summed & sound & (name >= 0) & (abs(time) < LATEST_NS)
+        sound = (offset >= 0) & (offset < _LATEST) & (duration >= 0) & (duration < _LATEST) & (abs(begin) < _LATEST)
+        good = ~damaged & ~summed & sound & (name >= 0) & (abs(time) < _LATEST)
         self.skipped += int(summed.sum())
         self.lost += int((~good & ~summed).sum())
         columns = {"name": name, "start": begin, "end": finish, **self._of_stats(found, count)}
@@ -156,7 +146,8 @@ class _Events:
         is_text, is_reference = found.number == _TEXT, found.number == _REFERENCE
         code = np.full(len(which), -1, np.int64)
         code[is_reference] = by_value(found.value[is_reference], lambda i: self._references.get(i, -1))
-        code[is_text] = [self._code(a, b) for a, b in zip(found.start[is_text], found.end[is_text], strict=True)]
+        inline = zip(found.start[is_text].tolist(), found.end[is_text].tolist(), strict=True)
+        code[is_text] = [self._inline(self._data[a:b]) for a, b in inline]
         number = np.where((found.number == _UNSIGNED) | (found.number == _SIGNED), found.value, -1)
         result = {}
         for i, name in enumerate(STATS):
@@ -164,12 +155,6 @@ class _Events:
             result[name] = np.full(count, -1, np.int64)
             result[name][event[mine]] = (code if name in TEXTS else number)[mine]
         return result
-
-    def _code(self, start: int, end: int) -> int:
-        raw = self._data[start:end]
-        if raw not in self._inline:
-            self._inline[raw] = self._texts.code(raw.decode("utf-8", "replace"))
-        return self._inline[raw]
 
 
 def _scattered(found: Fields, number: int, count: int) -> I64:

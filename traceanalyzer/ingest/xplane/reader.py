@@ -14,36 +14,31 @@ from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.xplane.chrome import read_chrome
-from traceanalyzer.ingest.xplane.device import DeviceLines, device_ops, device_ranges, devices, rows_of
+from traceanalyzer.ingest.xplane.device import DeviceLines, device_lines, device_ops, device_ranges, devices, rows_of
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
-from traceanalyzer.ingest.xplane.space import Line, Space
-from traceanalyzer.trace import (
-    Collected,
-    Condition,
-    Health,
-    Process,
-    RangeKind,
-    Thread,
-    Trace,
-)
+from traceanalyzer.ingest.xplane.space import Space
+from traceanalyzer.trace import Collected, Condition, Health, Process, RangeKind, Thread, Trace
 
 MOST_EVENTS = 1_000_000
 """The profiler keeps no more of the host, nor of the devices."""
-_VERSIONS = ("jax_version", "jaxlib_version", "cuda_version", "rocm_version")
 
 
 def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     """The trace of a recording."""
-    lines = DeviceLines.of(space.planes)
+    lines = device_lines(space.planes)
     host_lines = [line for plane in space.planes if plane.name.startswith("/host:") for line in plane.lines]
-    base = _base(space, [*(line for _, line in (*lines.ops, *lines.ranges)), *host_lines])
+    start, stop = space.time("profile_start_time"), space.time("profile_stop_time")
+    every = [*(line for _, line in (*lines.ops, *lines.ranges)), *host_lines]
+    first = min((int(line.events["start"].min()) for line in every if len(line)), default=-1)
+    base = start if start and first >= start else 0  # in old recordings times count from the epoch
+    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
+    versions = (name for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version") if name in stats)
     rows = rows_of(lines.ops)
     host = Host.of(host_lines, rows, texts)
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
     calls, ranges = host.calls(base), host.ranges(base)
     has_ops, has_stacks = (bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON))
-    start, stop = space.time("profile_start_time"), space.time("profile_stop_time")
     return Trace(
         path=path,
         source="xplane",
@@ -56,24 +51,12 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         host_ranges=ranges,
         device_ranges=device_ranges(rows_of(lines.ranges), base),
         memory_events=memory,
-        conditions=_conditions(space),
+        conditions=tuple(Condition(name.replace("_", " "), str(stats[name])) for name in versions),
         collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
         health=_health(space, host, lines),
         epoch_ns=start or 0,
         window=(0, stop - start) if start and stop and stop > start else None,
     )
-
-
-def _base(space: Space, lines: list[Line]) -> int:
-    """What the times count from: the start of the profile, or, in old recordings, the epoch."""
-    start = space.time("profile_start_time")
-    firsts = [int(line.events["start"].min()) for line in lines if len(line)]
-    return start if start and firsts and min(firsts) >= start else 0
-
-
-def _conditions(space: Space) -> tuple[Condition, ...]:
-    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
-    return tuple(Condition(name.replace("_", " "), str(stats[name])) for name in _VERSIONS if name in stats)
 
 
 def _health(space: Space, host: Host, lines: DeviceLines) -> Health:
@@ -114,16 +97,9 @@ _PROCESS = (b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:')
 
 
 def recognise(head: bytes, path: Path) -> bool:
-    """Whether these are planes of XLA's profiler, or their form as JSON."""
-    return _is_space(head) or is_chrome(head)
-
-
-def is_chrome(head: bytes) -> bool:
-    """Whether this is the JSON in which processes are planes."""
-    return head[:1] == b"{" and b'"process_name"' in head and any(name in head for name in _PROCESS)
-
-
-def _is_space(head: bytes) -> bool:
+    """Whether these are planes of XLA's profiler, or the JSON in which processes are planes."""
+    if head[:1] == b"{":
+        return b'"process_name"' in head and any(name in head for name in _PROCESS)
     if not head.startswith(HEAD) or is_converted(head):
         return False
     planes = fields_before_damage(head)[0][:1]
@@ -143,7 +119,12 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     with open_stream(path, progress) as stream:
         data = b"".join(stream)
         is_proto = data.startswith(HEAD)
-        space = read_space(data, texts) if is_proto else _from_chrome(path, data, texts, stream.damage)
+        try:
+            space = (read_space if is_proto else read_chrome)(data, texts)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            why = stream.damage or "it is cut off or damaged"
+            said = f"{path}: not a readable trace of JAX: {why}; give the {SUFFIX} beside it"
+            raise UnreadableInputError(said) from error
         if stream.damage:
             space = replace(space, truncated=True)
     trace = make_trace(str(path), space, texts)
@@ -154,13 +135,3 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; record it again")
         raise EmptyRecordingError(f"{path}: the profile holds no events; record some steps with jax.profiler.trace")
     return [trace]
-
-
-def _from_chrome(path: Path, data: bytes, texts: Texts, damage: str) -> Space:
-    try:
-        return read_chrome(data, texts)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = damage or "it is cut off or damaged"
-        raise UnreadableInputError(
-            f"{path}: not a readable trace of JAX: {why}; give the {SUFFIX} beside it"
-        ) from error

@@ -10,15 +10,14 @@ from traceanalyzer.ingest.columns import Texts, joined
 from traceanalyzer.trace import I64, Bool, ranked
 from traceanalyzer.trace.table import MOST_IDS
 
-NUMBERS = ("correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr")
 GRAPH, NODE = "cuda_graph_id", "cuda_graph_node_id"
 """Of a kernel that a replayed CUDA graph (XLA's command buffer) launched."""
 TEXTS = ("kernel_details", "memcpy_details", "memset_details", "hlo_op", "hlo_module", "allocator_name")
+STATS = (
+    "correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr", GRAPH, NODE, *TEXTS,
+)  # fmt: skip
 """What is read of an event's stats: -1 where it has no such stat; texts are codes."""
-STATS = (*NUMBERS, GRAPH, NODE, *TEXTS)
 COLUMNS = ("name", "start", "end", *STATS)
-
-
 Columns = dict[str, I64]
 
 
@@ -28,8 +27,7 @@ class Line:
 
     id: int
     name: str
-    events: Columns
-    """The `COLUMNS`: names are codes, times ns."""
+    events: Columns  # the `COLUMNS`: names are codes, times ns
 
     def __len__(self) -> int:
         return len(self.events["start"])
@@ -54,16 +52,14 @@ class Space:
 
     planes: tuple[Plane, ...]
     host: str | None = None
-    messages: tuple[str, ...] = ()
-    """Errors and warnings of the recorder."""
+    messages: tuple[str, ...] = ()  # errors and warnings of the recorder
     lost: int = 0
     skipped: int = 0
     truncated: bool = False
 
     def stat(self, name: str) -> int | None:
         """A number that one of the planes states of the recording."""
-        found = (plane.stats[name] for plane in self.planes if name in plane.stats)
-        value = next(found, None)
+        value = next((plane.stats[name] for plane in self.planes if name in plane.stats), None)
         return value if isinstance(value, int) else None
 
     def time(self, name: str) -> int | None:
