@@ -17,11 +17,8 @@ from traceanalyzer.ingest.kineto.repair import decode
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, Message, fields, signed
 
-DEEPEST = 16
-"""Lists within lists; shapes take three."""
-MOST_KEPT = 1 << 16
-"""Texts of annotations kept for the next one with the same bytes: steps repeat."""
-
+_DEEPEST = 16  # lists within lists; shapes take three
+_MOST_KEPT = 1 << 16  # texts of annotations kept for the next one with the same bytes: steps repeat
 _BOOL, _UINT, _INT, _DOUBLE, _STRING, _NAME, _DICT, _ARRAY = 2, 3, 4, 5, 6, 10, 11, 12
 _WHOLE = re.compile(rb"-?(?:0|[1-9]\d{0,17})")
 _RENAMED = {b"device id": b"device", b"context id": b"context", b"stream id": b"stream"}
@@ -48,7 +45,7 @@ def extra(raw: bytes) -> bytes:
 
 def _annotation(raw: bytes, at: int, end: int, depth: int) -> tuple[bytes, bytes]:
     """Name and value; one without a value is an empty list."""
-    if depth > DEEPEST:
+    if depth > _DEEPEST:
         raise DamagedMessageError("lists within lists without an end")
     found, items = Message(raw, at, end), list[bytes]()
     nested = fields(raw, at, end) if _ARRAY in found or _DICT in found else ()
@@ -74,29 +71,14 @@ CLOCKS, TIME, EVENT, INTERNED, FLAGS, COUNTER, STAGE, TRACK = 6, 8, 11, 12, 13, 
 CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001
 """Tables of interned data."""
 _TEXT_OF = {CATEGORIES: 2, NAMES: 2, STAGES: 2, KERNELS: 3, ARGUMENTS: 2}
-_CLEARED = 1
-"""Flag: the tables begin again."""
-_TRACE_CLOCK = 6
 _BEGIN, _END = 1, 2
-_STAGES = {
-    b"Kernel": b"kernel",
-    b"Memcpy": b"gpu_memcpy",
-    b"Memset": b"gpu_memset",
-    b"Annotation": b"gpu_user_annotation",
-}
+_STAGES = {b"Kernel": b"kernel", b"Memcpy": b"gpu_memcpy", b"Memset": b"gpu_memset",
+           b"Annotation": b"gpu_user_annotation"}  # fmt: skip
 """Kineto's categories; other stages (records of events, host callbacks) are no device work."""
 _ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
-_SYNC, _OVERHEAD = b'"cuda_sync_kind"', b"Overhead"
-_REGISTERS = b"registers_per_thread"
-_NO_MEASUREMENT = b"Cycles"
-"""Counters named so are a kernel's duration times the median clock."""
 _UNIT = re.compile(rb" \(([^()]+)\)$")
 _ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
-AT_ONCE = 8192
-"""Events of a chunk."""
-
-Begin = tuple[int, bytes, bytes, bytes]
-"""Time, name, category and arguments."""
+_AT_ONCE = 8192  # events of a chunk
 
 
 class Events:
@@ -108,30 +90,28 @@ class Events:
         self.edges: list[tuple[int, int]] = []
         """Ids of rows of devices, and of those that they wait for in a graph."""
         self.arch: tuple[int, int] | None = None
-        self.writer: set[bytes] = set()
-        """Categories that the file names."""
+        self.writer: set[bytes] = set()  # categories that the file names
         self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)
         self._counters: dict[int, tuple[int, dict[int, bytes]]] = {}
         self._processes: dict[int, bytes] = {}
-        self._tracks: dict[int, tuple[int, int, int]] = {}
-        """Process and thread of each, and its parent."""
-        self._open: dict[int, deque[Begin]] = defaultdict(deque)
-        self._ending: set[int] = set()
-        """Tracks whose run of ends has begun."""
+        self._tracks: dict[int, tuple[int, int, int]] = {}  # process and thread of each, and its parent
+        self._open: dict[int, deque[tuple[int, bytes, bytes, bytes]]] = defaultdict(deque)
+        """Begins by track: time, name, category and arguments."""
+        self._ending: set[int] = set()  # tracks whose run of ends has begun
         self._texts: list[bytes] = []
-        kept = lru_cache(MOST_KEPT)
+        kept = lru_cache(_MOST_KEPT)
         self._member, self._extra, self._launched, self._quoted = map(kept, (member, extra, self._launch, quoted))
 
     def take(self, packet: bytes) -> None:
         """Take one packet. Raises DamagedMessageError."""
         found = Message(packet)
-        if found.value(FLAGS) & _CLEARED:
+        if found.value(FLAGS) & 1:  # the tables begin again
             self.tables.clear()
             self._launched.cache_clear()
         for number, take in self._TAKERS.items():
             if number in found:
                 take(self, found.bytes(number), found.value(TIME))
-        if len(self._texts) >= AT_ONCE:
+        if len(self._texts) >= _AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
@@ -162,7 +142,7 @@ class Events:
 
     def _clock(self, raw: bytes, _: int) -> None:
         clocks = [Message(raw, start, end) for number, _size, start, end in fields(raw) if number == 1]
-        self.base_ns = self.base_ns or next((c.value(2) for c in clocks if c.value(1) == _TRACE_CLOCK), 0)
+        self.base_ns = self.base_ns or next((c.value(2) for c in clocks if c.value(1) == 6), 0)  # that of the trace
 
     def _track(self, raw: bytes, _: int) -> None:
         found = Message(raw)
@@ -177,37 +157,30 @@ class Events:
     def _event(self, raw: bytes, time: int) -> None:
         found = Message(raw)
         track = found.value(11)
+        begun = self._open[track]
         if found.value(9) == _BEGIN:
             members = [self._member(raw[start:end]) for number, _, start, end in fields(raw) if number == 4]
             category = self._category(found.value(3), track, members)
             name = self.tables[NAMES].get(found.value(10), b"unnamed")
-            self._begin(track, (time, name, category, b",".join(members)))
+            if track in self._ending:  # what the run before has left has no end
+                self._ending.remove(track)
+                self.rows.lost += len(begun)
+                begun.clear()
+            begun.append((time, name, category, b",".join(members)))
         elif found.value(9) == _END:
-            self._end(track, time)
-
-    def _begin(self, track: int, begin: Begin) -> None:
-        if track in self._ending:  # what the run before has left has no end
-            self._ending.remove(track)
-            self.rows.lost += len(self._open[track])
-            self._open[track].clear()
-        self._open[track].append(begin)
-
-    def _end(self, track: int, time: int) -> None:
-        self._ending.add(track)
-        if not self._open[track]:
-            self.rows.lost += 1
-            return
-        start, name, category, members = self._open[track].popleft()
-        self._span(category, name, self._tracks.get(track, (-1, -1, 0))[:2], (start, time), members)
+            self._ending.add(track)
+            self.rows.lost += not begun
+            if begun:
+                start, name, category, arguments = begun.popleft()
+                self._span(category, name, self._tracks.get(track, (-1, -1, 0))[:2], start, time, arguments)
 
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
         """The category; syncs and overheads have none, and are told by what they carry and by their track."""
-        known = self.tables[CATEGORIES].get(iid, b"")
-        if known:
+        if known := self.tables[CATEGORIES].get(iid, b""):
             return b"" if group_of(known.decode("utf-8", "replace")) in _ON_DEVICE else known
-        if any(one.startswith(_SYNC) for one in members):
+        if any(one.startswith(b'"cuda_sync_kind"') for one in members):
             return b"cuda_sync"
-        return b"overhead" if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == _OVERHEAD else b""
+        return b"overhead" if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == b"Overhead" else b""
 
     def _stage(self, raw: bytes, time: int) -> None:
         found = Message(raw)
@@ -224,7 +197,7 @@ class Events:
         stage = self.tables[STAGES].get(found.value(14), b"")
         names = self.tables[KERNELS].get(found.value(19)), self.tables[NAMES].get(found.value(20)), stage
         name = next(filter(None, names), b"unnamed")
-        self._span(_STAGES.get(stage, b""), name, (found.value(11), -1), (time, time + found.value(2)), carried)
+        self._span(_STAGES.get(stage, b""), name, (found.value(11), -1), time, time + found.value(2), carried)
 
     def _launch(self, raw: bytes) -> bytes:
         parts = []
@@ -233,7 +206,7 @@ class Events:
             if number in (1, 2):
                 sizes = b",".join(b"%d" % inner.value(i, 1) for i in (1, 2, 3))
                 parts.append(b'"%b":[%b]' % (b"grid" if number == 1 else b"block", sizes))
-            elif number == 3 and self.tables[ARGUMENTS].get(inner.value(1)) == _REGISTERS:
+            elif number == 3 and self.tables[ARGUMENTS].get(inner.value(1)) == b"registers_per_thread":
                 parts.append(b'"registers per thread":%d' % inner.value(4, -1))
         return b",".join(parts)
 
@@ -243,27 +216,19 @@ class Events:
         for sample in [Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2]:
             name = names.get(sample.value(1), b"")
             value = sample.double(3) if 3 in sample else float(sample.value(2))
-            if name and not name.startswith(_NO_MEASUREMENT) and math.isfinite(value):
+            # counters named "Cycles" are a kernel's duration times the median clock
+            if name and not name.startswith(b"Cycles") and math.isfinite(value):
                 shown = quoted(_UNIT.sub(rb" [\1]", name))
                 self._texts.append(
                     b'{"ph":"C","cat":"hardware_counters","name":%b,"pid":"GPU %d Counters","ts":%b,"args":{"":%b}}'
                     % (shown, device, self._us(time - self.base_ns), repr(value).encode())
                 )
 
-    def _span(
-        self, category: bytes, name: bytes, lane: tuple[int, int], times: tuple[int, int], members: bytes
-    ) -> None:
-        start, end = times
+    def _span(self, category: bytes, name: bytes, lane: tuple[int, int], start: int, end: int, members: bytes) -> None:
+        times = self._us(start - self.base_ns), self._us(end - start)
         self._texts.append(
             b'{"ph":"X","cat":%b,"name":%b,"pid":%d,"tid":%d,"ts":%b,"dur":%b,"args":{%b}}'
-            % (
-                self._quoted(category),
-                self._quoted(name),
-                *lane,
-                self._us(start - self.base_ns),
-                self._us(end - start),
-                members,
-            )
+            % (self._quoted(category), self._quoted(name), *lane, *times, members)
         )
 
     @staticmethod
@@ -271,11 +236,5 @@ class Events:
         """Nanoseconds as microseconds, exactly."""
         return b"%b%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
 
-    _TAKERS: ClassVar = {
-        INTERNED: _intern,
-        CLOCKS: _clock,
-        TRACK: _track,
-        EVENT: _event,
-        STAGE: _stage,
-        COUNTER: _sample,
-    }
+    _TAKERS: ClassVar = {INTERNED: _intern, CLOCKS: _clock, TRACK: _track, EVENT: _event, STAGE: _stage,
+                         COUNTER: _sample}  # fmt: skip

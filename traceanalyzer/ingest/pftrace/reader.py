@@ -1,6 +1,6 @@
 """A `.pftrace` as a trace."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from traceanalyzer.ingest.kineto.trace import make_trace
 from traceanalyzer.ingest.pftrace.events import TIME, Events
 from traceanalyzer.ingest.protobuf.wire import BYTES, DamagedMessageError, fields_before_damage
 from traceanalyzer.ingest.stream import ByteStream, open_stream
-from traceanalyzer.trace import I64, DeviceOpKind, GraphEdges, Trace, alike
+from traceanalyzer.trace import DeviceOpKind, GraphEdges, Trace, alike
 
 ABILITIES = Abilities(
     name="`.pftrace` of torch.profiler",
@@ -28,7 +28,6 @@ ABILITIES = Abilities(
 )
 SEQUENCE = 10
 """Field of a packet: who wrote it. All writers state it, or a time."""
-_LOOKED_AT = 8
 _ROCPROF = (b"kernel_dispatch", b"hip_api", b"hsa_api", b"hip_runtime_api", b"memory_copy")
 """Categories of rocprofv3's Perfetto output."""
 OF_ROCPROF = (
@@ -38,8 +37,7 @@ OF_ROCPROF = (
 COPIES_NOTE = "The format does not record the direction of copies; a .json.gz trace of the same run does."
 PACKET = 1
 HEAD = bytes((PACKET << 3 | BYTES,))
-_LONGEST_HEAD = 12
-"""Bytes of the number and length before a packet, at most."""
+_LONGEST_HEAD = 12  # bytes of the number and length before a packet, at most
 _MOST_BYTES = 64 * MIB
 """No packet is longer: the longest are the names of all events, some 50 bytes each."""
 
@@ -48,7 +46,7 @@ def recognise(head: bytes, path: Path) -> bool:
     """Whether these are packets of a Perfetto trace."""
     if not head.startswith(HEAD) or is_converted(head):
         return False
-    packets = fields_before_damage(head)[0][:_LOOKED_AT]
+    packets = fields_before_damage(head)[0][:8]
     if any(number != PACKET for number, *_ in packets):
         return False
     inner = [fields_before_damage(head, start, end) for _, _, start, end in packets]
@@ -65,25 +63,21 @@ class Packets:
     def __iter__(self) -> Iterator[bytes]:
         rest = b""
         for piece in self._stream:
-            rest = yield from self._of(rest + piece)
+            text, done, cut = rest + piece, 0, False
+            for number, size, start, end in fields_before_damage(text)[0]:
+                cut = number == PACKET and start < end < start + size
+                if number != PACKET or end != start + size:
+                    break
+                done = end
+                yield text[start:end]
+            rest = text[done:]
+            if not cut and len(rest) > _LONGEST_HEAD:
+                self.damage = "what follows is no packet"
+            if len(rest) > _MOST_BYTES:
+                self.damage = f"what follows is longer than packets are ({_MOST_BYTES // MIB} MiB)"
             if self.damage:
                 return
         self.damage = self._stream.damage or ("the last packet is cut off" if rest else "")
-
-    def _of(self, text: bytes) -> Generator[bytes, None, bytes]:
-        """The whole packets of a text; returns what follows them."""
-        done, cut = 0, False
-        for number, size, start, end in fields_before_damage(text)[0]:
-            cut = number == PACKET and start < end < start + size
-            if number != PACKET or end != start + size:
-                break
-            done = end
-            yield text[start:end]
-        if not cut and len(text) - done > _LONGEST_HEAD:
-            self.damage = "what follows is no packet"
-        if len(text) - done > _MOST_BYTES:
-            self.damage = f"what follows is longer than packets are ({_MOST_BYTES // MIB} MiB)"
-        return text[done:]
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
@@ -100,8 +94,14 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             except DamagedMessageError:
                 rows.lost += 1
     events.close()
+    if not rows.kept and (packets.damage or (rows.lost and not events.writer)):
+        why = packets.damage or "no packet is whole"
+        raise UnreadableInputError(f"{path}: a damaged Perfetto trace ({why}); export it again")
     if not rows.kept:
-        raise _nothing(path, events, packets.damage)
+        raise EmptyRecordingError(
+            f"{path}: a Perfetto trace, but not torch.profiler's: it holds no operators, API calls or GPU stages; give "
+            "torch.profiler's .json.gz or .pftrace"
+        )
     file = KinetoFile(b'{"baseTimeNanoseconds":%d}' % events.base_ns, arrays=1, truncated=bool(packets.damage))
     return [_named(make_trace(path, file, rows, packets.damage), events)]
 
@@ -113,24 +113,7 @@ def _named(trace: Trace, events: Events) -> Trace:
         health = replace(health, notes=(*health.notes, COPIES_NOTE))
     devices = tuple(replace(device, compute_capability=events.arch) for device in trace.devices)
     ops = replace(trace.device_ops, external_id=alike(-1, len(trace.device_ops), np.int64))
-    edges = _edges(trace.device_ops.external_id, events.edges)
+    rows = {number: row for row, number in enumerate(trace.device_ops.external_id.tolist())} if events.edges else {}
+    kept = [(rows[op], rows[after]) for op, after in events.edges if op in rows and after in rows]
+    edges = GraphEdges.from_columns({"op": [op for op, _ in kept], "after": [after for _, after in kept]})
     return replace(trace, source="pftrace", devices=devices, health=health, device_ops=ops, graph_edges=edges)
-
-
-def _edges(ids: I64, found: list[tuple[int, int]]) -> GraphEdges:
-    """Edges between ops with these ids as edges between their rows."""
-    rows = {number: row for row, number in enumerate(ids.tolist())} if found else {}
-    kept = [(rows[op], rows[after]) for op, after in found if op in rows and after in rows]
-    return GraphEdges.from_columns({"op": [op for op, _ in kept], "after": [after for _, after in kept]})
-
-
-def _nothing(path: Path, events: Events, damage: str) -> Exception:
-    """Why there is no trace to be made of the file."""
-    if damage or (events.rows.lost and not events.writer):
-        return UnreadableInputError(
-            f"{path}: a damaged Perfetto trace ({damage or 'no packet is whole'}); export it again"
-        )
-    return EmptyRecordingError(
-        f"{path}: a Perfetto trace, but not torch.profiler's: it holds no operators, API calls or GPU stages; give "
-        "torch.profiler's .json.gz or .pftrace"
-    )

@@ -17,8 +17,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _KINDS = frozenset((VARINT, FIXED64, BYTES, FIXED32))
 _NEGATIVE = 1 << 63
-MOST_SHIFT = 63
-"""Bits of a number: what goes on after them is damage."""
+MOST_SHIFT = 63  # bits of a number: what goes on after them is damage
 MOST_FIELDS = 1 << 21
 """Of one message: a line of an XPlane has a million at most. Each takes a hundred bytes while it is read."""
 FEW = 32
@@ -71,10 +70,7 @@ class Message(dict[int, Field]):
     """The fields of one message by number, of several with one number the last. Raises DamagedMessageError."""
 
     def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
-        found, damage = fields_before_damage(data, at, end)
-        if damage:
-            raise DamagedMessageError(damage)
-        super().__init__([(field[0], field) for field in found])
+        super().__init__([(field[0], field) for field in fields(data, at, end)])
         self._data = data
 
     def value(self, number: int, otherwise: int = 0) -> int:
@@ -122,21 +118,15 @@ def signed(value: int) -> int:
 class Fields:
     """The fields of many messages: columns, one row a field. Those of one message are in order."""
 
-    message: I64
-    """Which of the messages it is of."""
+    message: I64  # which of the messages it is of
     number: I64
-    value: I64
-    """Of a number its value as int64, else the length."""
-    start: I64
-    """Where its bytes are; a number has none."""
+    value: I64  # of a number its value as int64, else the length
+    start: I64  # where its bytes are; a number has none
     end: I64
 
     def take(self, rows: Bool) -> "Fields":
         """The chosen fields."""
-        return Fields(*(getattr(self, name)[rows] for name in _COLUMNS))
-
-
-_COLUMNS = ("message", "number", "value", "start", "end")
+        return Fields(*(column[rows] for column in vars(self).values()))
 
 
 def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
