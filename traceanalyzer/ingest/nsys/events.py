@@ -133,7 +133,8 @@ def read_events(
         thread = None if events.thread is None else tight(events.thread.astype(np.int32))
         return Events(tight(events.process), columns, thread), own
 
-    found = database.each(table, columns, made, text=text) or [made(Part.of_no_rows(columns))]
+    found = database.each(table, columns, made, text=text)
+    found = found or [made(Part({name: np.empty(0, np.int64) for name in columns}, []))]
     for _, own in found:
         tally.add(own)
     return [events for events, _ in found]

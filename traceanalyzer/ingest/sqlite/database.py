@@ -3,7 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,15 +23,9 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 MISSING = -(2**62)
 """Stands for NULL in a time column; event times may be negative."""
-
-_ROWS_A_FETCH = 512
-"""Small, so that of a damaged table little is lost around the damage; larger is not faster."""
-
-_IDS_A_QUERY = 900
-"""Below the lowest limit on the terms of an expression that SQLite builds have."""
-
-_QUERIES = 10
-"""Texts are fetched by so many queries at most; for more, the table is read once: it may have no index."""
+_ROWS_A_FETCH = 512  # small, so that of a damaged table little is lost around the damage; larger is not faster
+_IDS_A_QUERY = 900  # below the lowest limit on the terms of an expression that SQLite builds have
+_QUERIES = 10  # for texts, at most; for more, the table is read once: it may have no index
 
 
 class NotWholeError(Exception):
@@ -43,15 +37,12 @@ class Database:
     """An open SQLite file: which tables and columns it has, and which tables turned out damaged."""
 
     connection: sqlite3.Connection
-    columns: dict[str, frozenset[str]]
-    """Column names by table name."""
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    """Of the tables that `pages` can read."""
+    columns: dict[str, frozenset[str]]  # names by table name
+    layouts: dict[str, Layout] = field(default_factory=dict)  # of the tables that `pages` can read
     pages: PageFile | None = None
     where_kinds: dict[int, tuple[int, int]] | None = None
     """Numbers of the first and the last row of each kind of NVTX event that is no range, once they have been read."""
-    damaged: set[str] = field(default_factory=set)
-    """Tables of which only the rows before the damage could be read."""
+    damaged: set[str] = field(default_factory=set)  # tables of which only the rows before the damage could be read
 
     def table(self, name: str) -> str | None:
         """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
@@ -72,14 +63,9 @@ class Database:
         """Whether the table exists and holds a row."""
         return next(self.rows(name, {"rowid": 0}, limit=1), None) is not None
 
-    def integers(self, name: str, columns: Mapping[str, int], *, where: str = "") -> dict[str, I64]:
-        """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays.
-
-        All arrays have one entry a row of the table; they are empty where there is no such table. Text in a
-        column of numbers counts as the number it begins with, else 0.
-        """
-        if where:
-            return self._row_by_row(name, columns, None, where).integers
+    def integers(self, name: str, columns: Mapping[str, int]) -> dict[str, I64]:
+        """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays, empty where there
+        is no such table. Text in a column of numbers counts as the number it begins with, else 0."""
         return together(self.each(name, columns, lambda part: part.integers), columns)
 
     def each(
@@ -104,52 +90,42 @@ class Database:
         except (OddPageError, OSError) as error:
             raise NotWholeError from error
 
-    def _row_by_row(self, name: str, columns: Mapping[str, int], text: str | None, where: str = "") -> Part:
-        """The rows up to the first damaged one."""
-        try:
-            return self._flat(name, columns, text, where, cast=False)
-        except (TypeError, ValueError, OverflowError):
-            return self._flat(name, columns, text, where, cast=True)
-
-    def _flat(self, name: str, columns: Mapping[str, int], text: str | None, where: str, *, cast: bool) -> Part:
-        """The same. Raises TypeError, ValueError, OverflowError for other values than integers without `cast`."""
+    def _row_by_row(self, name: str, columns: Mapping[str, int], text: str | None, *, cast: bool = False) -> Part:
+        """The rows up to the first damaged one. `cast`: where there are other values than integers."""
         numbers, texts = bytearray(), list[bytes]()
         wanted: dict[str, int | bytes | None] = dict(columns)
-        batches = self.batches(name, wanted if text is None else {**wanted, text: b""}, where=where, cast=cast)
-        for batch in batches:
-            if text is not None:
-                texts.extend(row[-1] for row in batch)
-                batch = [row[:-1] for row in batch]
-            numbers += np.fromiter(chain.from_iterable(batch), np.int64).tobytes()
+        try:
+            for batch in self._batches(name, wanted if text is None else {**wanted, text: b""}, cast=cast):
+                if text is not None:
+                    texts.extend(row[-1] for row in batch)
+                    batch = [row[:-1] for row in batch]
+                numbers += np.fromiter(chain.from_iterable(batch), np.int64).tobytes()
+        except (TypeError, ValueError, OverflowError):
+            if cast:
+                raise
+            return self._row_by_row(name, columns, text, cast=True)
         matrix = np.frombuffer(numbers, np.int64).reshape(-1, len(columns))
         return Part({column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts)
 
     def rows(
         self, name: str, columns: Mapping[str, int | bytes | None], *, where: str = "", limit: int | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows as tuples; see `batches`."""
-        return chain.from_iterable(self.batches(name, columns, where=where, limit=limit))
+        """Rows in the order of the table, up to the first damaged one; none without the table.
 
-    def batches(
-        self,
-        name: str,
-        columns: Mapping[str, int | bytes | None],
-        *,
-        where: str = "",
-        limit: int | None = None,
-        cast: bool = True,
-    ) -> Iterator[list[tuple[Any, ...]]]:
-        """Lists of rows in the order of the table, up to the first damaged one; none without the table.
-
-        Beside a column's name stands its value for NULL and for a column that the table lacks. An integer
-        makes it a column of integers (with `cast` whatever the file holds there), bytes one of undecoded
-        text, None leaves it as it is. `where` is SQL of this program's own.
+        Beside a column's name stands its value for NULL and for a column that the table lacks. An integer makes it a
+        column of integers, bytes one of undecoded text, None leaves it as it is. `where` is SQL of this program's own.
         """
+        rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
+        return chain.from_iterable(self._batches(name, columns, rest))
+
+    def _batches(
+        self, name: str, columns: Mapping[str, int | bytes | None], rest: str = "", *, cast: bool = True
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The same in lists. `cast`: a column of integers has them whatever the file holds there."""
         table = self.table(name)
         if table is None:
             return
         terms = ", ".join(self._term(table, column, null, cast) for column, null in columns.items())
-        rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
         query = f'SELECT {terms} FROM "{table}"{rest}'  # noqa: S608 names come from this program and the file's catalog
         try:
             cursor = self.connection.execute(query)
@@ -195,25 +171,21 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
 
     `shown` is how messages name the file. Raises UnreadableInputError where its catalog cannot be read.
     """
-    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    connection = None
+    pages, uri = None, f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    with suppress(OSError, OddPageError):  # else SQLite alone can read it
+        pages = PageFile.of(path)
     try:
-        connection = sqlite3.connect(uri, uri=True)
-        connection.text_factory = _text
-        connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
-        distrust(connection, path.stat().st_size)
-        columns = _catalog(connection)
-        layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
-        allow_reads_of(connection, columns)
-        with _pages(path) as pages:
+        with pages.file if pages else nullcontext(), closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.text_factory = _text
+            connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
+            distrust(connection, path.stat().st_size)
+            columns = _catalog(connection)
+            layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
+            allow_reads_of(connection, columns)
             yield Database(connection, columns, layouts, pages)
     except sqlite3.DatabaseError as error:
-        raise UnreadableInputError(
-            f"{shown}: the SQLite database is damaged before its first table; export the report again"
-        ) from error
-    finally:
-        if connection is not None:
-            connection.close()
+        said = f"{shown}: the SQLite database is damaged before its first table; export the report again"
+        raise UnreadableInputError(said) from error
 
 
 _TABLES = """
@@ -226,10 +198,9 @@ WHERE type = 'table' AND typeof(name) = 'text' AND typeof(sql) = 'text' AND sql 
 
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     """The columns of each table, as far as the catalog is intact."""
-    names: list[str] = []
+    names, columns = list[str](), dict[str, frozenset[str]]()
     with suppress(sqlite3.DatabaseError):
         names.extend(row[0] for row in connection.execute(_TABLES))
-    columns: dict[str, frozenset[str]] = {}
     for name in names:
         with suppress(sqlite3.DatabaseError):
             info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
@@ -241,9 +212,8 @@ def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
     """Where a table is, and what is in its rows; None where the schema stands for a value, or a row's number has more
     than one name."""
     try:
-        info = connection.execute(
-            "SELECT name, type, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
-        ).fetchall()
+        query = "SELECT name, type, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid"
+        info = connection.execute(query, (table,)).fetchall()
         root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     except sqlite3.DatabaseError:
         return None
@@ -253,18 +223,6 @@ def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
     if root is None or not isinstance(root[0], int) or any(odd):
         return None
     return Layout(root[0], names, next(iter(keys), None))
-
-
-@contextmanager
-def _pages(path: Path) -> Iterator[PageFile | None]:
-    """The file as pages; None where SQLite alone can read it."""
-    try:
-        pages = PageFile.of(path)
-    except (OSError, OddPageError):
-        yield None
-        return
-    with pages.file:
-        yield pages
 
 
 def _text(raw: bytes) -> str:

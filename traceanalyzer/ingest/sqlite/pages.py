@@ -9,7 +9,7 @@ raises OddPageError, and SQLite reads that table. Measured with an export of 107
 against the page that it must lie in.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,25 +20,15 @@ from traceanalyzer.trace import I64, U8
 
 PAGES_AT_ONCE = 128
 """What is made of so many (some 10,000 rows) stays in the processor's cache."""
-
 _HEADER_BYTES = 100
-_UTF8 = 1
-_LARGEST_PAGE = 65_536
-"""Page size that the header's two bytes write as 1."""
 _INTERIOR, _LEAF = 5, 13
-_CELLS = {_INTERIOR: 12, _LEAF: 8}
-"""Where the places of a page's cells begin."""
+_CELLS = {_INTERIOR: 12, _LEAF: 8}  # where the places of a page's cells begin
 _LEAST_CELL = 4
-_DEEPEST = 20
-"""Levels of a tree; ten hold more than the largest file that SQLite writes."""
-_WITHOUT_OVERFLOW = 35
-"""A row that is longer than a page less so much goes on in other pages."""
-_MOST_COLUMNS = 120
-"""More make the header's length take two bytes."""
-
+_DEEPEST = 20  # levels of a tree; ten hold more than the largest file that SQLite writes
+_WITHOUT_OVERFLOW = 35  # a row that is longer than a page less so much goes on in other pages
+_MOST_COLUMNS = 120  # more make the header's length take two bytes
 _WORD_BYTES = 8
-_TWO_BYTES = 128
-"""From here on a number of variable length goes on in the next byte."""
+_TWO_BYTES = 128  # from here on a number of variable length goes on in the next byte
 _LEAST_TEXT = 12
 _WIDTH = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((n - 12) // 2 for n in range(12, 256))], np.int64)
 """Bytes of a value by its type."""
@@ -57,21 +47,20 @@ class Layout(NamedTuple):
 
     root: int
     columns: tuple[str, ...]
-    key: str | None = None
-    """The column that stands for the row's number, and is NULL in the row itself."""
+    key: str | None = None  # the column that stands for the row's number, and is NULL in the row itself
 
 
 class Part(NamedTuple):
     """Columns of some rows of a table."""
 
     integers: dict[str, I64]
-    texts: list[bytes]
-    """One a row, where a column of text was asked for."""
+    texts: list[bytes]  # one a row, where a column of text was asked for
 
-    @classmethod
-    def of_no_rows(cls, columns: Iterable[str]) -> "Part":
-        """Empty columns."""
-        return cls({name: np.empty(0, np.int64) for name in columns}, [])
+
+def page_bytes_of(header: bytes) -> int:
+    """The size of a file's pages; 1 stands for what two bytes do not hold."""
+    size = int.from_bytes(header[16:18], "big")
+    return 65_536 if size == 1 else size
 
 
 @dataclass(frozen=True)
@@ -88,9 +77,9 @@ class PageFile:
         """Open the file. Raises OSError, OddPageError."""
         file = path.open("rb")
         head = file.read(_HEADER_BYTES)
-        size = int.from_bytes(head[16:18], "big")
-        size = _LARGEST_PAGE if size == 1 else size
-        if len(head) < _HEADER_BYTES or size < 512 or size & (size - 1) or int.from_bytes(head[56:60], "big") != _UTF8:
+        size = page_bytes_of(head)
+        in_utf8 = head[56:60] == b"\0\0\0\1"
+        if len(head) < _HEADER_BYTES or size < 512 or size & (size - 1) or not in_utf8:
             file.close()
             raise OddPageError
         return cls(file, size, size - head[20], path.stat().st_size // size)
@@ -123,13 +112,9 @@ class PageFile:
     def _below(self, page: I64) -> I64:
         """The pages that a page of the inside of a tree leads to."""
         data = self._read(page)
-        cells = self._cells(data, _INTERIOR)
-        flat = data.reshape(-1)
-        places = np.append(cells, 8)
-        number = np.zeros(len(places), np.int64)
-        for i in range(4):
-            number = number << 8 | flat[places + i]
-        return number
+        places = np.append(self._cells(data, _INTERIOR), 8)
+        number = data.reshape(-1)[places[:, None] + np.arange(4)].astype(np.int64)
+        return number @ (1 << np.arange(24, -1, -8))
 
     def _read(self, pages: I64) -> U8:
         """The bytes of these pages, one row a page."""
@@ -164,9 +149,8 @@ class PageFile:
         length, place = _number(data, cell)
         row, place = _number(data, place)
         end = place + length
-        if (length > self.usable_bytes - _WITHOUT_OVERFLOW).any() or (
-            end > cell // self.page_bytes * self.page_bytes + self.usable_bytes
-        ).any():
+        most = cell // self.page_bytes * self.page_bytes + self.usable_bytes
+        if (length > self.usable_bytes - _WITHOUT_OVERFLOW).any() or (end > most).any():
             raise OddPageError
         wanted = set(layout.columns) & {*columns, text}
         values = _values(data, place, end, layout.columns, wanted)
@@ -180,9 +164,8 @@ class PageFile:
             if values[layout.key][0].any():  # a key that is kept beside the row's number
                 raise OddPageError
             integers[layout.key] = row
-        if text is None:
-            return Part(integers, [])
-        return Part(integers, _texts(data, *values[text]) if text in values else [b""] * len(cell))
+        texts = _texts(data, *values[text]) if text in values else [b""] * len(cell) * (text is not None)
+        return Part(integers, texts)
 
 
 def _number(data: U8, place: I64) -> tuple[I64, I64]:
