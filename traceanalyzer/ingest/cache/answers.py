@@ -1,8 +1,6 @@
-"""Answers that were worked out before: the same question about the same recordings is not worked out again.
-
-An answer belongs to all that it depends on: the recordings, what was read with them, the question with its options, and
-the program as it is. It is text without code, and what would not come back as it was is not kept.
-"""
+"""Answers that were worked out before. An answer belongs to all that it depends on: the recordings, what was read with
+them, the question with its options, and the program as it is. It is text without code, and what would not come back as
+it was is not kept."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,24 +12,20 @@ from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import digest_of, program
 from traceanalyzer.ingest.cache.store import ANSWER, get_text, has, place, put_text
-from traceanalyzer.trace import Run, Table, Trace
+from traceanalyzer.trace import Run, Table
 
 Answer = TypeVar("Answer")
 Encode = Callable[[Answer], str]
 Decode = Callable[[bytes], Answer]
 
-MOST_ANSWER_BYTES = 2 * MIB
-"""Every gap of a long recording takes longer to keep than to find again."""
+MOST_ANSWER_BYTES = 2 * MIB  # every gap of a long recording takes longer to keep than to find again
 
 
 def answered_once(
     run: Run, question: tuple[object, ...], make: Callable[[], Answer], encode: Encode[Answer], decode: Decode[Answer]
 ) -> Answer:
     """The answer to a question about a run: the kept one, else what `make` returns. A question is known by its `repr`.
-
-    `encode` gives it as text, from which `decode` makes the same value again, or raises ValueError or
-    TraceAnalyzerError.
-    """
+    `encode` gives the answer as text, from which `decode` makes it again, or raises ValueError, TraceAnalyzerError."""
     key = _key(run, question)
     kept = None if key is None else get_text(key)
     if kept is not None:
@@ -58,11 +52,8 @@ def _key(run: Run, question: tuple[object, ...]) -> str | None:
     kept = all(trace.kept_as and trace.memory is None and not trace.compile_logs for trace in traces)
     if not (traces and kept and reading().cache and place()):
         return None
-    depends_on = (program("."), question, run.failures, len(run.traces), list(map(_facts, traces)))
+    # of a trace what is known beside its tables, of which `kept_as` tells
+    known = [{f.name: getattr(trace, f.name) for f in fields(trace) if f.name != "strings"} for trace in traces]
+    facts = [{name: value for name, value in one.items() if not isinstance(value, Table)} for one in known]
+    depends_on = (program("."), question, run.failures, len(run.traces), facts)
     return digest_of(depends_on, [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()])
-
-
-def _facts(trace: Trace) -> dict[str, object]:
-    """What is known of a trace beside its tables, of which `kept_as` tells."""
-    values = {f.name: getattr(trace, f.name) for f in fields(trace) if f.name != "strings"}
-    return {name: value for name, value in values.items() if not isinstance(value, Table)}

@@ -17,52 +17,41 @@ from typing import NamedTuple
 from traceanalyzer import version
 from traceanalyzer.base.limits import MIB, limits
 
-FORMAT = 2
-"""Of the files that models are kept in."""
-LEAST_BYTES = 16 * MIB
-"""A shorter recording is read in about a tenth of a second."""
-LEAST_PACKED_BYTES = MIB
-"""The same of a gzipped one."""
+FORMAT = 2  # of the files that models are kept in
+LEAST_BYTES = 16 * MIB  # a shorter recording is read in about a tenth of a second
+LEAST_PACKED_BYTES = MIB  # the same of a gzipped one
 SETTLED_S = 2.0
 """A file that was changed less long ago may be changed again without its times telling: FAT counts in two seconds."""
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
-_GZIP_MAGIC = b"\x1f\x8b"
-_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-"""What becomes of these depends on the installed `nsys`, too."""
-_JOURNALS = ("-wal", "-journal")
-"""Beside an SQLite database, these hold a part of it."""
 
 
 class Identity(NamedTuple):
     """A recording as it was when it was looked at."""
 
-    name: str
-    """Of its model: a digest of all that it depends on."""
+    name: str  # of its model: a digest of all that it depends on
     size: int
 
 
 def identity_of(path: Path) -> Identity | None:
     """The identity of a recording; None where reading it again costs less, or may give something else. Raises
     OSError."""
-    about = path.stat()
-    if about.st_size < LEAST_PACKED_BYTES:
-        return None
-    samples = as_it_is(path)
-    if samples is None or (about.st_size < LEAST_BYTES and not samples[1].startswith(_GZIP_MAGIC)):
+    size = path.stat().st_size
+    samples = as_it_is(path) if size >= LEAST_PACKED_BYTES else None
+    if samples is None or (size < LEAST_BYTES and not samples[1].startswith(b"\x1f\x8b")):  # gzip
         return None
     facts = (FORMAT, program("trace", "ingest"), path.name, limits())
-    return Identity(digest_of(facts, samples), about.st_size)
+    return Identity(digest_of(facts, samples), size)
 
 
 def as_it_is(path: Path) -> list[bytes] | None:
     """The times of a file and samples of its content: others where it is another file, or was changed. None where it
     may change without that being seen, or where more than the file says what is read from it. Raises OSError."""
     about = path.stat()
-    if path.suffix in _REPORT_SUFFIXES or not path.is_file():
+    if path.suffix in (".nsys-rep", ".qdrep") or not path.is_file():  # the first depend on the installed `nsys`
         return None
     if time.time() - max(about.st_ctime, about.st_mtime) < SETTLED_S:
         return None
-    if any(path.with_name(path.name + ending).exists() for ending in _JOURNALS):
+    if any(path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal")):  # of an SQLite database
         return None
     times = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
     last = max(about.st_size - _SAMPLE_BYTES, 0)  # evenly over its length, the first and the last among them

@@ -19,17 +19,14 @@ from traceanalyzer.ingest.cache.identity import Identity, identity_of
 from traceanalyzer.ingest.cache.store import MODEL, MOST_BYTES, DamagedError, Stored, has, opened, place, put
 from traceanalyzer.trace import Collected, Device, Health, Process, StepTimings, Table, Thread, Trace, alike
 
-_WIDTHS = (1, 2, 4)
-"""Bytes of an unsigned distance; what needs more is kept as it is."""
+_WIDTHS = (1, 2, 4)  # bytes of an unsigned distance; what needs more is kept as it is
 
 
 class Packed(Struct, array_like=True, forbid_unknown_fields=True):
     """How a column is kept."""
 
-    width: int
-    """Bytes a value; 0: all values are `least`."""
-    least: int
-    """Added to every value."""
+    width: int  # bytes a value; 0: all values are `least`
+    least: int  # added to every value
 
 
 def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Packed, bytes]:
@@ -43,7 +40,7 @@ def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Pack
     for width in _WIDTHS:
         if width < dtype.itemsize and most - least < 1 << (8 * width):
             distance = values.astype(np.int64) - least
-            return Packed(width, least), distance.astype(_stored(width)).tobytes()
+            return Packed(width, least), distance.astype(f"<u{width}").tobytes()
     return Packed(dtype.itemsize, 0), values.astype(dtype.newbyteorder("<")).tobytes()
 
 
@@ -58,15 +55,11 @@ def unpack(form: Packed, data: bytearray, rows: int, dtype: np.dtype[Any]) -> ND
     if form.width not in _WIDTHS or form.width >= dtype.itemsize:
         raise ValueError("a column of another type")
     _fitting(form.least + (1 << 8 * form.width) - 1, np.dtype(np.int64))
-    values = np.frombuffer(data, _stored(form.width)).astype(np.int64)
+    values = np.frombuffer(data, f"<u{form.width}").astype(np.int64)
     values += _fitting(form.least, dtype)
     if len(values):
         _fitting(int(values.max()), dtype)
     return values.astype(dtype, copy=False)
-
-
-def _stored(width: int) -> np.dtype[Any]:
-    return np.dtype(f"<u{width}")
 
 
 def _fitting(value: int, dtype: np.dtype[Any]) -> int:
@@ -79,9 +72,8 @@ def _fitting(value: int, dtype: np.dtype[Any]) -> int:
 _LONGEST_HEADER = 64 << 20
 """Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""
 _LENGTH_BYTES = 8
+_SHARE_OF_DISK = 4  # times a recording's bytes have to be free where its model is kept: the cache never fills the disk
 _KEPT_SOURCES = ("kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
-_SHARE_OF_DISK = 4
-"""A model is kept where the disk has that many times the recording's bytes free: the cache never fills it."""
 _TABLES: dict[str, type[Table]] = {
     f.name: made
     for f in fields(Trace)
@@ -89,8 +81,6 @@ _TABLES: dict[str, type[Table]] = {
 }
 """The tables of a trace and their types; logs of step times are not kept."""
 _FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
-_NOT_KEPT = ("path", "strings")
-"""The path is the one under which the recording is asked for; strings follow the header."""
 
 
 class Kept(Struct, forbid_unknown_fields=True):
@@ -172,7 +162,8 @@ def keep(identity: Identity, traces: Sequence[Trace]) -> None:
 def can_be_kept(trace: Trace) -> bool:
     """Whether the file would hold all of the trace: what a reader makes, before side files are joined."""
     empty = Trace(trace.path, trace.source, [])
-    rest = [f.name for f in fields(Trace) if f.name not in (*_TABLES, *_FACTS, *_NOT_KEPT, "step_timings")]
+    elsewhere = (*_TABLES, *_FACTS, "path", "strings", "step_timings")
+    rest = [f.name for f in fields(Trace) if f.name not in elsewhere]
     return not len(trace.step_timings) and all(getattr(trace, name) == getattr(empty, name) for name in rest)
 
 
@@ -223,18 +214,16 @@ def _bytes_of(kept: Kept, most_rows: int) -> int:
 
 def _trace(kept: Kept, stored: Stored, path: str) -> Trace:
     strings = _TEXTS.decode(stored.take(kept.text_bytes))
-    tables: dict[str, Any] = {name: _table(name, table, kept, stored) for name, table in _TABLES.items()}
+    tables: dict[str, Any] = {}
+    for name, kind in _TABLES.items():
+        rows, columns = kept.rows[name], {}
+        for f, form in zip(fields(kind), kept.columns[name], strict=True):
+            columns[f.name] = unpack(form, stored.take(rows * max(form.width, 0)), rows, f.metadata["dtype"])
+        tables[name] = kind.from_columns(columns, rows)
     bounds = {"thread": len(kept.threads), "collective": len(tables["collectives"])}
     for table in tables.values():
         _check_codes(table, len(strings), bounds)
     return Trace(path=path, strings=strings, **{name: getattr(kept, name) for name in _FACTS}, **tables)
-
-
-def _table(name: str, table: type[Table], kept: Kept, stored: Stored) -> Table:
-    rows, columns = kept.rows[name], {}
-    for f, form in zip(fields(table), kept.columns[name], strict=True):
-        columns[f.name] = unpack(form, stored.take(rows * max(form.width, 0)), rows, f.metadata["dtype"])
-    return table.from_columns(columns, rows)
 
 
 def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:

@@ -1,8 +1,7 @@
 """What commands printed before: the same command on the same files prints it again, and loads no analysis for that.
 
 A page belongs to all that it depends on: the command with its options, the recordings, what lies in their folders and
-may be read with them, the limits in force, and the program as it is. Where that cannot be told from names and times
-alone, nothing is kept.
+may be read with them, the limits in force, and the program as it is.
 """
 
 import os
@@ -29,10 +28,8 @@ class Page(NamedTuple):
 
     question: tuple[object, ...]
     inputs: tuple[str, ...]
-    key: str
-    """Digest of all that it depends on."""
-    files: tuple[Path, ...]
-    """The only ones that it may be made from."""
+    key: str  # digest of all that it depends on
+    files: tuple[Path, ...]  # the only ones that it may be made from
 
 
 def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
@@ -40,18 +37,14 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
     is no cache, or names and times alone do not say what it depends on."""
     if not reading().cache or place() is None:
         return None
-    try:
+    with suppress(OSError):
         files = _files_of(inputs)
-        if not any(map(identity_of, files)):
-            return None
-        seen = [as_it_is(file) for file in files]
-    except OSError:
-        return None
-    if None in seen:
-        return None
-    pieces = list(chain.from_iterable(filter(None, seen)))
-    facts = ("page", question, program("."), limits(), [str(file) for file in files])
-    return Page(question, tuple(inputs), digest_of(facts, pieces), files)
+        seen = [as_it_is(file) for file in files] if any(map(identity_of, files)) else [None]
+        if None not in seen:
+            pieces = list(chain.from_iterable(filter(None, seen)))
+            facts = ("page", question, program("."), limits(), [str(file) for file in files])
+            return Page(question, tuple(inputs), digest_of(facts, pieces), files)
+    return None
 
 
 def kept_page(page: Page) -> str | None:

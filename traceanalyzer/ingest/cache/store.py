@@ -1,8 +1,6 @@
-"""What is kept of recordings: models, and answers that were worked out from them.
-
-Each is a file in a folder of the user's own, named by a key that says all that it depends on. Nothing in it is code,
-and a checksum covers every byte. Together they have a bounded size; what was used longest ago goes first.
-"""
+"""What is kept of recordings: models, and answers that were worked out from them. Each is a file in a folder of the
+user's own, named by a key that says all that it depends on. Nothing in it is code, and a checksum covers every byte.
+Together they have a bounded size; what was used longest ago goes first."""
 
 import os
 import re
@@ -28,17 +26,12 @@ MOST_BYTES = 2 << 30
 MODEL, ANSWER = ".model", ".answer"
 """Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of some."""
 MAGIC = b"TAkept\x01\x00"
-_PART = ".part"
 _KEPT, _UNFINISHED = re.compile(r"[0-9a-f]{40}\.(model|answer)"), re.compile(r"[0-9a-f]{40}\w{8}\.part")
 """Names that are given here; a file of another name is not touched."""
-_ABANDONED_S = 3600
-"""A model takes a second to write; one that is unfinished for an hour was left behind."""
-MOST_TEXT_BYTES = 8 * MIB
-"""A longer answer (every gap of a long recording) takes about as long to read as to work out."""
-LEAST_FREE_BYTES = 256 * MIB
-"""Of the disk: answers never fill it."""
-_KEY_BYTES, _CHECKSUM_BYTES = 20, 8
-_HEAD_BYTES = len(MAGIC) + _KEY_BYTES
+_ABANDONED_S = 3600  # a model takes a second to write; one that is unfinished for an hour was left behind
+MOST_TEXT_BYTES = 8 * MIB  # a longer answer takes about as long to read as to work out
+LEAST_FREE_BYTES = 256 * MIB  # of the disk: answers never fill it
+_CHECKSUM_BYTES = 8
 
 
 class DamagedError(ValueError):
@@ -50,20 +43,17 @@ class Entry(NamedTuple):
 
     path: Path
     bytes: int
-    used: float
-    """When it was last read or written, seconds since 1970."""
+    used: float  # when it was last read or written, seconds since 1970
 
 
 def place() -> Path | None:
     """Where models are kept; None: nowhere, also where files have no owner to look at."""
     if not hasattr(os, "getuid"):
         return None
-    said = os.environ.get(VARIABLE)
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if said is not None:
-        base = said
-    elif not base.startswith("/"):
+    if not base.startswith("/"):
         base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    base = os.environ.get(VARIABLE, base)
     with suppress(RuntimeError):  # no home
         return Path(base).expanduser() / "traceanalyzer" if base.strip() else None
     return None
@@ -100,7 +90,7 @@ class Stored:
 
     def __init__(self, file: BinaryIO, size: int, key: str) -> None:
         self._file, self.left, self._checksum = file, size, 0
-        if self.take(_HEAD_BYTES) != _head(key):
+        if self.take(len(head := _head(key))) != head:
             raise DamagedError("of another format, or kept for something else")
         self.left -= _CHECKSUM_BYTES
 
@@ -150,7 +140,7 @@ def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
     is costs the work that it would have saved. They take their place once they are whole."""
     with suppress(OSError):
         folder = trusted_place(make=True)
-        handle, unfinished = tempfile.mkstemp(prefix=key, suffix=_PART, dir=folder)
+        handle, unfinished = tempfile.mkstemp(prefix=key, suffix=".part", dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 if shutil.disk_usage(folder).free < least_free:
@@ -165,15 +155,12 @@ def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
 
 def get_text(key: str) -> bytes | None:
     """The answer under a key, as it was kept; None where there is none, or it is damaged."""
-    try:
-        with opened(key, ANSWER) as stored:
-            if stored.left > MOST_TEXT_BYTES:
-                return None
+    with suppress(OSError, DamagedError), opened(key, ANSWER) as stored:
+        if stored.left <= MOST_TEXT_BYTES:
             text = bytes(stored.take(stored.left))
             stored.check()
-    except (OSError, DamagedError):
-        return None
-    return text
+            return text
+    return None
 
 
 def put_text(key: str, text: bytes) -> None:
