@@ -175,12 +175,14 @@ def _threshold(module: str, name: str) -> str:
 
 
 def _reason(source: str, name: str) -> str:
-    """The docstring below a constant."""
-    body = ast.parse(source).body
+    """The docstring below a constant, or the comment behind it."""
+    body, lines = ast.parse(source).body, source.splitlines()
     for node, below in itertools.pairwise(body):
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
-            return " ".join(str(text).split())
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                return " ".join(str(below.value.value).split())
+            comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("# ")[2]
+            return f"{comment[0].upper()}{comment[1:]}." if comment else ""
     raise LookupError(name)
 
 
