@@ -9,8 +9,7 @@ from traceanalyzer.analysis.tables.budget import Budget, Idle, StepRow, StepTime
 from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.devices import CounterStats, DeviceTotals
-from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
-from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapPlaceRow, GapRow
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.launches import HostStats, LaunchStats
 from traceanalyzer.analysis.tables.modules import ModuleStats, RangeRow

@@ -27,8 +27,7 @@ from traceanalyzer.analysis.tables import timing as timings
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.analysis.tables.devices import counter_stats, device_totals, gpu_counters
-from traceanalyzer.analysis.tables.gap_places import gap_places
-from traceanalyzer.analysis.tables.gap_rows import gap_histogram
+from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_places
 from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import host_stats, measure_launches
 from traceanalyzer.analysis.tables.modules import module_stats, range_rows

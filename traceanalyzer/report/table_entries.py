@@ -81,7 +81,7 @@ def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
 
 
 def _gap_places(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
-    from traceanalyzer.analysis.tables.gap_places import gap_places
+    from traceanalyzer.analysis.tables.gap_rows import gap_places
 
     return gap_places(m.timed, m.causes.gaps, wanted.min_us) if wanted.min_us else m.gap_places
 
@@ -141,7 +141,7 @@ TABLES = (
         command="gaps",
     ),
     Table(
-        "gap_places", "Idle time by place", "analysis.tables.gap_places.GapPlaceRow",
+        "gap_places", "Idle time by place", "analysis.tables.gap_rows.GapPlaceRow",
         _gap_places,
         "The GPU has no idle gap in the steps of this recording.",
         long=True, of_every_rank=True,

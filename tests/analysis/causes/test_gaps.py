@@ -8,8 +8,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import step_budgets
-from traceanalyzer.analysis.tables.gap_places import gap_places
-from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows
+from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_places, gap_rows
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind

@@ -6,7 +6,7 @@ from traceanalyzer.analysis.algebra import measure, one_of, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import FAULT_NS, IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.tables.gap_places import gap_details
+from traceanalyzer.analysis.tables.gap_rows import gap_details
 from traceanalyzer.base import ms
 from traceanalyzer.trace import I64, Bool
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import stream_numbers
-from traceanalyzer.analysis.tables.gap_places import gap_details
+from traceanalyzer.analysis.tables.gap_rows import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, OWN, SENTENCE, TraceAnalyzerError, dataclass

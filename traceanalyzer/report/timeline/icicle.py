@@ -12,7 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.gap_places import nodes_behind
+from traceanalyzer.analysis.tables.gap_rows import nodes_behind
 from traceanalyzer.base import NS_PER_MS, OWN, cut
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.timeline.lanes import representative

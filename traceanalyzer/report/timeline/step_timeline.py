@@ -14,7 +14,7 @@ from traceanalyzer.analysis.algebra import Column, at, blockwise_found
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.gap_places import gap_details
+from traceanalyzer.analysis.tables.gap_rows import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.base import cut, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
