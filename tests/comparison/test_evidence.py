@@ -7,7 +7,7 @@ import pytest
 from tests.comparison.build import idle, part, report
 from traceanalyzer.analysis.tables.budget import Unprofiled
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.several import Several
+from traceanalyzer.comparison.document import Several
 from traceanalyzer.replay.host_parts import HostPart
 
 GEMM = part("aten::mm", "gemm", 1)

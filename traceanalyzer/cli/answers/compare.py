@@ -11,7 +11,7 @@ from traceanalyzer.cli.options import Hidden, Pair, command
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.comparison.several import Several
+    from traceanalyzer.comparison.document import Several
 
 
 @command("compare")
@@ -71,7 +71,7 @@ def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
     """Each run but the first compared with it."""
     from traceanalyzer.cli.io.reports import cleaned_with, report_named
     from traceanalyzer.comparison.compare import compare_reports
-    from traceanalyzer.comparison.several import Several
+    from traceanalyzer.comparison.document import Several
 
     reports = [report_named(name, *scope) for name in names]
     if hidden is not None:
