@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.history.html import levels, metric_page, runs_page
+from traceanalyzer.history.page import levels, metric_page, runs_page
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.recorded import ranks
-from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
+from traceanalyzer.base.parallel import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.cli.io import sides
 from traceanalyzer.ingest import folders

@@ -1,12 +1,193 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens offline."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import attrgetter
+from statistics import median
+from typing import Any
+
 from traceanalyzer.base import dataclass
-from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
-from traceanalyzer.report.format import DEFAULT_WIDTH, number, scale_for, scaled, shorten
+from traceanalyzer.report.format import DEFAULT_WIDTH, figure, label, number, scale_for, scaled, shorten
+from traceanalyzer.report.html.charts import Chart, Series, stacked
+from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
+from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Lines, Plot, Rects, Words
+from traceanalyzer.report.html.table_parts import table
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
 from traceanalyzer.report.printed import Result, Rows
+from traceanalyzer.version import __version__
+
+NOISE_SHARE = 0.02
+"""Runs of one program differ by so much (docs/compare.md): less is no change."""
+SIGMAS, MAD_SIGMA = 3.0, 1.4826
+"""Nor is what lies within three standard deviations, told from the median distance to the median (normal values)."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they vary by."""
+
+    first: int
+    end: int
+    low: float
+    high: float
+
+
+def levels(values: Sequence[float]) -> list[Level]:
+    """The levels of a series, oldest first; a new one begins where two runs in a row leave the band on the same side,
+    or the last run does."""
+    found, first = [], 0
+    for i in range(1, len(values)):
+        low, high = _band(values[first:i])
+        side = _side(values[i], low, high)
+        if side and side == _side(values[min(i + 1, len(values) - 1)], low, high):
+            found.append(Level(first, i, low, high))
+            first = i
+    return [*found, Level(first, len(values), *_band(values[first:]))] if values else []
+
+
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    middle = median(values)
+    spread = MAD_SIGMA * median(abs(value - middle) for value in values)
+    reach = max(SIGMAS * spread, NOISE_SHARE * abs(middle))
+    return middle - reach, middle + reach
+
+
+def _side(value: float, low: float, high: float) -> int:
+    return (value > high) - (value < low)
+
+
+MAX_RUNS = 200
+"""Runs that are drawn, the last ones."""
+ROWS = 300
+LEAST_RUNS = 5
+"""Fewer runs do not tell what runs vary by."""
+LINE = 0.001
+"""Half the width of a line that marks a change, of the picture's."""
+BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
+"""Parts of the budget without idle time, which is shown by its causes."""
+IDLE = tuple(f"idle_ms.{c}" for c in ("launch", "sync", "input", "host", "communication", "profiler", "other"))
+OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
+"""Metrics that the page of all runs draws, besides the budget."""
+DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)
+"""All that the page of runs draws."""
+
+
+def metric_page(series: MetricSeries) -> str:
+    """The page of one metric."""
+    return _page(series.metric, _first_and_last(series), _lines(series), series.values)
+
+
+def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
+    """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS`
+    that there are."""
+    by_name = {one.metric: one for one in series}
+    over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
+    charts = [_budgets(runs, by_name), *(chart for one in over_runs for chart in _lines(one))]
+    title = _first_and_last(over_runs[0] if over_runs else None)
+    return _page("Runs", title, [chart for chart in charts if chart is not None], runs)
+
+
+def _first_and_last(series: MetricSeries | None) -> str:
+    """What a metric was in the first run and is in the last, a sentence."""
+    if series is None or not series.values:
+        return "No run to show."
+    what, count = _words(series), len(series.values)
+    first, last = (figure(series.values[i].value, series.unit) for i in (0, -1))
+    if count == 1:
+        return f"{what}: {first} in the only run."
+    return f"{what}: {first} in the first of {count} runs, {last} in the last."
+
+
+def _words(series: MetricSeries) -> str:
+    """What the metric is called in a sentence or a title."""
+    words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
+    return words[:1].upper() + words[1:]
+
+
+def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
+    shown: list[Markup] = [chart_place(chart) for chart in charts]
+    shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
+    main = tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown)
+    return framed(title, main, tag("footer", f"Made by traceanalyzer {__version__} from files alone."), page_scripts())
+
+
+def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
+    """The step's budget in each run, idle time by cause."""
+    shown = runs[-MAX_RUNS:]
+    parts = []
+    for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
+        values = {v.run: v.value for v in by_name[name].values}
+        drawn = [values.get(run.run) for run in shown]
+        if not any(drawn):
+            continue
+        what = name.partition(".")[2]
+        words = f"idle: {what}" if name in IDLE else label(what)
+        hints = [
+            f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(value, 'ms')}"
+            for run, value in zip(shown, drawn, strict=True)
+        ]
+        colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
+        parts.append(Series(words, colour, drawn, hints))
+    if not parts:
+        return None
+    plot = stacked([f"#{run.run}" for run in shown], parts, "run", "ms a step")
+    caption = "The recorded step of each run by what the GPU did, idle time by cause."
+    return Chart("budgets", "Where the step's time went", caption, plot, 320)
+
+
+def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
+    return " ".join(part for part in (f"#{number}", stored_at, str(tags) if tags else "") if part)
+
+
+def _lines(series: MetricSeries) -> list[Chart]:
+    """A metric over the runs of each program."""
+    programs = series.by_program
+    return [_line(one, one.values[0].program if len(programs) > 1 else "", i) for i, one in enumerate(programs)]
+
+
+def _line(series: MetricSeries, program: str, number: int) -> Chart:
+    """A metric over the runs of a program, what it varies by, and where it changed."""
+    shown = series.values[-MAX_RUNS:]
+    scale = scale_for(max(abs(v.value) for v in shown), series.unit)
+    values = [scaled(v.value, scale) for v in shown]
+    found = levels(values)
+    known = [one for one in found if one.end - one.first >= LEAST_RUNS]
+    top, wide = max([*values, *map(attrgetter("high"), known)]), LINE * len(shown)
+    levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known]
+    bands = Rects("what runs vary by", "neutral", levels_of_runs)
+    changes = [(one.first - 0.5, f"changed with {_first(shown[one.first])}") for one in found[1:]]
+    marks = Rects("change", "more", [Box(at - wide, at + wide, 0.0, top, hint) for at, hint in changes])
+    by = Words([(after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)])
+    points = zip(map(float, range(len(shown))), values, shown, strict=True)
+    dots = [Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}") for x, y, v in points]
+    title, low = _words(series) + f": {program}" * bool(program), min([0.0, *values])
+    line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
+    plot = Plot(
+        [bands, marks, line, Dots("", "compute", dots), by],
+        Axis("run", names=[f"#{v.run}" for v in shown]),
+        Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
+    )
+    caption = (
+        "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
+        "where two runs in a row, or the last, leave it, with the first commit that shows it."
+    )
+    return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300)
+
+
+def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
+    """How much a level is above or below the one before, and with which run it begins."""
+    middle = [(one.low + one.high) / 2 for one in (before, after)]
+    share = f"{middle[1] / middle[0] - 1:+.1%} " if middle[0] else ""
+    return f"{share}{_first(shown[after.first])}"
+
+
+def _first(value: MetricValue) -> str:
+    """The run where a change shows first: by its commit."""
+    return shorten(value.commit, 12) if value.commit else f"run #{value.run}"
+
 
 NO_RUN = "No run matches."
 

@@ -17,9 +17,8 @@ from typing import NamedTuple, TypeAlias
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import may_read, note_read
-from traceanalyzer.base.parallel import LEAST_BYTES
+from traceanalyzer.base.parallel import LEAST_BYTES, free_bytes, most_at_once
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
-from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import kept_traces
 from traceanalyzer.ingest.capture import is_neighbour

@@ -10,10 +10,9 @@ from pathlib import Path
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
-from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.capture import captures_nearby, join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import broken_in, iteration_in, nothing_in, read_files, recordings_in
-from traceanalyzer.ingest.graph_captures import captures_nearby
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 

@@ -15,8 +15,7 @@ import pytest
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.ingest.flight_recorder.digest import Digests
-from traceanalyzer.ingest.flight_recorder.folder import read_flight
-from traceanalyzer.ingest.flight_recorder.plain_pickle import plain_values
+from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
 from traceanalyzer.trace.flight import InGroup
 
 

@@ -64,8 +64,7 @@ def history(database: Path, name: str | None, listed: bool, hidden: Hidden, outp
 
 
 def _made(db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]) -> "Result":
-    from traceanalyzer.history.html import DRAWN
-    from traceanalyzer.history.page import MetricPage, RunsPage
+    from traceanalyzer.history.page import DRAWN, MetricPage, RunsPage
     from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
 
     if listed:

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.base.files import note_read
-from traceanalyzer.base.parallel import LEAST_BYTES
+from traceanalyzer.base.parallel import LEAST_BYTES, free_bytes, most_at_once
 from traceanalyzer.base.parallel.children import METHOD, children
-from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.ingest.cache.models import has_model
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes

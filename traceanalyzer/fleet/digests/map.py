@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base.parallel import free_bytes, most_at_once
 from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
-from traceanalyzer.base.parallel.memory import free_bytes, most_at_once
 from traceanalyzer.base.reading import reading, reading_as
 from traceanalyzer.fleet.digests.files import SUFFIX, Made, arrow, name_of
 from traceanalyzer.ingest.folders import ANALYZED, needed_bytes

@@ -1,8 +1,9 @@
 """Timing logs: what a program wrote about its own steps, in one of the formats of `formats.toml`, the first of the
 list where a log holds several. Lines of none are skipped and counted."""
 
+import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,36 @@ from traceanalyzer.ingest.timing import formats
 from traceanalyzer.ingest.timing.entry import Entry
 from traceanalyzer.ingest.timing.formats import FORMATS, PRINTED_MEMORY, LineFormat
 from traceanalyzer.ingest.timing.steps import step_timings
-from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of
 from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Terminal control sequences: colours, cursor movements, titles."""
+_BREAK = re.compile(r"\r\n|[\n\r]")
+"""A progress bar goes back to the start of its line instead of to the next one."""
+MAX_LINE = 4096
+"""No step line is longer (Megatron's have 500 characters): longer ones are not searched, nor held in memory whole."""
+
+
+def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
+    """The lines, without terminal control sequences. `cut` is called before a last line that has no end."""
+    decoder, rest = None, ""
+    for piece in pieces:
+        # Windows shells redirect to UTF-16
+        utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        decoder = decoder or codecs.getincrementaldecoder("utf-16" if utf16 else "utf-8-sig")("replace")
+        rest += decoder.decode(piece)
+        *lines, rest = _BREAK.split(rest)
+        yield from map(_plain, lines)
+        rest = rest[-MAX_LINE:]
+    if rest.strip():
+        if cut is not None:
+            cut()
+        yield _plain(rest)
+
+
+def _plain(line: str) -> str:
+    return _ESCAPE.sub("", line) if "\x1b" in line else line
+
 
 ABILITIES = Abilities(
     name="log of step times (a trainer's log, JSON lines, CSV)",

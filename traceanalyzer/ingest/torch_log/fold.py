@@ -1,18 +1,17 @@
-"""From records to what a process compiled: each kind of record has one function that takes it."""
+"""From records to what a process compiled: each kind of record has one function that takes it; events become spans."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from traceanalyzer.ingest.side_files import items, mapping, mappings
+from traceanalyzer.ingest.side_files import is_number, items, mapping, mappings
 from traceanalyzer.ingest.torch_log import explained
-from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
-from traceanalyzer.ingest.torch_log.explained import first_line
 from traceanalyzer.ingest.torch_log.records import Record, kind_of
-from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 from traceanalyzer.trace.compile_log import (
     CacheEvent,
     CacheLayer,
@@ -20,8 +19,68 @@ from traceanalyzer.trace.compile_log import (
     Compilation,
     CompileLog,
     Counts,
+    Span,
     TritonKernel,
 )
+
+MAX_SPANS, MAX_DEPTH = 1_000_000, 1000
+"""More than any compilation writes; what comes after is counted and left out."""
+_NS_PER_US = 1000
+_Key = tuple[Any, ...]
+
+
+class SpanBuilder:
+    """Pairs events of a process. Events of one thread are nested; one whose end never comes ends with the log."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Key, list[tuple[str, int, str, str]]] = defaultdict(list)
+        self._spans: list[Span] = []
+        self._last_ns: dict[_Key, int] = {}
+        self.left_out = self.unfinished = 0
+
+    def add(self, event: dict[str, Any], key: _Key, compile_id: str) -> None:
+        """Take an event of the `chromium_event` records; of a thread by `key`."""
+        time, name = event.get("ts"), str(event.get("name", ""))
+        if not is_number(time, 1e16) or time < 0:
+            return
+        # Whole microseconds apart: a float cannot hold nanoseconds since 1970.
+        time_ns = int(time) * _NS_PER_US + round(time % 1 * _NS_PER_US)
+        arguments = mapping(event.get("args"))
+        own_id = arguments.get("compile_id")
+        compile_id = own_id if isinstance(own_id, str) and own_id not in ("", "None") else compile_id
+        kernel, stack, phase = str(arguments.get("kernel_name") or ""), self._open[key], event.get("ph")
+        if phase in ("B", "E"):
+            self._last_ns[key] = max(self._last_ns.get(key, time_ns), time_ns)
+        if phase == "B" and len(stack) < MAX_DEPTH:
+            stack.append((name, time_ns, compile_id, kernel))
+        elif phase == "E" and name in map(itemgetter(0), stack):
+            while stack[-1][0] != name:
+                self.unfinished += 1
+                self._close(key, time_ns)
+            self._close(key, time_ns)
+        elif phase == "X" and isinstance(event.get("dur"), int | float):
+            end_ns = time_ns + round(event["dur"] * _NS_PER_US)
+            self._keep(Span(name, time_ns, end_ns, compile_id, hash(key), len(stack), kernel))
+
+    def finish(self) -> tuple[Span, ...]:
+        """All spans in the order of their starts."""
+        for key, stack in self._open.items():
+            while stack:
+                self.unfinished += 1
+                self._close(key, self._last_ns[key])
+        return tuple(sorted(self._spans, key=lambda span: (span.start_ns, span.depth)))
+
+    def _close(self, key: _Key, end_ns: int) -> None:
+        name, start_ns, compile_id, kernel = self._open[key].pop()
+        depth = len(self._open[key])
+        self._keep(Span(name, start_ns, max(end_ns, start_ns), compile_id, hash(key), depth, kernel))
+
+    def _keep(self, span: Span) -> None:
+        if len(self._spans) < MAX_SPANS:
+            self._spans.append(span)
+        else:
+            self.left_out += 1
+
 
 LOGS_BREAKS = (2, 6)
 """PyTorch from here on has a record for each graph break."""
@@ -42,7 +101,7 @@ _CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True
 
 
 class Fold:
-    """Takes the records of one process in their order."""
+    """Takes the records of one process in their order: `_on_KIND` those of a kind."""
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says; records may say better."""
@@ -108,17 +167,17 @@ class Fold:
             self._broken_texts += 1
             return None
 
-    def _string(self, record: Record) -> None:
+    def _on_str(self, record: Record) -> None:
         if isinstance(record.body, list) and len(record.body) == 2 and isinstance(record.body[1], int):
             self._strings[record.body[1]] = str(record.body[0])
 
-    def _event(self, record: Record) -> None:
+    def _on_chromium_event(self, record: Record) -> None:
         event = self._json(record) if record.payload else record.body
         for one in mappings(event if isinstance(event, list) else [event]):
             key = (record.prefix, record.thread, str(one.get("pid")), str(one.get("tid")))
             self._spans.add(one, key, record.compile_id)
 
-    def _start(self, record: Record) -> None:
+    def _on_dynamo_start(self, record: Record) -> None:
         compilation = self._compilation(record, new=True)
         compilation.started = True
         frames = mappings(mapping(record.body).get("stack"))
@@ -142,52 +201,48 @@ class Fold:
             compilation.graphs += 1
             shapes = mapping(mapping(record.body).get("sizes")).values()
             compilation.dynamic |= any(isinstance(size, str) for shape in shapes for size in items(shape))
-        lines = node_lines(record.text)
-        if kind in ("after_post_grad_graph", "inductor_post_grad_graph"):
-            lines = {**self._lines.get(place, {}), **lines}
-        self._lines[place] = lines
+        goes_on = kind in ("after_post_grad_graph", "inductor_post_grad_graph")
+        self._lines[place] = (self._lines.get(place, {}) if goes_on else {}) | explained.node_lines(record.text)
 
-    def _code(self, record: Record) -> None:
+    def _on_inductor_output_code(self, record: Record) -> None:
         compilation, compile_id, text = self._compilation(record), record.compile_id, record.text
-        first = read_code(text[:2000], ()).direction
-        places = [(compile_id, "post_grad"), (compile_id, first), (compile_id, "program")]
-        code = read_code(text, [self._lines[place] for place in places if place in self._lines])
+        graphs = ("post_grad", explained.read_code(text[:2000], ()).direction, "program")
+        lines = [self._lines[compile_id, graph] for graph in graphs if (compile_id, graph) in self._lines]
         key = self._key_before_code.pop(compile_id, "")
-        compilation.codes.append(replace(code, key=key))
+        compilation.codes.append(replace(explained.read_code(text, lines), key=key))
         self._lines.pop((compile_id, "post_grad"), None)
 
     def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
         values, compilation = mapping(self._json(record)), self._compilation(record)
         key, saved = str(values.get("key") or ""), max(_whole(values.get("time_saved_ns")), 0)
-        reason = first_line(str(values.get("cache_bypass_reason") or ""))
+        reason = explained.first_line(str(values.get("cache_bypass_reason") or ""))
         wanted = _CUDAGRAPHS.search(record.payload)
         cudagraphs = None if wanted is None else wanted[1] == b"True"
         compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))
-        if layer != "fx_graph" or not key:
-            return
         open_codes = [place for place, code in enumerate(compilation.codes) if not code.key]
-        if open_codes:
+        if layer == "fx_graph" and key and open_codes:
             compilation.codes[open_codes[-1]] = replace(compilation.codes[open_codes[-1]], key=key)
-        else:
+        elif layer == "fx_graph" and key:
             self._key_before_code[record.compile_id] = key
 
-    def _break(self, record: Record) -> None:
+    def _on_dynamo_graph_break_reason(self, record: Record) -> None:
         self._compilation(record).breaks.append(explained.read_break(record.text))
 
-    def _error(self, record: Record) -> None:
+    def _on_dynamo_error(self, record: Record) -> None:
         """The exception in a traceback: its last line at the margin with a colon."""
         at_margin = [line for line in record.text.splitlines() if not line.startswith((" ", "\t"))]
         names = [(line.partition(":")[0] if ":" in line else " ", line) for line in at_margin]
         errors = [line for name, line in names if name.rpartition(".")[2][:1].isupper() and " " not in name]
-        self._compilation(record).error = first_line(errors[-1] if errors else record.text)
+        self._compilation(record).error = explained.first_line(errors[-1] if errors else record.text)
 
-    def _recompiled(self, record: Record) -> None:
+    def _on_recompile_reasons(self, record: Record) -> None:
         text = record.text.strip()
         values = self._json(record) if text.startswith(("[", '"')) else text
         reasons = values if isinstance(values, list) else [values]
-        self._compilation(record).recompile_reasons += [first_line(str(reason)) for reason in reasons if reason]
+        lines = [explained.first_line(str(reason)) for reason in reasons if reason]
+        self._compilation(record).recompile_reasons += lines
 
-    def _triton(self, record: Record) -> None:
+    def _on_triton_kernel_info(self, record: Record) -> None:
         for name, about in mapping(self._json(record)).items():
             if isinstance(about, dict):
                 took, state = _whole(about.get("compile_time_us")), str(about.get("autotune_cache_state") or "")
@@ -215,33 +270,33 @@ class Fold:
         compilation.cache_size = _whole(values.get("cache_size"))
         compilation.restarts = list(map(str, items(values.get("restart_reasons"))))
 
-    def _estimates(self, record: Record) -> None:
+    def _on_inductor_runtime_and_tensor_meta(self, record: Record) -> None:
         """Of the code that was written last."""
         estimates, codes = explained.read_estimates(self._json(record)), self._compilation(record).codes
         if codes and not codes[-1].estimates:
             codes[-1] = replace(codes[-1], estimates=estimates)
 
-    def _collectives(self, record: Record) -> None:
+    def _on_inductor_collective_schedule(self, record: Record) -> None:
         if isinstance(values := self._json(record), list):
             self._compilation(record).collectives += tuple(map(str, values))
 
-    def _metadata(self, record: Record) -> None:
+    def _on_aot_forward_graph_fw_metadata(self, record: Record) -> None:
         """How many inputs a graph changes in place, of what AOTAutograd says of its inputs."""
         inputs = record.payload.split(b"output_info=")[0].split(b"InputAliasInfo(")[1:]
         changed = sum(b"mutates_data=True" in one and b"requires_grad=False" in one for one in inputs)
         self._compilation(record).inputs_changed += changed
 
-    def _stacks(self, record: Record) -> None:
+    def _on_inductor_provenance_tracking_kernel_stack_traces(self, record: Record) -> None:
         """Source lines of kernels whose code did not tell them."""
         values = self._json(record) if record.payload.strip() else None
         if not isinstance(values, dict):
             return
-        lines = {str(name).partition(":")[0]: lines_of_stacks(stacks) for name, stacks in values.items()}
+        lines = {str(name).partition(":")[0]: explained.lines_of_stacks(stacks) for name, stacks in values.items()}
         compilation = self._compilation(record)
-        compilation.codes[:] = [with_lines(code, lines) for code in compilation.codes]
+        compilation.codes[:] = [explained.with_lines(code, lines) for code in compilation.codes]
 
-    def _version(self, record: Record) -> None:
-        text = first_line(record.text).strip('"')
+    def _on_torch_version(self, record: Record) -> None:
+        text = explained.first_line(record.text).strip('"')
         if text and len(text) < 100:
             self._versions.setdefault("torch", text)
 
@@ -251,20 +306,8 @@ def _whole(value: object) -> int:
 
 
 _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
-    "str": Fold._string,
-    "chromium_event": Fold._event,
-    "dynamo_start": Fold._start,
-    "inductor_output_code": Fold._code,
-    "dynamo_graph_break_reason": Fold._break,
-    "dynamo_error": Fold._error,
-    "recompile_reasons": Fold._recompiled,
-    "triton_kernel_info": Fold._triton,
+    **{name.removeprefix("_on_"): of for name, of in vars(Fold).items() if name.startswith("_on_")},
     **{f"{side}compilation_metrics{when}": Fold._metrics for side in ("", "bwd_") for when in ("", "_runtime")},
-    "inductor_runtime_and_tensor_meta": Fold._estimates,
-    "inductor_collective_schedule": Fold._collectives,
-    "inductor_provenance_tracking_kernel_stack_traces": Fold._stacks,
-    "aot_forward_graph_fw_metadata": Fold._metadata,
-    "torch_version": Fold._version,
 }
 WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
 """Kinds of records whose payload is read."""

@@ -26,10 +26,7 @@ ENVELOPE = frozenset(
 """Keys of the JSON that say where a record belongs; the other one says what it is."""
 
 _PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
-_HEADER = re.compile(
-    rb"[VDIWEC](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,6}) +(\d{1,20}) *([^\]\n]{0,1000}?):(\d{1,9})\] ?(\{.*)",
-    re.DOTALL,
-)
+_HEADER = re.compile(rb"(?s)[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +(\d{1,20}) *[^\]\n]{0,1000}?:\d{1,9}\] ?(\{.*)")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -95,11 +92,9 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
             continue
         if prefix in open_:
             yield _closed(open_.pop(prefix), counts)
-        record = _record(prefix, header, counts)
-        if record is None:
+        if (record := _record(prefix, header, counts)) is None:
             continue
-        expected = record.envelope.get("has_payload")
-        if not isinstance(expected, str):
+        if not isinstance(expected := record.envelope.get("has_payload"), str):
             yield record
         elif len(open_) < MAX_STREAMS:
             keep: list[bytes] | None = [] if kind_of(record) in wanted else None
@@ -119,8 +114,7 @@ def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
             rest.append(first)
         if not others:
             continue
-        if held > MAX_LINE_BYTES:
-            counts.shortened += 1
+        counts.shortened += held > MAX_LINE_BYTES
         yield b"".join(rest).removesuffix(b"\r")
         for line in others[:-1]:
             yield line.removesuffix(b"\r")
@@ -138,14 +132,14 @@ def kind_of(record: Record) -> str:
 
 def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | None:
     try:
-        values = _decode(header[10].decode("utf-8", "replace"))
+        values = _decode(header[2].decode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError):
         counts.unreadable += 1
         return None
     counts.records += 1
     kind = next((key for key in values if key not in ENVELOPE), "")
     envelope = {key: value for key, value in values.items() if key in ENVELOPE}
-    return Record(kind, values.get(kind), envelope, int(header[7]), prefix.decode("utf-8", "replace"))
+    return Record(kind, values.get(kind), envelope, int(header[1]), prefix.decode("utf-8", "replace"))
 
 
 def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
@@ -165,10 +159,6 @@ def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
 
 
 def _closed(opened: _Open, counts: Counts) -> Record:
-    if opened.digest.hexdigest() != opened.expected:
-        counts.damaged_payloads += 1
-    if opened.parts is None:
-        return opened.record
-    if opened.size > MAX_PAYLOAD_BYTES:
-        counts.shortened += 1
-    return replace(opened.record, payload=b"".join(opened.parts))
+    counts.damaged_payloads += opened.digest.hexdigest() != opened.expected
+    counts.shortened += opened.size > MAX_PAYLOAD_BYTES
+    return opened.record if opened.parts is None else replace(opened.record, payload=b"".join(opened.parts))
