@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.ingest.memory import snapshot_of
 from traceanalyzer.ingest.memory.opcodes import interpret
 from traceanalyzer.ingest.memory.shapes import Shapes
-from traceanalyzer.ingest.memory.snapshot import snapshot_of
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "memory"
 PIECE = 1 << 18

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.memory.phases import timeline_of
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 
 MB = 1e6
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.analyzed import loaded, reported
 from tests.recorded import EVERY, GPU, ROOT, label
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.json import as_plain

@@ -7,8 +7,8 @@ import pytest
 
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.timing import read
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS
-from traceanalyzer.ingest.timing.log import read
 
 DATA = Path(__file__).parents[1] / "data" / "timing"
 UNKNOWN = -1e-6
@@ -231,7 +231,7 @@ def test_step_lines_far_into_a_long_log(tmp_path):
 
 
 def test_a_log_is_recognised_within_its_first_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr("traceanalyzer.ingest.timing.log.STEPS_WITHIN", 10)
+    monkeypatch.setattr("traceanalyzer.ingest.timing.STEPS_WITHIN", 10)
     steps = (DATA / "megatron.log").read_text()
     assert detect(log(tmp_path, "loaded shard 1\n" * 4 + steps))
     with pytest.raises(UnreadableInputError):

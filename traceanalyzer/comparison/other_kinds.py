@@ -7,7 +7,7 @@ from typing import Any
 from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.ingest.torch_log import is_log, read_logs
 from traceanalyzer.replay.compile.measure import measure_logs

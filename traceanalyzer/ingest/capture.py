@@ -84,7 +84,7 @@ def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...
 
 def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
     """The memory snapshot, and what is wrong with its file."""
-    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+    from traceanalyzer.ingest.memory import read_snapshot
 
     try:
         if path.stat().st_size > MAX_SNAPSHOT_BYTES:

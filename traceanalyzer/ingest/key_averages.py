@@ -9,7 +9,7 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing.log import lines_of
+from traceanalyzer.ingest.timing import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 ABILITIES = Abilities(

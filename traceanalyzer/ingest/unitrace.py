@@ -60,8 +60,8 @@ _LATEST = 2**61
 """Of any clock; differences fit 64 bits."""
 _DIGITS, _MOST = 18, 2**20
 """Of a number that fits 64 bits; of groups or work items along one axis, so that their product does."""
-_COMMAND = ("kind", "name", "bytes", "copy_kind", "blocks", "threads")
 Command = tuple[int, int, int, int, int, int]
+"""Kind, name, bytes, kind of copy, blocks, threads."""
 
 
 class _Event(Struct, gc=False):
@@ -121,18 +121,9 @@ def _command(texts: Texts, full: str) -> Command | None:
     return DeviceOpKind.KERNEL, texts.code(name or "unnamed kernel"), -1, 0, blocks, threads
 
 
-class _Packed:
-    """Rows of numbers, none of which is an object."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-        self._numbers = array("q")
-        self.append = self._numbers.extend
-        """Adds a row."""
-
-    def columns(self) -> dict[str, I64]:
-        """All rows, by the names of their numbers."""
-        return dict(zip(self._names, np.array(self._numbers).reshape(-1, len(self._names)).T, strict=True))
+def _columns(numbers: "array[int]", *names: str) -> dict[str, I64]:
+    """Rows of numbers by the names of these."""
+    return dict(zip(names, np.array(numbers).reshape(-1, len(names)).T, strict=True))
 
 
 class _Rows:
@@ -143,10 +134,8 @@ class _Rows:
         self.closed = False
         self.events = self.lost = self.skipped = 0
         self._command = cache(partial(_command, self.texts))
-        self._ops = _Packed(*_COMMAND, "start", "end", "device", "stream", "id")
-        self._calls = _Packed("name", "start", "end", "thread")
-        self._ranges = _Packed("name", "start", "end", "thread", "kind")
-        self._flows = _Packed("thread", "start", "id")
+        self._ops, self._calls, self._ranges, self._flows = (array("q") for _ in range(4))
+        """Rows of numbers, none of which is an object."""
         self._threads: Codes[int] = Codes()
         self._devices: Codes[int] = Codes()
         self._streams: Codes[tuple[int, int]] = Codes()
@@ -183,7 +172,7 @@ class _Rows:
             self._on_host(event.name, self._threads[event.tid], start, start + duration)
             self._pid = event.pid
         elif event.ph == "s" and "Flow_H2D" in event.cat:
-            self._flows.append((self._threads[event.tid], start, event.id))
+            self._flows.extend((self._threads[event.tid], start, event.id))
         elif event.ph == "B":
             self._open[event.tid].append((event.name, start))
         elif event.ph == "E" and self._open[event.tid]:
@@ -198,19 +187,22 @@ class _Rows:
             self.skipped += 1
             return
         number = whole(str(event.args.get("id", "")))
-        self._ops.append((*command, start, end, self._devices[event.pid], self._streams[event.pid, event.tid], number))
+        self._ops.extend((*command, start, end, self._devices[event.pid], self._streams[event.pid, event.tid], number))
 
     def _on_host(self, name: str, thread: int, start: int, end: int) -> None:
         code = self.texts.code(name or "unnamed call")
         if _CALL.match(name):
-            self._calls.append((code, start, end, thread))
+            self._calls.extend((code, start, end, thread))
         else:
             kind = RangeKind.LIBRARY if _LIBRARY.match(name) else RangeKind.ANNOTATION
-            self._ranges.append((code, start, end, thread, int(kind)))
+            self._ranges.extend((code, start, end, thread, int(kind)))
 
     def trace(self, path: Path, damage: str) -> Trace:
         """The trace of all rows."""
-        ops, calls, ranges = self._ops.columns(), self._calls.columns(), self._ranges.columns()
+        kind = ("kind", "name", "bytes", "copy_kind", "blocks", "threads")
+        ops = _columns(self._ops, *kind, "start", "end", "device", "stream", "id")
+        calls = _columns(self._calls, "name", "start", "end", "thread")
+        ranges = _columns(self._ranges, "name", "start", "end", "thread", "kind")
         self.lost += sum(map(len, self._open.values()))
         calls["correlation"] = np.arange(1, len(calls["start"]) + 1)
         ops["correlation"] = self._launches(ops.pop("id"), calls)
@@ -239,7 +231,7 @@ class _Rows:
 
         A flow begins within its call: on its thread that is the last one that had begun.
         """
-        flows = self._flows.columns()
+        flows = _columns(self._flows, "thread", "start", "id")
         if not len(flows["id"]) or not len(calls["start"]):
             return np.full(len(ids), -1)
         found = np.full(len(flows["id"]), -1)

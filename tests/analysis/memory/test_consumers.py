@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from traceanalyzer.analysis.memory.course import CURVE_POINTS, TOP_LINES, Level, edges_of, moments_of
 from traceanalyzer.analysis.memory.measure import measured
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
 

@@ -26,7 +26,7 @@ from tests.snapshots import (
 from traceanalyzer.analysis.memory.lives import at_moments, lives_of, rounded
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.diagnosis.memory import recommendations_of
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
 TRUTH: dict[str, Any] = json.loads((DATA / "truth.json").read_text())["cases"]

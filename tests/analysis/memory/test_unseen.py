@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory" / "unseen"
 TRUTH: dict[str, Any] = json.loads((DATA / "memory.json").read_text())

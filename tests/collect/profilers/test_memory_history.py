@@ -13,7 +13,7 @@ from tests.snapshots import FORWARD, MIB, SEGMENT, content, event, segment
 from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.collect.profilers import memory_history
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.document import memory_document
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from tests.snapshots import FORWARD, MIB, SEGMENT, TRAIN, content, event, frames, freed, segment, snapshot
 from traceanalyzer.base.errors import RefusedSnapshotError
+from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.memory.opcodes import interpret
 from traceanalyzer.ingest.memory.shapes import Shapes
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.trace.snapshot import ACTIONS
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
@@ -128,7 +128,7 @@ def test_bombs_are_refused_in_little_memory(tmp_path: Path, name: str) -> None:
 
 
 def interpreted(raw: bytes) -> Any:
-    from traceanalyzer.ingest.memory.snapshot import snapshot_of
+    from traceanalyzer.ingest.memory import snapshot_of
 
     file, shapes = io.BytesIO(raw), Shapes()
     return snapshot_of("raw", interpret(lambda: file.read(1 << 18), shapes), shapes)

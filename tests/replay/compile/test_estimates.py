@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.compile.log_builder import LogBuilder
-from traceanalyzer.ingest.torch_log import read_logs
+from traceanalyzer.ingest.torch_log import read_fusion, read_logs
 from traceanalyzer.ingest.torch_log.explained import read_estimates
-from traceanalyzer.ingest.torch_log.read import read_fusion
 from traceanalyzer.replay.compile.measure import measure_logs
 
 if TYPE_CHECKING:

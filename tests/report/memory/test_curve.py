@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.recorded import ROOT
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.pictures.plot import Dots, Lines
 from traceanalyzer.report.memory.build import memory_report

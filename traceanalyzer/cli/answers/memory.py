@@ -69,7 +69,7 @@ def _only_one(folder: Path) -> Path:
 
 def _read(path: Path) -> "Snapshot":
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+    from traceanalyzer.ingest.memory import read_snapshot
 
     file = _only_one(path) if path.is_dir() else path
     with progress("Reading") as report_progress:

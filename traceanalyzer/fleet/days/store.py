@@ -16,8 +16,8 @@ import numpy as np
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.run import rank_in_name
+from traceanalyzer.ingest.timing import logged_entries
 from traceanalyzer.ingest.timing.entry import Entry
-from traceanalyzer.ingest.timing.log import logged_entries
 from traceanalyzer.ingest.timing.steps import between_lines
 from traceanalyzer.trace import F64, I64
 

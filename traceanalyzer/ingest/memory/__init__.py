@@ -1,11 +1,103 @@
 """CUDA memory snapshots, read safely: interpreted, never unpickled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.memory.snapshot import PROTO, read_snapshot
+from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
+from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
+from traceanalyzer.ingest.side_files import mapping
+from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.trace import Trace
+from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Segment, Snapshot
+
+MAX_DEVICES = 4096
+MAX_BYTES_OF_MEMORY = 1 << 50
+"""A size beyond a pebibyte is damage; sums of sizes then stay exact."""
+PROTO = b"\x80"
+"""How every snapshot begins."""
+
+
+def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:
+    """The snapshot of a file, gzip or not. Raises RefusedSnapshotError, UnreadableInputError if it cannot be opened."""
+    shapes = Shapes()
+    head = head_of(path)
+    if head.lstrip()[:1] in (b"{", b"["):
+        raise RefusedSnapshotError(
+            f"{path}: JSON, not a CUDA memory snapshot (a pickle); a trace is for `traceanalyzer analyze`; record a "
+            "snapshot with torch.cuda.memory._dump_snapshot"
+        )
+    with open_stream(path, progress) as stream:
+        try:
+            top = interpret(stream.read, shapes)
+            return snapshot_of(str(path), top, shapes)
+        except RefusedSnapshotError as error:
+            raise RefusedSnapshotError(
+                f"{path}: not a CUDA memory snapshot that can be read safely: {stream.damage or error}; "
+                "record one with torch.cuda.memory._dump_snapshot"
+            ) from error
+
+
+def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
+    """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises RefusedSnapshotError."""
+    if not isinstance(top, dict) or not isinstance(top.get("segments"), list):
+        raise RefusedSnapshotError("it has no segments")
+    segments, settings = top["segments"], mapping(top.get("allocator_settings"))
+    if any(type(segment) is not TakenSegment for segment in segments):
+        raise RefusedSnapshotError("its segments are none")
+    try:
+        lengths, events = [sum(count) for count in top.get("device_traces", [])], shapes.event_columns()
+        if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
+            raise RefusedSnapshotError("damaged (events without a device)")
+        blocks = shapes.block_columns([segment.blocks for segment in segments])
+        sizes = [events.size, blocks.size, blocks.requested, np.array([s.segment.size for s in segments], np.int64)]
+        if any(len(column) and not 0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY for column in sizes):
+            raise RefusedSnapshotError("damaged (a size that no memory has)")
+        devices = tuple(_devices(lengths, events, segments, blocks))
+        annotations = tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us))
+        stated = {key: settings[key] for key in settings if isinstance(settings[key], str | int | float | dict)}
+        return Snapshot(path, devices, shapes.stacks, annotations, stated)
+    except FAULTS as error:
+        raise RefusedSnapshotError(f"damaged ({type(error).__name__}: {error})") from error
+
+
+def _devices(
+    lengths: list[int], events: Events, segments: list[TakenSegment], blocks: Blocks
+) -> Iterator[DeviceMemory]:
+    """The devices that have events or segments, of which the first ones have so many events."""
+    ends = np.cumsum([0, *lengths])
+    used = {d for d, length in enumerate(lengths) if length} | {segment.device for segment in segments}
+    if any(not 0 <= device < MAX_DEVICES for device in used):
+        raise RefusedSnapshotError("damaged (no such device)")
+    for device in sorted(used):
+        lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
+        own = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
+        mine = [i for i, segment in enumerate(segments) if segment.device == device]
+        new_row = np.full(len(segments), -1, np.int64)
+        new_row[mine] = np.arange(len(mine))
+        chosen = np.flatnonzero(new_row[blocks.segment] >= 0) if len(blocks) else np.empty(0, np.int64)
+        columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
+        columns["segment"] = new_row[columns["segment"]]
+        of_device = tuple(segments[i].segment for i in mine)
+        columns["address"] = _addresses(columns, of_device)
+        yield DeviceMemory(device, Events(events.begin_us, *own), of_device, Blocks(**columns))
+
+
+def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:
+    """Addresses of blocks: before PyTorch 2.1 they follow one another from the segment's own."""
+    if not len(columns["address"]) or columns["address"].min() >= 0:
+        return columns["address"]
+    size, segment = columns["size"], columns["segment"]
+    before = np.cumsum(size) - size
+    first = np.concatenate(([0], np.flatnonzero(np.diff(segment)) + 1))
+    base = np.zeros(len(segments), np.int64)
+    base[segment[first]] = np.array([s.address for s in segments])[segment[first]] - before[first]
+    return base[segment] + before
+
 
 ABILITIES = Abilities(
     name="CUDA memory snapshot (a pickle)",

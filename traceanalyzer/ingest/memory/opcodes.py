@@ -9,6 +9,7 @@ opcode is refused by name. Both writers are read: Python's (protocols 2 to 5) an
 import pickle
 import re
 from collections.abc import Callable
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, NoReturn
@@ -96,7 +97,7 @@ class _Interpreter:
 
     def _handlers(self) -> list[Callable[[int], int]]:
         """By opcode what handles it: takes where its argument begins, gives where the next opcode does."""
-        known = {
+        known: dict[int, Callable[[int], int]] = {
             0x94: self._memoize,  # MEMOIZE
             0x28: self._mark,  # MARK, "("
             0x7D: self._empty_dict,  # EMPTY_DICT, "}"
@@ -110,10 +111,7 @@ class _Interpreter:
             0x8D: lambda at: self._read_text(at + 8, _U8(self._data, at)[0]),  # BINUNICODE8
             0x61: self._append,  # APPEND, "a"
             0x73: self._set_item,  # SETITEM, "s"
-            0x29: lambda at: self._tuple(at, 0),  # EMPTY_TUPLE, ")"
-            0x85: lambda at: self._tuple(at, 1),  # TUPLE1
-            0x86: lambda at: self._tuple(at, 2),  # TUPLE2
-            0x87: lambda at: self._tuple(at, 3),  # TUPLE3
+            **{op: partial(self._tuple, size=size) for size, op in enumerate((0x29, 0x85, 0x86, 0x87))},  # TUPLE1 ...
             0x74: lambda at: self._tuple(at, len(self._stack) - self._marks.pop()[0]),  # TUPLE, "t"
             0x6C: self._list,  # LIST, "l"
             0x64: self._dict,  # DICT, "d"

@@ -79,10 +79,7 @@ def csv_format(header: str) -> LineFormat | None:
             if number(line.split(delimiter)[0].strip('"')) is not None:
                 raise UnitlessError(missing)
             return None
-        cells = _cells(line, delimiter)
-        if len(cells) != len(names):
-            raise ValueError("not as many cells as the header has names")
-        return entry(dict(zip(names, cells, strict=True)))
+        return entry(dict(zip(names, _cells(line, delimiter), strict=True)))
 
     return LineFormat("CSV", parse, delimiter if len(names) > 1 else "", 1, whole=True)
 

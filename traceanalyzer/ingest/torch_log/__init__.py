@@ -1,13 +1,18 @@
 """The structured log of torch.compile (`TORCH_TRACE`): what was compiled, how long it took, and what went wrong."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.torch_log.read import is_log, is_torch_log, logs_beside, read_logs
+from traceanalyzer.ingest.side_files import COMPILED
+from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
+from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
+from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace import Trace
-
-__all__ = ["is_log", "logs_beside", "read_logs"]
+from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
 
 ABILITIES = Abilities(
     name="log of torch.compile (`TORCH_TRACE`)",
@@ -19,9 +24,210 @@ ABILITIES = Abilities(
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the file begins as such a log does. `head`: its first bytes, decompressed."""
-    return is_torch_log(head)
+    return RECORD_IN_HEAD.search(head) is not None
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
     """A `Trace` with nothing in it but the log of each process. Raises EmptyRecordingError."""
     return [Trace(str(path), "torch_log", [], compile_logs=tuple(read_logs(path, progress)))]
+
+
+MAX_PAIRS = 100_000
+"""Pairs kept of a log."""
+MAX_NODES = 200_000
+"""Nodes of one graph whose operators are kept."""
+MAX_REASON = 200
+MAX_LINE = 100_000
+"""Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
+MARK = b"[__fusion]"
+_LINE = re.compile(r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
+_NODE = re.compile(r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
+_ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
+_PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
+_ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d{1,18}) nodes into (?P<after>\d{1,18}) nodes")
+
+
+def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
+    """The pairs that inductor left apart, graph by graph, and why, from the text that TORCH_LOGS=+fusion writes.
+
+    Rounds of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are
+    those that were left apart.
+    """
+    threads: dict[str, _Graph] = {}
+    found: list[NotFused] = []
+    for line in lines:
+        text = _LINE.search(line[:MAX_LINE].decode("utf-8", "replace")) if MARK in line else None
+        if text is None:
+            continue
+        thread, said = text["thread"], text["said"]
+        if said.startswith("===== attempting fusion (1/") or thread not in threads:
+            found += threads[thread].left if thread in threads else []
+            threads[thread] = _Graph(text["id"] or "")
+        threads[thread].take(said)
+    return [*found, *(pair for graph in threads.values() for pair in graph.left)][:MAX_PAIRS]
+
+
+class _Graph:
+    """The rounds of one graph."""
+
+    def __init__(self, compile_id: str) -> None:
+        self.compile_id = compile_id
+        self.left: list[NotFused] = []
+        self._round: list[NotFused] = []
+        self._operators: dict[str, str] = {}
+
+    def take(self, said: str) -> None:
+        """Note a line."""
+        pair, fused = _PAIR.match(said), _ROUND.match(said)
+        if pair is not None:
+            if len(self._round) < MAX_PAIRS:
+                first, second = map(self._with_operators, (pair["first"], pair["second"]))
+                self._round.append(NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON]))
+        elif said.startswith("fuse_nodes_once"):
+            self._round = []
+        elif said.startswith("found 0 possible") or (fused is not None and fused["before"] == fused["after"]):
+            self.left = self._round
+        elif "SchedulerNode(name=" in said and len(self._operators) < MAX_NODES:
+            for node in _NODE.finditer(said):
+                self._operators.setdefault(node["name"], next(iter(_ORIGINS.findall(node["about"])), ""))
+
+    def _with_operators(self, name: str) -> str:
+        """A node, with the operators that it computes: `op7_op8 (amax, exp)`."""
+        each = [self._operators.get(f"op{part}", "") for part in name.removeprefix("op").split("_op")]
+        operators = dict.fromkeys(one.strip() for text in each for one in text.split(",") if one.strip())
+        return f"{name} ({', '.join(operators)})" if operators else name
+
+
+RECORD_IN_HEAD = re.compile(
+    rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
+)
+"""A line that only a structured log has."""
+MAX_FILES = 4096
+"""Files read of a folder."""
+_RANK = re.compile(r"rank[_.-]?(\d{1,9})")
+_RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
+
+
+def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> list[CompileLog]:
+    """What each process compiled, of a log or of a folder of them, ordered by rank.
+
+    Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
+    """
+    found = [log for file in _log_files(path) for log in _read(file, progress)]
+    if not found:
+        raise EmptyRecordingError(
+            f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again"
+        )
+    found = _with_fusion(found, path) if path.is_dir() else found
+    return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path))
+
+
+def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
+    """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
+    of its file, or of the only one that there is."""
+    ranks = {log.rank for log in logs}
+    for file in sorted(folder.iterdir())[:MAX_FILES]:
+        if not _passes(file, lambda path: MARK in head_of(path)):
+            continue
+        rank = _rank_in(file.name)
+        if rank is None and len(ranks) > 1:
+            continue
+        mine = ranks if rank is None else {rank, None}
+        with open_stream(file) as stream:
+            pairs = read_fusion(lines(stream, Counts()))
+        for i, log in enumerate(logs):
+            if log.rank in mine:
+                logs[i] = replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+    return logs
+
+
+def _passes(file: Path, is_it: Callable[[Path], bool]) -> bool:
+    try:
+        return file.is_file() and is_it(file)
+    except UnreadableInputError:
+        return False
+
+
+def _rank_in(text: str, pattern: re.Pattern[str] = _RANK) -> int | None:
+    named = pattern.search(text)
+    return int(named[1]) if named else None
+
+
+def logs_beside(recordings: Iterable[str]) -> list[CompileLog]:
+    """The logs in the capture that recordings are of, the first folder of them that can be read; none without one."""
+    for folder in dict.fromkeys(Path(recording).parent / COMPILED for recording in recordings):
+        if folder.is_dir():
+            try:
+                return read_logs(folder)
+            except TraceAnalyzerError:
+                continue
+    return []
+
+
+def _log_files(path: Path) -> list[Path]:
+    """The logs in a folder, or the log itself. Raises UnreadableInputError."""
+    if not path.is_dir():
+        if not is_log(path):
+            raise UnreadableInputError(
+                f"{path}: not a structured log of torch.compile; give what TORCH_TRACE=FOLDER wrote, or its folder"
+            )
+        return [path]
+    try:
+        inside = [file for file in sorted(path.iterdir()) if _passes(file, is_log)][:MAX_FILES]
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    if not inside:
+        raise UnreadableInputError(
+            f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again"
+        )
+    return inside
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it cannot be opened."""
+    with open_stream(path) as stream:
+        return recognise(stream.read(), path)
+
+
+class _Processes:
+    """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
+
+    Before the process group is made there is no rank: the record belongs to what its thread belongs to later or, where
+    there is one process, to that."""
+
+    def __init__(self, path: str, rank: int | None) -> None:
+        """`rank` is what the file's name says."""
+        self.folds: dict[tuple[str, int | None], Fold] = {}
+        self._path, self._rank = path, rank
+        self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
+
+    def of(self, record: Record) -> Fold:
+        """The process that a record is of."""
+        rank, thread = record.envelope.get("rank"), (record.prefix, record.thread)
+        if isinstance(rank, int):
+            key: tuple[str, int | None] = (record.prefix, rank)
+            unnamed = (record.prefix, None)
+            if key not in self.folds and unnamed in self.folds:  # was written by the first one that is named
+                self.folds[key] = self.folds.pop(unnamed)
+                self._of_thread = {t: key if of == unnamed else of for t, of in self._of_thread.items()}
+            self._of_thread[thread] = key
+        else:
+            known = [key for key in self.folds if key[0] == record.prefix]
+            key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
+        if key not in self.folds:
+            said = _rank_in(record.prefix, _RANK_OF_PREFIX) if record.prefix else self._rank
+            self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
+        return self.folds[key]
+
+
+def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
+    """The processes of a file: one, or one for each rank that writes into it."""
+    processes, counts = _Processes(str(path), _rank_in(path.name)), Counts()
+    with open_stream(path, progress) as stream:
+        for record in records(lines(stream, counts), WANTED, counts):
+            processes.of(record).take(record, counts)
+        damage = stream.damage
+    logs = [fold.result(counts) for fold in processes.folds.values()]
+    if damage and logs:
+        logs[0] = replace(logs[0], notes=(*logs[0].notes, (f"{damage[0].upper()}{damage[1:]}.")))
+    return logs
