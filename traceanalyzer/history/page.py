@@ -41,8 +41,8 @@ def levels(values: Sequence[float]) -> list[Level]:
     found, first = [], 0
     for i in range(1, len(values)):
         low, high = _band(values[first:i])
-        side = _side(values[i], low, high)
-        if side and side == _side(values[min(i + 1, len(values) - 1)], low, high):
+        sides = [(value > high) - (value < low) for value in values[i : i + 2]]
+        if sides[0] and sides[0] == sides[-1]:
             found.append(Level(first, i, low, high))
             first = i
     return [*found, Level(first, len(values), *_band(values[first:]))] if values else []
@@ -55,13 +55,8 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
     return middle - reach, middle + reach
 
 
-def _side(value: float, low: float, high: float) -> int:
-    return (value > high) - (value < low)
-
-
-MAX_RUNS = 200
-"""Runs that are drawn, the last ones."""
-ROWS = 300
+MAX_RUNS, ROWS = 200, 300
+"""Runs that are drawn, and rows of the table, the last ones."""
 LEAST_RUNS = 5
 """Fewer runs do not tell what runs vary by."""
 LINE = 0.001
@@ -243,23 +238,18 @@ class RunsPage(Result):
         return runs_page(self.runs, self.series)
 
 
-LEAST_BAR = 10
-"""Columns: in fewer, bars cannot be told apart."""
-TAGS_WIDTH = 30
-BAR, NEGATIVE = "█", "░"
-
-
 def bars(series: MetricSeries, width: int) -> str:
     """Lines of at most `width` columns: run, tags, bar, figure. Empty where there are no values."""
     if not series.values:
         return ""
     largest = max(abs(v.value) for v in series.values)
     scale = scale_for(largest, series.unit)
-    names = [shorten(f"#{v.run} {v.tags}".strip(), TAGS_WIDTH) for v in series.values]
+    names = [shorten(f"#{v.run} {v.tags}".strip(), 30) for v in series.values]
     figures = [number(scaled(v.value, scale)) for v in series.values]
-    room = max(width - max(map(len, names)) - max(map(len, figures)) - 2, LEAST_BAR)
+    left, right = max(map(len, names)), max(map(len, figures))
+    room = max(width - left - right - 2, 10)  # in fewer columns, bars cannot be told apart
     lines = [f"{series.metric} ({scale.label})" if scale.label else series.metric]
     for name, text, value in zip(names, figures, series.values, strict=True):
-        bar = (BAR if value.value >= 0 else NEGATIVE) * round(room * abs(value.value) / (largest or 1))
-        lines.append(f"{name:<{max(map(len, names))}} {bar:<{room}} {text:>{max(map(len, figures))}}".rstrip())
+        bar = ("█" if value.value >= 0 else "░") * round(room * abs(value.value) / (largest or 1))
+        lines.append(f"{name:<{left}} {bar:<{room}} {text:>{right}}".rstrip())
     return "\n".join(lines) + "\n"

@@ -18,7 +18,7 @@ from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.selection import Selection
 from traceanalyzer.export.perfetto.overlay import Label, Overlay, Track, build_overlay
-from traceanalyzer.export.perfetto.overlay_json import PROCESS, merged, render_overlay
+from traceanalyzer.export.perfetto.overlay_json import PROCESS, merged, overlay_pieces
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Run
 
@@ -27,6 +27,10 @@ RECORDING = DATA / "sync_bound.json.gz"
 COMPUTING = DATA / "compute_bound.json.gz"
 RECORDED = [path for path in recorded.KINETO if path.parent.name == "ablations" and ".base" in path.name][:6]
 KINETO = [RECORDING, DATA / "launch_bound.json.gz", *RECORDED]
+
+
+def written(overlay):
+    return b"".join(overlay_pieces(overlay))
 
 
 def exact(document: bytes) -> dict:
@@ -58,7 +62,7 @@ def us(document: bytes) -> tuple[list[Decimal], list[Decimal]]:
 def test_gaps_lie_exactly_between_the_recordings_device_ops(path: Path) -> None:
     starts, ends = us(gzip.decompress(path.read_bytes()))
     order = np.argsort(np.array(starts, dtype=object), kind="stable")
-    found = tracks(render_overlay(build_overlay(load([path]))))
+    found = tracks(written(build_overlay(load([path]))))
     gaps = [e for name, events in found.items() if name.startswith("idle gaps") for e in events]
     assert gaps
     begun, done = set(starts), set(ends)
@@ -73,7 +77,7 @@ def test_gaps_lie_exactly_between_the_recordings_device_ops(path: Path) -> None:
 
 def test_the_critical_path_and_the_steps_are_on_the_recordings_clock() -> None:
     document = gzip.decompress(COMPUTING.read_bytes())
-    overlay = render_overlay(build_overlay(load([COMPUTING])))
+    overlay = written(build_overlay(load([COMPUTING])))
     found = tracks(overlay)
     assert exact(overlay)["baseTimeNanoseconds"] == exact(document)["baseTimeNanoseconds"]
     path, steps = found["critical path"], found["steps"]
@@ -143,7 +147,7 @@ def small() -> Overlay:
 
 
 def test_times_before_the_base_and_text_that_is_no_unicode_are_written() -> None:
-    document = render_overlay(small())
+    document = written(small())
     assert b'"ts":-1.001,' in document
     assert json.loads(document)["traceEvents"][0]["pid"] == PROCESS + 3
 
@@ -175,7 +179,7 @@ def test_redaction_reaches_every_text() -> None:
 
 def test_an_export_that_the_viewer_cannot_open_brings_its_device_work(tmp_path: Path) -> None:
     (path,) = (DATA.parents[2] / "sample_traces" / "nsys_sync_bound").glob("*.sqlite*")
-    found = tracks(render_overlay(build_overlay(load([path]))))
+    found = tracks(written(build_overlay(load([path]))))
     ops = load([path]).traces[0].device_ops
     assert sum(len(events) for name, events in found.items() if re.match(r"GPU \d+, stream", name)) == len(ops)
     result = CliRunner().invoke(cli, ["overlay", str(path), "--merge"])

@@ -31,13 +31,8 @@ FRACTIONS = np.array([f".{i:03d}" for i in range(1000)], object)
 """Of a microsecond, by nanoseconds."""
 
 
-def render_overlay(overlay: Overlay) -> bytes:
-    """The overlay as a file of its own."""
-    return b"".join(overlay_pieces(overlay))
-
-
 def overlay_pieces(overlay: Overlay) -> Iterator[bytes]:
-    """The same a piece at a time."""
+    """The overlay as a file of its own, a piece at a time."""
     yield orjson.dumps({"displayTimeUnit": "ms", "baseTimeNanoseconds": overlay.epoch_ns})[:-1]
     yield b',"traceEvents":[\n'
     yield from _events(overlay)

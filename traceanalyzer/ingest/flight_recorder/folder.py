@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import orjson
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
-from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
+from traceanalyzer.base.parallel.children import children, shared_numbers
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
@@ -112,30 +113,25 @@ def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None
     chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
     helpers = max(min(reading().jobs, len(chunks)), 1) - 1
     merged, done = _Merged(), set()
-    with shared_numbers(len(chunks)) as numbers, children(partial(_read_apart, chunks, numbers), helpers) as others:
-        for number in numbers:
-            merged.add(*_read_chunk(chunks[number]))
-            done.add(number)
-            if progress is not None:
-                progress(number * CHUNK, len(files))
-        for number, groups, found in (sent for other in others for sent in other.values()):
+    with shared_numbers(len(chunks)) as numbers, children(partial(_read_chunks, chunks, numbers), helpers) as others:
+        sent = (one for other in others for one in other.values())
+        for number, groups, found in chain(_read_chunks(chunks, numbers), sent):
             merged.add(groups, found)
+            if progress is not None:
+                progress(len(done) * CHUNK, len(files))
             done.add(number)
-    for number in sorted(set(range(len(chunks))) - done):
-        merged.add(*_read_chunk(chunks[number]))
+    for _, groups, found in _read_chunks(chunks, sorted(set(range(len(chunks))) - done)):
+        merged.add(groups, found)
     return merged.groups, merged.found
 
 
-def _read_apart(chunks: Sequence[Sequence[Path]], numbers: Numbers) -> Iterator[tuple[int, list[Group], list[Read]]]:
-    """In another process: the chunks that this one is free for."""
+def _read_chunks(
+    chunks: Sequence[Sequence[Path]], numbers: Iterable[int]
+) -> Iterator[tuple[int, list[Group], list[Read]]]:
+    """The chunks that a process is free for."""
     for number in numbers:
-        yield (number, *_read_chunk(chunks[number]))
-
-
-def _read_chunk(files: Sequence[Path]) -> tuple[list[Group], list[Read]]:
-    digests = Digests()
-    found = [_read(path, digests) for path in files]
-    return digests.groups, found
+        digests = Digests()
+        yield number, digests.groups, [_read(path, digests) for path in chunks[number]]
 
 
 class _Merged:
