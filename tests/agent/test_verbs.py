@@ -129,7 +129,7 @@ def test_names_are_one_line_without_control_characters(sources):
     )
 )
 def test_any_answer_is_fitted(answer):
-    text = fitted(dict(answer))
+    text = fitted(**answer)
     assert tokens(text) <= MOST_TOKENS
     json.loads(text)
 

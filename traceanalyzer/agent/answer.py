@@ -40,7 +40,7 @@ def quoted(text: str) -> str:
     return shorten(" ".join(plain(text).split()), NAME_LENGTH)
 
 
-def fitted(answer: dict[str, Any]) -> str:
+def fitted(**answer: Any) -> str:
     """The answer as JSON of at most `MOST_TOKENS`: the longest list loses its last entries; `left_out` counts them."""
     value = as_plain(answer)
     text = _dumped(value)

@@ -52,7 +52,7 @@ def _tool(verb: Callable[..., str], sources: Sources, hidden: Sequence[re.Patter
     def tool(**arguments: Any) -> str:
         try:
             answer = verb(**given, **arguments)
-            return answer if hidden is None else fitted(redact_rows(orjson.loads(answer), Run(()), hidden))
+            return answer if hidden is None else fitted(**redact_rows(orjson.loads(answer), Run(()), hidden))
         except (TraceAnalyzerError, OSError, ValueError) as error:
             message = str(error) if hidden is None else redact_rows(str(error), Run(()), hidden)
             raise ToolError(cut(plain(message), LONGEST_ERROR)) from error

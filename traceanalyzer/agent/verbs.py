@@ -35,33 +35,30 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
     of, report = sources.analyzed(path, rank, step)
     parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted(
-        {
-            "verdict": report.summary.bottleneck,
-            "sure": opening.confidence(report),
-            "answer": quoted_sentence(report.summary.headline),
-            "step": _steps(report),
-            "budget": {"parts": parts, "unit": _unit(report), "how": PARTITION},
-            "findings": [_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
-            "changes": [_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
-            "caveats": [quoted_sentence(text) for text in opening.caveats(report)[:3]],
-            "cannot_be_known": [u.question for u in unknowns(report, of.critical)],
-            "names": NAMES_ARE_DATA,
-            "next": "evidence(path, finding) for the figures behind one; whatif(path); limits(path)",
-        }
+        verdict=report.summary.bottleneck,
+        sure=opening.confidence(report),
+        answer=quoted_sentence(report.summary.headline),
+        step=_steps(report),
+        budget={"parts": parts, "unit": _unit(report), "how": PARTITION},
+        findings=[_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
+        changes=[_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
+        caveats=[quoted_sentence(text) for text in opening.caveats(report)[:3]],
+        cannot_be_known=[u.question for u in unknowns(report, of.critical)],
+        names=NAMES_ARE_DATA,
+        next="evidence(path, finding) for the figures behind one; whatif(path); limits(path)",
     )
 
 
 def explain(name: str = "") -> str:
     """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
-        return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages().values()]})
-    page = finding_page(name)
-    if page is not None:
-        return fitted({"id": page.id, "title": page.title, "text": page.text})
+        return fitted(findings=[{"id": page.id, "title": page.title} for page in finding_pages().values()])
+    if (page := finding_page(name)) is not None:
+        return fitted(id=page.id, title=page.title, text=page.text)
     found = explained(name)
     if not found:
         raise TraceAnalyzerError(f"there is no finding, metric or column {name!r}; explain() lists the findings")
-    return fitted({"name": name, "meanings": [dataclasses.asdict(entry) for entry in found]})
+    return fitted(name=name, meanings=[dataclasses.asdict(entry) for entry in found])
 
 
 def table(
@@ -82,14 +79,12 @@ def table(
     values = {one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in columns}
     known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
     return fitted(
-        {
-            "table": made.name,
-            "columns": [{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known],
-            "rows": list(zip(*known.values(), strict=True)),
-            "rows_in_all": len(every) if sort else None,
-            "none": None if rows else made.none,
-            "names": NAMES_ARE_DATA,
-        }
+        table=made.name,
+        columns=[{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known],
+        rows=list(zip(*known.values(), strict=True)),
+        rows_in_all=len(every) if sort else None,
+        none=None if rows else made.none,
+        names=NAMES_ARE_DATA,
     )
 
 
@@ -104,17 +99,15 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
         known = ", ".join(f.id for f in report.findings) or "none"
         raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
     return fitted(
-        {
-            **_finding(found),
-            "evidence": [
-                {"what": e.metric, "value": _value(e.value), "unit": e.unit, "where": quoted(e.where)}
-                | {"threshold": e.threshold}
-                for e in found.evidence
-            ],
-            "changes": [_advice(r) for r in report.recommendations if found.id in r.id],
-            "how": f"measured in the recording; explain({found.id!r}) says how the finding is decided",
-            "names": NAMES_ARE_DATA,
-        }
+        **_finding(found),
+        evidence=[
+            {"what": e.metric, "value": _value(e.value), "unit": e.unit, "where": quoted(e.where)}
+            | {"threshold": e.threshold}
+            for e in found.evidence
+        ],
+        changes=[_advice(r) for r in report.recommendations if found.id in r.id],
+        how=f"measured in the recording; explain({found.id!r}) says how the finding is decided",
+        names=NAMES_ARE_DATA,
     )
 
 
@@ -125,22 +118,20 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
     result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
     return fitted(
-        {
-            "base": figure(result.unprofiled_step_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"),
-            "fidelity": figure(result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"),
-            "scenarios": [
-                {
-                    "name": quoted(s.id), "step_ms": rounded(s.step_ms), "low_ms": rounded(s.low_ms),
-                    "high_ms": rounded(s.high_ms), "speedup": rounded(s.speedup), "how": quoted_sentence(s.basis),
-                }
-                for s in known
-            ],
-            "cannot_be_known": [
-                {"name": quoted(one.id), "because": quoted_sentence(one.basis)}
-                for one in result.scenarios if one.step_ms is None
-            ],
-            "names": NAMES_ARE_DATA,
-        }
+        base=figure(result.unprofiled_step_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"),
+        fidelity=figure(result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"),
+        scenarios=[
+            {
+                "name": quoted(s.id), "step_ms": rounded(s.step_ms), "low_ms": rounded(s.low_ms),
+                "high_ms": rounded(s.high_ms), "speedup": rounded(s.speedup), "how": quoted_sentence(s.basis),
+            }
+            for s in known
+        ],
+        cannot_be_known=[
+            {"name": quoted(one.id), "because": quoted_sentence(one.basis)}
+            for one in result.scenarios if one.step_ms is None
+        ],
+        names=NAMES_ARE_DATA,
     )  # fmt: skip
 
 
@@ -150,25 +141,23 @@ def compare(sources: Sources, a: str, b: str) -> str:
     other = sources.other_kinds(a, b)
     if other is not None:
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
-        return fitted({"answer": quoted_sentence(other["headline"]), "figures": rows, "names": NAMES_ARE_DATA})
+        return fitted(answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA)
     found = compare_reports(sources.report(a), sources.report(b), (a, b))
     return fitted(
-        {
-            "answer": quoted_sentence(found.headline),
-            "verdict": found.verdict,
-            "step": _difference(found.step),
-            "predicted": None if found.predicted is None else {
-                "finding": found.predicted.id,
-                "predicted": figure(found.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
-                "measured": figure(found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
-            },
-            "parts": [{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]],
-            "how": "means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
-            "of steps; significant: outside the interval of noise and over 2 %",
-            "not_like_for_like": [c.name for c in found.conditions if c.incomparable],
-            "cannot_be_known": found.notes,
-            "names": NAMES_ARE_DATA,
-        }
+        answer=quoted_sentence(found.headline),
+        verdict=found.verdict,
+        step=_difference(found.step),
+        predicted=None if found.predicted is None else {
+            "finding": found.predicted.id,
+            "predicted": figure(found.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
+            "measured": figure(found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
+        },
+        parts=[{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]],
+        how="means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
+        "of steps; significant: outside the interval of noise and over 2 %",
+        not_like_for_like=[c.name for c in found.conditions if c.incomparable],
+        cannot_be_known=found.notes,
+        names=NAMES_ARE_DATA,
     )  # fmt: skip
 
 
@@ -193,7 +182,7 @@ def verify(
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     checked = Checked(path, verdicts, False, comparison)
-    return fitted({**checked.values(), "how": "figures of the report; a change against the baseline must exceed noise"})
+    return fitted(**checked.values(), how="figures of the report; a change against the baseline must exceed noise")
 
 
 def limits(sources: Sources, path: str) -> str:
@@ -201,23 +190,20 @@ def limits(sources: Sources, path: str) -> str:
     of, report = sources.analyzed(path)
     unknown = [one._asdict() for one in unknowns(report, of.critical)]
     spoils = [quoted_sentence(text) for text in opening.caveats(report)]
-    return fitted({"cannot_be_known": unknown, "spoils": spoils, "left_out": gains.without_gain(report)})
+    return fitted(cannot_be_known=unknown, spoils=spoils, left_out=gains.without_gain(report))
 
 
 def hang(sources: Sources, path: str) -> str:
     """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight Recorder dumps, one
     file a rank."""
     found = values(hang_of(sources.flight(path)))
-    verdict = found["verdict"]
     return fitted(
-        {
-            **{name: found[name] for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")},
-            "verdict": {**verdict, "headline": quoted_sentence(verdict["headline"])},
-            "groups_that_wait": [group for group in found["groups"] if group.stands_at],
-            "spoils": [quoted_sentence(text) for text in found["notes"]],
-            "how": "Flight Recorder dumps: blame follows groups, a rank that waits for another is its victim",
-            "names": NAMES_ARE_DATA,
-        }
+        **{name: found[name] for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")},
+        verdict=found["verdict"] | {"headline": quoted_sentence(found["verdict"]["headline"])},
+        groups_that_wait=[group for group in found["groups"] if group.stands_at],
+        spoils=[quoted_sentence(text) for text in found["notes"]],
+        how="Flight Recorder dumps: blame follows groups, a rank that waits for another is its victim",
+        names=NAMES_ARE_DATA,
     )
 
 

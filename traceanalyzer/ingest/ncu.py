@@ -122,18 +122,13 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
     read, written = values["dram_read"], values["dram_written"]
     both = read + written if read is not None and written is not None else None
     return KernelCounters(
-        name=columns[_NAME][: limits().text],
-        blocks=_product(columns.get("Grid Size", "")),
-        threads=_product(columns.get("Block Size", "")),
-        duration_ns=values["duration"],
+        name=columns[_NAME][: limits().text], duration_ns=values["duration"],
+        blocks=_product(columns.get("Grid Size", "")), threads=_product(columns.get("Block Size", "")),
         dram_bytes=values["dram"] if values["dram"] is not None else both,
-        compute_share=_share(values["compute"]),
-        memory_share=_share(values["memory"]),
-        dram_share=_share(values["dram_share"]),
-        tensor_share=_share(tensor),
-        occupancy_share=_share(values["occupancy"]),
-        stalls=_stalls(metrics),
-    )
+        compute_share=_share(values["compute"]), memory_share=_share(values["memory"]),
+        dram_share=_share(values["dram_share"]), tensor_share=_share(tensor),
+        occupancy_share=_share(values["occupancy"]), stalls=_stalls(metrics),
+    )  # fmt: skip
 
 
 def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:

@@ -158,10 +158,7 @@ def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
             figures = {name: _figure(value) for name, value in about.items()}
             width, memory = figures.get("bus_width", 0.0), figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
-            yield Device(
-                int(number),
-                sm_count=int(figures.get("num_sms", 0.0)) or None,
-                compute_capability=(int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None,
-                bandwidth=2 * memory * 1e3 * width / 8 or None,
-                clock_hz=figures.get("clock_rate", 0.0) * 1e3 or None,
-            )
+            capability = (int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None
+            rate, clock_hz = 2 * memory * 1e3 * width / 8 or None, figures.get("clock_rate", 0.0) * 1e3 or None
+            sms = int(figures.get("num_sms", 0.0)) or None
+            yield Device(int(number), sm_count=sms, compute_capability=capability, bandwidth=rate, clock_hz=clock_hz)

@@ -213,18 +213,14 @@ class _Rows:
             early = ["The list of events is not closed: the program, or unitrace, crashed."]
         notes = (*early, "Times are written as floating point, in steps of a quarter of a microsecond.")
         return Trace(
-            path=str(path),
-            source="unitrace",
-            strings=self.texts.all(),
-            process=Process(self._pid, host=host),
+            str(path), "unitrace", self.texts.all(), Process(self._pid, host=host),
             threads=tuple(map(Thread, map(str, self._threads))),
             devices=tuple(Device(i, found[2] if found else None) for i, found in enumerate(devices)),
             device_ops=DeviceOps.from_columns(ops, then="kind"),
-            api_calls=ApiCalls.from_columns(calls),
-            host_ranges=HostRanges.from_columns(ranges),
+            api_calls=ApiCalls.from_columns(calls), host_ranges=HostRanges.from_columns(ranges),
             collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
             health=Health(self.events, skipped=self.skipped, lost=self.lost, truncated=bool(early), notes=notes),
-        )
+        )  # fmt: skip
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:
         """The number of the call that appended each command; -1 where no flow tells, or the call was not recorded.

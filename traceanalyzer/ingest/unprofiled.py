@@ -47,18 +47,12 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     roughly = None if steady else _range_of_steps(values, step_ns, low, high)
     low, high = roughly or (low, high)
     return Stopwatch(
-        step_ns=step_ns,
-        low_ns=low,
-        high_ns=high,
-        steady=steady,
-        roughly=roughly is not None,
+        step_ns=step_ns, low_ns=low, high_ns=high, steady=steady, roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
         unit=unit if isinstance(unit, str) else None,
-        first_ns=() if None in first else tuple(filter(None, first)),
-        from_first=values.get("from_first") is True,
-        eager_ns=_ns(values.get("eager_step_ms")),
-        eager_reach_ns=_eager_reach(values, step_ns),
-    )
+        first_ns=() if None in first else tuple(filter(None, first)), from_first=values.get("from_first") is True,
+        eager_ns=_ns(values.get("eager_step_ms")), eager_reach_ns=_eager_reach(values, step_ns),
+    )  # fmt: skip
 
 
 def _eager_reach(values: dict[str, Any], step_ns: int) -> int:

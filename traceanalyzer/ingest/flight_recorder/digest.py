@@ -119,15 +119,11 @@ def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrap
     place = collectives.index(waiting[0]) if waiting else len(collectives)
     near = collectives[max(place - TAIL, 0) : place + TAIL]
     return InGroup(
-        enqueued,
-        at - 1,
-        head,
-        _op(*collectives[-1]) if collectives else None,
-        tuple(_first_of_pairs(pairs, ended)),
-        max((_seq(e) for _, e in pairs), default=-1),
+        enqueued, at - 1, head, _op(*collectives[-1]) if collectives else None,
+        tuple(_first_of_pairs(pairs, ended)), max((_seq(e) for _, e in pairs), default=-1),
         {_seq(e): _signature(e) for _, e in reversed(near)},
         ended_unseen=any(e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])),
-    )
+    )  # fmt: skip
 
 
 def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
@@ -201,16 +197,9 @@ def _op(record: int, entry: Entry) -> Op:
     texts = dict.fromkeys(str(entry[name]) for name in ("input_sizes", "output_sizes") if entry.get(name))
     sizes = (text[1:-1] if len(text) < 60 else f"{text[1:60]}…" for text in texts)
     return Op(
-        _seq(entry),
-        _kind(entry),
-        _whole(ends[3]) if ends else -1,
-        record,
-        _time(entry.get("time_created_ns")),
-        " to ".join(sizes),
-        _signature(entry),
-        entry.get("state") == "started",
-        _frame(entry.get("frames") or ()),
-    )
+        _seq(entry), _kind(entry), _whole(ends[3]) if ends else -1, record, _time(entry.get("time_created_ns")),
+        " to ".join(sizes), _signature(entry), entry.get("state") == "started", _frame(entry.get("frames") or ()),
+    )  # fmt: skip
 
 
 def _time(value: Any) -> int:

@@ -112,7 +112,7 @@ def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None
     """Every file, by several processes where that is worth it; what another one does not send is read here."""
     chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
     helpers = max(min(reading().jobs, len(chunks)), 1) - 1
-    merged, done = _Merged(), set()
+    merged, done = _Merged(), set[int]()
     with shared_numbers(len(chunks)) as numbers, children(partial(_read_chunks, chunks, numbers), helpers) as others:
         sent = (one for other in others for one in other.values())
         for number, groups, found in chain(_read_chunks(chunks, numbers), sent):

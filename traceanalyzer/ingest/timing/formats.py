@@ -183,14 +183,9 @@ def _tensorrt_metrics(line: str) -> Entry | None:
     record = _json(line.strip().lstrip("[").rstrip(",]"))
     batch = mapping(record.get("inflightBatchingStats"))
     latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
-    values = {
-        "step": record.get("iter"),
-        "iter_ms": record.get("hostStepTimeMS", latency),
-        "context_requests": batch.get("numContextRequests"),
-        "context_tokens": batch.get("numCtxTokens"),
-        "generation_requests": batch.get("numGenRequests"),
-        "kv_tokens": batch.get("numGenKvTokens"),
-    }
+    values = {"step": record.get("iter"), "iter_ms": record.get("hostStepTimeMS", latency)}
+    values |= {"context_requests": batch.get("numContextRequests"), "context_tokens": batch.get("numCtxTokens")}
+    values |= {"generation_requests": batch.get("numGenRequests"), "kv_tokens": batch.get("numGenKvTokens")}
     return entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
 
 

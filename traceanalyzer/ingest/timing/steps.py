@@ -54,18 +54,11 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
     spent, rates = np.where(time > 0, time, 0), ("flops", "samples_per_s", "tokens_per_s", "mfu")
     named = {name: _column([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH, *rates)}
     counts = {name: np.where(named[name] < 2**62, named[name], -1).astype(np.int64) for name in (*AMOUNTS, *BATCH)}
-    phases = ("forward", "backward", "optimizer")
-    return StepTimings.from_columns(
-        {
-            "step": [-1 if e.step is None else e.step for e in kept],
-            "start": np.cumsum(spent) - spent,
-            "duration": time,
-            "data": data,
-            **{name: _ns(_column([getattr(e, f"{name}_s") for e in kept])) for name in phases},
-            **counts,
-            **{name: np.nan_to_num(named[name], nan=-1.0) for name in rates},
-        }
-    )
+    phases = {n: _ns(_column([getattr(e, f"{n}_s") for e in kept])) for n in ("forward", "backward", "optimizer")}
+    times = {"start": np.cumsum(spent) - spent, "duration": time, "data": data, **phases}
+    shares = {name: np.nan_to_num(named[name], nan=-1.0) for name in rates}
+    step = [-1 if e.step is None else e.step for e in kept]
+    return StepTimings.from_columns({"step": step, **times, **counts, **shares})
 
 
 def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
