@@ -8,8 +8,7 @@ from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, Bool
 
-MAX_ROWS = 300
-"""Programs with more have these in nearly all of their host's time."""
+MAX_ROWS = 300  # programs with more have these in nearly all of their host's time
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ DISPATCH_SHARE = 0.65
 PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
-DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2
-"""The same where the recorder slows API calls alone."""
+DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2  # the same where the recorder slows API calls alone
 DISPATCH_SHARE_OF_CAPTURES = 0.5
 """The same of captures of `collect torch`, which records twice and asks for more: the median of 59 host-bound programs
 on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
@@ -29,12 +28,10 @@ recorded. In programs that were timed with few and with many of them they kept 0
 DISPATCH_RANGE = 0.2
 """For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
 seconds apart, differ by as much: the host itself is not always equally fast."""
-FIT_ROUNDS = 7
-"""Halvings that find the host's speed from a measured step time, to half a percent."""
+FIT_ROUNDS = 7  # halvings that find the host's speed from a measured step time, to half a percent
 FIT_TOLERANCE = 0.03
 """A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
-OF_RANGE = 1.64
-"""Standard deviations to each side that hold nine in ten."""
+OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
 besides."""
@@ -44,10 +41,8 @@ were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 LOADING_SPREAD = 0.1
 """How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
 as a mean over its steps."""
-SAME_PROGRAM = 1.15
-"""Ranks whose numbers of launches differ by less run the same program."""
-LONG_WORK_NS = 1_000_000
-"""Shorter work of the host lies between launches, and is as fast as they are."""
+SAME_PROGRAM = 1.15  # ranks whose numbers of launches differ by less run the same program
+LONG_WORK_NS = 1_000_000  # shorter work of the host lies between launches, and is as fast as they are
 
 
 def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:

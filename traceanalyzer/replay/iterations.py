@@ -19,8 +19,7 @@ from traceanalyzer.trace import F64, I32, Bool
 
 FAITHFUL = 0.1
 """A replay of the recording that is off by more predicts nothing."""
-MOST_ITERATIONS = 512
-"""More of a recording, those in its middle, say nothing new."""
+MOST_ITERATIONS = 512  # more of a recording, those in its middle, say nothing new
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +31,7 @@ class Served:
     fast: Tape
     usual: Tape
     slow: Tape
-    of_op: I32
-    """For each op of the tapes its iteration, -1 outside all."""
+    of_op: I32  # for each op of the tapes its iteration, -1 outside all
 
     @classmethod
     def of(cls, rated: Rated) -> "Served | None":

@@ -26,10 +26,8 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-GAIN_SPREAD = 0.015
-"""Share of what a scenario gains by which its prediction may be off ..."""
-OF_KERNELS = 0.2
-"""... where kernels become other kernels ..."""
+GAIN_SPREAD = 0.015  # share of what a scenario gains by which its prediction may be off ...
+OF_KERNELS = 0.2  # ... where kernels become other kernels ...
 OF_MOVES = 0.1
 """... and where input is loaded or copied in another way, messages between ranks change, or many calls become one."""
 LIMITED_DUTY = 0.75
@@ -37,8 +35,7 @@ LIMITED_DUTY = 0.75
 that they do so only under ..."""
 PESSIMISTIC_DUTY = 0.5
 NOTICEABLE = 1.002
-Chosen = Callable[[Tape], Bool]
-"""Which ops of a tape are hidden."""
+Chosen = Callable[[Tape], Bool]  # which ops of a tape are hidden
 
 
 def duties(tapes: Sequence[Tape], times_ns: Sequence[float]) -> list[float]:

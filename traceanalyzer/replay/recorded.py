@@ -31,15 +31,12 @@ from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.typical_steps import typical_steps
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-LONG_HELD_NS = 100_000
-"""An op that is queued starts within this, unless it waits for something on another stream."""
-UNLAUNCHED_SHARE = 0.1
-"""A replay that leaves out more is off by more than may be quoted."""
+LONG_HELD_NS = 100_000  # an op that is queued starts within this, unless it waits for something on another stream
+UNLAUNCHED_SHARE = 0.1  # a replay that leaves out more is off by more than may be quoted
 PAUSES_TO_A_WAIT = 4
 """Python that leads from an operator to a wait takes no longer than so many usual pauses between operators: 3.1 for
 `torch.cuda.synchronize` on two hosts, one of them half as fast, 1 for `item`."""
-HELD_BY_OPS = 8
-"""Those that ended before it among which that is looked for."""
+HELD_BY_OPS = 8  # those that ended before it among which that is looked for
 
 
 def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:

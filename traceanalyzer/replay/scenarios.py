@@ -31,10 +31,8 @@ from traceanalyzer.replay.tape import Change, Tape, parametric
 from traceanalyzer.replay.together import apart
 
 Time = TypeVar("Time", int, float)
-COUNTS = re.compile("^aten::nonzero$")
-"""Operators that cannot go on before the host has read how much they found."""
-LEAST_SPEEDUP = 1e-3
-"""Work that takes longer than a thousand times its own is no question about this step."""
+COUNTS = re.compile("^aten::nonzero$")  # operators that cannot go on before the host has read how much they found
+LEAST_SPEEDUP = 1e-3  # work that takes longer than a thousand times its own is no question about this step
 
 
 def lower_median(times: Sequence[Time]) -> Time:
@@ -50,28 +48,20 @@ class Scenario:
     change: Change
     basis: str
     optimistic: Change | None = None
-    pessimistic: Change | None = None
-    """Other readings of it, for the lower and the upper end of the range."""
-    missing: str = "the recording does not say what this needs"
-    """Why it is not predicted where `change` says None."""
-    step_of_run: Callable[[Sequence[float]], float] = max
-    """The run's step time from those of its ranks."""
-    begin: Begin = max
-    """When a collective begins, from when its ranks arrive."""
-    may_cost: bool = False
-    """Whether it can make the step longer."""
+    pessimistic: Change | None = None  # other readings of it, for the lower and the upper end of the range
+    missing: str = "the recording does not say what this needs"  # why it is not predicted where `change` says None
+    step_of_run: Callable[[Sequence[float]], float] = max  # the run's step time from those of its ranks
+    begin: Begin = max  # when a collective begins, from when its ranks arrive
+    may_cost: bool = False  # whether it can make the step longer
     hides: Chosen | None = None
     """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
-    parts: "tuple[Scenario, ...]" = ()
-    """The scenarios that it combines."""
-    spread: float = GAIN_SPREAD
-    """Share of what it gains by which its prediction may be off."""
+    parts: "tuple[Scenario, ...]" = ()  # the scenarios that it combines
+    spread: float = GAIN_SPREAD  # share of what it gains by which its prediction may be off
     baseline: Change | None = None
     """The recorded program as the model behind `change` has it: what a prediction gains is its difference from that."""
     most_slowed: float = math.inf
     """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
-    least: float = 0.0
-    """Share of the step that is left whatever the change gains."""
+    least: float = 0.0  # share of the step that is left whatever the change gains
 
 
 def no_host_syncs(tape: Tape) -> Tape:

@@ -13,11 +13,9 @@ from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.stretches import Pass, run_alone
 from traceanalyzer.replay.tape import Tape
 
-LEAST_STEPS = 24
-"""Steps to run at least: the tape is repeated until its start no longer matters."""
+LEAST_STEPS = 24  # steps to run at least: the tape is repeated until its start no longer matters
 
-Meeting = tuple[int, int]
-"""A shared collective: repetition and number."""
+Meeting = tuple[int, int]  # a shared collective: repetition and number
 Begin = Callable[[Sequence[int]], int]
 """When a shared collective begins, from when its ranks arrive: with the last of them, or as if some were not late."""
 Running = Generator[tuple[Meeting, int] | Pass, Any, None]

@@ -16,23 +16,17 @@ from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 
-LONGEST_NS = 2.0**60
-"""36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage."""
-LEAST_OPS = 24
-"""Shorter stretches, on the mean, are run faster op by op."""
+LONGEST_NS = 2.0**60  # 36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage
+LEAST_OPS = 24  # shorter stretches, on the mean, are run faster op by op
 
 
 class Pass(NamedTuple):
     """When things happened in a replay of one rank's tape, ns; ops and events are those of the last repetition."""
 
-    done: list[int]
-    """When the host and the device had finished each repetition."""
-    called: list[int] | I64
-    """When the host made each event's call."""
-    returned: list[int] | I64
-    """When it went on after it."""
-    came: list[int] | I64
-    """When each op could begin, as far as its own rank is concerned."""
+    done: list[int]  # when the host and the device had finished each repetition
+    called: list[int] | I64  # when the host made each event's call
+    returned: list[int] | I64  # when it went on after it
+    came: list[int] | I64  # when each op could begin, as far as its own rank is concerned
     end: list[int] | I64
 
 
@@ -40,26 +34,20 @@ class _Lane(NamedTuple):
     """Ops of a stretch that run on one stream."""
 
     stream: int
-    ops: I64 | slice
-    """Within the stretch."""
+    ops: I64 | slice  # within the stretch
     duration: I64
-    before: I64
-    """Duration of each less `sum`: of gaps and durations up to it."""
+    before: I64  # duration of each less `sum`: of gaps and durations up to it
     sum: I64
 
 
 class _Stretch(NamedTuple):
     first: int
-    stop: int
-    """Its ops."""
-    host: I64
-    """The host's own time from the begin of the repetition until each op's launch."""
+    stop: int  # its ops
+    host: I64  # the host's own time from the begin of the repetition until each op's launch
     latency: I64
     lanes: list[_Lane]
-    links: list[tuple[I64, I64, I64]]
-    """Ops that wait for earlier ones, these, and the delay after them."""
-    waits: list[tuple[int, int]]
-    """Events after it that wait, each with the op up to which, -1 for all before it."""
+    links: list[tuple[I64, I64, I64]]  # ops that wait for earlier ones, these, and the delay after them
+    waits: list[tuple[int, int]]  # events after it that wait, each with the op up to which, -1 for all before it
 
 
 def run_alone(tape: Tape, repeats: int) -> Pass | None:

@@ -42,39 +42,26 @@ class Tape(Memo):
     work: I64
     loading: I64
     """Host time before each event, ns: on dispatch, waits left out, on other work of its own, and on input data."""
-    reading: I64
-    """Part of `dispatch` inside operators that only read a value and calls that only wait."""
-    sending: I64
-    """Part of `dispatch` inside calls of collectives: mostly a library's code, which a profiler slows less."""
-    profiling: I64
-    """Host time before each event on the profiler's own work, ns."""
-    waits: Bool
-    """Whether the event waits until what was launched before it has ended."""
-    waits_for: I64
-    """Where it waits for less, the op up to which: -1 for all that was launched before it."""
-    reads: Bool
-    """Whether the event belongs to an operator that only reads a value."""
-    call: I64
-    """Row of `Trace.api_calls` that each event is."""
+    reading: I64  # part of `dispatch` inside operators that only read a value and calls that only wait
+    sending: I64  # part of `dispatch` inside calls of collectives: mostly a library's code, which a profiler slows less
+    profiling: I64  # host time before each event on the profiler's own work, ns
+    waits: Bool  # whether the event waits until what was launched before it has ended
+    waits_for: I64  # where it waits for less, the op up to which: -1 for all that was launched before it
+    reads: Bool  # whether the event belongs to an operator that only reads a value
+    call: I64  # row of `Trace.api_calls` that each event is
     tail: Tail
-    event: I64
-    """For each op the event that launches it."""
+    event: I64  # for each op the event that launches it
     stream: I32
     duration: I64
-    alone: I64
-    """What it would take without a collective beside it, ns."""
-    latency: I64
-    """From the start of the launch to the earliest start of the op, ns."""
-    gap: I64
-    """Least pause after the op before it on its stream, ns."""
+    alone: I64  # what it would take without a collective beside it, ns
+    latency: I64  # from the start of the launch to the earliest start of the op, ns
+    gap: I64  # least pause after the op before it on its stream, ns
     dependencies: Dependencies
     communication: Bool
     copy: Bool
-    meeting: I64
-    """Number of the collective among those that several ranks' tapes share, -1: none (`together`)."""
+    meeting: I64  # number of the collective among those that several ranks' tapes share, -1: none (`together`)
     row: I64
-    source: Rated
-    """Rows of `Trace.device_ops`, and the recording that they are of."""
+    source: Rated  # rows of `Trace.device_ops`, and the recording that they are of
 
     @cached_property
     def step_of_op(self) -> I32:

@@ -7,16 +7,13 @@ from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.trace import Bool
 
-MAX_STEPS = 16
-"""Steps on a tape at most: more of the same say nothing new and cost time."""
+MAX_STEPS = 16  # steps on a tape at most: more of the same say nothing new and cost time
 OUTLIER_RATIO = 1.5
 """A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
-FEW_HICCUPS = 0.2
-"""... unless more than this share of the steps did: then it is how the program runs ..."""
+FEW_HICCUPS = 0.2  # ... unless more than this share of the steps did: then it is how the program runs ...
 NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
 """What a machine that is busy with something else looks like."""
-NAMELESS_SHARE = 0.5
-"""... or less than this share of its excess has no cause of its own."""
+NAMELESS_SHARE = 0.5  # ... or less than this share of its excess has no cause of its own
 
 
 def typical_steps(*recordings: Causes) -> Bool:

@@ -30,16 +30,13 @@ REMOVED = {
     IdleCause.SYNC: NO_HOST_SYNCS, IdleCause.LAUNCH: LAUNCHES_FREE,
 }  # fmt: skip
 """What removes each cause that can be removed."""
-NOTHING = 0.05
-"""A cause without which less than this share of its idle time is gone is none."""
+NOTHING = 0.05  # a cause without which less than this share of its idle time is gone is none
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
 WAITING = "waiting"
-DEEPEST = 3
-"""Ranks that are followed one after the other: what is behind more of them is hardly anything."""
+DEEPEST = 3  # ranks that are followed one after the other: what is behind more of them is hardly anything
 
-Causes = dict[IdleCause, float]
-"""Idle time by cause, ms."""
+Causes = dict[IdleCause, float]  # idle time by cause, ms
 Waited = dict[Any, float]
 """What a rank waits for others by what they do, ms: causes of their idle time, and `DEVICE_PARTS`."""
 

@@ -36,12 +36,10 @@ def work_of(tape: Tape, times: Pass, device: int) -> Work:
 class Waits(NamedTuple):
     """Waiting of a rank in shared collectives, in the last repetition of a replay."""
 
-    since: I64
-    """When it and the rank that it waited for had last met."""
+    since: I64  # when it and the rank that it waited for had last met
     start: I64
     end: I64
-    rank: I64
-    """The rank that it waited for."""
+    rank: I64  # the rank that it waited for
 
 
 def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[Waits]:

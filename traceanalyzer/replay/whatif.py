@@ -29,13 +29,10 @@ SCENARIO_SPREAD = 0.12
 about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 LEAST_OF_STEP = 0.25
 """No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
-MOST_SPEEDUP = 100.0
-"""What would leave less of the step than this is the step itself: there is nothing to predict."""
+MOST_SPEEDUP = 100.0  # what would leave less of the step than this is the step itself: there is nothing to predict
 NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
-LONGEST_MS = 86.4e6
-"""A step of more than a day is damage, and a replay of several would leave 64 bits."""
-COMBINED_GAIN = 0.01
-"""A combination is worth telling if it is better than its parts by this."""
+LONGEST_MS = 86.4e6  # a step of more than a day is damage, and a replay of several would leave 64 bits
+COMBINED_GAIN = 0.01  # a combination is worth telling if it is better than its parts by this
 COMBINED_COUNT = 3
 ONE_RANK = (
     "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
@@ -85,8 +82,7 @@ class WhatIf:
         return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
 
 
-UNLIKE_SHARE = 0.1
-"""Prefills and decodes whose sample is further from the mean of all say nothing of that."""
+UNLIKE_SHARE = 0.1  # prefills and decodes whose sample is further from the mean of all say nothing of that
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +95,10 @@ class Replay:
     recorded: tuple[Tape, ...]
     fast_host: tuple[Tape, ...]
     typical: tuple[Tape, ...]
-    slow_host: tuple[Tape, ...]
-    """Without the profiler: with a fast, the usual and a slow host."""
-    replayed_ms: float
-    """Step time of the replay as recorded."""
-    base_times_ns: list[float]
-    """Step time of each rank without the profiler, ns, before it is scaled."""
-    measured: UnprofiledTime | None = None
-    """The step without the profiler, where the capture has it."""
+    slow_host: tuple[Tape, ...]  # without the profiler: with a fast, the usual and a slow host
+    replayed_ms: float  # step time of the replay as recorded
+    base_times_ns: list[float]  # step time of each rank without the profiler, ns, before it is scaled
+    measured: UnprofiledTime | None = None  # the step without the profiler, where the capture has it
     hiccups: int = 0
     """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
 

@@ -24,31 +24,23 @@ from traceanalyzer.trace import I64, Bool, distinct
 SOFTMAX = re.compile(r"softmax")
 BACKWARD = re.compile(r"softmax_backward")
 MASKING = re.compile(r"^aten::(masked_fill_?|where)$")
-ADDING = re.compile(r"^aten::(add_?|masked_fill_?|where)$")
-"""Operators that lay a mask or a bias over the scores."""
-TILE = 128
-"""Rows and columns of scores that a kernel works on together: sizes are rounded up to it."""
+ADDING = re.compile(r"^aten::(add_?|masked_fill_?|where)$")  # operators that lay a mask or a bias over the scores
+TILE = 128  # rows and columns of scores that a kernel works on together: sizes are rounded up to it
 SLOTS, BACKWARD_SLOTS = 12, 16
 """Issue slots of a score: eight for the exponential, the rest for scaling, maximum, sum and conversion."""
 RANDOM_SLOTS, BIAS_SLOTS = 20, 12
 """What a dropout's random number adds, and what a mask or bias does that is read for each score."""
-BACKWARD_EFFICIENCY = 0.5
-"""Share of the tensor cores' peak that the backward pass's products reach."""
+BACKWARD_EFFICIENCY = 0.5  # share of the tensor cores' peak that the backward pass's products reach
 WIDE_EFFICIENCY = 0.25
 """Share of the ordinary cores' fp32 peak that attention on fp32 tensors reaches (PyTorch's memory-efficient kernel on
 an H100): often less than the products alone."""
-AGAIN = 5 / 4
-"""Products of the backward pass with the scores calculated again over those written out."""
-ROW_TENSORS = 8
-"""Tensors of the queries' size that the backward pass moves beside its main kernel."""
-FORWARD_TENSORS = 4
-"""Queries, keys, values and the result."""
-CAUSAL = 0.5
-"""Of the scores that are calculated where a token sees those before it only."""
+AGAIN = 5 / 4  # products of the backward pass with the scores calculated again over those written out
+ROW_TENSORS = 8  # tensors of the queries' size that the backward pass moves beside its main kernel
+FORWARD_TENSORS = 4  # queries, keys, values and the result
+CAUSAL = 0.5  # of the scores that are calculated where a token sees those before it only
 COPIES = ("layout", "memset")
 SCALING = re.compile(r"^aten::(mul|div)_?$")
-MATRIX = 2
-"""Dimensions of a matrix."""
+MATRIX = 2  # dimensions of a matrix
 
 
 @dataclass(frozen=True)
@@ -103,17 +95,12 @@ def _written_out(tape: Tape, order: I64) -> list[_Attention]:
 class _Neighbours:
     """What stands beside an attention's products, by stream order: copies that only they need."""
 
-    copies: Bool
-    """Changes of layout, and memsets."""
+    copies: Bool  # changes of layout, and memsets
     products: Bool
-    scales: Bool
-    """Products with a number."""
-    outer: I64
-    """The outermost operator of each op."""
-    elements: I64
-    """Elements of the largest operand of each op's operator."""
-    written: I64
-    """Elements of the result of each product, 0 for others."""
+    scales: Bool  # products with a number
+    outer: I64  # the outermost operator of each op
+    elements: I64  # elements of the largest operand of each op's operator
+    written: I64  # elements of the result of each product, 0 for others
 
     @classmethod
     def of(cls, tape: Tape, order: I64) -> "_Neighbours":

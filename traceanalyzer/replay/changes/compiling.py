@@ -50,10 +50,8 @@ LEAST_REGION_LAUNCHES = 8
 class Cost:
     """What compiled code costs the host, in usual launches of the model as it is."""
 
-    launch: float
-    """A launch that is left."""
-    call: float
-    """A call of a compiled region, backward pass included."""
+    launch: float  # a launch that is left
+    call: float  # a call of a compiled region, backward pass included
 
 
 TRAINING = {

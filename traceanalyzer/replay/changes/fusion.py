@@ -20,12 +20,10 @@ from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
-REDUCING = ("normalisation", "softmax", "reduction", "loss")
-"""Those that need all of a row before they can go on."""
+REDUCING = ("normalisation", "softmax", "reduction", "loss")  # those that need all of a row before they can go on
 WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
 """Kernels of operators that do one small thing each: norms, softmax, losses and dropout of a library are whole."""
-COMPILED = re.compile(r"^triton_")
-"""Kernels of torch.compile: what could be merged has been."""
+COMPILED = re.compile(r"^triton_")  # kernels of torch.compile: what could be merged has been
 REREAD_SHARE = 0.75
 """Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
 it fits, else from memory (all of it)."""
@@ -43,10 +41,8 @@ SLOTS_OF_FUNCTION, SLOTS_OF_ACTIVATION = 15.0, 5.0
 KEPT_SHARE = 0.5
 """A fused kernel moves at least this share of what the largest of its run moves: what it hands on within the run is
 wanted elsewhere, too."""
-PAIR = 2
-"""Kernels of the shortest run: what a compiler merges."""
-LEAST_KERNEL_NS = 1_500
-"""A kernel takes at least this long, whatever it does."""
+PAIR = 2  # kernels of the shortest run: what a compiler merges
+LEAST_KERNEL_NS = 1_500  # a kernel takes at least this long, whatever it does
 
 
 class Reading(Enum):
@@ -54,18 +50,15 @@ class Reading(Enum):
 
     OPTIMISTIC = 0
     TYPICAL = 1
-    PESSIMISTIC = 2
-    """A fused kernel takes as long as the longest of its run, and what reductions among the others take."""
+    PESSIMISTIC = 2  # a fused kernel takes as long as the longest of its run, and what reductions among the others take
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
     """Ops that follow each other on a stream, to be one kernel each: for each op of a tape its run."""
 
-    number: I64
-    """-1 outside of all; numbered by their first op."""
-    first: I64
-    """Index of each run's first op, which stays."""
+    number: I64  # -1 outside of all; numbered by their first op
+    first: I64  # index of each run's first op, which stays
 
     @property
     def gone(self) -> Bool:
@@ -90,8 +83,7 @@ def fused(
     return runs_fused(tape, find_runs(tape, classes, least, chosen), reading, library=library)
 
 
-fusing = parametric(fused)
-"""The change that fuses runs of at least so many kernels of these classes."""
+fusing = parametric(fused)  # the change that fuses runs of at least so many kernels of these classes
 
 
 def runs_fused(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> Tape | None:

@@ -29,8 +29,7 @@ LINE, PLANE, SPACE = 1, 2, 3
 NORM_EFFICIENCY = 0.4
 """Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
 H200)."""
-SPLIT = re.compile(r"splitK", re.IGNORECASE)
-"""Kernels that add up the parts of a product that was calculated in parts."""
+SPLIT = re.compile(r"splitK", re.IGNORECASE)  # kernels that add up the parts of a product that was calculated in parts
 
 
 def _all(timed: Timed) -> Bool:
@@ -132,8 +131,7 @@ def _backward_of(tape: Tape, ops: Bool) -> Bool:
 GRAPH_GAP_NS = 300
 """Pause between dependent kernels of one CUDA graph: 0.26, 0.26 and 0.45 us in graphs recorded on an H200, 0.26 on an
 H100."""
-GRAPH_CALL_NS = 15_000
-"""What the host takes to launch a graph."""
+GRAPH_CALL_NS = 15_000  # what the host takes to launch a graph
 
 
 def in_graph(gap: I64) -> I64:

@@ -16,14 +16,11 @@ from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
 longest operator four: fused it takes so many times as long as that."""
-TENSORS_A_LAUNCH = 36
-"""Tensors that one launch of a fused Adam takes (four lists)."""
+TENSORS_A_LAUNCH = 36  # tensors that one launch of a fused Adam takes (four lists)
 FEW_TENSORS = 12.0
 """An operator on a list of fewer leaves most of a launch unused, as many small groups of parameters lead to..."""
-FEWEST_GROUPS = 8
-"""... of which there have to be so many: a few have settings of their own."""
-LISTS = re.compile("multi_tensor")
-"""Kernels that take lists of tensors."""
+FEWEST_GROUPS = 8  # ... of which there have to be so many: a few have settings of their own
+LISTS = re.compile("multi_tensor")  # kernels that take lists of tensors
 FUSED = re.compile("FusedAdam|fused_adam")
 ANY, ADAM = (re.compile("^" + re.escape(OPTIMIZER_PREFIX) + name) for name in ("", "Adam"))
 

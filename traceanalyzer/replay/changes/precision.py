@@ -27,10 +27,8 @@ from traceanalyzer.trace import F64, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
-HALF = 0.5
-"""What is left of the traffic of fp32 tensors in 16 bits."""
-CAST_SHARE = 0.1
-"""What autocast's casts of weights and activations add to the products they are for."""
+HALF = 0.5  # what is left of the traffic of fp32 tensors in 16 bits
+CAST_SHARE = 0.1  # what autocast's casts of weights and activations add to the products they are for
 CASTS = 1
 """Launches that autocast adds for each product, forward and backward: with one, programs whose host is the limit become
 as much longer as a stopwatch says (by 15 and 21 %, timed 17 and 20 %)."""
@@ -43,8 +41,7 @@ kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats mixed 0.49
 either format."""
 WIDE = (Precision.FP32, Precision.TF32)
 NARROW = (Precision.FP16, Precision.BF16)
-LONGEST_SMALL_NS = 5_000
-"""A kernel under this is hardly limited by traffic."""
+LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
 
 
 def in_tf32(tape: Tape) -> Tape | None:
@@ -145,17 +142,14 @@ PASSES = re.compile(
 """Operators that give what they take in the format that it has."""
 TO_16_BITS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$")
 """Operators that autocast gives 16 bits to."""
-CAST_BYTES = 4 + 2
-"""Of each number that is cast: read in fp32, written in 16 bits."""
+CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
 
 
 class Wide(NamedTuple):
     """What autocast leaves in fp32, by nodes of the host tree."""
 
-    stays: Bool
-    """Operators that work in fp32 all the same."""
-    cast: F64
-    """Bytes that a product's cast of such a result moves."""
+    stays: Bool  # operators that work in fp32 all the same
+    cast: F64  # bytes that a product's cast of such a result moves
 
 
 def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:

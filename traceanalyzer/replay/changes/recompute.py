@@ -13,8 +13,7 @@ REENTRANT = re.compile(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
 """Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
 hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
-LEAST_STRETCH_KERNELS = 3
-"""Kernels that tell a stretch of the forward pass from others."""
+LEAST_STRETCH_KERNELS = 3  # kernels that tell a stretch of the forward pass from others
 
 
 def recomputed(tape: Tape) -> Bool:

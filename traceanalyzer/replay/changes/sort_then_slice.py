@@ -19,15 +19,13 @@ from traceanalyzer.trace import F64, Bool, alike
 SORTS = re.compile(r"^aten::(sort|argsort|msort)$")
 TAKES = re.compile(r"^aten::(slice|narrow)$")
 """Operators that take some of a dimension: its number, from where and up to where, or how many."""
-OPERATORS_AFTER = 8
-"""So many after a sort are searched for what takes its result."""
+OPERATORS_AFTER = 8  # so many after a sort are searched for what takes its result
 LEAST_SORTED_PER_TAKEN = 16
 """Numbers that are sorted for each that is taken: with fewer, `topk` has much to put in order itself."""
 PASSES = 12.0
 """Times that `topk` reads its input at the memory's rate, for each digit of a number again (11 and 12 times on an H100,
 of 67 and 537 million numbers)."""
-LEAST_NS, LAUNCHES = 30_000, 20
-"""What it takes of little (18 to 40 us), and how often it launches (16 and 22)."""
+LEAST_NS, LAUNCHES = 30_000, 20  # what it takes of little (18 to 40 us), and how often it launches (16 and 22)
 
 
 class TopFew(NamedTuple):
@@ -35,8 +33,7 @@ class TopFew(NamedTuple):
 
     sorts: Bool
     bytes: F64
-    examples: list[str]
-    """What is sorted, and how much of it is taken."""
+    examples: list[str]  # what is sorted, and how much of it is taken
 
 
 def sorts_of_few(joined: Joined) -> TopFew:

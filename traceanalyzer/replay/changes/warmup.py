@@ -17,8 +17,7 @@ FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
 
 OWN_WORK_NS = 300_000
 """A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
-MANY_PAUSES = 4
-"""... unless there are so many a step, outside of the backward pass and the optimizer."""
+MANY_PAUSES = 4  # ... unless there are so many a step, outside of the backward pass and the optimizer
 FIRST_LAUNCH_NS = 100_000
 """An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
 FIRST_RATIO = 4.0

@@ -108,8 +108,7 @@ def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
     return result
 
 
-MAX_VALUES = 16
-"""Values of a guard that are listed."""
+MAX_VALUES = 16  # values of a guard that are listed
 
 
 def recompile_rows(log: CompileLog) -> list[RecompileRow]:
@@ -129,8 +128,7 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
     return sorted(rows, key=lambda row: -row.count)
 
 
-NOTHING_IN_COMMON = "no shared data"
-"""Fusing these would save a launch and no memory traffic."""
+NOTHING_IN_COMMON = "no shared data"  # fusing these would save a launch and no memory traffic
 
 
 def not_fused_rows(log: CompileLog) -> list[NotFusedRow] | None:

@@ -31,8 +31,7 @@ NO_ESTIMATES = (
 OUTSIDE = "{:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total."
 DAMAGED = "{} payloads are damaged or cut off: figures from them may be missing."
 SEVERAL = "The folder holds {} logs; the figures are of the last start of the rank that compiled longest: {}."
-LEAST_OUTSIDE_S = 0.05
-"""Less work outside of compilations is not worth a note."""
+LEAST_OUTSIDE_S = 0.05  # less work outside of compilations is not worth a note
 
 
 def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -> Compiled:

@@ -9,28 +9,19 @@ from traceanalyzer.base import dataclass, metric
 class BreakRow:
     """Graph breaks of one reason at one line."""
 
-    reason: str
-    """In plain words."""
-    detail: str
-    """Dynamo's own first line."""
-    location: str
-    """`file:line` of the program, "" where the log does not say."""
-    count: int
-    """How often dynamo met it while it compiled."""
+    reason: str  # in plain words
+    detail: str  # dynamo's own first line
+    location: str  # `file:line` of the program, "" where the log does not say
+    count: int  # how often dynamo met it while it compiled
     function: str
-    whole_function_eager: bool
-    """Whether dynamo gave up on the whole function."""
+    whole_function_eager: bool  # whether dynamo gave up on the whole function
     remedy: str
-    per_step: float | None = None
-    """How often a steady step goes through it, where the trace tells."""
-    idle_ms: float | None = None
-    """GPU idle time that it causes in a steady step as recorded."""
-    predicted_step_ms: float | None = None
-    """The step without it, without the profiler."""
+    per_step: float | None = None  # how often a steady step goes through it, where the trace tells
+    idle_ms: float | None = None  # GPU idle time that it causes in a steady step as recorded
+    predicted_step_ms: float | None = None  # the step without it, without the profiler
     low_ms: float | None = None
     high_ms: float | None = None
-    basis: str = ""
-    """How that was worked out, or why it is not known."""
+    basis: str = ""  # how that was worked out, or why it is not known
 
 
 @dataclass(frozen=True)
@@ -40,11 +31,9 @@ class RecompileRow:
     guard: str
     location: str
     count: int
-    refused: int
-    """Further ones that the recompile limit refused."""
+    refused: int  # further ones that the recompile limit refused
     function: str
-    values: list[str]
-    """Values that it met, in order."""
+    values: list[str]  # values that it met, in order
     remedy: str
 
 
@@ -56,16 +45,12 @@ class CacheUse:
     hits: int
     misses: int
     bypasses: int
-    off: int
-    """Graphs that were compiled without the FX graph cache being asked: it is switched off."""
+    off: int  # graphs that were compiled without the FX graph cache being asked: it is switched off
     by_cache: dict[str, dict[str, int]]
     bypass_reasons: list[str]
-    saved_s: float
-    """Compile time that hits saved, as the log says."""
-    cold_s: float
-    """Compile time of what a warm start would find: graphs missed, bypassed or not asked for."""
-    warm_start: str
-    """What a warm start takes."""
+    saved_s: float  # compile time that hits saved, as the log says
+    cold_s: float  # compile time of what a warm start would find: graphs missed, bypassed or not asked for
+    warm_start: str  # what a warm start takes
 
 
 @dataclass(frozen=True)
@@ -73,13 +58,10 @@ class CudaGraphUse:
     """CUDA graphs that inductor recorded."""
 
     used: bool
-    wanted: bool | None
-    """Whether inductor was told to use them; null where the log does not say."""
+    wanted: bool | None  # whether inductor was told to use them; null where the log does not say
     recorded: int
-    rerecorded: int
-    """Recorded again for a graph that had been recorded."""
-    skipped: list[str]
-    """Why they were not used, each reason once."""
+    rerecorded: int  # recorded again for a graph that had been recorded
+    skipped: list[str]  # why they were not used, each reason once
     skipped_graphs: int
     captured_share: float | None = None
     """Share of the GPU work of a steady step that was launched by CUDA graphs, where a trace tells."""
@@ -102,8 +84,7 @@ class CompilationRow:
     graphs: int
     operators: int
     cache: str
-    outcome: str
-    """compiled, recompiled, eager (nothing to compile), refused (limit), failed."""
+    outcome: str  # compiled, recompiled, eager (nothing to compile), refused (limit), failed
     error: str
     restarts: int
     dynamic: bool
@@ -115,27 +96,20 @@ class KernelRow:
 
     name: str
     compile_id: str
-    graph: str
-    """Key of its graph."""
+    graph: str  # key of its graph
     direction: str
-    lines: list[str]
-    """`file:line: code` of the program that it computes."""
+    lines: list[str]  # `file:line: code` of the program that it computes
     operators: list[str]
     nodes: int
     compile_ms: float | None
     configurations: int | None
     autotune_cache: str
-    estimate_us: float | None = None
-    """Inductor's own guess for one launch; null where it was not logged."""
+    estimate_us: float | None = None  # inductor's own guess for one launch; null where it was not logged
     per_step: float | None = None
-    measured_ms: float | None = None
-    """Its time in a steady step."""
-    share: float | None = None
-    """Of the GPU's busy time of the step."""
-    estimated_ms: float | None = None
-    """Inductor's own guess for the launches of a steady step."""
-    attainable_ms: float | None = None
-    """What its work needs at the GPU's limits (roofline)."""
+    measured_ms: float | None = None  # its time in a steady step
+    share: float | None = None  # of the GPU's busy time of the step
+    estimated_ms: float | None = None  # inductor's own guess for the launches of a steady step
+    attainable_ms: float | None = None  # what its work needs at the GPU's limits (roofline)
 
 
 @dataclass(frozen=True)
@@ -144,8 +118,7 @@ class NotFusedRow:
 
     reason: str
     pairs: int
-    first: str
-    """Of one such pair: `op3_op4 (add, mul)`."""
+    first: str  # of one such pair: `op3_op4 (add, mul)`
     second: str
     compile_ids: list[str]
 
@@ -172,8 +145,7 @@ class EagerRow:
     name: str
     per_step: float
     gpu_ms: float
-    where: str
-    """What it is part of: between regions, optimizer, backward, rest."""
+    where: str  # what it is part of: between regions, optimizer, backward, rest
 
 
 @dataclass(frozen=True)
@@ -182,30 +154,25 @@ class FirstStepPart:
 
     what: str
     ms: float
-    steady_ms: float
-    """What a mean steady step has of it."""
+    steady_ms: float  # what a mean steady step has of it
 
 
 @dataclass(frozen=True)
 class StepsUse:
     """Compilation against the steady step. None: neither the log nor the trace says."""
 
-    step_ms: float | None = None
-    """A steady step without the profiler."""
+    step_ms: float | None = None  # a steady step without the profiler
     recorded_step_ms: float | None = None
     """The same as recorded; the figures of the first step and of the warm-up are as recorded, too."""
     first_step_ms: float | None = None
     first_step: list[FirstStepPart] = field(default_factory=list)
     warmup_ms: float | None = None
-    warmup_excess_ms: float | None = None
-    """What the warm-up steps took more than as many steady ones."""
+    warmup_excess_ms: float | None = None  # what the warm-up steps took more than as many steady ones
     warmup_steps: int | None = None
     eager_step_ms: float | None = None
-    pays_after_steps: int | None = None
-    """Steps after which the time saved is the compile time."""
+    pays_after_steps: int | None = None  # steps after which the time saved is the compile time
     pays_low: int | None = None
-    pays_high: int | None = None
-    """The ends of its 90 % range: None where the one is never, where the other may be."""
+    pays_high: int | None = None  # the ends of its 90 % range: None where the one is never, where the other may be
     basis: str = ""
 
 
@@ -214,16 +181,12 @@ class TraceUse:
     """What a trace of the same program says of its compiled code, in a mean steady step."""
 
     path: str
-    regions_per_step: dict[str, float]
-    """Runs of each compiled region by its compile id."""
-    compiled_share: float | None
-    """Share of the GPU's busy time in work that compiled code launched."""
+    regions_per_step: dict[str, float]  # runs of each compiled region by its compile id
+    compiled_share: float | None  # share of the GPU's busy time in work that compiled code launched
     triton_share: float | None
     triton_ms: float
-    mapped_share: float | None
-    """Share of the Triton kernels' time whose source line is known."""
-    compiles_in_step: int
-    """Compilations that ran while the trace was recorded."""
+    mapped_share: float | None  # share of the Triton kernels' time whose source line is known
+    compiles_in_step: int  # compilations that ran while the trace was recorded
     eager: list[EagerRow]
     notes: list[str]
 
@@ -232,8 +195,7 @@ class TraceUse:
 class Compiled:
     """Everything that is reported of torch.compile."""
 
-    source: str
-    """log, log+trace or trace."""
+    source: str  # log, log+trace or trace
     graphs: int | None = None
     graph_breaks: list[BreakRow] = field(default_factory=list)
     recompiles: int | None = None
@@ -261,8 +223,7 @@ class Compiled:
     notes: list[str] = field(default_factory=list)
 
 
-EMPTY = Compiled("trace")
-"""No log was read: what is not known is null or empty."""
+EMPTY = Compiled("trace")  # no log was read: what is not known is null or empty
 
 
 @dataclass(frozen=True)

@@ -136,8 +136,7 @@ class CompiledCode:
 
 HOST_SPREAD = 0.2
 """Rounds of steps of one process, seconds apart, differ by so much where the host sets the pace (H200 hosts)."""
-Range = tuple[float | None, float | None, float | None]
-"""Expected, least, most."""
+Range = tuple[float | None, float | None, float | None]  # expected, least, most
 
 
 @dataclass(frozen=True, eq=False)

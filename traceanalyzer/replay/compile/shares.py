@@ -143,8 +143,7 @@ def _with_prediction(row: BreakRow, prediction: Prediction | None, traced: Trace
     return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=BASIS)
 
 
-MAX_EAGER = 20
-"""Eager operators that are listed."""
+MAX_EAGER = 20  # eager operators that are listed
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 AROUND = re.compile(rf"{BACKWARD.pattern}|^(Torch-Compiled|## Call|CompiledFunction|Optimizer|ProfilerStep)")
 """Ranges that are no operators of the program: regions, and what the autograd engine puts around them."""

@@ -14,8 +14,7 @@ from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Sp
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
 """Tracing the program; making forward and backward graphs; optimising them and writing code; compiling kernels with
 Triton and with a C++ compiler; timing configurations of kernels; recording CUDA graphs; the rest."""
-NOT_COMPILING = frozenset({"dynamo"})
-"""Spans around everything whose own time goes into writing the log."""
+NOT_COMPILING = frozenset({"dynamo"})  # spans around everything whose own time goes into writing the log
 FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 """Spans of which each compilation has one: as PyTorch calls them now, and before 2.5."""
 _NS = 1e-9

@@ -18,10 +18,8 @@ from traceanalyzer.replay.compile.model import Compiled, FirstStepPart, StepsUse
 from traceanalyzer.trace import F64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
 
-MAX_CALLS = 4
-"""Calls of the driver that a first step is taken apart by."""
-NAMED_SHARE = 0.5
-"""Of what a first step takes longer, the rest without a name."""
+MAX_CALLS = 4  # calls of the driver that a first step is taken apart by
+NAMED_SHARE = 0.5  # of what a first step takes longer, the rest without a name
 OTHER = "GPU idle: other host work, the recorder's start-up included"
 NO_STOPWATCH = (
     "To see after how many steps compilation has paid for itself, record with collect torch --eager-steps 20, or time "
@@ -39,8 +37,7 @@ class Stopwatch:
 
     step_ms: float | None = None
     eager_step_ms: float | None = None
-    reach_ms: float = 0.0
-    """Half of the 90 % interval of what the one saves over the other."""
+    reach_ms: float = 0.0  # half of the 90 % interval of what the one saves over the other
 
 
 def with_steps(

@@ -28,14 +28,11 @@ from traceanalyzer.trace.compile_log import CompileLog
 class Seam:
     """The host windows of the breaks between two compiled functions."""
 
-    before: str
-    """Compile id of the broken function."""
-    after: str
-    """Compile id of what goes on."""
+    before: str  # compile id of the broken function
+    after: str  # compile id of what goes on
     start: I64
     end: I64
-    forward: int
-    """How many of the windows are in the forward: so often was the break met."""
+    forward: int  # how many of the windows are in the forward: so often was the break met
 
 
 def seams(code: CompiledCode) -> list[Seam]:

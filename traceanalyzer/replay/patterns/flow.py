@@ -30,14 +30,10 @@ SAME_SIZE = re.compile(
 )
 """Operators that give as many elements as they take, and take one tensor that is no weight."""
 PART = re.compile(r"^aten::(select|slice|narrow)$")
-COPY = re.compile(r"^aten::copy_$")
-"""Writes its second tensor into the first."""
-WRITES = re.compile(r"^aten::(copy_|add_|sub_)$")
-"""Writes its second tensor into the first, or adds it there."""
-JOINING = re.compile(r"^aten::(stack|cat|concat)$")
-"""Makes one tensor of several."""
-LARGER = re.compile(r"^aten::(add|sub|mul|div)_?$")
-"""Gives as many elements as the larger of its tensors has."""
+COPY = re.compile(r"^aten::copy_$")  # writes its second tensor into the first
+WRITES = re.compile(r"^aten::(copy_|add_|sub_)$")  # writes its second tensor into the first, or adds it there
+JOINING = re.compile(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
+LARGER = re.compile(r"^aten::(add|sub|mul|div)_?$")  # gives as many elements as the larger of its tensors has
 
 
 class Flow(NamedTuple):

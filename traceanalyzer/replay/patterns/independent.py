@@ -19,15 +19,12 @@ from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 
-FEWEST_ITEMS = 4
-"""Fewer calls in a loop are told by other means."""
-MOST_LISTED = 30
-"""PyTorch's recorder leaves out the shapes of longer lists of tensors."""
+FEWEST_ITEMS = 4  # fewer calls in a loop are told by other means
+MOST_LISTED = 30  # PyTorch's recorder leaves out the shapes of longer lists of tensors
 WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
 WEIGHTS_FIRST = re.compile(r"^aten::(addmm|embedding\w*)$")
 """The second tensor of these is the data: a bias, or rows to look up, come before it."""
-EITHER_DATA = re.compile(r"^aten::(matmul|bmm|baddbmm)$")
-"""Either operand may be data."""
+EITHER_DATA = re.compile(r"^aten::(matmul|bmm|baddbmm)$")  # either operand may be data
 TAKES_STATE = re.compile(r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$")
 """Operators through which a recurrent cell takes its state."""
 CELL = re.compile(r"(lstm|gru|rnn\w*)_cell")

@@ -18,37 +18,27 @@ from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-APART = re.compile(r"^aten::unbind$")
-"""Iterating over a tensor."""
+APART = re.compile(r"^aten::unbind$")  # iterating over a tensor
 SPLITS = re.compile(r"^aten::(unbind|split|split_with_sizes)$")
 """Takes a tensor apart: into its items, into parts of so many, or of these numbers of them."""
-TAKES = re.compile(r"^aten::unsqueeze$")
-"""Makes a batch of one of an item."""
-PICKS = re.compile(r"^aten::(select|slice|narrow)$")
-"""Takes an item out of a batch by its number."""
-WRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
-"""Writes to what was picked right before it."""
-WORDS = re.compile(r"^aten::embedding$")
-"""Looks tokens up; its second operand is a batch of texts."""
+TAKES = re.compile(r"^aten::unsqueeze$")  # makes a batch of one of an item
+PICKS = re.compile(r"^aten::(select|slice|narrow)$")  # takes an item out of a batch by its number
+WRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")  # writes to what was picked right before it
+WORDS = re.compile(r"^aten::embedding$")  # looks tokens up; its second operand is a batch of texts
 FEWEST_ITEMS = 4
-NUMBER = 2
-"""Place of an item's number among such an operator's values, after the dimension."""
+NUMBER = 2  # place of an item's number among such an operator's values, after the dimension
 
 
 class _Forward(NamedTuple):
     """The outermost operators of a step's forward pass."""
 
     operator: list[Operator]
-    start: I64
-    """When the host calls them, ns."""
-    shapes: I32
-    """Codes of texts, -1 where there is none."""
+    start: I64  # when the host calls them, ns
+    shapes: I32  # codes of texts, -1 where there is none
     apart: Bool
     splits: Bool
-    takes: Bool
-    """Whether they are called like `APART`, `SPLITS`, `TAKES`."""
-    picks: Bool
-    """Whether they take a part of a tensor by its number, but not to write to it."""
+    takes: Bool  # whether they are called like `APART`, `SPLITS`, `TAKES`
+    picks: Bool  # whether they take a part of a tensor by its number, but not to write to it
 
 
 def _of_steps(tape: Tape) -> list[_Forward]:

@@ -92,11 +92,9 @@ READ_AT_ONCE_OPERATORS = 16
 class Place(NamedTuple):
     """An operator among the outermost ones, in order."""
 
-    node: int
-    """Of the host tree."""
+    node: int  # of the host tree
     operator: Operator
-    launches: bool
-    """Whether it launches anything on the tape."""
+    launches: bool  # whether it launches anything on the tape
 
 
 class Outermost:

@@ -38,24 +38,19 @@ def every(rows: Bool, count: int) -> Bool:
 
 
 Entry = TypeVar("Entry", bound=np.generic)
-Test = Callable[[Sequence[Operator]], bool]
-"""Whether a stretch of operators is what is looked for."""
+Test = Callable[[Sequence[Operator]], bool]  # whether a stretch of operators is what is looked for
 
 
 class Launching(NamedTuple):
     """Outermost operators that launch something, one entry a call, in launch order; whatever launches outside of
     operators has entries, too, with no node."""
 
-    node: I64
-    """Of the host tree, -1 without an operator."""
-    first: I64
-    """Its first op on the tape: those up to the next entry's are its own."""
+    node: I64  # of the host tree, -1 without an operator
+    first: I64  # its first op on the tape: those up to the next entry's are its own
     step: I32
     name: I32
-    shapes: I32
-    """Codes of texts, -1 where there is none."""
-    backward: Bool
-    """Whether it is part of a backward pass."""
+    shapes: I32  # codes of texts, -1 where there is none
+    backward: Bool  # whether it is part of a backward pass
 
     @property
     def forward(self) -> I64:

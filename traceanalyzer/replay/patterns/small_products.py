@@ -35,8 +35,7 @@ from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
 
-MIN_BATCH = 3
-"""Fewer small products of one shape in a row are not worth merging."""
+MIN_BATCH = 3  # fewer small products of one shape in a row are not worth merging
 LINEAR = re.compile(r"^aten::linear$")
 PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
 ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
@@ -54,8 +53,7 @@ class SmallProducts:
 
     kernels: Group
     in_a_row: float
-    batched_ms: float
-    """Time a step as batched products."""
+    batched_ms: float  # time a step as batched products
 
 
 def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
@@ -92,12 +90,9 @@ class _Run(NamedTuple):
     """One run of products."""
 
     number: int
-    nodes: I32
-    """Of the host tree, that launched them."""
-    size: int
-    """Elements that each of its products gives."""
-    operands: int
-    """Operands of that size: each may be what a product before it gave."""
+    nodes: I32  # of the host tree, that launched them
+    size: int  # elements that each of its products gives
+    operands: int  # operands of that size: each may be what a product before it gave
 
 
 def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:

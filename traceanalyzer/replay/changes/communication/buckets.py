@@ -21,10 +21,8 @@ from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
-MB = 2**20
-"""As PyTorch's `bucket_cap_mb` counts."""
-MAX_BUCKETS = 10_000
-"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
+MB = 2**20  # as PyTorch's `bucket_cap_mb` counts
+MAX_BUCKETS = 10_000  # of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes
 AS_RECORDED = ("stream", "alone", "latency", "gap", "communication", "copy", "row")
 """What an inserted op has of the one that it replaces."""
 SHORT_BYTES = 2**16

@@ -19,15 +19,12 @@ IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
 (0.2 to 0.7 in recordings of two GPUs; with 24 of 132 multiprocessors gone a product of 128 blocks has two waves)."""
-MOST_OVERLAP_COST = 0.75
-"""The same by the pessimistic reading."""
+MOST_OVERLAP_COST = 0.75  # the same by the pessimistic reading
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
-SHARDING = re.compile(r"^FSDP::")
-"""What FSDP calls all that it does around the modules whose parameters it shards."""
+SHARDING = re.compile(r"^FSDP::")  # what FSDP calls all that it does around the modules whose parameters it shards
 IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
-FORWARD_SHARE = 0.25
-"""With less of them in the forward pass, reductions are of gradients, and some of losses."""
+FORWARD_SHARE = 0.25  # with less of them in the forward pass, reductions are of gradients, and some of losses
 CAST_PASSES = 5.0
 """How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
 half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""

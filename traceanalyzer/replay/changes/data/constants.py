@@ -21,8 +21,7 @@ SPREAD = re.compile(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
 """Operators that spread a smaller operand over a larger one: positions, masks, scales."""
 ATTENTION, MASK = re.compile(r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+)$"), 3
 """Attention, and the place of its mask or bias among its operands."""
-CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")
-"""Operators whose second operand is a weight."""
+CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")  # operators whose second operand is a weight
 PARAMETERS = re.compile(r"^aten::(linear|addmm|conv(\dd|olution)|(layer|batch|group|instance|rms)_norm)$")
 """Operators that take parameters of a layer, of whatever size, after what they work on."""
 TURNS = re.compile(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
@@ -32,21 +31,16 @@ PASSES_ON = re.compile(r"^aten::(unsqueeze|squeeze|view|reshape|expand|contiguou
 MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
 GIVES_THE_SAME = re.compile(f"{MOVES.pattern}|{PASSES_ON.pattern}")
 TURNS_OR_PASSES_ON = re.compile(f"{TURNS.pattern}|{GIVES_THE_SAME.pattern}")
-USE_OPERATORS = 8
-"""Those after a copy, other copies left out, among which its use is looked for."""
-USE_OPERATORS_OF_BLOCK = 32
-"""The same for what comes together with a weight: the other parameters of a block of layers."""
-FARTHEST_OPERATORS = 256
-"""So many operators are looked at at most, copies included."""
+USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
+USE_OPERATORS_OF_BLOCK = 32  # the same for what comes together with a weight: the other parameters of a block of layers
+FARTHEST_OPERATORS = 256  # so many operators are looked at at most, copies included
 
 
 class _Use(NamedTuple):
     """How a step first takes what was copied."""
 
-    stays: bool
-    """As something that stays: a table, a weight, a mask."""
-    parameter: bool
-    """As a parameter of a layer."""
+    stays: bool  # as something that stays: a table, a weight, a mask
+    parameter: bool  # as a parameter of a layer
 
 
 UNUSED = _Use(stays=False, parameter=False)

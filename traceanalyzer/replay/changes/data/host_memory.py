@@ -16,28 +16,21 @@ from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
-PICKS = re.compile(r"^aten::(index|index_select)$")
-"""Operators that take rows of their first operand."""
-OPERATORS_BEFORE = 16
-"""So many before a copy are searched for the one that picked its data."""
-PICKING_PASSES = 2.0
-"""What picking rows on the GPU moves: it reads and writes them."""
+PICKS = re.compile(r"^aten::(index|index_select)$")  # operators that take rows of their first operand
+OPERATORS_BEFORE = 16  # so many before a copy are searched for the one that picked its data
+PICKING_PASSES = 2.0  # what picking rows on the GPU moves: it reads and writes them
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
 """Operators that update a tensor by another of its shape: what only calculates with it may be read next."""
-OPERATORS_AFTER = 4
-"""So many after a copy are searched for the host's update: the data may be scaled first."""
-UPDATE_PASSES = 3.0
-"""What an update on the GPU moves: both tensors are read, and one is written."""
-TENSORS_A_LAUNCH = 32
-"""Tensors that one launch of a `_foreach_` operator takes."""
+OPERATORS_AFTER = 4  # so many after a copy are searched for the host's update: the data may be scaled first
+UPDATE_PASSES = 3.0  # what an update on the GPU moves: both tensors are read, and one is written
+TENSORS_A_LAUNCH = 32  # tensors that one launch of a `_foreach_` operator takes
 
 
 class Picked(NamedTuple):
     """Copies of rows that the host picked out of tables."""
 
     copies: Bool
-    table_bytes: float
-    """Of all tables together."""
+    table_bytes: float  # of all tables together
 
 
 class Updated(NamedTuple):
@@ -45,8 +38,7 @@ class Updated(NamedTuple):
 
     copies: Bool
     start: I64
-    end: I64
-    """From where each of them is made until the host has updated its tensor, ns."""
+    end: I64  # from where each of them is made until the host has updated its tensor, ns
 
 
 def picked_on_host(tape: Tape) -> Picked:

@@ -18,22 +18,15 @@ from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 
-BATCH_QUEUE_NS = 150_000
-"""Taking a finished batch from the workers' queue."""
+BATCH_QUEUE_NS = 150_000  # taking a finished batch from the workers' queue
 WORKER_EFFICIENCY = 0.7
 """Share of its time that a worker loads: the rest it starts, pickles and waits for the others' cores."""
-MAX_WORKERS = 8
-"""A host seldom has cores for more of them beside each of its GPUs."""
-PINNED_SHARE = 0.85
-"""Share of the link's rate that a copy from pinned memory reaches."""
-PINNED_BYTES_PER_NS = 25.0
-"""What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
-LEAST_COPY_NS = 2_000
-"""A copy takes at least this long, however little it brings."""
-LEAST_AWAY_NS = 100_000
-"""The host works on data for at least this long where it calculates with them."""
-ROUND_TRIP_BYTES = 4096
-"""Copies of fewer bytes are scalars."""
+MAX_WORKERS = 8  # a host seldom has cores for more of them beside each of its GPUs
+PINNED_SHARE = 0.85  # share of the link's rate that a copy from pinned memory reaches
+PINNED_BYTES_PER_NS = 25.0  # what it reaches where neither the link's rate nor such a copy was recorded: PCIe 4
+LEAST_COPY_NS = 2_000  # a copy takes at least this long, however little it brings
+LEAST_AWAY_NS = 100_000  # the host works on data for at least this long where it calculates with them
+ROUND_TRIP_BYTES = 4096  # copies of fewer bytes are scalars
 COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
 
 

@@ -34,8 +34,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
-MOST_KERNELS_BETWEEN = 3
-"""Between two lookups, that prepare the next one: offsets, a cast, a shift."""
+MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offsets, a cast, a shift
 
 
 def lookups_joined(tape: Tape) -> Tape | None:
@@ -70,22 +69,17 @@ def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     return kept, gone & ~kept, count
 
 
-LONGEST_MEMBER_OPERATORS = 64
-"""Of a member at most: longer ones are models of their own."""
-MOST_ENSEMBLES = 64
-"""In a step at most: those of an agent are a handful."""
+LONGEST_MEMBER_OPERATORS = 64  # of a member at most: longer ones are models of their own
+MOST_ENSEMBLES = 64  # in a step at most: those of an agent are a handful
 ENSEMBLE = Loop(fewest=FEWEST_CALLS, longest=LONGEST_MEMBER_OPERATORS, is_turn=is_chain)
 
 
 class Members(NamedTuple):
     """Ensembles of the steps of a tape."""
 
-    first: Bool
-    """Nodes of the host tree that are operators of the first member of each."""
-    others: Bool
-    """Those of the others."""
-    number: float
-    """Members of each, in the mean."""
+    first: Bool  # nodes of the host tree that are operators of the first member of each
+    others: Bool  # those of the others
+    number: float  # members of each, in the mean
 
 
 def ensembles_joined(tape: Tape) -> Tape | None:
@@ -133,14 +127,10 @@ def members(tape: Tape) -> Members | None:
     return Members(first, others, float(np.mean(counts))) if counts else None
 
 
-MOST_CALLS = 4
-"""More calls in a row may be time steps, of which each needs the one before it."""
-SHORTEST_CALL, LONGEST_CALL = 24, 1000
-"""Launching operators of a call: shorter ones may be blocks of a model."""
-MOST_PERIODS_TRIED = 100
-"""Lengths of calls, the commonest of what they may be."""
-FEWEST_WEIGHTS = 6
-"""Operators with weights of a call at least."""
+MOST_CALLS = 4  # more calls in a row may be time steps, of which each needs the one before it
+SHORTEST_CALL, LONGEST_CALL = 24, 1000  # launching operators of a call: shorter ones may be blocks of a model
+MOST_PERIODS_TRIED = 100  # lengths of calls, the commonest of what they may be
+FEWEST_WEIGHTS = 6  # operators with weights of a call at least
 
 
 def calls_joined(tape: Tape) -> Tape | None:

@@ -18,25 +18,19 @@ from traceanalyzer.replay.patterns.repeats import after_each, each_step, launchi
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, distinct
 
-GREATER_BATCH = 8
-"""Times as large as a batch is tried where the GPU idles: what nearly always fits."""
-REACHED = 0.75
-"""Share of the GPU's limits that kernels of a large batch reach."""
+GREATER_BATCH = 8  # times as large as a batch is tried where the GPU idles: what nearly always fits
+REACHED = 0.75  # share of the GPU's limits that kernels of a large batch reach
 SMALL_SHARE = 0.5
 """Share of their kernels that must be too small to fill the GPU: others take as much longer as the batch is larger."""
-STEPS_A_BATCH = 32
-"""Calls of as many steps that make a batch where each step is one call."""
+STEPS_A_BATCH = 32  # calls of as many steps that make a batch where each step is one call
 SCALAR_BYTES = 8
-FEWEST_CALLS = 4
-"""Fewer calls of the same kind a step are not worth batching."""
-FEWEST_KERNELS = 3
-"""Kernels that a call launches at least: fewer are no model..."""
+FEWEST_CALLS = 4  # fewer calls of the same kind a step are not worth batching
+FEWEST_KERNELS = 3  # kernels that a call launches at least: fewer are no model...
 FEWEST_IF_READ = 10
 """... and where calls are told apart by what is read after them alone: fewer are layers whose values are looked at."""
 ALIKE_SHARE = 0.5
 """Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
-SPREAD = 0.25
-"""How much the number of kernels may differ from call to call: other lengths have other tiles and splits."""
+SPREAD = 0.25  # how much the number of kernels may differ from call to call: other lengths have other tiles and splits
 
 
 def mostly_small(tape: Tape, ops: Bool) -> bool:
@@ -96,8 +90,7 @@ def enlarged_at_full_cost(tape: Tape, times: float = GREATER_BATCH) -> Tape:
 class Calls(NamedTuple):
     """The calls of a tape's steps."""
 
-    number: I64
-    """For each op the call that it belongs to, counted over the whole tape; -1: none."""
+    number: I64  # for each op the call that it belongs to, counted over the whole tape; -1: none
     per_step: float
 
 

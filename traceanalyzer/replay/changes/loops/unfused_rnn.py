@@ -29,12 +29,10 @@ from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, distinct
 # What such a loop does to one tensor cannot need what it did to another of another size, so sizes tell it from a chain
 # of operators on the same data: in a loop each operator has tensors of one size, and the next tensor's is another.
 
-FEWEST_OPERATORS = 24
-"""Operators of a loop at least: fewer launches are not worth another way to write it."""
+FEWEST_OPERATORS = 24  # operators of a loop at least: fewer launches are not worth another way to write it
 FEWEST_SIZE_CHANGES = 8
 """Times that the next tensor must have another size than the one before: fewer may be a chain that reduces."""
-LONGEST_BODY_OPERATORS = 12
-"""Operators on one tensor at most: an optimizer has no more."""
+LONGEST_BODY_OPERATORS = 12  # operators on one tensor at most: an optimizer has no more
 ALIKE_SHARE = 0.9
 """Share of the operators that are the same as so many before: weights without a decay, say, may have one fewer."""
 ELEMENTWISE = re.compile(
@@ -48,10 +46,8 @@ ELEMENTWISE = re.compile(
 class Loops(NamedTuple):
     """Loops over tensors on a tape."""
 
-    number: I64
-    """For each op the loop that launches it, -1 without."""
-    names: tuple[str, ...]
-    """What their operators are called, in order."""
+    number: I64  # for each op the loop that launches it, -1 without
+    names: tuple[str, ...]  # what their operators are called, in order
 
 
 def tensors_listed(tape: Tape) -> Tape | None:
@@ -106,21 +102,17 @@ CELL = re.compile(
 """One time step of a recurrent layer."""
 LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
 """A recurrent layer on a sequence, which may have one time step only."""
-NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7
-"""Places of these among its operands."""
+NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7  # places of these among its operands
 YES = "True"
-FEWEST_CELLS = 4
-"""A layer of fewer time steps is not worth a library's."""
-SEQUENCES = 3
-"""Dimensions of a batch of sequences."""
+FEWEST_CELLS = 4  # a layer of fewer time steps is not worth a library's
+SEQUENCES = 3  # dimensions of a batch of sequences
 CELL_LAUNCH_NS = 12_000
 """What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and GRU, forward
 and backward, recorded on an H100 and an H200, without the profiler's share)."""
 CELL_SHARE = 0.5
 """Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
 fused."""
-FEWEST_TIME_STEPS = 8
-"""Fewer may be layers with gates."""
+FEWEST_TIME_STEPS = 8  # fewer may be layers with gates
 LONGEST_CELL_OPERATORS = 40
 """Launching ones of a cell at most: one product and one function for each gate of an LSTM are 25."""
 PRODUCT = re.compile(r"^aten::(linear|mm|addmm|matmul)$")
@@ -131,10 +123,8 @@ GATED = {"aten::mul": 1, "aten::mul_": 1, "aten::addcmul": 1, "aten::addcmul_": 
 FEWEST_GATED = 3
 JOINS = re.compile(r"^aten::cat")
 OTHERS = re.compile(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
-PARTS = re.compile(r"^aten::(select|slice|narrow)$")
-"""Takes a time step out of a sequence..."""
-APART = re.compile(r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$")
-"""... or all of them."""
+PARTS = re.compile(r"^aten::(select|slice|narrow)$")  # takes a time step out of a sequence...
+APART = re.compile(r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$")  # ... or all of them
 
 
 def is_cell(turn: Sequence[Operator]) -> bool:

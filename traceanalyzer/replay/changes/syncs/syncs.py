@@ -13,8 +13,7 @@ from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind, distinct
 
-READ_CHAIN_OPERATORS = 4
-"""Those before a read that may exist for it alone: cast, absolute value, reduction."""
+READ_CHAIN_OPERATORS = 4  # those before a read that may exist for it alone: cast, absolute value, reduction
 SUMMARY = re.compile(
     r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
     r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
@@ -22,8 +21,7 @@ SUMMARY = re.compile(
 """Operators that summarise or test values. Others before a read are the program's own."""
 LAUNCHES, MORE_LAUNCHES = 1.0, 2.0
 """What it takes to calculate on the device with a number that Python calculated with: an operator, or some."""
-FEWEST_READS = 2
-"""With one read a step nothing tells what before it belongs to the program."""
+FEWEST_READS = 2  # with one read a step nothing tells what before it belongs to the program
 
 
 def is_read(tape: Tape) -> Bool:

@@ -26,8 +26,7 @@ COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
 """What a pick by a mask calls to learn how many values there are."""
 PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convolution)$")
 """What is expensive for values that nobody wants."""
-PRODUCT_WITHIN = 4
-"""So many after a pick are searched for such a product."""
+PRODUCT_WITHIN = 4  # so many after a pick are searched for such a product
 
 
 def masks_spread(tape: Tape) -> Tape | None:
@@ -87,12 +86,9 @@ LOOKS = re.compile(
     r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
 )
 """Operators that pick or test a value for the host."""
-LONGEST_LOOK_NS = 5_000
-"""A kernel that picks or tests a few values takes no longer."""
-MOST_VALUE_BYTES = 4096
-"""A read of more brings data, not an item's values."""
-FEWEST_READS_OF_LOOP = 16
-"""With fewer reads in a row a loop over items is not what makes them."""
+LONGEST_LOOK_NS = 5_000  # a kernel that picks or tests a few values takes no longer
+MOST_VALUE_BYTES = 4096  # a read of more brings data, not an item's values
+FEWEST_READS_OF_LOOP = 16  # with fewer reads in a row a loop over items is not what makes them
 
 
 def after_first_read(tape: Tape) -> Bool:
@@ -132,14 +128,10 @@ def _looking(tape: Tape) -> Bool:
     return named & ~tape.events_of(long) & ~tape.waits
 
 
-OPERATORS_AFTER = 4
-"""So many after a read are searched for the first that launches anything."""
-FEWEST_READS = 4
-"""With fewer reads a step it is not told whether their numbers come back."""
-MOST_OF_READS = 0.5
-"""Share of a step's reads whose numbers come back: then all are taken to, in one form or another."""
-NUMBER = re.compile(r"\d\.\d")
-"""A number with decimals among the values of an operator's arguments."""
+OPERATORS_AFTER = 4  # so many after a read are searched for the first that launches anything
+FEWEST_READS = 4  # with fewer reads a step it is not told whether their numbers come back
+MOST_OF_READS = 0.5  # share of a step's reads whose numbers come back: then all are taken to, in one form or another
+NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an operator's arguments
 
 
 def scalars_reuploaded(tape: Tape) -> Bool:
