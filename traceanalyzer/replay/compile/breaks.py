@@ -1,6 +1,5 @@
 """What came of each compilation, and why: graph breaks, recompilations and what inductor did not fuse, in plain words,
-with the line of code that ends them; whether ranks did the same.
-"""
+with the line of code that ends them; whether ranks did the same."""
 
 import re
 from collections import Counter, defaultdict
@@ -12,65 +11,37 @@ from traceanalyzer.replay.compile.stages import cache_states, stage_seconds
 from traceanalyzer.trace.compile_log import LIMIT, Break, Compilation, CompileLog, NotFused, resumed_at
 
 _PLAIN = (
-    (
-        re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"),
-        "print() in compiled code",
-        "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions",
-    ),
-    (
-        re.compile(r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"),
-        "a value is read from the GPU (.item())",
-        "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True",
-    ),
-    (
-        re.compile(r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"),
-        "Python branches on a value of a tensor",
-        "use torch.where or torch.cond instead of `if`",
-    ),
-    (
-        re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
-        "an operator's output size depends on data",
-        "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size",
-    ),
-    (
-        re.compile(r"(?i)graph_break\(\)|function graph_break"),
-        "the program asks for it (graph_break())",
-        "remove the torch._dynamo.graph_break() call",
-    ),
-    (
-        re.compile(r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"),
-        "a function that dynamo is told to skip is called",
-        "move the call out of the compiled function, or allow it in the graph",
-    ),
-    (
-        re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
-        "data goes to NumPy or the CPU",
-        "do it with torch operators, on the GPU",
-    ),
-    (
-        re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"),
-        "logging in compiled code",
-        "move the logging out, or set torch._dynamo.config.ignore_logging_functions",
-    ),
-    (
-        re.compile(r"(?i)backward\(\)|Tensor\.backward"),
-        "backward() is called in compiled code",
-        "call backward() outside of the compiled function",
-    ),
-    (
-        re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
-        "compiled code that dynamo cannot look into is called",
-        "register it with torch.library.custom_op",
-    ),
-)
+    (re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"), "print() in compiled code",
+     "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions"),
+    (re.compile(r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"),
+     "a value is read from the GPU (.item())",
+     "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True"),
+    (re.compile(r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"),
+     "Python branches on a value of a tensor", "use torch.where or torch.cond instead of `if`"),
+    (re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
+     "an operator's output size depends on data",
+     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size"),
+    (re.compile(r"(?i)graph_break\(\)|function graph_break"),
+     "the program asks for it (graph_break())", "remove the torch._dynamo.graph_break() call"),
+    (re.compile(r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"),
+     "a function that dynamo is told to skip is called",
+     "move the call out of the compiled function, or allow it in the graph"),
+    (re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
+     "data goes to NumPy or the CPU", "do it with torch operators, on the GPU"),
+    (re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"), "logging in compiled code",
+     "move the logging out, or set torch._dynamo.config.ignore_logging_functions"),
+    (re.compile(r"(?i)backward\(\)|Tensor\.backward"),
+     "backward() is called in compiled code", "call backward() outside of the compiled function"),
+    (re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
+     "compiled code that dynamo cannot look into is called", "register it with torch.library.custom_op"),
+)  # fmt: skip
 
 
 def in_plain_words(reason: str, hint: str = "") -> tuple[str, str]:
     """What the break is and what ends it; dynamo's own words where they are not known."""
-    for pattern, plain, remedy in _PLAIN:
-        if pattern.search(reason) or (hint and pattern.search(hint)):
-            return plain, remedy
-    return reason.rstrip("."), hint or "move the call out of the compiled function, or write it with torch operators"
+    known = ((plain, remedy) for pattern, plain, remedy in _PLAIN if pattern.search(reason) or pattern.search(hint))
+    other = hint or "move the call out of the compiled function, or write it with torch operators"
+    return next(known, (reason.rstrip("."), other))
 
 
 def break_rows(log: CompileLog) -> list[BreakRow]:
@@ -80,24 +51,15 @@ def break_rows(log: CompileLog) -> list[BreakRow]:
     rows = {}
     for one, location, compilation in met:
         plain, remedy = in_plain_words(one.reason, one.hint)
-        rows[one.reason, location] = BreakRow(
-            reason=plain,
-            detail=one.reason,
-            location=location,
-            count=count[one.reason, location],
-            function=compilation.name,
-            whole_function_eager=one.skipped_frame,
-            remedy=remedy,
-            basis="a trace of the same program tells what it costs",
-        )
+        met_at = (location, count[one.reason, location], compilation.name, one.skipped_frame)
+        basis = "a trace of the same program tells what it costs"
+        rows[one.reason, location] = BreakRow(plain, one.reason, *met_at, remedy, basis=basis)
     return list(rows.values())
 
 
 def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
-    """Every graph break with its location and the compilation it broke, in the order in which they were met.
-
-    Logs that do not say where name what goes on after the break by its line.
-    """
+    """Every graph break with its location and the compilation it broke, in the order in which they were met. Logs that
+    do not say where name what goes on after the break by its line."""
     resumed = [(i, one) for i, one in enumerate(log.compilations) if resumed_at(one.name) is not None]
     result = []
     for i, compilation in enumerate(log.compilations):
@@ -195,26 +157,16 @@ def by_start(log: CompileLog) -> tuple[int, int]:
 def rank_row(log: CompileLog) -> RankRow:
     """What a process compiled, and how long that took."""
     stages, states = stage_seconds(log), cache_states(*log.compilations)
-    return RankRow(
-        rank=log.rank,
-        path=log.path,
-        compile_s=sum(sum(each.values()) for each in stages),
-        autotune_s=sum(each.get("autotune", 0.0) for each in stages),
-        graphs=graphs_of(log),
-        graph_breaks=sum(len(c.breaks) for c in log.compilations),
-        recompiles=recompilations(log),
-        cache_hits=states["hit"],
-        cache_misses=states["miss"],
-    )
+    compile_s = sum(sum(each.values()) for each in stages)
+    autotune_s = sum(each.get("autotune", 0.0) for each in stages)
+    counts = (graphs_of(log), sum(len(c.breaks) for c in log.compilations), recompilations(log))
+    return RankRow(log.rank, log.path, compile_s, autotune_s, *counts, states["hit"], states["miss"])
 
 
 def ranks_differ(logs: Sequence[CompileLog]) -> list[str]:
     """How ranks compiled differently: a rank with other graphs or other collectives is where a run hangs."""
-    ranks = {log.rank: log for log in logs if log.rank is not None}
-    if len(ranks) < 2:
-        return []
-    first, *others = (ranks[rank] for rank in sorted(ranks))
-    return [text for log in others for text in _differences(first, log)]
+    ranks = [log for _, log in sorted({log.rank: log for log in logs if log.rank is not None}.items())]
+    return [text for log in ranks[1:] for text in _differences(ranks[0], log)]
 
 
 def _differences(a: CompileLog, b: CompileLog) -> list[str]:

@@ -30,13 +30,10 @@ def read_guard(reason: str) -> Guard:
     stack, where = _STACK.findall(said), _WHERE.search(said)
     location = f"{stack[-1][0]}:{stack[-1][1]}" if stack else where[1] if where else ""
     text = _COMMENT.sub("", said.splitlines()[0] if said else "").strip()
-    compared = _EXPECTED.match(text)
-    if compared:
+    if compared := _EXPECTED.match(text):
         return Guard(compared["what"].strip(), compared["old"], compared["new"], location)
-    equals = _EQUALS.match(text)
-    if equals and not text.startswith(("len(", "___check")):
-        return Guard(text, equals["old"], "", location)
-    return Guard(text, "", "", location)
+    equals = None if text.startswith(("len(", "___check")) else _EQUALS.match(text)
+    return Guard(text, equals["old"] if equals else "", "", location)
 
 
 def key_of(guard: Guard) -> str:
@@ -48,16 +45,13 @@ def key_of(guard: Guard) -> str:
 def remedy_of(guard: Guard) -> str:
     """The change of the program that keeps this guard from failing."""
     text = guard.text
-    size = _SIZE.search(text)
-    if size:
-        name = _variable(size["name"])
+    if size := _SIZE.search(text):
         return (
-            f"torch._dynamo.mark_dynamic({name}, {size['dim']}) before the call, or torch.compile(..., dynamic=True); "
-            "or pad to a few fixed sizes"
+            f"torch._dynamo.mark_dynamic({_variable(size['name'])}, {size['dim']}) before the call, or "
+            "torch.compile(..., dynamic=True); or pad to a few fixed sizes"
         )
-    for pattern, remedy in _REMEDIES:
-        if pattern.search(text):
-            return remedy
+    if known := next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), ""):
+        return known
     equals = _EQUALS.match(text)
     if equals and re.fullmatch(r"-?\d+", equals["old"]):
         return (
@@ -71,54 +65,33 @@ def remedy_of(guard: Guard) -> str:
 
 
 def _variable(name: str) -> str:
-    found = _LOCAL.match(name)
-    return f"{found[1]}{found[2]}" if found else name
+    return _LOCAL.sub(r"\1\2", name)
 
 
 _REMEDIES = (
-    (
-        re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
-        "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
-        "torch._dynamo.config.capture_scalar_outputs = True",
-    ),
+    (re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
+     "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
+     "torch._dynamo.config.capture_scalar_outputs = True"),
     (re.compile(r"stride mismatch"), "call .contiguous() on the input, so that its strides do not change"),
     (re.compile(r"dtype mismatch"), "give the input the same dtype at every call (one .to(dtype) before it)"),
     (re.compile(r"device mismatch|device index"), "give the input on the same device at every call"),
-    (
-        re.compile(r"requires_grad"),
-        "call it with requires_grad the same each time, or compile training and evaluation apart",
-    ),
-    (
-        re.compile(r"rank mismatch|ndim|number of dimensions"),
-        "give the input the same number of dimensions at every call",
-    ),
+    (re.compile(r"requires_grad"),
+     "call it with requires_grad the same each time, or compile training and evaluation apart"),
+    (re.compile(r"rank mismatch|ndim|number of dimensions"),
+     "give the input the same number of dimensions at every call"),
     (re.compile(r"dispatch key"), "call it under the same modes each time (inference_mode, autocast, subclasses)"),
-    (
-        re.compile(r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"),
-        "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode",
-    ),
-    (
-        re.compile(r"\.training|'training'"),
-        "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step",
-    ),
-    (
-        re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
-        "the same object must come in each time: create functions, lambdas and modules once, outside the loop",
-    ),
-    (
-        re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
-        "pass the argument as the same type at every call",
-    ),
-    (
-        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
-        "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
-    ),
-    (
-        re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
-        "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing it needs no new code",
-    ),
-    (
-        re.compile(r"size mismatch|\.size\(\)|shape\["),
-        "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., dynamic=True)",
-    ),
-)
+    (re.compile(r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"),
+     "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode"),
+    (re.compile(r"\.training|'training'"),
+     "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step"),
+    (re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
+     "the same object must come in each time: create functions, lambdas and modules once, outside the loop"),
+    (re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
+     "pass the argument as the same type at every call"),
+    (re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
+     "keep the length of lists and the keys of dictionaries the same, or pass tensors instead"),
+    (re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
+     "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing it needs no new code"),
+    (re.compile(r"size mismatch|\.size\(\)|shape\["),
+     "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., dynamic=True)"),
+)  # fmt: skip

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, NS_PER_US
 from traceanalyzer.replay.compile.model import KernelRow
 from traceanalyzer.replay.compile.regions import Traced
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
-NS_PER_US = US_PER_MS = 1e3
+UNTUNED = (None, None, "")
 _FUSED = re.compile(r"op\d+(?:_op\d+)*")
 """What inductor calls nodes that it writes kernels for; library calls have the name of their function."""
 
@@ -23,23 +23,12 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
         noted = {kernel.name: kernel for kernel in compilation.triton}
         for code in compilation.codes:
             estimates = estimates_us(code)
-            for kernel in code.kernels:
-                about = noted.get(kernel.name)
-                rows.append(
-                    KernelRow(
-                        name=kernel.name,
-                        compile_id=compilation.compile_id,
-                        graph=code.key,
-                        direction=code.direction,
-                        lines=list(kernel.lines),
-                        operators=list(kernel.operators),
-                        nodes=len(kernel.nodes),
-                        compile_ms=about.compile_us / 1e3 if about else None,
-                        configurations=about.configurations if about else None,
-                        autotune_cache=about.autotune_cache if about else "",
-                        estimate_us=estimates.get(kernel.name),
-                    )
-                )
+            for one in code.kernels:
+                about, lines, operators = noted.get(one.name), list(one.lines), list(one.operators)
+                of_graph = (compilation.compile_id, code.key, code.direction, lines, operators, len(one.nodes))
+                tuned = (about.compile_us / 1e3, about.configurations, about.autotune_cache) if about else UNTUNED
+                row = KernelRow(one.name, *of_graph, *tuned)
+                rows.append(replace(row, estimate_us=estimates.get(one.name)))
     return rows
 
 
@@ -63,16 +52,17 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
     ops, duration = rated.trace.device_ops, (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(float)
     known, extra, every = _places(rows), dict[tuple[str, str], int](), list(rows)
     calls, regions = [*code.calls.text, ""], [*code.regions.text, ""]
+    region_of_op = code.around(code.regions)[rated.joined.launch_node]
     chosen = np.flatnonzero(traced.steady & rated.linked.is_kernel)
     place = np.full(len(chosen), -1)
     for i, op in enumerate(chosen.tolist()):
         name, key = rated.trace.text(int(ops.name[op])) or "", calls[code.call_of_op[op]]
-        region = regions[code.region_of_op[op]]
+        region = regions[region_of_op[op]]
         place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
         if place[i] < 0 and code.is_triton[op]:
             place[i] = extra.setdefault((key, name), len(every))
             if place[i] == len(every):
-                every.append(KernelRow(name, region, key, "", [], [], 0, None, None, ""))
+                every.append(KernelRow(name, region, key, "", [], [], 0, *UNTUNED))
     chosen, place = chosen[place >= 0], place[place >= 0]
     time, attainable = (np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable))
     count, busy = np.bincount(place, minlength=len(every)).tolist(), float(duration[traced.steady].sum())
@@ -86,8 +76,7 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
     """Where a kernel is among the rows: by the key of its graph, else its compile id, else its name where one graph
     alone has it."""
-    names = Counter(row.name for row in rows)
-    result: dict[tuple[str, str], int] = {}
+    names, result = Counter(row.name for row in rows), dict[tuple[str, str], int]()
     for index, row in enumerate(rows):
         if row.graph:
             result[row.graph, row.name] = index
@@ -99,13 +88,8 @@ def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
 
 
 def _measured(row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float) -> KernelRow:
-    limit = attainable if np.isfinite(attainable) else None
-    per_step = traced.per_step(count)
-    return replace(
-        row,
-        per_step=per_step,
-        estimated_ms=None if row.estimate_us is None else row.estimate_us * per_step / US_PER_MS,
-        measured_ms=traced.per_step(time) / NS_PER_MS,
-        share=time / busy if busy else None,
-        attainable_ms=None if limit is None else traced.per_step(limit) / NS_PER_MS,
-    )
+    per_step, share = traced.per_step(count), time / busy if busy else None
+    estimated = None if row.estimate_us is None else row.estimate_us * per_step / 1e3
+    limit = traced.per_step(attainable) / NS_PER_MS if np.isfinite(attainable) else None
+    found = replace(row, per_step=per_step, measured_ms=traced.per_step(time) / NS_PER_MS, share=share)
+    return replace(found, estimated_ms=estimated, attainable_ms=limit)

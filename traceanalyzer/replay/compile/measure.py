@@ -3,19 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from traceanalyzer.replay.compile.breaks import (
-    break_rows,
-    by_start,
-    function_of,
-    graphs_of,
-    not_fused_rows,
-    outcome_of,
-    rank_row,
-    ranks_differ,
-    recompilations,
-    recompile_rows,
-    was_refused,
-)
+from traceanalyzer.replay.compile import breaks
 from traceanalyzer.replay.compile.kernels import kernel_rows
 from traceanalyzer.replay.compile.model import CompilationRow, Compiled
 from traceanalyzer.replay.compile.stages import STAGES, cache_states, cache_use, outside_seconds, stage_seconds
@@ -39,36 +27,24 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
     log = chosen or headline_log(logs)
     stages = stage_seconds(log)
     by_stage = {stage: sum(each.get(stage, 0.0) for each in stages) for stage in STAGES}
-    compilations = [_row(c, each) for c, each in zip(log.compilations, stages, strict=True)]
-    refused = [c for c in log.compilations if was_refused(c)]
+    refused = [breaks.function_of(log, c) for c in log.compilations if breaks.was_refused(c)]
+    counts = {name: getattr(log.counts, name) for name in COUNTS}
+    counts |= {"unfinished_spans": log.unfinished, "other_records": sum(log.counts.unknown.values())}
     return Compiled(
-        source="log",
-        graphs=graphs_of(log),
-        graph_breaks=break_rows(log),
-        recompiles=recompilations(log),
-        recompile_reasons=recompile_rows(log),
-        recompile_limit_hit=bool(refused),
-        runs_eager_since=list(dict.fromkeys(function_of(log, c) for c in refused)),
-        compile_s=sum(by_stage.values()),
-        stages_s=by_stage,
-        cache=cache_use(log, stages),
-        cudagraphs=cudagraph_use(log),
-        kernels=kernel_rows(log),
-        not_fused=not_fused_rows(log),
-        compilations=compilations,
-        errors=_errors(log),
-        ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
-        ranks_differ=ranks_differ(logs),
-        versions=log.versions,
-        log={name: getattr(log.counts, name) for name in COUNTS}
-        | {"unfinished_spans": log.unfinished, "other_records": sum(log.counts.unknown.values())},
-        notes=_notes(logs, log),
-    )
+        source="log", graphs=breaks.graphs_of(log), graph_breaks=breaks.break_rows(log),
+        recompiles=breaks.recompilations(log), recompile_reasons=breaks.recompile_rows(log),
+        recompile_limit_hit=bool(refused), runs_eager_since=list(dict.fromkeys(refused)),
+        compile_s=sum(by_stage.values()), stages_s=by_stage, cache=cache_use(log, stages),
+        cudagraphs=cudagraph_use(log), kernels=kernel_rows(log), not_fused=breaks.not_fused_rows(log),
+        compilations=list(map(_row, log.compilations, stages)), errors=_errors(log),
+        ranks=[breaks.rank_row(each) for each in sorted(logs, key=breaks.by_start)],
+        ranks_differ=breaks.ranks_differ(logs), versions=log.versions, log=counts, notes=_notes(logs, log),
+    )  # fmt: skip
 
 
 def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
     """Of the last start of each rank the one that compiled longest; starts that compiled nothing are none."""
-    seconds = [sum(map(_total, stage_seconds(log))) for log in logs]
+    seconds = [sum(sum(each.values()) for each in stage_seconds(log)) for log in logs]
     began = [log.spans[0].start_ns if log.spans else 0 for log in logs]
     last: dict[int | None, int] = {}
     for index in sorted(range(len(logs)), key=began.__getitem__):
@@ -77,44 +53,30 @@ def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
     return logs[max(last.values(), key=seconds.__getitem__)]
 
 
-def _row(compilation: Compilation, stages: dict[str, float]) -> CompilationRow:
+def _row(of: Compilation, stages: dict[str, float]) -> CompilationRow:
+    cache = ", ".join(f"{n} {state}" for state, n in cache_states(of).items())
+    error = of.error or next((m.fail_reason for m in of.metrics if m.fail_reason), "")
     return CompilationRow(
-        id=compilation.compile_id,
-        function=compilation.name,
-        location=compilation.location,
-        seconds=_total(stages),
-        stages_s=stages,
-        graphs=compilation.graphs,
-        operators=compilation.operators,
-        cache=", ".join(f"{n} {state}" for state, n in cache_states(compilation).items()),
-        outcome=outcome_of(compilation),
-        error=compilation.error or next((m.fail_reason for m in compilation.metrics if m.fail_reason), ""),
-        restarts=len(compilation.restarts),
-        dynamic=compilation.dynamic,
-    )
-
-
-def _total(stages: dict[str, float]) -> float:
-    return sum(stages.values())
+        id=of.compile_id, function=of.name, location=of.location, seconds=sum(stages.values()), stages_s=stages,
+        graphs=of.graphs, operators=of.operators, cache=cache, outcome=breaks.outcome_of(of), error=error,
+        restarts=len(of.restarts), dynamic=of.dynamic,
+    )  # fmt: skip
 
 
 def _errors(log: CompileLog) -> list[str]:
-    failed = [c for c in log.compilations if outcome_of(c) == "failed"]
-    texts = Counter(f"{c.name} ({c.location}): {_first(c)}" for c in failed)
+    failed = [c for c in log.compilations if breaks.outcome_of(c) == "failed"]
+    reasons = [next((m.fail_reason.splitlines()[0] for m in c.metrics if m.fail_reason), "unknown") for c in failed]
+    texts = Counter(f"{c.name} ({c.location}): {c.error or why}" for c, why in zip(failed, reasons, strict=True))
     return [text if n == 1 else f"{text} ({n} times)" for text, n in texts.most_common(MAX_ERRORS)]
 
 
-def _first(compilation: Compilation) -> str:
-    reasons = [m.fail_reason.splitlines()[0] for m in compilation.metrics if m.fail_reason]
-    return compilation.error or (reasons[0] if reasons else "unknown")
-
-
 def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
-    counts, outside = log.counts, outside_seconds(log)
+    counts, outside, codes = log.counts, outside_seconds(log), [code for one in log.compilations for code in one.codes]
+    lacks_estimates = any(code.launches for code in codes) and not any(code.estimates for code in codes)
     logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
     possible = (
         (logging, f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock."),
-        (_lacks_estimates(log), NO_ESTIMATES),
+        (lacks_estimates, NO_ESTIMATES),
         (outside >= LEAST_OUTSIDE_S, OUTSIDE.format(outside)),
         (counts.unreadable, f"{counts.unreadable} records cannot be read and were left out."),
         (counts.damaged_payloads, DAMAGED.format(counts.damaged_payloads)),
@@ -122,8 +84,3 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
         (len({each.rank for each in logs}) < len(logs), SEVERAL.format(len(logs), log.path)),
     )
     return [*log.notes, *(text for applies, text in possible if applies)]
-
-
-def _lacks_estimates(log: CompileLog) -> bool:
-    codes = [code for one in log.compilations for code in one.codes]
-    return any(code.launches for code in codes) and not any(code.estimates for code in codes)

@@ -43,13 +43,11 @@ class Ranges:
 
     def last_end(self, thread: int, start: int, end: int, otherwise: int) -> int:
         """When the last of those ended that lie in a stretch of a thread."""
-        inside = self._inside(thread, start, end)
-        return int(self.end[inside].max()) if inside.any() else otherwise
+        return max(self.end[self._inside(thread, start, end)].tolist(), default=otherwise)
 
     def first_start(self, thread: int, start: int, end: int, otherwise: int) -> int:
         """When the first of them started."""
-        inside = self._inside(thread, start, end)
-        return int(self.start[inside].min()) if inside.any() else otherwise
+        return min(self.start[self._inside(thread, start, end)].tolist(), default=otherwise)
 
     def _inside(self, thread: int, start: int, end: int) -> Bool:
         return (self.thread == thread) & (self.start >= start) & (self.end <= end)
@@ -74,30 +72,22 @@ class CompiledCode:
     @cached_property
     def bodies(self) -> Ranges:
         """Where graphs run: their calls, and forwards and backwards that hold none (other backends than inductor)."""
-        functions = self._ranges(lambda name: name if name in FUNCTIONS else None)
+        calls, functions = self.calls, self._ranges(lambda name: name if name in FUNCTIONS else None)
         is_call = np.zeros(len(self.joined.linked.tree.start), bool)
-        is_call[self.calls.node] = True
+        is_call[calls.node] = True
         bare = np.flatnonzero(self.joined.linked.tree.subtree_sum(is_call, functions.node) == 0)
-        both = np.concatenate((self.calls.start, functions.start[bare]))
-        order = np.argsort(both, kind="stable")
-        texts = [*self.calls.text, *([""] * len(bare))]
-        return Ranges(
-            np.concatenate((self.calls.node, functions.node[bare]))[order],
-            np.concatenate((self.calls.thread, functions.thread[bare]))[order],
-            both[order],
-            np.concatenate((self.calls.end, functions.end[bare]))[order],
-            [texts[i] for i in order.tolist()],
+        order = np.argsort(np.append(calls.start, functions.start[bare]), kind="stable")
+        texts = [*calls.text, *([""] * len(bare))]
+        node, thread, start, end = (
+            np.append(getattr(calls, name), getattr(functions, name)[bare])[order]
+            for name in ("node", "thread", "start", "end")
         )
+        return Ranges(node, thread, start, end, [texts[i] for i in order.tolist()])
 
     @cached_property
     def call_of_op(self) -> I64:
         """Which of `calls` launched each device op, -1 none."""
         return self.around(self.calls)[self.joined.launch_node]
-
-    @cached_property
-    def region_of_op(self) -> I64:
-        """Which of `regions` each device op was launched in (the innermost), -1 none."""
-        return self.around(self.regions)[self.joined.launch_node]
 
     @cached_property
     def is_triton(self) -> Bool:
@@ -111,27 +101,19 @@ class CompiledCode:
         return (self.call_of_op >= 0) | (self.around(self.bodies)[self.joined.launch_node] >= 0) | self.is_triton
 
     def _ranges(self, text_of: Callable[[str], str | None]) -> Ranges:
-        trace = self.joined.trace
-        texts = [text_of(text) for text in trace.strings]
-        wanted = np.array([text is not None for text in [*texts, None]])
-        ranges = trace.host_ranges
+        ranges, texts = self.joined.trace.host_ranges, [text_of(text) for text in self.joined.trace.strings]
+        wanted, node = np.array([text is not None for text in [*texts, None]]), self.joined.linked.tree.node_of_range
         kinds = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
-        rows = np.flatnonzero(wanted[ranges.name] & kinds & (self.joined.linked.tree.node_of_range >= 0))
+        rows = np.flatnonzero(wanted[ranges.name] & kinds & (node >= 0))
         named = [texts[name] or "" for name in ranges.name[rows].tolist()]
-        return Ranges(
-            self.joined.linked.tree.node_of_range[rows].astype(np.int64),
-            ranges.thread[rows].astype(np.int64),
-            ranges.start[rows],
-            ranges.end[rows],
-            named,
-        )
+        nodes, threads = node[rows].astype(np.int64), ranges.thread[rows].astype(np.int64)
+        return Ranges(nodes, threads, ranges.start[rows], ranges.end[rows], named)
 
     def around(self, ranges: Ranges) -> I64:
         """For each node of the host tree, and for none (-1), the innermost of these ranges that is, or encloses, it."""
-        tree = self.joined.linked.tree
-        index = np.full(len(tree.start) + 1, -1, np.int64)
+        index = np.full(len(self.joined.linked.tree.start) + 1, -1, np.int64)
         index[ranges.node] = np.arange(len(ranges))
-        return index[np.append(tree.innermost(index[:-1] >= 0), -1)]
+        return index[np.append(self.joined.linked.tree.innermost(index[:-1] >= 0), -1)]
 
 
 HOST_SPREAD = 0.2
@@ -165,9 +147,8 @@ class Traced:
     def range_of(self, prediction: Prediction | None) -> Range:
         """A prediction with its range (ms), no narrower than the host's own spread and no longer than the step of
         now."""
-        if prediction is None or prediction.step_ms is None:
+        if prediction is None or (step := prediction.step_ms) is None:
             return None, None, None
-        step = prediction.step_ms
         now = self.replay.base_ms if self.replay is not None else 0.0
         low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))
         high = max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step)))

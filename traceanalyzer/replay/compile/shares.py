@@ -1,6 +1,5 @@
 """What a trace of the same program adds: what breaks cost, how much of the step is compiled, what each kernel takes,
-and which operators run eager.
-"""
+and which operators run eager."""
 
 import re
 from collections import Counter, defaultdict
@@ -8,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, subtract, texts_where, union
+from traceanalyzer.analysis.algebra import subtract, texts_where, union
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.replay.changes.fusion import ELEMENTWISE, Reading, fusing
@@ -18,8 +17,8 @@ from traceanalyzer.replay.compile.regions import OPTIMIZER, CompiledCode, Traced
 from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams, without_windows
 from traceanalyzer.replay.patterns.named import nodes_named
 from traceanalyzer.replay.scenarios import LAUNCHES_FREE
-from traceanalyzer.replay.whatif import Prediction, Replay
-from traceanalyzer.trace import I32, RangeKind
+from traceanalyzer.replay.whatif import Replay
+from traceanalyzer.trace import RangeKind
 from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
 
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
@@ -44,11 +43,13 @@ NOT_FAITHFUL = "the trace cannot be replayed faithfully: only the idle time is k
 
 def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list[BreakRow]:
     """The graph breaks of a log with what each costs in a step; without a log those that the trace shows."""
-    met = seams(traced.code)
+    left, result = seams(traced.code), []
     if log is None:
-        return [_seam_row(seam, traced) for seam in met]
-    left = list(met)
-    result = []
+        remedy = "record the log (TORCH_TRACE=FOLDER) to see the line and the reason"
+        for seam in left:
+            detail = f"compiled region {seam.before} goes on as {seam.after}"
+            result.append(_with_price(BreakRow("a graph break", detail, "", 1, "", False, remedy), [seam], traced))
+        return result
     for row in rows:
         mine = [seam for seam in left if _is_seam_of(seam, row, log)]
         left = [seam for seam in left if seam not in mine]
@@ -75,9 +76,10 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     windows = union(*(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end")))
     prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
-    return _with_prediction(
-        replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows)), prediction, traced
-    )
+    step, low, high = traced.range_of(prediction)
+    row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows))
+    basis = NOT_FAITHFUL if step is None else BASIS
+    return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=basis)
 
 
 def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
@@ -100,25 +102,15 @@ def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
     return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.range_ms[1])
 
 
-def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
-    row = BreakRow(
-        reason="a graph break",
-        detail=f"compiled region {seam.before} goes on as {seam.after}",
-        location="",
-        count=1,
-        function="",
-        whole_function_eager=False,
-        remedy="record the log (TORCH_TRACE=FOLDER) to see the line and the reason",
-    )
-    return _with_price(row, [seam], traced)
-
-
 def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
-    """A function that runs eager as a whole: its idle time is that of launching its operators one by one."""
-    rated = traced.rated
-    if len(traced.code.bodies) or rated.timed.device is None:
+    """A function that runs eager as a whole: its idle time is that of launching its operators one by one, outside of
+    the optimizer."""
+    timed, ranges = traced.rated.timed, traced.rated.trace.host_ranges
+    if len(traced.code.bodies) or timed.device is None:
         return replace(row, basis=NO_SEAM)
-    idle = idle_in(rated.timed, _outside_optimizer(rated))
+    optimizer = texts_where(traced.rated.trace.strings, OPTIMIZER.match)[ranges.name]
+    steps = union(timed.steps.host_start, timed.steps.host_end)
+    idle = idle_in(timed, subtract(steps, union(ranges.start[optimizer], ranges.end[optimizer])))
     fused = traced.predict("compiled", fusing(ELEMENTWISE, Reading.TYPICAL), WHOLE)
     free = traced.predict("compiled", LAUNCHES_FREE.change, WHOLE)
     row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
@@ -126,21 +118,6 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
         return row
     low, high = free.step_ms, fused.high_ms or fused.step_ms
     return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
-
-
-def _outside_optimizer(rated: Rated) -> IntervalSet:
-    ranges = rated.trace.host_ranges
-    optimizer = texts_where(rated.trace.strings, OPTIMIZER.match)[ranges.name]
-    steps = rated.timed.steps
-    whole = union(steps.host_start, steps.host_end)
-    return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))
-
-
-def _with_prediction(row: BreakRow, prediction: Prediction | None, traced: Traced) -> BreakRow:
-    step, low, high = traced.range_of(prediction)
-    if step is None:
-        return replace(row, basis=NOT_FAITHFUL)
-    return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=BASIS)
 
 
 MAX_EAGER = 20  # eager operators that are listed
@@ -156,9 +133,11 @@ def eager_operators(traced: Traced) -> list[EagerRow]:
     at = rated.joined.launch_node[chosen]
     operator = tree.outermost((tree.kind == RangeKind.OP) & ~nodes_named(rated.linked, AROUND))[at]
     spent = (rated.trace.device_ops.end - rated.trace.device_ops.start)[chosen]
-    time: dict[tuple[str, str], float] = defaultdict(float)
-    nodes: dict[tuple[str, str], set[int]] = defaultdict(set)
-    keys = zip(tree.names(operator).tolist(), _where(traced, at), strict=True)
+    time, nodes = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], set[int]](set)
+    optimizer, backward = (tree.innermost(nodes_named(rated.linked, one))[at] >= 0 for one in (OPTIMIZER, BACKWARD))
+    parts = ("optimizer", "backward", "in a compiled function")
+    where = np.select((optimizer, backward, code.around(code.regions)[at] >= 0), parts, "rest").tolist()
+    keys = zip(tree.names(operator).tolist(), where, strict=True)
     for (name, place), node, ns in zip(keys, operator.tolist(), spent.tolist(), strict=True):
         key = (rated.trace.text(name) or "no operator", place)
         time[key] += ns
@@ -170,26 +149,13 @@ def eager_operators(traced: Traced) -> list[EagerRow]:
     return sorted(rows, key=lambda row: -row.gpu_ms)[:MAX_EAGER]
 
 
-def _where(traced: Traced, at: I32) -> list[str]:
-    """What is launched at each of these nodes for: optimizer, backward, between compiled regions, or the rest."""
-    tree, linked, around = traced.rated.linked.tree, traced.rated.linked, traced.code.around(traced.code.regions)
-    optimizer, backward = (tree.innermost(nodes_named(linked, one))[at] >= 0 for one in (OPTIMIZER, BACKWARD))
-    places = ("optimizer", "backward", "in a compiled function")
-    return np.select((optimizer, backward, around[at] >= 0), places, "rest").tolist()
-
-
 def with_trace(compiled: Compiled, log: CompileLog | None, rated: Rated, replay: Replay | None) -> Compiled:
     """What was measured of the log, with what the trace says."""
     traced = Traced(rated, replay, CompiledCode(rated.joined))
     kernels, triton_ms, mapped = measured_kernels(compiled.kernels, traced)
-    return replace(
-        compiled,
-        source="log+trace" if log is not None else "trace",
-        graph_breaks=priced(compiled.graph_breaks, log, traced),
-        kernels=kernels,
-        cudagraphs=captured(compiled, traced),
-        trace=_trace_use(traced, log, triton_ms, mapped),
-    )
+    source, use = "trace" if log is None else "log+trace", _trace_use(traced, log, triton_ms, mapped)
+    breaks, graphs = priced(compiled.graph_breaks, log, traced), captured(compiled, traced)
+    return replace(compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use)
 
 
 def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped: float | None) -> TraceUse:
@@ -199,17 +165,11 @@ def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped:
     busy = float(duration[steady].sum())
     steady_regions = rated.timed.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
     runs = Counter(text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here)
-    return TraceUse(
-        path=rated.trace.path,
-        regions_per_step={name: traced.per_step(n) for name, n in sorted(runs.items())},
-        compiled_share=float(duration[steady & code.is_compiled].sum()) / busy if busy else None,
-        triton_share=float(duration[steady & code.is_triton].sum()) / busy if busy else None,
-        triton_ms=triton_ms,
-        mapped_share=mapped,
-        compiles_in_step=_compiles_within(rated, log),
-        eager=eager_operators(traced),
-        notes=_notes(traced, log),
-    )
+    regions = {name: traced.per_step(n) for name, n in sorted(runs.items())}
+    of_code = (float(duration[steady & part].sum()) for part in (code.is_compiled, code.is_triton))
+    compiled, triton = (time / busy if busy else None for time in of_code)
+    within, eager, notes = _compiles_within(rated, log), eager_operators(traced), _notes(traced, log)
+    return TraceUse(rated.trace.path, regions, compiled, triton, triton_ms, mapped, within, eager, notes)
 
 
 def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
@@ -218,8 +178,7 @@ def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
         return 0
     ops = rated.trace.device_ops
     first, last = int(ops.start[0]) + rated.trace.epoch_ns, int(ops.end.max()) + rated.trace.epoch_ns
-    within = [s for s in log.spans if s.name == "entire_frame_compile" and s.start_ns < last and s.end_ns > first]
-    return len(within)
+    return sum(s.name == "entire_frame_compile" and s.start_ns < last and s.end_ns > first for s in log.spans)
 
 
 def _notes(traced: Traced, log: CompileLog | None) -> list[str]:

@@ -1,6 +1,5 @@
 """Compile time by stage: each nanosecond of compile work counted once, to the innermost span that has a stage. And what
-the caches of compiled graphs gave, and what it takes to start warm.
-"""
+the caches of compiled graphs gave, and what it takes to start warm."""
 
 import re
 from bisect import bisect_right
@@ -17,36 +16,19 @@ Triton and with a C++ compiler; timing configurations of kernels; recording CUDA
 NOT_COMPILING = frozenset({"dynamo"})  # spans around everything whose own time goes into writing the log
 FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 """Spans of which each compilation has one: as PyTorch calls them now, and before 2.5."""
-_NS = 1e-9
+_S = 1e-9  # of a nanosecond
 
 _STAGE_OF = (
     (re.compile(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
     (re.compile(r"(?i)cudagraph"), "cudagraphs"),
     (re.compile(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
-    (
-        re.compile(r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"),
-        "triton",
-    ),
-    (
-        re.compile(
-            r"inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes|CodeCache|"
-            r"FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen",
-            re.IGNORECASE,
-        ),
-        "inductor",
-    ),
-    (
-        re.compile(r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"),
-        "aot",
-    ),
-    (
-        re.compile(
-            r"frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng",
-            re.IGNORECASE,
-        ),
-        "dynamo",
-    ),
-)
+    (re.compile(r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"), "triton"),
+    (re.compile(r"(?i)inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes"
+                r"|CodeCache|FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen"), "inductor"),
+    (re.compile(r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"), "aot"),
+    (re.compile(r"(?i)frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo"
+                r"|preserve_rng"), "dynamo"),
+)  # fmt: skip
 
 
 def stage_of(name: str) -> str:
@@ -55,21 +37,19 @@ def stage_of(name: str) -> str:
 
 
 def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
-    """For each compilation of the log its seconds by stage; stages without time are left out.
-
-    Where the log has spans, they tell; older logs have only dynamo's own metrics.
-    """
+    """For each compilation of the log its seconds by stage; stages without time are left out. Where the log has spans,
+    they tell; older logs have only dynamo's own metrics."""
     place = _places(log.compilations)
     result: list[dict[str, float]] = [defaultdict(float) for _ in log.compilations]
-    timed: set[str] = set()
-    starts = _frame_starts(log.spans)
+    timed, starts = set[str](), defaultdict[str, list[int]](list)
+    for span in log.spans:
+        if span.name in FRAMES:
+            starts[span.compile_id].append(span.start_ns)
     for span, compile_id, stage, own_ns in _own_times(log.spans):
-        if compile_id not in place:
-            continue
-        timed.add(compile_id)
-        places = place[compile_id]
-        index = bisect_right(starts[compile_id], span.start_ns) - 1
-        result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _NS
+        if places := place.get(compile_id):
+            timed.add(compile_id)
+            index = bisect_right(starts[compile_id], span.start_ns) - 1
+            result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _S
     for index, compilation in enumerate(log.compilations):
         if compilation.compile_id not in timed:
             result[index] = stages_of_metrics(compilation.metrics)
@@ -96,14 +76,12 @@ def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
 def outside_seconds(log: CompileLog) -> float:
     """Work of no compilation that the log has (a compiler tried out, kernels built in advance), s."""
     place = _places(log.compilations)
-    return sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _NS
+    return sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _S
 
 
 def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
-    """Each span with the compilation it belongs to, its stage, and the time that is not of a span in it, ns.
-
-    Spans of a thread are nested. One that names no compilation or stage goes by the one around it.
-    """
+    """Each span with the compilation it belongs to, its stage, and the time that is not of a span in it, ns. Spans of a
+    thread are nested; one that names no compilation or stage goes by the one around it."""
     open_: dict[int, list[tuple[Span, str, str, list[int]]]] = defaultdict(list)
     done: list[tuple[Span, str, str, int]] = []
 
@@ -133,15 +111,6 @@ def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:
     return places
 
 
-def _frame_starts(spans: Sequence[Span]) -> dict[str, list[int]]:
-    starts: dict[str, list[int]] = defaultdict(list)
-    for span in spans:
-        if span.name in FRAMES:
-            starts[span.compile_id].append(span.start_ns)
-    return starts
-
-
-_S = 1e-9
 OFF = (
     "The FX graph cache is off: unset TORCHINDUCTOR_FORCE_DISABLE_CACHES, set TORCHINDUCTOR_FX_GRAPH_CACHE=1, and keep "
     "TORCHINDUCTOR_CACHE_DIR from start to start."
@@ -164,23 +133,14 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
     fx = by_cache["fx_graph"]
     reasons = list(dict.fromkeys(filter(None, (e.reason for e in events if e.state == "bypass"))))
-    off = sum(map(_not_asked, log.compilations))
-    return CacheUse(
-        hits=fx["hit"],
-        misses=fx["miss"],
-        bypasses=fx["bypass"] + by_cache["aot_autograd"]["bypass"],
-        off=off,
-        by_cache=by_cache,
-        bypass_reasons=reasons,
-        saved_s=sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S,
-        cold_s=sum(map(_cold_s, log.compilations, stages)),
-        warm_start=_warm_start(fx, off, reasons),
-    )
-
-
-def _not_asked(compilation: Compilation) -> int:
-    """Graphs that inductor compiled without asking its cache."""
-    return 0 if cache_states(compilation) else len(compilation.codes)
+    off = sum(len(one.codes) for one in log.compilations if not cache_states(one))
+    bypasses = fx["bypass"] + by_cache["aot_autograd"]["bypass"]
+    saved_s = sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S
+    cold_s = sum(map(_cold_s, log.compilations, stages))
+    bypassed = BYPASSED.format(reasons="; ".join(reasons))
+    possible = ((off, OFF), (reasons and fx["bypass"], bypassed), (fx["miss"], COLD))
+    warm_start = " ".join(text for applies, text in possible if applies) or (WARM if fx["hit"] else "")
+    return CacheUse(fx["hit"], fx["miss"], bypasses, off, by_cache, reasons, saved_s, cold_s, warm_start)
 
 
 def _cold_s(compilation: Compilation, stages: dict[str, float]) -> float:
@@ -192,9 +152,3 @@ def _cold_s(compilation: Compilation, stages: dict[str, float]) -> float:
 def cache_states(*compilations: Compilation) -> Counter[str]:
     """What inductor's FX graph cache answered, and how often."""
     return Counter(e.state for one in compilations for e in one.caches if e.layer == "fx_graph")
-
-
-def _warm_start(fx: dict[str, int], off: int, reasons: list[str]) -> str:
-    bypassed = BYPASSED.format(reasons="; ".join(reasons))
-    possible = ((off, OFF), (reasons and fx["bypass"], bypassed), (fx["miss"], COLD))
-    return " ".join(text for applies, text in possible if applies) or (WARM if fx["hit"] else "")

@@ -1,7 +1,7 @@
 """The first step and the warm-up apart from the steady step, and when compilation has paid for itself.
 
-Of eager programs, too: a first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work
-and, while the GPU idles, what the host did: compile work, then calls of the driver by name, then the rest.
+A first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work and, while the GPU
+idles, what the host did: compile work, then calls of the driver by name, then the rest.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, clip, intersect, subtract, union
+from traceanalyzer.analysis.algebra import EMPTY, IntervalSet, clip, intersect, subtract, union
 from traceanalyzer.analysis.groups.first_steps import NEVER, begin_of_first, paid_back
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.base import NS_PER_MS, dataclass, ms
 from traceanalyzer.replay.compile.model import Compiled, FirstStepPart, StepsUse
-from traceanalyzer.trace import F64, distinct
+from traceanalyzer.trace import distinct
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_CALLS = 4  # calls of the driver that a first step is taken apart by
@@ -44,7 +44,24 @@ def with_steps(
     compiled: Compiled, log: CompileLog | None, timed: Timed, step_ms: float | None, stopwatch: Stopwatch
 ) -> Compiled:
     """What was measured, with the steps of a trace beside the compile time; `step_ms` is without the profiler."""
-    return replace(compiled, steps=_of_trace(with_stopwatch(compiled, stopwatch).steps, log, timed, step_ms))
+    use, steps = with_stopwatch(compiled, stopwatch).steps, timed.steps
+    use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
+    if not steps.found:
+        return replace(compiled, steps=replace(use, basis=f"{use.basis} The trace has no steps.".lstrip()))
+    durations = steps.duration / NS_PER_MS
+    steady = float(durations[steps.steady].mean())
+    durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
+    use, parts = replace(use, recorded_step_ms=steady), _first_step(timed, log)
+    # A long first step is the program's own if most of what it takes more than a steady one has a name: the rest may be
+    # the recorder's start-up.
+    more = {part.what: part.ms - part.steady_ms for part in parts}
+    long = len(durations) > 1 and durations[0] > WARMUP_RATIO * float(np.median(durations[1:]))
+    warmup = steps.warmup or int(long and more[OTHER] < NAMED_SHARE * sum(more.values()))
+    if not warmup:
+        return replace(compiled, steps=replace(use, basis=f"{use.basis} {WARM}".lstrip()))
+    times, excess = float(durations[:warmup].sum()), float((durations[:warmup] - steady).sum())
+    use = replace(use, first_step_ms=float(durations[0]), first_step=parts)
+    return replace(compiled, steps=replace(use, warmup_ms=times, warmup_excess_ms=excess, warmup_steps=warmup))
 
 
 def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
@@ -55,45 +72,9 @@ def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
         saved = eager_ms - step_ms
         pays = paid_back(compiled.compile_s * 1e3, saved, stopwatch.reach_ms)
         basis = PAYS.format(compiled.compile_s, saved) if saved > 0 else NOT_FASTER
-    steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, basis=basis)
+    steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, basis=basis if compiled.compile_s is not None else "")
     steps = replace(steps, pays_after_steps=pays.steps, pays_low=pays.low, pays_high=pays.high)
-    return replace(compiled, steps=steps if compiled.compile_s is not None else replace(steps, basis=""))
-
-
-def _of_trace(use: StepsUse, log: CompileLog | None, timed: Timed, step_ms: float | None) -> StepsUse:
-    use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
-    steps = timed.steps
-    if not steps.found:
-        return replace(use, basis=_said(use.basis, "The trace has no steps."))
-    durations = steps.duration / NS_PER_MS
-    steady = float(durations[steps.steady].mean())
-    durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
-    parts = _first_step(timed, log)
-    warmup = steps.warmup or int(_is_first_of_all(parts, durations))
-    if not warmup:
-        return replace(use, recorded_step_ms=steady, basis=_said(use.basis, WARM))
-    return replace(
-        use,
-        recorded_step_ms=steady,
-        first_step_ms=float(durations[0]),
-        first_step=parts,
-        warmup_ms=float(durations[:warmup].sum()),
-        warmup_excess_ms=float((durations[:warmup] - steady).sum()),
-        warmup_steps=warmup,
-    )
-
-
-def _is_first_of_all(parts: list[FirstStepPart], durations: F64) -> bool:
-    """Whether a long first step is the program's own: most of what it takes more than a steady one has a name. The rest
-    may be the recorder's start-up."""
-    if len(durations) < 2 or durations[0] <= WARMUP_RATIO * float(np.median(durations[1:])):
-        return False
-    more = {part.what: part.ms - part.steady_ms for part in parts}
-    return more.pop(OTHER) < NAMED_SHARE * sum(part.ms - part.steady_ms for part in parts)
-
-
-def _said(*sentences: str) -> str:
-    return " ".join(sentence for sentence in sentences if sentence)
+    return replace(compiled, steps=steps)
 
 
 def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
@@ -102,7 +83,7 @@ def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
     first = union(np.array([begin_of_first(timed)]), steps.end[:1])
     steady = union(steps.start[steps.steady], steps.end[steps.steady])
     return [
-        FirstStepPart(what, _ms(intersect(found, first)), _ms(intersect(found, steady)) / steps.steady_count)
+        FirstStepPart(what, ms(intersect(found, first).total), ms(intersect(found, steady).total) / steps.steady_count)
         for what, found in _parts(timed, log, first)
     ]
 
@@ -110,13 +91,16 @@ def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
 def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:
     """Disjoint sets of time that cover everything, and what each is."""
     whole = union(np.array([begin_of_first(timed)]), timed.steps.end[-1:])
-    busy = timed.activity[timed.device].busy if timed.device is not None else union(*_NOTHING)
+    busy = timed.activity[timed.device].busy if timed.device is not None else EMPTY
     yield "GPU work", busy
-    left = subtract(whole, busy)
-    compiling = _compiling(timed, log)
-    if len(compiling.start):
-        yield "GPU idle: compiling", intersect(left, compiling)
-        left = subtract(left, compiling)
+    left, epoch_ns = subtract(whole, busy), timed.trace.epoch_ns
+    if log is not None and epoch_ns and log.spans:  # the two have a clock in common
+        outermost = [(span.start_ns - epoch_ns, span.end_ns - epoch_ns) for span in log.spans if span.depth == 0]
+        extent = (begin_of_first(timed), int(timed.steps.end[-1]))
+        compiling = clip(union(*np.array(outermost, np.int64).reshape(-1, 2).T), extent)
+        if len(compiling.start):
+            yield "GPU idle: compiling", intersect(left, compiling)
+            left = subtract(left, compiling)
     for name, calls in _longest_calls(timed, intersect(left, first)):
         yield f"GPU idle: {name}", intersect(left, calls)
         left = subtract(left, calls)
@@ -132,31 +116,7 @@ def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalS
     found = []
     for code in distinct(calls.name[near]).tolist():
         rows = near[calls.name[near] == code]
-        found.append((_ms(intersect(idle, union(calls.start[rows], calls.end[rows]))), code))
+        found.append((ms(intersect(idle, union(calls.start[rows], calls.end[rows])).total), code))
     longest = sorted((one for one in found if one[0] > 0), reverse=True)[:MAX_CALLS]
-    return [(timed.trace.strings[code], _of_name(timed, code)) for _, code in longest]
-
-
-def _of_name(timed: Timed, code: int) -> IntervalSet:
-    calls = timed.trace.api_calls
-    rows = np.flatnonzero(calls.name == code)
-    return union(calls.start[rows], calls.end[rows])
-
-
-def _compiling(timed: Timed, log: CompileLog | None) -> IntervalSet:
-    """Compile work on the trace's clock; none where the two have no clock in common."""
-    epoch_ns = timed.trace.epoch_ns
-    if log is None or not epoch_ns or not log.spans:
-        return union(*_NOTHING)
-    outermost = [span for span in log.spans if span.depth == 0]
-    start = np.array([span.start_ns - epoch_ns for span in outermost], np.int64)
-    end = np.array([span.end_ns - epoch_ns for span in outermost], np.int64)
-    extent = (begin_of_first(timed), int(timed.steps.end[-1]))
-    return clip(union(start, end), extent)
-
-
-_NOTHING = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-def _ms(a: IntervalSet) -> float:
-    return a.total / NS_PER_MS
+    rows_of = {timed.trace.strings[code]: np.flatnonzero(calls.name == code) for _, code in longest}
+    return [(name, union(calls.start[rows], calls.end[rows])) for name, rows in rows_of.items()]

@@ -1,9 +1,8 @@
 """Graph breaks in a trace: the host time between the graph before a break and the one after it, and what it costs.
 
 The function that goes on after a break is compiled for itself and runs inside the region of the broken one. Between the
-last graph before it and its own first graph the host does what the break is for (a print, a read of a value), and what
-it takes to leave compiled code and to enter it again; in training, the backward has the same seam. All of it goes when
-the break goes.
+last graph before it and its own first graph the host does what the break is for (a print, a read of a value), and
+leaves compiled code and enters it again; in training, the backward has the same seam. All goes when the break goes.
 """
 
 from collections import Counter
@@ -46,26 +45,21 @@ def seams(code: CompiledCode) -> list[Seam]:
         window = bodies.last_end(thread, begin, start, begin), bodies.first_start(thread, start, end, end)
         if window[1] > window[0]:
             found.setdefault((regions.text[outer], regions.text[nested]), []).append(window)
-    result = []
-    for (before, after), windows in found.items():
-        start, end = np.array([*windows, *_backward(code, before, after, len(windows))], np.int64).T
-        result.append(Seam(before, after, start, end, len(windows)))
-    return result
+    both = {pair: [*windows, *_backward(code, *pair, len(windows))] for pair, windows in found.items()}
+    times = {pair: np.array(windows, np.int64) for pair, windows in both.items()}
+    return [Seam(*pair, time[:, 0], time[:, 1], len(found[pair])) for pair, time in times.items()]
 
 
 def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[tuple[int, int]]:
     """The seam of the backward, met as often as the forward's: between the backward of what goes on and that of the
     broken function, which are paired as autograd pairs them (by sequence number)."""
-    ranges, strings = code.joined.trace.host_ranges, code.joined.trace.strings
+    ranges, strings, windows = code.joined.trace.host_ranges, code.joined.trace.strings, []
     rows_f, rows_b = (
         np.flatnonzero(texts_where(strings, name.__eq__)[ranges.name] & (ranges.sequence >= 0))
         for name in ("CompiledFunction", "CompiledFunctionBackward")
     )
-    region = code.around(code.regions)[code.joined.linked.tree.node_of_range[rows_f]]
-    sequences = {
-        int(ranges.sequence[row]): code.regions.text[r] for row, r in zip(rows_f, region, strict=True) if r >= 0
-    }
-    windows = []
+    regions = zip(rows_f, code.around(code.regions)[code.joined.linked.tree.node_of_range[rows_f]], strict=True)
+    sequences = {int(ranges.sequence[row]): code.regions.text[region] for row, region in regions if region >= 0}
     for one, other in pairwise(rows_b[np.argsort(ranges.start[rows_b])].tolist()):
         pair = (sequences.get(int(ranges.sequence[one])), sequences.get(int(ranges.sequence[other])))
         if pair == (after, before) and ranges.thread[one] == ranges.thread[other]:
@@ -75,15 +69,12 @@ def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[t
 
 
 def idle_in(timed: Timed, windows: IntervalSet) -> float:
-    """GPU idle time of a mean steady step for which the host was in these windows, ms.
-
-    While the GPU waits for an op, what the host does holds it up, one launch latency earlier: each gap before an op
-    that was launched late is moved by the op's launch latency onto the host's time.
-    """
+    """GPU idle time of a mean steady step for which the host was in these windows, ms. While the GPU waits for an op,
+    what the host does holds it up, one launch latency earlier: each gap before an op that was launched late is moved by
+    the op's launch latency onto the host's time."""
     if timed.device is None or not len(windows.start):
         return 0.0
-    steps = timed.steps
-    gaps = timed.activity[timed.device].gaps
+    steps, gaps = timed.steps, timed.activity[timed.device].gaps
     device = np.flatnonzero(timed.trace.device_ops.device == timed.device)
     starts = timed.trace.device_ops.start[device]
     following = device[np.minimum(np.searchsorted(starts, gaps.end), len(device) - 1)]
@@ -112,58 +103,35 @@ CAPTURED = "replayed without the profiler: each compiled graph is one launch tha
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     """CUDA graphs recorded and left out."""
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
-    skipped = list(filter(None, (m.cudagraph_skip for c in log.compilations for m in c.metrics)))
-    wanted = True if recorded or skipped else _asked_for(log)
+    metrics = [m for c in log.compilations for m in c.metrics]
+    skipped = list(filter(None, (m.cudagraph_skip for m in metrics)))
+    asked = {e.cudagraphs for c in log.compilations for e in c.caches} | {m.wants_cudagraphs or None for m in metrics}
+    wanted = True if recorded or skipped else max((one for one in asked if one is not None), default=None)
     if wanted and not recorded and not skipped:
-        skipped = [_why_not_recorded(log)]
-    return CudaGraphUse(
-        used=bool(recorded),
-        wanted=wanted,
-        recorded=recorded.total(),
-        rerecorded=recorded.total() - len(recorded),
-        skipped=list(dict.fromkeys(skipped)),
-        skipped_graphs=len(skipped),
-    )
-
-
-def _asked_for(log: CompileLog) -> bool | None:
-    """Whether inductor was to use CUDA graphs; None where the log does not say."""
-    asked = {e.cudagraphs for c in log.compilations for e in c.caches}
-    asked |= {m.wants_cudagraphs or None for c in log.compilations for m in c.metrics}
-    return max((one for one in asked if one is not None), default=None)
-
-
-def _why_not_recorded(log: CompileLog) -> str:
-    changed = sum(c.inputs_changed for c in log.compilations)
-    if changed:
-        return f"mutated inputs: the graphs change {changed} of their inputs in place (concluded from the graphs)"
-    return "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
+        changed = sum(c.inputs_changed for c in log.compilations)
+        mutated = f"mutated inputs: the graphs change {changed} of their inputs in place (concluded from the graphs)"
+        unsaid = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
+        skipped = [mutated if changed else unsaid]
+    count, why = recorded.total(), list(dict.fromkeys(skipped))
+    return CudaGraphUse(bool(recorded), wanted, count, count - len(recorded), why, len(skipped))
 
 
 def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:
     """CUDA graphs as the log has them, with what of the step was launched by them; where they were asked for and left
     out, the step with them."""
-    rated = traced.rated
-    ops, steady = rated.trace.device_ops, traced.steady
+    rated, ops, steady = traced.rated, traced.rated.trace.device_ops, traced.steady
     by_graph = np.append(rated.linked.api_kind == ApiKind.GRAPH_LAUNCH, False)[rated.linked.launch]
     duration = (ops.end - ops.start).astype(float)
     busy = float(duration[steady].sum())
     launches = distinct(rated.linked.launch[steady & by_graph])
     share = float(duration[steady & by_graph].sum()) / busy if busy else None
     use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
-    left_out = use.wanted and not use.used and not len(launches)
     prediction = None
-    if left_out:
+    if use.wanted and not use.used and not len(launches):
         prediction = traced.predict("graphs_captured", lambda tape: _as_one_launch(tape, traced.code), CAPTURED)
     step, low, high = traced.range_of(prediction)
-    return replace(
-        use,
-        captured_share=share,
-        launches_per_step=traced.per_step(float(len(launches))),
-        predicted_step_ms=step,
-        low_ms=low,
-        high_ms=high,
-    )
+    use = replace(use, captured_share=share, launches_per_step=traced.per_step(float(len(launches))))
+    return replace(use, predicted_step_ms=step, low_ms=low, high_ms=high)
 
 
 def _as_one_launch(tape: Tape, code: CompiledCode) -> Tape | None:
@@ -172,9 +140,6 @@ def _as_one_launch(tape: Tape, code: CompiledCode) -> Tape | None:
     freed = without_windows(tape, windows)
     if freed is None:
         return None
-    calls = tape.source.trace.api_calls
-    inside = contains(windows, calls.start[tape.call])[tape.event]
-    shorter = in_graph(tape.gap)
-    return replace(
-        freed, waits=tape.waits, duration=tape.duration, latency=tape.latency, gap=np.where(inside, shorter, tape.gap)
-    )
+    inside = contains(windows, tape.source.trace.api_calls.start[tape.call])[tape.event]
+    gap = np.where(inside, in_graph(tape.gap), tape.gap)
+    return replace(freed, waits=tape.waits, duration=tape.duration, latency=tape.latency, gap=gap)
