@@ -154,6 +154,13 @@ class Tape(Memo):
         """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
         return self.of_launches(self.source.linked.memo(within_optimizer))
 
+    @property
+    def beside_matrices(self) -> Bool:
+        """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a
+        library's business, which no compiler sees."""
+        operator, matrix = self.of_launches(self.source.linked.tree.operator), self.source.linked.is_matrix[self.row]
+        return np.isin(operator, operator[matrix & (operator >= 0)]) & ~matrix
+
     def up_to_last(self, ops: Bool) -> Bool:
         """Which ops are no later than the last of these in their step; none where a step has none of these."""
         step, index = self.step_of_op, np.arange(len(ops))

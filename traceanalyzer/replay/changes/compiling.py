@@ -1,10 +1,10 @@
 """The model compiled: fewer kernels and passes over memory, and what the code that a compiler writes costs the host.
 
 What torch.compile changes is what autograd records, or all of an inference step: the optimizer's step, averaged
-weights, clipping and logging stay as they are, and so does a recurrent layer, which is not traced. What is left to
-launch (products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the
-host about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small
-operators gains, and one of a convolution and an activation at a time does not.
+weights, clipping and logging stay, and so does a recurrent layer, which is not traced. What is left to launch
+(products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the host
+about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small operators
+gains, and one of a convolution and an activation at a time does not.
 """
 
 import re
@@ -15,16 +15,7 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.base import dataclass
-from traceanalyzer.replay.changes.fusion import (
-    ELEMENTWISE,
-    REDUCING,
-    WRITTEN_OUT,
-    Reading,
-    find_runs,
-    fused,
-    of_matrix_operators,
-    runs_fused,
-)
+from traceanalyzer.replay.changes.fusion import ELEMENTWISE, REDUCING, WRITTEN_OUT, Reading, find_runs, runs_fused
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
 from traceanalyzer.replay.patterns.named import launched_within, texts
 from traceanalyzer.replay.tape import Tape, parametric
@@ -55,10 +46,8 @@ class Cost:
 
 
 TRAINING = {
-    Reading.OPTIMISTIC: Cost(0.65, 15.0),
-    Reading.TYPICAL: Cost(0.9, 40.0),
-    Reading.PESSIMISTIC: Cost(1.25, 70.0),
-}
+    Reading.OPTIMISTIC: Cost(0.65, 15.0), Reading.TYPICAL: Cost(0.9, 40.0), Reading.PESSIMISTIC: Cost(1.25, 70.0),
+}  # fmt: skip
 """Of seven host-bound programs that were timed compiled four take about the usual ones, one takes less, two small ones
 take more (docs/accuracy.md)."""
 INFERENCE = {Reading.OPTIMISTIC: Cost(0.8, 4.0), Reading.TYPICAL: Cost(1.2, 7.0), Reading.PESSIMISTIC: Cost(2.0, 14.0)}
@@ -75,8 +64,7 @@ def functions_compiled(
     host spends on it what it did, or what a call of such a function costs (a solver whose chains of five were compiled
     took 15.6 ms for 14.6). None without such runs."""
     runs = find_runs(tape, classes, least)
-    left = runs_fused(tape, runs, reading, library=library)
-    if left is None:
+    if (left := runs_fused(tape, runs, reading, library=library)) is None:
         return None
     # forward and backward pass are runs of their own
     call = TRAINING[reading].call / 2 if tape.in_backward.any() else INFERENCE[reading].call
@@ -88,8 +76,7 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
     """Each run of elementwise kernels is one kernel; the compiled function of all between two waits is called once,
     which costs the host no more than it is spared. None without such runs."""
     runs = find_runs(tape, ELEMENTWISE)
-    left = runs_fused(tape, runs, reading)
-    if left is None:
+    if (left := runs_fused(tape, runs, reading)) is None:
         return None
     inside = runs.number >= 0
     call = TRAINING[reading].call if tape.in_backward.any() else CALL_OF_CHAINS
@@ -118,11 +105,10 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
     norms = launched_within(tape, BATCH_NORM)
-    trained = bool((norms & tape.in_backward).any())
-    norms = norms & trained
+    norms &= (norms & tape.in_backward).any()
     # Adding the biases of convolutions is part of what cuDNN is called for.
-    left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
-    if left is None:
+    runs = find_runs(tape, FUSIBLE, chosen=model & ~norms & ~launched_within(tape, CONVOLUTION))
+    if (left := runs_fused(tape, runs, reading)) is None:
         return None
     if reading is not Reading.PESSIMISTIC:
         # Norms beside convolutions get the layout that these want, too, at best.
@@ -169,12 +155,10 @@ def _backward_twice(joined: Joined) -> bool:
 def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
     """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
     it has, and whether its step has no other."""
-    step = tape.step_of_op.astype(np.int64)
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     each = int(waits.max(initial=0)) + 1
-    stretch, region = ranked(step * each + waits)
-    of_step = stretch // each
-    alone: Bool = np.bincount(of_step)[of_step] == 1
+    stretch, region = ranked(tape.step_of_op.astype(np.int64) * each + waits)
+    alone: Bool = np.bincount(stretch // each)[stretch // each] == 1
     return region, np.bincount(region[model], minlength=len(stretch)), alone
 
 
@@ -185,9 +169,8 @@ def _firsts(rows: I64, of: I32 | I64) -> I64:
 
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
-    beside = of_matrix_operators(tape) | tape.of_classes("memset")
-    merged = model & tape.of_classes(*FUSIBLE) & ~beside
-    kept = model & ~tape.of_classes(*FUSIBLE) & ~beside
+    model = model & ~(tape.beside_matrices | tape.of_classes("memset"))
+    merged, kept = model & tape.of_classes(*FUSIBLE), model & ~tape.of_classes(*FUSIBLE)
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
     reductions = np.bincount(between[merged & tape.of_classes(*REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)

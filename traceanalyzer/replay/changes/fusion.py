@@ -7,13 +7,14 @@ and still has all of their arithmetic to issue. A reduction's row is read once m
 import re
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import ASIDE, crossing, largest_operands, split_by_size, written
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.base import NS_PER_S, dataclass
+from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
 from traceanalyzer.replay.patterns.repeats import period_of, split_where
 from traceanalyzer.replay.tape import Tape, parametric
@@ -53,72 +54,58 @@ class Reading(Enum):
     PESSIMISTIC = 2  # a fused kernel takes as long as the longest of its run, and what reductions among the others take
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
+class Runs(NamedTuple):
     """Ops that follow each other on a stream, to be one kernel each: for each op of a tape its run."""
 
     number: I64  # -1 outside of all; numbered by their first op
     first: I64  # index of each run's first op, which stays
 
-    @property
-    def gone(self) -> Bool:
-        """Ops that are merged into the first of their run."""
-        result: Bool = self.number >= 0
-        result[self.first] = False
-        return result
 
-
-def fused(
-    tape: Tape,
-    classes: tuple[str, ...],
-    reading: Reading,
-    least: int = PAIR,
-    *,
-    library: bool = False,
-    chosen: Bool | None = None,
+@parametric
+def fusing(
+    tape: Tape, classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False
 ) -> Tape | None:
-    """Each run of at least so many kernels of these classes (of `chosen` ops) on the same data is one kernel; None
-    without any. A library's operator begins with the first reduction of a run: a single op before it takes as long as
-    it does."""
-    return runs_fused(tape, find_runs(tape, classes, least, chosen), reading, library=library)
-
-
-fusing = parametric(fused)  # the change that fuses runs of at least so many kernels of these classes
+    """Each run of at least so many kernels of these classes on the same data is one kernel; None without any. A
+    library's operator begins with the first reduction of a run: a single op before it takes as long as it does."""
+    return runs_fused(tape, find_runs(tape, classes, least), reading, library=library)
 
 
 def runs_fused(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> Tape | None:
-    """The same of these runs."""
-    return _collapsed(tape, runs, _fused_times(tape, runs, reading, library=library)) if len(runs.first) else None
+    """The same of these runs: each is its first op, and the others and their launches are gone."""
+    if not len(runs.first):
+        return None
+    gone = runs.number >= 0
+    gone[runs.first] = False
+    left, total = tape.without_launches(gone), _per_run(np.add, runs, tape.duration)
+    duration, alone = left.duration.copy(), left.alone.copy()
+    time = np.rint(np.minimum(_fused_times(tape, runs, reading, library=library), total)).astype(np.int64)
+    duration[runs.first] = alone[runs.first] = time
+    return replace(left, duration=duration, alone=alone)
 
 
 def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: Bool | None = None) -> Runs:
     """Runs of at least so many ops of these classes (and chosen): launched one after the other in the same step and on
     the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
     size."""
-    source = tape.source
-    wanted = tape.of_classes(*classes)
+    source, event = tape.source, tape.event
+    wanted = tape.of_classes(*classes) & ~kernels_named(tape, COMPILED)
     wanted &= chosen is None or chosen
-    wanted &= ~kernels_named(tape, COMPILED)
     # Of kernels of CUDA graphs neither operators nor data are recorded, nor which are the optimizer's.
-    from_graphs = (source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[tape.event]
-    wanted &= ~tape.in_optimizer & ~of_matrix_operators(tape) & ~from_graphs
-    event, step = tape.event, tape.step_of_op
-    result = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
-    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
-    result &= ~where_changed(tape.stream) & ~where_changed(step)
-    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
-    follows = result & wanted
+    from_graphs = (source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[event]
+    wanted &= ~tape.in_optimizer & ~tape.beside_matrices & ~from_graphs
+    follows = wanted & (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
+    follows &= (tape.work[event] == 0) & (tape.loading[event] == 0)
+    follows &= ~where_changed(tape.stream) & ~where_changed(tape.step_of_op)
+    follows &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
-    return _numbered(_split_by_period(tape, split_by_size(number, source.memo(largest_operands)[tape.row])[0]), least)
-
-
-def of_matrix_operators(tape: Tape) -> Bool:
-    """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
-    business, which no compiler sees."""
-    operator = tape.of_launches(tape.source.linked.tree.operator)
-    matrix = operator[tape.source.linked.is_matrix[tape.row] & (operator >= 0)]
-    return np.isin(operator, matrix) & ~tape.source.linked.is_matrix[tape.row]
+    number = _split_by_period(tape, split_by_size(number, source.memo(largest_operands)[tape.row])[0])
+    # Runs of fewer ops are none.
+    count = np.bincount(number[number >= 0], minlength=1)
+    inside = np.flatnonzero((number >= 0) & (np.append(count, 0)[number] >= least))
+    result = np.full(len(number), -1, np.int64)
+    _, first, result[inside] = np.unique(number[inside], return_index=True, return_inverse=True)
+    return Runs(result, inside[first])
 
 
 def _split_by_period(tape: Tape, number: I32) -> I64:
@@ -133,17 +120,6 @@ def _split_by_period(tape: Tape, number: I32) -> I64:
     return np.where(number >= 0, number + np.cumsum(cuts), -1)
 
 
-def _numbered(number: I64, least: int) -> Runs:
-    """Runs of fewer ops are none."""
-    count = np.bincount(number[number >= 0], minlength=1)
-    number = np.where((number >= 0) & (np.append(count, 0)[number] >= least), number, -1)
-    inside = np.flatnonzero(number >= 0)
-    _, first, again = np.unique(number[inside], return_index=True, return_inverse=True)
-    result = number.copy()
-    result[inside] = again
-    return Runs(result, inside[first])
-
-
 def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> F64:
     """What each run takes as one kernel, ns; as a library's operator with what comes before it."""
     rated, time, reducing = tape.source, tape.duration.astype(np.float64), tape.of_classes(*REDUCING)
@@ -154,7 +130,11 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     traffic = np.where(before, 0.0, np.nan_to_num(rated.roofline.expected[tape.row]))
     reread = reducing & _wide_after(runs, traffic)
     again = _per_run(np.add, runs, np.where(reread & ~is_longest, time * REREAD_SHARE, 0.0))
-    arithmetic = _arithmetic(tape, runs)
+    # Least time to issue the instructions of each run, 0 where the GPU or the work is not known.
+    each = np.where(launched_within(tape, FUNCTION), SLOTS_OF_FUNCTION, SLOTS_PER_OPERATION)
+    each = np.where(launched_within(tape, ACTIVATION), SLOTS_OF_ACTIVATION, each)
+    slots = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]) * each)
+    arithmetic = np.nan_to_num(slots / rated.linked.limit("issue_rate")[tape.row[runs.first]] * NS_PER_S)
     most = np.maximum(longest + again, arithmetic)
     if reading is Reading.PESSIMISTIC:
         return most + stays
@@ -175,8 +155,7 @@ def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F6
     if kept:
         crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
     rate = _per_run(np.fmax, runs, np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0))
-    known = (rate > 0) & (crosses > 0)
-    return np.divide(crosses, rate, out=np.full(len(rate), np.nan), where=known)
+    return np.divide(crosses, rate, out=np.full(len(rate), np.nan), where=(rate > 0) & (crosses > 0))
 
 
 def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
@@ -196,28 +175,9 @@ def _wide_after(runs: Runs, traffic: F64) -> Bool:
     return result | (traffic <= 0.0)
 
 
-def _arithmetic(tape: Tape, runs: Runs) -> F64:
-    """Least time to issue the instructions of each run as one kernel, ns; 0 where the GPU or the work is not known."""
-    rated = tape.source
-    each = np.where(launched_within(tape, FUNCTION), SLOTS_OF_FUNCTION, SLOTS_PER_OPERATION)
-    each = np.where(launched_within(tape, ACTIVATION), SLOTS_OF_ACTIVATION, each)
-    slots = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]) * each)
-    return np.nan_to_num(slots / rated.linked.limit("issue_rate")[tape.row[runs.first]] * NS_PER_S)
-
-
 def _per_run(over: np.ufunc, runs: Runs, values: F64 | I64) -> F64:
     """A figure of each run from those of its ops."""
     inside = np.flatnonzero(runs.number >= 0)
     order = inside[np.argsort(runs.number[inside], kind="stable")]
     starts = np.searchsorted(runs.number[order], np.arange(len(runs.first)))
     return over.reduceat(values[order].astype(np.float64), starts)
-
-
-def _collapsed(tape: Tape, runs: Runs, time: F64) -> Tape:
-    """Each run is its first op, which takes that time; the others and their launches are gone."""
-    total = _per_run(np.add, runs, tape.duration)
-    time = np.minimum(time, total)
-    left = tape.without_launches(runs.gone)
-    duration, alone = left.duration.copy(), left.alone.copy()
-    duration[runs.first] = alone[runs.first] = np.rint(time).astype(np.int64)
-    return replace(left, duration=duration, alone=alone)

@@ -3,8 +3,7 @@
 What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
 shortest time of each size (the alpha-beta model of communication); where the buckets are of one size the latency is
 what the recording's own short messages take, and without such larger ones go at the best recorded rate. The host calls
-each bucket one time. Between two buckets gradients come evenly. All of it is compared with what the same model makes of
-the recorded buckets.
+each bucket one time. Between two buckets gradients come evenly. All is compared with the model's recorded buckets.
 """
 
 from dataclasses import replace
@@ -19,7 +18,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.replay.changes.communication.collectives import REDUCTIONS, of_kind, sizes
 from traceanalyzer.replay.patterns.repeats import split_where
 from traceanalyzer.replay.tape import Tape, parametric
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace import F64, I64
 
 MB = 2**20  # as PyTorch's `bucket_cap_mb` counts
 MAX_BUCKETS = 10_000  # of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes
@@ -65,18 +64,16 @@ def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
     """Buckets of another size, or those recorded (None), as the model has them; None where recorded sizes and times do
     not tell what smaller ones would take."""
     size = reduced_bytes(tape)
-    runs = _runs(tape, size)
-    cost = cost_of(tape, size) or _same_rate(tape, size, wanted)
-    if cost is None or not runs or not _computes(tape).any():
+    runs, cost, known = _runs(tape, size), cost_of(tape, size), size > 0
+    if cost is None and known.any() and (wanted is None or wanted.of(size[known]) > np.median(size[known])):
+        # Larger messages, where those recorded are all about as large: no faster than the best of them.
+        cost = Cost(0.0, float((tape.duration[known] / size[known]).min()))
+    if cost is None or not runs or not tape.compute.any():
         return None
     target = None if wanted is None else wanted.of(size[np.concatenate(runs)])
     if target is not None and max(size[run].sum() for run in runs) > MAX_BUCKETS * target:
         return None
     return _with_buckets(tape, runs, size, target, cost)
-
-
-def _computes(tape: Tape) -> Bool:
-    return ~tape.communication & ~tape.copy
 
 
 def reduced_bytes(tape: Tape) -> I64:
@@ -108,26 +105,14 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
     # Relative errors count alike, so that the small messages say what the latency is.
     rows = np.stack((1 / shortest, sizes / shortest), axis=1)
     latency, slope = np.linalg.lstsq(rows, np.ones(len(sizes)))[0].tolist()
-    if slope <= 0:
-        return None
-    return Cost(max(latency, 0.0), slope)
-
-
-def _same_rate(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | None:
-    """The cost of larger messages where those recorded are all about as large: no higher rate than the best of them
-    reached. None for smaller ones, whose cost nothing tells."""
-    known = size > 0
-    if not known.any() or (wanted is not None and wanted.of(size[known]) <= np.median(size[known])):
-        return None
-    return Cost(0.0, float((tape.duration[known] / size[known]).min()))
+    return Cost(max(latency, 0.0), slope) if slope > 0 else None
 
 
 def _runs(tape: Tape, size: I64) -> list[I64]:
     """Reductions on one stream one after the other, none of which anything waits for before the last is launched. What
     waits in one step and not in another that reduces the same does so by chance."""
-    buckets = np.flatnonzero(size > 0)
+    buckets, index = np.flatnonzero(size > 0), np.arange(len(tape.row))
     needed = np.full(len(tape.row), len(tape.row), np.int64)
-    index = np.arange(len(tape.row))
     for on in (tape.dependencies.on, tape.dependencies.also_on):
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
@@ -148,17 +133,14 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
 def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
     """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
     are fewer the host has fewer to launch."""
-    compute = np.flatnonzero(_computes(tape))
+    compute, parts, dispatch = np.flatnonzero(tape.compute), [], tape.dispatch.copy()
     duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
-    dispatch = tape.dispatch.copy()
-    parts = []
+    # What waits for what, but for the compute launched before a run's last reduction that seems to wait for one.
+    last = np.full(len(tape.row) + 1, -1, np.int64)
     for run in runs:
-        total = int(size[run].sum())
-        bounds = (
-            np.cumsum(size[run], dtype=np.float64)
-            if target is None
-            else np.append(np.arange(target, total, target), total)
-        )
+        bounds, last[run] = np.cumsum(size[run], dtype=np.float64), run[-1]
+        if target is not None:
+            bounds = np.append(np.arange(target, int(bounds[-1]), target), int(bounds[-1]))
         after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
@@ -166,29 +148,20 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, 
         calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
         spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
         dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
-    waits = _without_chance(tape, runs)
+    waits, index = tape.dependencies, np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
+    on, also_on = (np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on))
+    waits = Dependencies(on, waits.delay, also_on)
     marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits)
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _inserted(marked.with_dispatch(dispatch), tape, after, like, cost.of(moved))
 
 
-def _without_chance(tape: Tape, runs: list[I64]) -> Dependencies:
-    """What waits for what, but for the compute launched before a run's last reduction that seems to wait for one."""
-    last = np.full(len(tape.row) + 1, -1, np.int64)
-    for run in runs:
-        last[run] = run[-1]
-    waits, index = tape.dependencies, np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
-    on, also_on = (np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on))
-    return Dependencies(on, waits.delay, also_on)
-
-
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
     """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
     as evenly as the others, but not before the step begins."""
-    step = tape.step_of_op
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
-    earliest = int(np.argmax(step == step[run[0]]))
+    earliest = int(np.argmax(tape.step_of_op == tape.step_of_op[run[0]]))
     begun = np.append(max(int(ready[0]) - spacing, min(earliest, int(ready[0]))), ready)
     position = np.interp(bounds, np.append(0, np.cumsum(size)), begun)
     return compute[np.clip(np.searchsorted(compute, np.ceil(position - 1e-6)), 0, len(compute) - 1)]
@@ -204,19 +177,11 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     def shifted(on: I64) -> I64:
         return np.where(on >= 0, moved[np.maximum(on, 0)], -1)
 
-    shared = tape.meeting[like] >= 0
-    inserted = {name: getattr(tape, name)[like] for name in AS_RECORDED} | {
-        "event": tape.event[after],
-        "duration": duration,
-        "meeting": np.where(shared, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1),
-    }
-    columns: dict[str, Any] = {
-        name: np.append(getattr(marked, name), values)[order] for name, values in inserted.items()
-    }
+    meeting = np.where(tape.meeting[like] >= 0, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1)
+    inserted = {name: getattr(tape, name)[like] for name in AS_RECORDED}
+    inserted |= {"event": tape.event[after], "duration": duration, "meeting": meeting}
+    columns: dict[str, Any] = {name: np.append(getattr(marked, name), own)[order] for name, own in inserted.items()}
     waits, nothing = marked.dependencies, np.zeros(new, np.int64)
-    dependencies = Dependencies(
-        np.append(shifted(waits.on), moved[after])[order],
-        np.append(waits.delay, nothing)[order],
-        np.append(shifted(waits.also_on), nothing - 1)[order],
-    )
+    pairs = ((shifted(waits.on), moved[after]), (waits.delay, nothing), (shifted(waits.also_on), nothing - 1))
+    dependencies = Dependencies(*(np.append(*pair)[order] for pair in pairs))
     return replace(marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies)

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.algebra import measure, subtract, union
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
 from traceanalyzer.replay.changes.precision import in_16_bits_already
 from traceanalyzer.replay.patterns.named import launched_within, texts
-from traceanalyzer.replay.patterns.repeats import after_each, each_step
+from traceanalyzer.replay.patterns.repeats import after_each, codes, each_step
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I32, I64, Bool
 
@@ -60,8 +60,7 @@ def transfers(tape: Tape) -> I64:
     """For each op how much of its time may be transfer: all where ranks meet, for then waiting is known; else no more
     than the quickest of its kind and size took."""
     alone = tape.communication & (tape.meeting < 0)
-    alike = np.stack((kinds(tape)[alone], sizes(tape)[alone]))
-    index = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    index = codes(kinds(tape)[alone], sizes(tape)[alone])
     least = np.full(int(index.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(least, index, tape.duration[alone])
     result = tape.duration.copy()
@@ -73,36 +72,28 @@ def removed(tape: Tape, ops: Bool) -> Tape | None:
     """Without these collectives: computation beside them is as fast as without; None without any."""
     if not ops.any():
         return None
-    staying = np.flatnonzero(tape.communication & ~ops)
     index = np.arange(len(ops))
     last_gone = np.maximum.accumulate(np.where(ops, index, -1))
-    last_staying = np.full(len(ops), -1)
-    last_staying[staying] = staying
-    freed = last_gone > np.maximum.accumulate(last_staying)
-    duration = np.where(freed, tape.alone, tape.duration)
-    meeting = np.where(ops, -1, tape.meeting)
-    return replace(tape, duration=duration, meeting=meeting).without_launches(ops)
+    last_staying = np.maximum.accumulate(np.where(tape.communication & ~ops, index, -1))
+    duration = np.where(last_gone > last_staying, tape.alone, tape.duration)
+    return replace(tape, duration=duration, meeting=np.where(ops, -1, tape.meeting)).without_launches(ops)
 
 
 def accumulated_without_sync(tape: Tape) -> Tape | None:
     """Gradients are reduced with the last of several backward passes of a step; None where each has its own step."""
     gone = repeated_reductions(tape)
-    if not gone.any():
+    if (left := removed(tape, gone)) is None:
         return None
     # What fills and empties their buckets goes with them.
-    bucketing = launched_within(tape, BUCKETING) & tape.up_to_last(gone)
-    left = removed(tape, gone)
-    return None if left is None else left.without_launches(bucketing)
+    return left.without_launches(launched_within(tape, BUCKETING) & tape.up_to_last(gone))
 
 
 def repeated_reductions(tape: Tape) -> Bool:
     """Reductions whose bytes are reduced again later in the same step: all but the last round of equal messages. Rounds
     are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
-    size, step = sizes(tape), tape.step_of_op
-    reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
-    pass_ = backward_passes(tape)
+    size, step, pass_ = sizes(tape), tape.step_of_op, backward_passes(tape)
     result = np.zeros(len(size), bool)
-    for rows in each_step(step, reducing):
+    for rows in each_step(step, of_kind(tape, *REDUCTIONS) & (size > 0)):
         rounds = [rows[pass_[rows] == number] for number in range(int(pass_[step == step[rows[0]]].max()) + 1)]
         messages = [np.sort(size[mine]).tolist() for mine in rounds if len(mine)]
         if len(messages) == len(rounds) > 1 and all(some == messages[-1] for some in messages):
@@ -128,8 +119,7 @@ def compressed(tape: Tape) -> Tape | None:
     chosen = of_kind(tape, *REDUCTIONS)
     if not chosen.any():
         return None
-    bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
-    casts = float(tape.moving_ns(bytes_, CAST_PASSES).sum())
+    casts = float(tape.moving_ns(np.where(chosen, np.maximum(sizes(tape), 0), 0), CAST_PASSES).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return tape.retimed(np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
@@ -139,10 +129,9 @@ def compressed(tape: Tape) -> Tape | None:
 def overlapped(tape: Tape, cost: float) -> Tape | None:
     """Reductions begin with the backward pass and run beside it, which becomes longer by this share of theirs; the last
     bucket stays behind it. None without such reductions."""
-    chosen = late_reductions(tape)
+    chosen, size = late_reductions(tape), sizes(tape)
     if not chosen.any():
         return None
-    size = sizes(tape)
     last = np.zeros(len(size), bool)
     last[[rows[-1] for rows in each_step(tape.step_of_op, chosen)]] = True
     # One message of everything would be cut into buckets, of which the last stays.
@@ -197,8 +186,13 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
     exchanges, wide = of_kind(tape, "all_to_all"), tape.memo(wide_sums)
     if not (exchanges | wide).any():
         return None
-    between = _between_exchanges(tape, exchanges) & tape.compute
-    times = np.where(between, tape.duration * computation, tape.duration)
+    # Ops after an odd number of exchanges work on what the last one brought, and the next takes it back; none where a
+    # step has an odd number of them.
+    step, between = tape.step_of_op, np.zeros(len(exchanges), bool)
+    for rows in each_step(step, exchanges):
+        here = np.flatnonzero(step == step[rows[0]])
+        between[here] = (len(rows) % 2 == 0) & (np.cumsum(exchanges[here]) % 2 == 1)
+    times = np.where(between & tape.compute, tape.duration * computation, tape.duration)
     spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
     return tape.retimed(times - spared * transfers(tape))
 
@@ -211,18 +205,4 @@ def wide_sums(tape: Tape) -> Bool:
     in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
     chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
     forward = chosen & ~tape.in_backward
-    return (
-        chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
-    )
-
-
-def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
-    """Ops after an odd number of their step's exchanges: they work on what the last one brought, and the next takes it
-    back. None where a step has an odd number of them."""
-    step = tape.step_of_op
-    result = np.zeros(len(chosen), bool)
-    for rows in each_step(step, chosen):
-        here = np.flatnonzero(step == step[rows[0]])
-        count = np.cumsum(chosen[here])
-        result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)
-    return result
+    return chosen & (in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum())

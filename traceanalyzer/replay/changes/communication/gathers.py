@@ -23,10 +23,16 @@ def parameters_kept(tape: Tape) -> Tape | None:
     left = removed(tape, again)
     if left is None or (of_kind(tape, "all_gather") & tape.in_backward & ~again).any():
         return left
-    gone = _ranges_gone(tape)
-    tree = tape.source.linked.tree
-    inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
-    left = left.without_launches(tape.of_launches(inside))
+    # Ranges of gathers, and of the copies around them, that are of the backward pass, or of modules gathered before.
+    source, ranges, tree = tape.source, tape.source.trace.host_ranges, tape.source.linked.tree
+    gone = np.zeros(len(ranges), bool)
+    gone[tree.row[~tree.is_call]] = source.joined.in_backward[~tree.is_call]
+    gone &= texts(source.linked, GATHERING)[ranges.name]
+    rows = np.flatnonzero(texts(source.linked, UNIT)[ranges.name])
+    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
+    step = np.searchsorted(source.timed.steps.host_start, ranges.start[rows], side="right")
+    gone[rows] |= _again(tape, step, ranges.name[rows])
+    left = left.without_launches(tape.of_launches(tree.innermost(tree.of_ranges(gone, False)) >= 0))
     return left.with_dispatch(left.dispatch * (1.0 - tape.share_within_ranges(gone)))
 
 
@@ -34,15 +40,12 @@ def gathered_again(tape: Tape) -> Bool:
     """Gathers of a module's parameters that its step has gathered before; where modules are not named those within the
     backward pass of messages as large as some of the forward pass."""
     size, step = sizes(tape), tape.step_of_op
-    gathering = of_kind(tape, "all_gather") & (size > 0)
-    tree = tape.source.linked.tree
+    gathering, tree = of_kind(tape, "all_gather") & (size > 0), tape.source.linked.tree
     nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
-    names = tree.names(np.maximum(nearest, 0))
-    unit = tape.of_launches(np.where(nearest >= 0, names, -1).astype(np.int64))
+    unit = tape.of_launches(np.where(nearest >= 0, tree.names(np.maximum(nearest, 0)), -1).astype(np.int64))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
-        rows = np.flatnonzero(gathering)
-        result[rows] = _again(step[rows], unit[rows], keeps=_learns(tape))
+        result[gathering] = _again(tape, step[gathering], unit[gathering])
         return result
     backward = tape.in_backward
     for rows in each_step(step, gathering):
@@ -50,32 +53,12 @@ def gathered_again(tape: Tape) -> Bool:
     return result
 
 
-def _again(step: I32 | I64, unit: I32 | I64, *, keeps: bool) -> Bool:
-    """Which of these, in order, are not the first of their step and unit; all, where nothing `keeps` the first."""
-    if not keeps:
-        return np.ones(len(step), bool)
-    first = np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]
+def _again(tape: Tape, step: I32 | I64, unit: I32 | I64) -> Bool:
+    """Which of these, in order, are not the first of their step and unit; all, where nothing is learnt: what has been
+    gathered once is right for good."""
     result = np.ones(len(step), bool)
-    result[first] = False
-    return result
-
-
-def _learns(tape: Tape) -> bool:
-    """Whether parameters change from step to step: else what has been gathered once is right for good."""
-    return bool(of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any())
-
-
-def _ranges_gone(tape: Tape) -> Bool:
-    """Host ranges of gathers, and of the copies around them, that are not needed: those of the backward pass, and those
-    of modules that were gathered before in their step."""
-    source, ranges = tape.source, tape.source.trace.host_ranges
-    tree, result = source.linked.tree, np.zeros(len(ranges), bool)
-    result[tree.row[~tree.is_call]] = source.joined.in_backward[~tree.is_call]
-    result &= texts(source.linked, GATHERING)[ranges.name]
-    rows = np.flatnonzero(texts(source.linked, UNIT)[ranges.name])
-    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
-    step = np.searchsorted(source.timed.steps.host_start, ranges.start[rows], side="right")
-    result[rows] |= _again(step, ranges.name[rows], keeps=_learns(tape))
+    if of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any():
+        result[np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]] = False
     return result
 
 
