@@ -1,8 +1,8 @@
 """Copies that bring the same data in every step: tables, weights and masks, told by how the step uses them."""
 
+import math
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -36,16 +36,6 @@ USE_OPERATORS_OF_BLOCK = 32  # the same for what comes together with a weight: t
 FARTHEST_OPERATORS = 256  # so many operators are looked at at most, copies included
 
 
-class _Use(NamedTuple):
-    """How a step first takes what was copied."""
-
-    stays: bool  # as something that stays: a table, a weight, a mask
-    parameter: bool  # as a parameter of a layer
-
-
-UNUSED = _Use(stays=False, parameter=False)
-
-
 def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     """Which of these copies bring a table, a weight or a mask: data that the program has, not input. And which of them,
     and of `smaller` ones, bring the other parameters of the layers that a weight came for: together, with no kernel
@@ -61,42 +51,28 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
         weights[i] = result[i] and parameter
     together = np.isin(kernels, kernels[weights]) & ~result & (copies if smaller is None else copies | smaller)
     for i, place in movers(tape, together):
-        result[i] = _first_use(outermost, place, USE_OPERATORS_OF_BLOCK, turned=True).parameter
+        result[i] = _first_use(outermost, place, USE_OPERATORS_OF_BLOCK, turned=True)[1]
     return result
 
 
-def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> _Use:
-    """How the first of so many operators that calculate takes what the one at this place moves; `turned`: with its
-    dimensions in another order, too."""
+def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> tuple[bool, bool]:
+    """Whether the first of so many operators that calculate takes what the one at this place moves (`turned`: with its
+    dimensions in another order, too) as something that stays, and whether as a parameter of a layer."""
+    order: Callable[[Shape], object] = tuple
     following = outermost.follow(place, FARTHEST_OPERATORS)
     mover = next(following)
-    moved, changed = _without_ones(mover.first_tensor) if mover.named(MOVES) else (), False
-    if not moved:
-        return UNUSED
+    moved = _without_ones(mover.first_tensor) if mover.named(MOVES) else ()
     passes = TURNS_OR_PASSES_ON if turned else GIVES_THE_SAME
-    for one in _calculating(following, uses):
-        taken = _place_of(moved, one, changed)
-        if taken or (taken == 0 and not one.named(passes)):
-            return _Use(_stays(one, taken), taken > 0 and one.named(PARAMETERS))
-        changed |= taken == 0 and one.named(TURNS)
-    return UNUSED
-
-
-def _calculating(following: Iterator[Operator], count: int) -> Iterator[Operator]:
-    """Operators up to so many that do not only move data."""
-    for one in following:
-        yield one
-        count -= not one.named(MOVES)
-        if not count:
-            return
-
-
-def _place_of(moved: Shape, one: Operator, changed: bool) -> int | None:
-    """The place of what was moved among an operator's operands, its dimensions in another order where that was
-    changed."""
-    order: Callable[[Shape], object] = sorted if changed else tuple
-    sizes = [order(_without_ones(shape)) for shape in one.shapes]
-    return sizes.index(order(moved)) if order(moved) in sizes else None
+    for one in following if moved else ():
+        sizes = [order(_without_ones(shape)) for shape in one.shapes]
+        taken = sizes.index(order(moved)) if order(moved) in sizes else -1
+        if taken > 0 or (taken == 0 and not one.named(passes)):
+            return _stays(one, taken), taken > 0 and one.named(PARAMETERS)
+        order = sorted if taken == 0 and one.named(TURNS) else order
+        uses -= not one.named(MOVES)
+        if not uses:
+            break
+    return False, False
 
 
 def _without_ones(shape: Shape) -> Shape:
@@ -115,8 +91,4 @@ def _stays(one: Operator, place: int) -> bool:
         return place == MASK and is_shared(moved, shapes[0])
     if one.named(CONVOLUTION):
         return place == 1
-    return place > 0 and one.named(SPREAD) and max(map(_elements, shapes)) > _elements(moved)
-
-
-def _elements(shape: Shape) -> float:
-    return float(np.prod(shape, dtype=np.float64))
+    return place > 0 and one.named(SPREAD) and max(map(math.prod, shapes)) > math.prod(moved)

@@ -2,6 +2,7 @@
 and state (averaged weights, sums) that the host updates from what each step copies to it."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from traceanalyzer.replay.changes.data.constants import MOVES
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies, waiting_for
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
-from traceanalyzer.replay.tape import Tail, Tape
+from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
 PICKS = re.compile(r"^aten::(index|index_select)$")  # operators that take rows of their first operand
@@ -44,33 +45,27 @@ class Updated(NamedTuple):
 def picked_on_host(tape: Tape) -> Picked:
     """Copies to the device of what an operator on the host took out of a larger tensor right before."""
     outermost, bytes_ = Outermost(tape), tape.source.trace.device_ops.bytes[tape.row]
-    found = np.zeros(len(tape.row), bool)
-    tables: dict[tuple[Shape, Shape], float] = {}
+    found, tables = np.zeros(len(tape.row), bool), dict[tuple[Shape, Shape], float]()
     for i, place, shape in _moved(tape, outermost, large_copies(tape, CopyKind.HOST_TO_DEVICE)):
         near = (_table(one.operator, shape) for one in outermost.before(place, OPERATORS_BEFORE))
-        table = next((one for one in near if one), None)
-        if table is not None:
+        if table := next(filter(None, near), None):
             found[i] = True
             tables[table, shape] = float(bytes_[i]) * table[0] / shape[0]
     return Picked(found, sum(tables.values()))
 
 
-def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> list[tuple[int, int, Shape]]:
+def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> Iterator[tuple[int, int, Shape]]:
     """Each of these copies that an operator for it makes, that operator's place, and the shape of what it moves."""
-    found = []
     for i, place in movers(tape, copies):
         mover = outermost.at(place, place + 1)[0].operator
         if mover.shapes and mover.named(MOVES):
-            found.append((i, place, mover.shapes[0]))
-    return found
+            yield i, place, mover.shapes[0]
 
 
 def _table(one: Operator, rows: Shape) -> Shape | None:
     """The shape of the table that an operator picks these rows from; None if it does no such thing."""
-    if not one.shapes or not one.named(PICKS):
-        return None
-    table = one.shapes[0]
-    return table if len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0 else None
+    table = one.first_tensor if one.named(PICKS) else ()
+    return table if table and len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0 else None
 
 
 def picked_on_device(tape: Tape) -> Tape | None:
@@ -98,11 +93,9 @@ def updated_on_host(tape: Tape) -> Updated:
     for i, place, shape in _moved(tape, outermost, unread):
         near = outermost.after(place, OPERATORS_AFTER)
         updates = (one.node for one in near if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1)
-        node = next(updates, None)
-        if node is not None:
+        if (node := next(updates, None)) is not None:
             found[i], begin[i], until[i] = True, tree.start[outermost.nodes[place]], tree.end[node]
-    if not (found & large_copies(tape, CopyKind.DEVICE_TO_HOST)).any():
-        found[:] = False
+    found &= (found & large_copies(tape, CopyKind.DEVICE_TO_HOST)).any()
     return Updated(found, begin[found], until[found])
 
 
@@ -119,22 +112,10 @@ def updated_on_device(tape: Tape) -> Tape | None:
     rest = 1.0 - tape.share_within(union(found.start, found.end))
     dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
     dispatch[tape.events_of(kept)] = int(tape.usual_dispatch_ns(tape.compute))
-    left = replace(
-        left,
-        gap=np.where(found.copies & ~kept, 0, left.gap),
-        work=work,
-        waits=left.waits & ~waiting_for(tape, found.copies),
-        tail=_tail(tape, dispatch, work),
-    )
-    return left.with_dispatch(dispatch)
-
-
-def _tail(tape: Tape, dispatch: I64, work: I64) -> Tail:
-    """What the host does after the last event: no more than between two steps."""
+    waits, tail = left.waits & ~waiting_for(tape, found.copies), tape.tail
     begins = np.flatnonzero(np.diff(tape.step_of_event)) + 1
-    if not len(begins):
-        return tape.tail
-    return tape.tail._replace(
-        dispatch=min(tape.tail.dispatch, int(np.median(dispatch[begins]))),
-        work=min(tape.tail.work, int(np.median(work[begins]))),
-    )
+    if len(begins):  # after the last event the host does no more than between two steps
+        most, most_work = (int(np.median(times[begins])) for times in (dispatch, work))
+        tail = tail._replace(dispatch=min(tail.dispatch, most), work=min(tail.work, most_work))
+    gap = np.where(found.copies & ~kept, 0, left.gap)
+    return replace(left, gap=gap, work=work, waits=waits, tail=tail).with_dispatch(dispatch)

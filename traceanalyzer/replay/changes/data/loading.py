@@ -1,6 +1,7 @@
 """Input that workers load, copies that run ahead, memory that is not allocated."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -42,8 +43,7 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
 @parametric
 def waited_less(tape: Tape, less_ns: float) -> Tape | None:
     """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
-    ready = loaded_by_workers(tape)
-    if ready is None:
+    if (ready := loaded_by_workers(tape)) is None:
         return None
     share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
     left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
@@ -71,8 +71,7 @@ def no_allocations(tape: Tape) -> Tape | None:
 
 def large_copies(tape: Tape, kind: CopyKind) -> Bool:
     """Copies in this direction that carry data, not scalars."""
-    large: Bool = tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES
-    return tape.copies_of(kind) & large
+    return tape.copies_of(kind) & (tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES)
 
 
 def copied_together(tape: Tape) -> Tape | None:
@@ -85,12 +84,17 @@ def copied_together(tape: Tape) -> Tape | None:
 def pinned(tape: Tape) -> Tape | None:
     """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
     them is first copied to a buffer of the driver's; None without any."""
-    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
-    slow = large_copies(tape, CopyKind.HOST_TO_DEVICE) & pageable
+    large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    slow = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE)
     if not slow.any():
         return None
-    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
-    fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
+    # Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the link reaches.
+    bytes_, link = tape.source.trace.device_ops.bytes[tape.row], tape.source.linked.limit("host")[tape.row]
+    recorded = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PINNED)
+    rate = link[np.isfinite(link)].max(initial=0.0) * PINNED_SHARE / NS_PER_S or PINNED_BYTES_PER_NS
+    if recorded.any():
+        rate = (bytes_[recorded] / np.maximum(tape.duration[recorded], 1)).max()
+    fast = np.minimum(tape.duration, np.maximum(bytes_ / rate, LEAST_COPY_NS))
     found = tape.retimed(np.where(slow, fast, tape.duration))
     latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
     return replace(found, latency=latency, waits=tape.waits & ~waiting_for(tape, slow))
@@ -100,17 +104,6 @@ def waiting_for(tape: Tape, copies: Bool) -> Bool:
     """Events that wait for these copies: those that launch them, and calls right after that only wait."""
     copying = tape.events_of(copies)
     return copying | (after_each(copying) & ~tape.launching_events)
-
-
-def _pinned_rate(tape: Tape) -> float:
-    """Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the link reaches."""
-    ops = tape.source.trace.device_ops
-    fast = large_copies(tape, CopyKind.HOST_TO_DEVICE) & (ops.source_memory[tape.row] == MemoryKind.PINNED)
-    if fast.any():
-        return float((ops.bytes[tape.row[fast]] / np.maximum(tape.duration[fast], 1)).max())
-    link = tape.source.linked.limit("host")[tape.row]
-    known = link[np.isfinite(link)]
-    return float(known.max()) * PINNED_SHARE / NS_PER_S if len(known) else PINNED_BYTES_PER_NS
 
 
 def copied_ahead(tape: Tape) -> Tape | None:
@@ -157,9 +150,8 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     operator = tape.of_launches(tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
     to_host = gone & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
-    left = tape.without_launches(gone | (before & (operator >= 0) & tape.compute)).without_work(
-        tape.events_of_only(away)
-    )
+    left = tape.without_launches(gone | (before & (operator >= 0) & tape.compute))
+    left = left.without_work(tape.events_of_only(away))
     return left.without_dispatch(waiting_for(tape, gone) & ~tape.events_of(~gone))
 
 
@@ -167,29 +159,25 @@ def away_from_device(tape: Tape) -> Bool:
     """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
     in the same step."""
     bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), tape.copies_of(CopyKind.HOST_TO_DEVICE)
-    worked = np.append(0, np.cumsum(tape.work))
-    result = np.zeros(len(tape.row), bool)
-    for gone in each_step(step, out):
-        came = np.flatnonzero(back & (step == step[gone[0]]) & (np.arange(len(step)) > gone[0]))
+    worked, result = np.cumsum(tape.work)[tape.event], np.zeros(len(tape.row), bool)
+    for gone in each_step(step, large_copies(tape, CopyKind.DEVICE_TO_HOST)):
+        back = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (step == step[gone[0]])
+        came = np.flatnonzero(back & (np.arange(len(step)) > gone[0]))
         if not len(came) or bytes_[came].sum() > bytes_[gone].sum():
             continue
-        gone = gone[gone < came[-1]]
-        if worked[tape.event[came[-1]] + 1] - worked[tape.event[gone[0]] + 1] >= LEAST_AWAY_NS:
-            result[gone] = result[came] = True
+        if worked[came[-1]] - worked[gone[0]] >= LEAST_AWAY_NS:
+            result[gone[gone < came[-1]]] = result[came] = True
     return result
 
 
 def round_trips(tape: Tape) -> Bool:
     """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
     where large ones do, but for values that the program reads: what autograd saves there has both."""
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    ways = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_DEVICE)
+    out, back = (large_copies(tape, way) for way in ways)
     large = _there_and_back(tape, out, back)
-    if not large.any():
-        return large
-    unread = ~tape.reads[tape.event]
-    small_out = tape.copies_of(CopyKind.DEVICE_TO_HOST) & ~out & unread
-    return large | _there_and_back(tape, small_out, tape.copies_of(CopyKind.HOST_TO_DEVICE) & ~back & unread)
+    small_out, small_back = (tape.copies_of(way) & ~(out | back) & ~tape.reads[tape.event] for way in ways)
+    return large | _there_and_back(tape, small_out, small_back) if large.any() else large
 
 
 def results_sent(tape: Tape) -> Bool:
@@ -200,21 +188,18 @@ def results_sent(tape: Tape) -> Bool:
 def results_kept(tape: Tape) -> Tape | None:
     """Results stay on the GPU: no copy, no launch of it, no wait for it; None where none are sent."""
     sent = tape.memo(results_sent)
-    if not sent.any():
-        return None
     left = tape.without_launches(sent)
-    return replace(left, waits=left.waits & ~waiting_for(tape, sent))
+    return replace(left, waits=left.waits & ~waiting_for(tape, sent)) if sent.any() else None
 
 
 def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
     """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
     bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
-    result = np.zeros(len(tape.row), bool)
-    waiting: dict[tuple[int, int], list[int]] = {}
+    result, waiting = np.zeros(len(tape.row), bool), defaultdict[tuple[int, int], list[int]](list)
     for i in np.flatnonzero(out | back).tolist():
         key = int(step[i]), int(bytes_[i])
         if out[i]:
-            waiting.setdefault(key, []).append(i)
-        elif waiting.get(key):
+            waiting[key].append(i)
+        elif waiting[key]:
             result[[i, waiting[key].pop()]] = True
     return result

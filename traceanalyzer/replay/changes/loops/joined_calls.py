@@ -3,8 +3,7 @@
 Lookups in many tables: a lookup takes whole numbers and gives vectors, so one can never need what another found.
 Small networks of one shape (an ensemble), as batched products: what a member begins with is not what one ends with, and
 within a member each operator takes what the one before it gives; layers repeat alike, too, but each needs what the one
-before it found. Where each member works on a part of its own number alone, no shapes are needed. And a model that is
-called several times in a row, each on inputs of its own (`patterns.independent`).
+before it found. And a model that is called several times in a row, each on inputs of its own (`patterns.independent`).
 """
 
 import re
@@ -15,21 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.replay.patterns import repeats
 from traceanalyzer.replay.patterns.flow import JOINING, is_chain
 from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
 from traceanalyzer.replay.patterns.named import launched_within, operators_named
 from traceanalyzer.replay.patterns.operators import operators
-from traceanalyzer.replay.patterns.repeats import (
-    Launching,
-    Loop,
-    Repeat,
-    after_each,
-    by_distance,
-    codes,
-    latest,
-    launching,
-    split_where,
-)
+from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
@@ -40,9 +30,8 @@ MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offs
 def lookups_joined(tape: Tape) -> Tape | None:
     """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
     fewer than a handful do."""
-    outer = tape.source.linked.tree.outermost(
-        operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
-    )
+    lookups = operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
+    outer = tape.source.linked.tree.outermost(lookups)
     call = tape.of_launches(outer)
     forward = _runs(tape, call)
     if not forward[1].any():
@@ -60,7 +49,7 @@ def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     end of the last, and for each op how many calls its run has."""
     kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)
     rows, step = np.flatnonzero(call >= 0), tape.step_of_op
-    for run in split_where(rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)):
+    for run in repeats.split_where(rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)):
         calls = len(distinct(call[run]))
         if calls >= FEWEST_CALLS:
             first = run[call[run] == call[run[0]]]
@@ -87,36 +76,25 @@ def ensembles_joined(tape: Tape) -> Tape | None:
     found = members(tape)
     if found is None:
         return None
-    kept, gone = (_and_backward(tape, operators) for operators in (found.first, found.others))
+    of_outer = (np.append(some, False)[tape.source.linked.tree.outer_operator] for some in (found.first, found.others))
+    kept, gone = (tape.of_launches(inside) | tape.backward_of(inside) for inside in of_outer)
     if not mostly_small(tape, gone):
         return None
     gone |= after_each(gone) & launched_within(tape, JOINING)
-    return _fewer_tensors(joined(tape, kept & ~gone, gone, found.number), kept | gone, found.number)
-
-
-def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
-    """The optimizer goes through the weights of one member instead of all, as far as these are the model's."""
+    left = joined(tape, kept & ~gone, gone, found.number)
+    # The optimizer goes through the weights of one member instead of all, as far as these are the model's.
     matrix = tape.source.linked.is_matrix[tape.row]
-    share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
-    updating = tape.events_of(tape.in_optimizer)
-    left = np.where(updating, 1.0 - share, 1.0)
-    return replace(tape, work=np.rint(tape.work * left).astype(np.int64)).with_dispatch(tape.dispatch * left)
-
-
-def _and_backward(tape: Tape, operators: Bool) -> Bool:
-    """The ops of these operators, and those that they give rise to in the backward pass."""
-    inside = np.append(operators, False)[tape.source.linked.tree.outer_operator]
-    return tape.of_launches(inside) | tape.backward_of(inside)
+    share = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / found.number)
+    rest = np.where(left.events_of(tape.in_optimizer), 1.0 - share, 1.0)
+    return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(left.dispatch * rest)
 
 
 def members(tape: Tape) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
-    tree, steps = tape.source.linked.tree, tape.source.timed.steps
-    outer = tape.forward_operators
-    ranges, row = tape.source.trace.host_ranges, tree.row[outer]
-    code = codes(ranges.name[row], ranges.shapes[row])
+    tree, steps, ranges = tape.source.linked.tree, tape.source.timed.steps, tape.source.trace.host_ranges
+    outer, counts = tape.forward_operators, list[int]()
+    code = codes(ranges.name[tree.row[outer]], ranges.shapes[tree.row[outer]])
     first, others = np.zeros((2, len(tree.start)), bool)
-    counts: list[int] = []
     for step in distinct(steps.of_op[tape.row]).tolist():
         begin, end = steps.host_start[step], steps.host_end[step]
         here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
@@ -135,14 +113,16 @@ FEWEST_WEIGHTS = 6  # operators with weights of a call at least
 
 def calls_joined(tape: Tape) -> Tape | None:
     """Calls of a model that follow each other are one, for so many times the data; None without any."""
-    calls = tape.memo(launching)
+    calls, ops = tape.memo(repeats.launching), len(tape.row)
     rows = calls.forward
     found = _consecutive(tape, calls, rows)
     if not found:
         return None
     first, others = np.zeros((2, len(calls.node)), bool)
-    count, spent = np.ones(len(calls.node), np.int64), _dispatch(tape, calls)
-    usual = spent.copy()
+    event, at = np.unique(tape.event, return_index=True)
+    entry = calls.of_ops(np.arange(len(calls.node)), ops)[at]
+    spent = np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
+    count, usual = np.ones(len(calls.node), np.int64), spent.copy()
     for run in found:
         mine = rows[run.first : run.stop]
         first[mine[: run.period]], others[mine[run.period :]], count[mine] = True, True, run.times
@@ -151,36 +131,22 @@ def calls_joined(tape: Tape) -> Tape | None:
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
         return None
-    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, len(tape.row))).astype(np.float64)
+    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, ops)).astype(np.float64)
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
-    share = np.minimum(usual / np.maximum(spent, 1), 1.0)
     dispatch = left.dispatch.astype(np.float64)
-    dispatch[tape.event] = left.dispatch[tape.event] * calls.of_ops(share, len(tape.row))
+    dispatch[tape.event] *= calls.of_ops(np.minimum(usual / np.maximum(spent, 1), 1.0), ops)
     return left.with_dispatch(dispatch)
-
-
-def _dispatch(tape: Tape, calls: Launching) -> I64:
-    """The host's time for each of these operators, ns."""
-    event, at = np.unique(tape.event, return_index=True)
-    entry = calls.of_ops(np.arange(len(calls.node)), len(tape.row))[at]
-    return np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
 
 
 def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bool]:
     """The ops of these operators, and those that they give rise to in the backward pass."""
-    tree = tape.source.linked.tree
-    nodes_of = np.zeros(len(tree.start) + 1, bool)
-    nodes_of[_with_views(tape, calls, chosen)] = True
-    return calls.of_ops(chosen, len(tape.row)), tape.backward_of(nodes_of[tree.outer_operator])
-
-
-def _with_views(tape: Tape, calls: Launching, chosen: Bool) -> I64:
-    """The nodes of these operators, and of those right before them that launch nothing: views, whose backward pass
-    may launch something."""
-    outer, launches = tape.forward_operators, np.sort(calls.node[calls.forward])
+    tree, outer, launches = tape.source.linked.tree, tape.forward_operators, np.sort(calls.node[calls.forward])
+    # Those right before them that launch nothing are views, whose backward pass may launch something.
     place = np.searchsorted(launches, outer)
     following = launches[np.minimum(place, len(launches) - 1)]
-    return outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]
+    nodes_of = np.zeros(len(tree.start) + 1, bool)
+    nodes_of[outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]] = True
+    return calls.of_ops(chosen, len(tape.row)), tape.backward_of(nodes_of[tree.outer_operator])
 
 
 def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
@@ -190,7 +156,7 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     weights = np.cumsum([0, *(has_weights(one) for one in run_of)])
 
     def repeated(code: I64) -> list[Repeat]:
-        runs = by_distance(code, SHORTEST_CALL, LONGEST_CALL, MOST_PERIODS_TRIED)
+        runs = repeats.by_distance(code, SHORTEST_CALL, LONGEST_CALL, MOST_PERIODS_TRIED)
         return [run for run in runs if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
 
     code = codes(calls.name[rows], calls.shapes[rows], step)
@@ -206,5 +172,5 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
 
 def _accepted(code: I64, runs: list[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
     """The runs that pass the test, from where they do."""
-    placed = (next(filter(test, dict.fromkeys((run, latest(code, run)))), None) for run in runs)
+    placed = (next(filter(test, dict.fromkeys((run, repeats.latest(code, run)))), None) for run in runs)
     return [run for run in placed if run is not None]

@@ -1,6 +1,5 @@
 """More data in each launch: what a kernel then takes, calls joined into one, and the same small calls many times a step
-as one batched call.
-"""
+as one batched call."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from traceanalyzer.replay.patterns.named import launched_within
 from traceanalyzer.replay.patterns.operators import operators
 from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, distinct
+from traceanalyzer.trace import F64, I64, Bool, CopyKind, distinct
 
 GREATER_BATCH = 8  # times as large as a batch is tried where the GPU idles: what nearly always fits
 REACHED = 0.75  # share of the GPU's limits that kernels of a large batch reach
@@ -35,11 +34,9 @@ SPREAD = 0.25  # how much the number of kernels may differ from call to call: ot
 
 def mostly_small(tape: Tape, ops: Bool) -> bool:
     """Whether most of these kernels are too small to fill the GPU."""
-    ops_table = tape.source.trace.device_ops
-    kernels = ops & tape.source.linked.is_kernel[tape.row]
-    blocks, sms = ops_table.blocks[tape.row], tape.source.linked.limit("sms")[tape.row]
-    small = tape.source.roofline.small[tape.row] | (blocks < sms)
-    return float(small[kernels].mean()) >= SMALL_SHARE if kernels.any() else False
+    kernels = tape.row[ops & tape.source.linked.is_kernel[tape.row]]
+    small = tape.source.roofline.small | (tape.source.trace.device_ops.blocks < tape.source.linked.limit("sms"))
+    return len(kernels) > 0 and float(small[kernels].mean()) >= SMALL_SHARE
 
 
 def growth(tape: Tape, count: float | F64) -> F64:
@@ -74,9 +71,8 @@ def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_u
 
 def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
     """A batch so many times as large; the time of as many samples as before."""
-    share = 1.0 / times
+    share, shared = 1.0 / times, ("dispatch", "work", "reading", "latency", "gap")
     duration = np.rint(tape.duration * growth(tape, times) * share).astype(np.int64)
-    shared = ("dispatch", "work", "reading", "latency", "gap")
     left = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in shared}
     tail = tape.tail._replace(dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share))
     return replace(tape, **left, duration=duration, tail=tail)
@@ -96,28 +92,27 @@ class Calls(NamedTuple):
 
 def batched(tape: Tape) -> Tape | None:
     """The calls of each step are one: it launches what one of them launches, and waits once; None without such calls.
-
-    A kernel that does not fill the GPU takes as long for all as for one, until it does.
-    """
+    A kernel that does not fill the GPU takes as long for all as for one, until it does."""
     calls = tape.memo(repeated_calls)
     if calls is None:
         return None
-    inside = calls.number >= 0
-    first = _first_calls(calls.number, tape.step_of_op)
+    number, inside = calls.number, calls.number >= 0
+    first = np.zeros(len(number), bool)
+    for rows in each_step(tape.step_of_op, inside):
+        first[rows[number[rows] == number[rows[0]]]] = True
     joining = launched_within(tape, JOINING) & ~inside
     last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(inside))))
     gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
     there = between(tape, gone)
     left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
-    return left.with_dispatch(left.dispatch * _usual_call(tape, calls.number, first))
+    return left.with_dispatch(left.dispatch * _usual_call(tape, number, first))
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
     """Stretches of each step that begin with data from the host or the next item, or end with a read, and launch nearly
     the same number of kernels each; None where there are few, where the kernels fill the GPU, or where reads alone tell
     them apart and nothing says that each has an item of its own."""
-    number, brought, items = _stretches(tape)
-    enough = FEWEST_CALLS * tape.steps
+    (number, brought, items), enough = _stretches(tape), FEWEST_CALLS * tape.steps
     least = FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ
     count = np.bincount(number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1)
     usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
@@ -125,9 +120,8 @@ def repeated_calls(tape: Tape) -> Calls | None:
     chosen = alike[number]
     if alike.sum() < enough or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
         return None
-    by_read = max(brought, items) < enough
     needing = max(len(distinct(number[ops])) for ops in (tape.in_optimizer, single_tokens(tape)))
-    if (needing >= FEWEST_CALLS * tape.steps) or (by_read and not takes_items(tape, chosen)):
+    if needing >= enough or (max(brought, items) < enough and not takes_items(tape, chosen)):
         return None
     return _with_cut_call(tape, Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps))
 
@@ -161,9 +155,7 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
             within[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
     if reads[within].sum() * FEWEST_IF_READ <= within.sum():
         reads &= ~within
-    starts = brings & ~after_each(brings)
-    starts |= after_each(reads) & ~brings & ~where_changed(step)
-    starts |= where_changed(step) | items
+    starts = (brings & ~after_each(brings)) | (after_each(reads) & ~brings) | where_changed(step) | items
     return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
 
 
@@ -176,14 +168,6 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     usual = float(np.median(spent[distinct(number[number >= 0])]))
     share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
     return np.where(tape.events_of(first), share, 1.0)
-
-
-def _first_calls(number: I64, step: I32) -> Bool:
-    """Ops of the first call of each step."""
-    result = np.zeros(len(number), bool)
-    for rows in each_step(step, number >= 0):
-        result[rows[number[rows] == number[rows[0]]]] = True
-    return result
 
 
 def between(tape: Tape, gone: Bool) -> Bool:
@@ -202,8 +186,7 @@ def one_call_a_step(tape: Tape) -> bool:
     step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
     brings = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
     operator = distinct(tape.of_launches(tape.source.linked.tree.outer_operator)[brings])
-    shapes = [one.first for one in operators(tape.source.linked).of_nodes(operator)]
-    if any(len(shape) > 1 and shape[0] > 1 for shape in shapes):
+    if any(len(one.first) > 1 and one.first[0] > 1 for one in operators(tape.source.linked).of_nodes(operator)):
         return False
     steps, reads = distinct(step), tape.copies_of(CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
