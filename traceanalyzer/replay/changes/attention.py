@@ -38,46 +38,20 @@ AGAIN = 5 / 4  # products of the backward pass with the scores calculated again 
 ROW_TENSORS = 8  # tensors of the queries' size that the backward pass moves beside its main kernel
 FORWARD_TENSORS = 4  # queries, keys, values and the result
 CAUSAL = 0.5  # of the scores that are calculated where a token sees those before it only
-COPIES = ("layout", "memset")
 SCALING = re.compile(r"^aten::(mul|div)_?$")
 MATRIX = 2  # dimensions of a matrix
 
 
-@dataclass(frozen=True)
-class _Attention:
-    """One attention, forward or backward: positions in stream order."""
-
-    first: int
-    last: int
-    softmax: int
-    backward: bool
-
-
 def attention_fused(tape: Tape) -> Tape | None:
     """Each attention that is written out as one kernel; None without any."""
-    count = len(tape.source.trace.device_ops)
-    here, place = np.zeros(count, bool), np.full(count, -1, np.int64)
-    here[tape.row], place[tape.row] = True, np.arange(len(tape.row))
-    order = place[in_stream_order(tape.source.timed, here)]
-    found = _written_out(tape, order)
-    if not found:
-        return None
-    time, gone = tape.duration.astype(np.float64), np.zeros(len(tape.row), bool)
-    for one in found:
-        ops, softmax = order[one.first : one.last + 1], int(order[one.softmax])
-        fused, recorded = _fused_ns(tape, ops, softmax, one.backward), float(tape.duration[ops].sum())
-        gone[ops[1:]] = True
-        time[ops[0]] = min(fused, recorded)
-    return tape.retimed(time).without_launches(gone)
-
-
-def _written_out(tape: Tape, order: I64) -> list[_Attention]:
-    """The attentions among the ops of a tape, which are in stream order."""
-    source, row = tape.source, tape.row[order]
+    source, place = tape.source, np.full(len(tape.source.trace.device_ops), -1, np.int64)
+    place[tape.row] = np.arange(len(tape.row))
+    order = place[in_stream_order(source.timed, place >= 0)]
+    row = tape.row[order]
     number, operator = between_products(source, row), operators(source)[row]
     softmax, backward = with_text(source.linked, operator, SOFTMAX), with_text(source.linked, operator, BACKWARD)
-    neighbours = _Neighbours.of(tape, order)
-    found: list[_Attention] = []
+    neighbours, end = _Neighbours.of(tape, order), -1  # of the attention before
+    time, gone = tape.duration.astype(np.float64), np.zeros(len(tape.row), bool)
     for one in distinct(number[number >= 0]).tolist():
         inside = np.flatnonzero(number == one)
         middle = int(inside[softmax[inside]][0])
@@ -86,9 +60,11 @@ def _written_out(tape: Tape, order: I64) -> list[_Attention]:
             first, last = neighbours.product(first, -1), neighbours.product(last, 1)
         else:
             first, last = neighbours.operands(first), neighbours.result(last)
-        if not found or first > found[-1].last:
-            found.append(_Attention(first, last, middle, bool(backward[middle])))
-    return found
+        if first > end:
+            end, ops = last, order[first : last + 1]
+            fused = _fused_ns(tape, ops, int(order[middle]), bool(backward[middle]))
+            gone[ops[1:]], time[ops[0]] = True, min(fused, float(tape.duration[ops].sum()))
+    return tape.retimed(time).without_launches(gone) if end >= 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,21 +83,14 @@ class _Neighbours:
         source, row = tape.source, tape.row[order]
         operator, outer = operators(source)[row], tape.of_launches(source.linked.tree.outer_operator)[order]
         products = with_text(source.linked, operator, PRODUCT)
-        shapes = [
-            one.shapes for one in operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
-        ]
+        known = operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
         written = [
             math.prod(one[-2][:-1]) * one[-1][-1] if len(one) >= 2 and min(map(len, one[-2:])) > MATRIX else 0
-            for one in shapes
+            for one in (product.shapes for product in known)
         ]
-        return cls(
-            copies=tape.of_classes(*COPIES)[order],
-            products=products,
-            scales=with_text(source.linked, operator, SCALING),
-            outer=outer.astype(np.int64),
-            elements=source.memo(largest_operands)[row],
-            written=np.array(written, np.int64),
-        )
+        copies, scales = tape.of_classes("layout", "memset")[order], with_text(source.linked, operator, SCALING)
+        elements = source.memo(largest_operands)[row]
+        return cls(copies, products, scales, outer.astype(np.int64), elements, np.array(written, np.int64))
 
     def product(self, begin: int, way: int) -> int:
         """The other product of two that follow each other, but for copies; the one itself where there is none."""
@@ -162,15 +131,13 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
     queries = float(np.nanmax(source.roofline.flops[row[products]])) / (2 * shape[-1])
     moved = queries * (4 if wide else 2) / float(source.linked.limit("bandwidth")[row[0]])
     causal = CAUSAL if _is_causal(tape, ops, shape) else 1.0
-    main = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved)
-    seconds = main + (ROW_TENSORS * moved if backward else 0.0)
+    seconds = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved) + (ROW_TENSORS * moved if backward else 0.0)
     return seconds * NS_PER_S if math.isfinite(seconds) else float(tape.duration[ops][products].sum())
 
 
 def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:
     """FLOP/s of an attention kernel's products; NaN where the GPU is not known."""
-    source = tape.source
-    gpu = source.linked.gpus.get(int(source.trace.device_ops.device[row]))
+    gpu = tape.source.linked.gpus.get(int(tape.source.trace.device_ops.device[row]))
     if gpu is None:
         return math.nan
     if wide:

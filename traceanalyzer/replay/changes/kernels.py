@@ -1,6 +1,7 @@
 """Kernels that better operators replace (layouts, sizes, batched products), and the step in a CUDA graph."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,39 +62,31 @@ def _channel_kernels(timed: Timed) -> Bool:
 def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
+
+    def of_one(one: Operator) -> int:
+        line = len(one.first) == PLANE + 2 and one.first[2] == 1  # comes as one row of a plane to cuDNN
+        return LINE if line else max(len(one.first) - 2, -1)
+
     operator = tape.of_launches(tape.source.linked.tree.operator)
-    return np.array(operators(tape.source.linked).tell(operator, _dimensions), np.int64)
-
-
-def _dimensions(one: Operator) -> int:
-    """A line comes as one row of a plane to cuDNN."""
-    flat = len(one.first) == PLANE + 2 and one.first[2] == 1
-    return LINE if flat else max(len(one.first) - 2, -1)
+    return np.array(operators(tape.source.linked).tell(operator, of_one), np.int64)
 
 
 def padded(tape: Tape) -> Tape | None:
     """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
     waves = products.last_waves(tape.source, _all(tape.source.timed))
-    return _without_losses(tape, [*_odd(tape), *([(waves.kernels, waves.lost_ms)] if waves is not None else [])])
+    return odd_padded(tape, [] if waves is None else [(waves.kernels, waves.lost_ms)])
 
 
-def odd_padded(tape: Tape) -> Tape | None:
-    """Products of odd sizes as fast as aligned ones; None without any."""
-    return _without_losses(tape, _odd(tape))
-
-
-def _odd(tape: Tape) -> list[tuple[Group, float]]:
-    """Products of odd sizes, and what they lose a step, ms."""
+def odd_padded(tape: Tape, others: Sequence[tuple[Group, float]] = ()) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones, and other kernels without what they lose a step, ms; None without
+    any."""
     odd = products.odd_products(tape.source, _all(tape.source.timed))
-    return [] if odd is None else [(odd.kernels, odd.saved_ms)]
-
-
-def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | None:
+    losses = [*([] if odd is None else [(odd.kernels, odd.saved_ms)]), *others]
     duration = tape.duration.astype(np.float64)
-    for kernels, saved_ms in groups:
-        left = max(1.0 - saved_ms / kernels.total_ms, 0.0)
+    for kernels, lost_ms in losses:
+        left = max(1.0 - lost_ms / kernels.total_ms, 0.0)
         duration = np.where(kernels.rows[tape.row], duration * left, duration)
-    return tape.retimed(duration) if groups else None
+    return tape.retimed(duration) if losses else None
 
 
 def products_batched(tape: Tape) -> Tape | None:
@@ -105,12 +98,11 @@ def products_batched(tape: Tape) -> Tape | None:
     small = found.kernels.rows[tape.row]
     back = _backward_of(tape, small)
     rows = small & ~back
-    first = rows & every(rows, max(round(found.in_a_row), 1))
+    first, after = rows & every(rows, max(round(found.in_a_row), 1)), after_each(rows) & ~rows
     kept = first | (back & _backward_of(tape, first))
     times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
-    joining = after_each(rows) & ~rows & launched_within(tape, JOINING)
-    splitting = after_each(rows) & ~rows & kernels_named(tape, SPLIT)
-    gone = (rows | joining | splitting | back) & ~kept
+    joining = after & launched_within(tape, JOINING)
+    gone = (rows | joining | (after & kernels_named(tape, SPLIT)) | back) & ~kept
     left = tape.retimed(times).without_launches(gone)
     left = left.without_work(tape.events_of(back & gone) & tape.events_of_only(gone))
     usual = int(tape.usual_dispatch_ns(rows))
@@ -141,15 +133,10 @@ def in_graph(gap: I64) -> I64:
 
 def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
-    first = where_changed(tape.step_of_event)
-    outside = first | tape.waits | (tape.work > OWN_WORK_NS)
-    graph = replace(
-        tape,
-        work=np.where(outside, tape.work, 0),
-        tail=tape.tail._replace(dispatch=0),
-        latency=np.where(first[tape.event], tape.latency, 0),
-        gap=in_graph(tape.gap),
-    )
+    first, tail = where_changed(tape.step_of_event), tape.tail._replace(dispatch=0)
+    work = np.where(first | tape.waits | (tape.work > OWN_WORK_NS), tape.work, 0)
+    latency = np.where(first[tape.event], tape.latency, 0)
+    graph = replace(tape, work=work, tail=tail, latency=latency, gap=in_graph(tape.gap))
     return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, 0))
 
 

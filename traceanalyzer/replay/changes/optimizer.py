@@ -29,8 +29,8 @@ def optimizer_fused(tape: Tape) -> Tape | None:
     """Adam's step as one pass over all parameters, in as few launches as that takes; None without an Adam whose step
     is not one already."""
     instance = _optimizer_steps(tape, ADAM)
-    fused = distinct(instance[kernels_named(tape, FUSED)])
-    return _changed(tape, np.where(np.isin(instance, fused), -1, instance), _in_one_pass)
+    fused = np.isin(instance, instance[kernels_named(tape, FUSED)])
+    return _changed(tape, np.where(fused, -1, instance), _in_one_pass)
 
 
 def optimizer_by_lists(tape: Tape) -> Tape | None:
@@ -61,11 +61,9 @@ def _changed(tape: Tape, instance: I64, left: Callable[[Tape, I64], tuple[I64, i
     gone, duration = np.zeros(len(tape.row), bool), tape.duration.copy()
     for one in distinct(instance[instance >= 0]).tolist():
         mine = np.flatnonzero(instance == one)
-        found = left(tape, mine)
-        if found is not None:
+        if (found := left(tape, mine)) is not None:
             kept, total = found
-            gone[mine], gone[kept] = True, False
-            duration[kept] = total // len(kept)
+            gone[mine], gone[kept], duration[kept] = True, False, total // len(kept)
     return tape.retimed(duration).without_launches(gone) if gone.any() else None
 
 
@@ -89,10 +87,8 @@ def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     before = np.cumsum(each[order]) - each[order]
     before -= before[np.searchsorted(names[order], names[order])]
     _, first = np.unique(np.stack((names[order], before // TENSORS_A_LAUNCH)), axis=1, return_index=True)
-    kept = np.sort(ops[order][first])
-    if len(kept) == len(ops):
-        return None
-    return kept, int(_beyond_floor(tape, ops).sum()) + LEAST_KERNEL_NS * len(kept)
+    time = int(_beyond_floor(tape, ops).sum()) + LEAST_KERNEL_NS * len(first)
+    return (np.sort(ops[order][first]), time) if len(first) < len(ops) else None
 
 
 def _tensors_each(tape: Tape, ops: I64) -> I64:
@@ -107,8 +103,7 @@ def _tensors_each(tape: Tape, ops: I64) -> I64:
 
 def _listed(one: Operator) -> int:
     """Tensors of the first list among an operator's inputs, as many as a launch takes at most."""
-    lengths = filter(None, map(len, one.lists))
-    return min(next(lengths, TENSORS_A_LAUNCH), TENSORS_A_LAUNCH)
+    return min(next(filter(None, map(len, one.lists)), TENSORS_A_LAUNCH), TENSORS_A_LAUNCH)
 
 
 def _beyond_floor(tape: Tape, ops: I64) -> I64:
@@ -123,16 +118,10 @@ def _names(tape: Tape, ops: I64) -> I32:
 def _optimizer_steps(tape: Tape, named: re.Pattern[str]) -> I64:
     """For each op the step of an optimizer of such a name that launched it (row of the host range), -1: none, or one
     with matrix products: it calls the model, or has an arithmetic of its own."""
-    source = tape.source
-    ranges = source.trace.host_ranges
-    rows = np.flatnonzero(texts(source.linked, named)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION))
-    result = np.full(len(tape.row), -1, np.int64)
-    if not len(rows):
-        return result
+    linked, ranges = tape.source.linked, tape.source.trace.host_ranges
+    rows = np.flatnonzero(texts(linked, named)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION))
     rows = rows[np.argsort(ranges.start[rows], kind="stable")]
-    launched = source.linked.launch_time[tape.row]
-    inside = contains(union(ranges.start[rows], ranges.end[rows]), launched) & source.linked.is_kernel[tape.row]
-    at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
-    result[inside] = rows[at[inside]]
-    more = distinct(result[source.linked.is_matrix[tape.row]])
-    return np.where(np.isin(result, more), -1, result)
+    launched, result = linked.launch_time[tape.row], np.full(len(tape.row), -1, np.int64)
+    inside = contains(union(ranges.start[rows], ranges.end[rows]), launched) & linked.is_kernel[tape.row]
+    result[inside] = rows[np.searchsorted(ranges.start[rows], launched[inside], side="right") - 1]
+    return np.where(np.isin(result, result[linked.is_matrix[tape.row]]), -1, result)

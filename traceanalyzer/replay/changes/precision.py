@@ -7,7 +7,6 @@ scale, a layer's gain, positions), and stays so until the next product, which ca
 
 import math
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,12 +60,13 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
         return None
     stays, cast = kept_in_fp32(tape)
     duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(chosen * cast)
-    moving = _moves_wide(tape) & ~chosen & ~stays
+    # Sorts are of indices, and what adds up rows by index stays in the widest format among its operands.
+    other = tape.source.linked.is_matrix[tape.row] | tape.in_optimizer | tape.of_classes("sort", "embedding")
+    wide = one_of(tape.source.roofline.precision[tape.row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
+    moving = wide & tape.compute & ~other & ~chosen & ~stays
     left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
-    source, row = tape.source, tape.row
-    reached = (
-        source.roofline.expected[row] / source.linked.limit("bandwidth")[row] * NS_PER_S / np.maximum(tape.duration, 1)
-    )
+    traffic_ns = tape.source.roofline.expected / tape.source.linked.limit("bandwidth") * NS_PER_S
+    reached = traffic_ns[tape.row] / np.maximum(tape.duration, 1)
     limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
     less = duration * (1.0 - (1.0 - left) * limited)
     return with_casts(tape, chosen).retimed(np.minimum(np.where(moving, less, duration), tape.duration))
@@ -80,10 +80,9 @@ def with_casts(tape: Tape, products: Bool) -> Tape:
 
 def fp32_products(tape: Tape) -> Bool:
     """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
-    roofline, row = tape.source.roofline, tape.row
-    result: Bool = tape.source.linked.is_matrix[row] & (roofline.tensor[row] == NO)
-    result &= roofline.precision[row] == Precision.FP32
-    return result
+    roofline = tape.source.roofline
+    wanted = tape.source.linked.is_matrix & (roofline.tensor == NO) & (roofline.precision == Precision.FP32)
+    return wanted[tape.row]
 
 
 def wide_products(tape: Tape) -> Bool:
@@ -105,7 +104,9 @@ def in_16_bits_already(tape: Tape) -> bool:
 
 def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
     """These products at a share of the peak of a precision, no faster than their traffic allows."""
-    peak = _peak(tape, precision)
+    device, peak = tape.source.trace.device_ops.device[tape.row], np.full(len(tape.row), np.nan)
+    for one, gpu in tape.source.linked.gpus.items():
+        peak[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
     if not chosen.any() or not np.isfinite(peak).any():
         return None
     roofline, row = tape.source.roofline, tape.row
@@ -115,23 +116,6 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     least = np.fmax(arithmetic, transfer)
     usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
     return tape.retimed(np.where(usable, np.minimum(least, tape.duration), tape.duration))
-
-
-def _peak(tape: Tape, precision: str) -> F64:
-    """FLOP/s of tensor cores in this precision on each op's device, NaN where not known."""
-    device, result = tape.source.trace.device_ops.device[tape.row], np.full(len(tape.row), np.nan)
-    for one, gpu in tape.source.linked.gpus.items():
-        result[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
-    return result
-
-
-def _moves_wide(tape: Tape) -> Bool:
-    """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
-    indices, and what adds up rows by index stays in the widest format among its operands."""
-    source, row = tape.source, tape.row
-    indexing = tape.of_classes("sort", "embedding")
-    wide = one_of(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
-    return wide & tape.compute & ~tape.in_optimizer & ~source.linked.is_matrix[row] & ~indexing
 
 
 PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
@@ -145,41 +129,30 @@ TO_16_BITS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|c
 CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
 
 
-class Wide(NamedTuple):
-    """What autocast leaves in fp32, by nodes of the host tree."""
-
-    stays: Bool  # operators that work in fp32 all the same
-    cast: F64  # bytes that a product's cast of such a result moves
-
-
 def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:
     """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first casts."""
-    found = tape.source.joined.memo(_kept)
+    stays, cast = tape.source.joined.memo(_kept)
     operator = tape.of_launches(tape.source.linked.tree.outer_operator)
-    return found.stays[operator], found.cast[operator]
+    return stays[operator], cast[operator]
 
 
-def _kept(joined: Joined) -> Wide:
+def _kept(joined: Joined) -> tuple[Bool, F64]:
+    """The same by nodes of the host tree."""
     tree = joined.linked.tree
     outer = tree.outermost_operators[~joined.in_backward[tree.outermost_operators]]
     stays, cast = np.zeros(len(tree.start) + 1, bool), np.zeros(len(tree.start) + 1)
     wide, taken = set[Shape](), set[Shape]()
     for node, one in zip(outer.tolist(), operators(joined.linked).of_nodes(outer), strict=True):
-        if not one.shapes:
-            continue
-        if one.named(TO_16_BITS):
+        if one.shapes and one.named(TO_16_BITS):
             taken, wide = wide or taken, set()
             cast[node] = math.prod(one.shapes[0]) * CAST_BYTES * (one.shapes[0] in taken)
-        elif one.named(PASSES):
+        elif one.shapes and one.named(PASSES):
             largest = max(one.shapes, key=math.prod)
-            promoted = one.named(PROMOTES) and _has_parameter(one.shapes)
+            # A parameter is the same for all items of the other tensor's batch.
+            large, small = sorted((*one.shapes, (), ())[:2], key=math.prod, reverse=True)
+            parameter = is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
+            promoted = one.named(PROMOTES) and parameter
             stays[node], taken = promoted or largest in wide, set()
             wide |= {largest} if promoted else set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])
-    return Wide(stays, cast)
-
-
-def _has_parameter(shapes: list[Shape]) -> bool:
-    """Whether one of two tensors is the same for all items of the other's batch."""
-    large, small = sorted((*shapes, (), ())[:2], key=math.prod, reverse=True)
-    return is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
+    return stays, cast

@@ -13,7 +13,7 @@ REENTRANT = re.compile(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
 """Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
 hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
-LEAST_STRETCH_KERNELS = 3  # kernels that tell a stretch of the forward pass from others
+LEAST_KERNELS = 3  # kernels that tell a stretch of the forward pass from others
 
 
 def recomputed(tape: Tape) -> Bool:
@@ -28,9 +28,7 @@ def kept(tape: Tape, hooked: float) -> Tape | None:
     gone = recomputed(tape)
     if not gone.any():
         return None
-    left = tape.without_launches(gone)
-    begin, stretch = _first_time(tape, gone)
-    removed = tape.events_of(gone)
+    left, removed, (begin, stretch) = tape.without_launches(gone), tape.events_of(gone), _first_time(tape, gone)
     # After each stretch the host comes back from calculating again.
     begun, after = tape.events_of(begin), ~removed & after_each(removed)
     backward = tape.source.joined.in_backward[tape.nodes]
@@ -52,14 +50,10 @@ def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:
     begins = np.flatnonzero(gone & ~after_each(gone))
     ends = np.flatnonzero(gone & ~np.append(gone[1:], False)) + 1
     begin, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
-    for stretch in {tuple(name[a:b].tolist()) for a, b in zip(begins, ends, strict=True)}:
-        width = len(stretch)
-        if width < LEAST_STRETCH_KERNELS or width > len(name):
-            continue
-        same = np.ones(len(name) - width + 1, bool)
+    for stretch in {tuple(name[a:b].tolist()) for a, b in zip(begins, ends, strict=True) if b - a >= LEAST_KERNELS}:
+        same = np.ones(len(name) - len(stretch) + 1, bool)
         for offset, kernel in enumerate(stretch):
-            same &= name[offset : len(name) - width + 1 + offset] == kernel
+            same &= name[offset:][: len(same)] == kernel
         found = np.flatnonzero(same)
-        begin[found] = True
-        inside[(found[:, None] + np.arange(width)).reshape(-1)] = True
+        begin[found], inside[(found[:, None] + np.arange(len(stretch))).reshape(-1)] = True, True
     return begin & ~gone, inside & ~gone

@@ -39,11 +39,10 @@ class TopFew(NamedTuple):
 def sorts_of_few(joined: Joined) -> TopFew:
     """Sorts after which operators take the first few along the sorted dimension, and none the whole."""
     tree, known = joined.linked.tree, operators(joined.linked)
+    count, examples = len(tree.start) + 1, set[str]()
     if not texts(joined.linked, SORTS).any():
-        return TopFew(alike(0, len(tree.start) + 1, np.bool_), alike(0, len(tree.start) + 1, np.float64), [])
-    outer = tree.outermost_operators
-    size, examples = np.zeros(len(tree.start) + 1), set[str]()
-    sorts = np.zeros(len(size), bool)
+        return TopFew(alike(0, count, np.bool_), alike(0, count, np.float64), [])
+    outer, sorts, size = tree.outermost_operators, np.zeros(count, bool), np.zeros(count)
     for place in np.flatnonzero(are_named(joined.linked, outer, SORTS)).tolist():
         one, *following = known.of_nodes(outer[place : place + 1 + OPERATORS_AFTER])
         tensor, along = _first(one), next((int(value) for value in one.values if _is_number(value)), None)
@@ -68,17 +67,13 @@ def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
     """How many of a dimension these operators, up to the next sort, take from its beginning; None where one takes
     all, or something else of a tensor of this shape."""
     of_whole = (one for one in following if (found := _first(one)) is not None and found.shape == whole.shape)
-    taken = [_slice(one, len(whole.shape)) for one in takewhile(lambda one: not one.named(SORTS), of_whole)]
-    if any(one[:2] != [along, 0] for one in taken):
-        return None
-    return max((most for _, _, most in taken), default=None)
-
-
-def _slice(one: Operator, dimensions: int) -> list[int]:
-    """The dimension that an operator takes something of, from where, and up to where or how many; empty where that is
-    not what it does."""
-    numbers = [int(value) for value in one.values[1:4] if _is_number(value)]
-    return [numbers[0] % dimensions, *numbers[1:]] if len(numbers) == 3 and one.named(TAKES) else []
+    taken = list[int]()
+    for one in takewhile(lambda one: not one.named(SORTS), of_whole):
+        numbers = [int(value) for value in one.values[1:4] if _is_number(value)]
+        if len(numbers) != 3 or not one.named(TAKES) or numbers[0] % len(whole.shape) != along or numbers[1] != 0:
+            return None
+        taken.append(numbers[2])
+    return max(taken, default=None)
 
 
 def topk_ns(bytes_: F64, bandwidth: F64) -> F64:
@@ -89,18 +84,15 @@ def topk_ns(bytes_: F64, bandwidth: F64) -> F64:
 def taken_by_topk(tape: Tape) -> Tape | None:
     """`topk` in place of such sorts; None without any."""
     found = tape.source.joined.memo(sorts_of_few)
-    operator = tape.source.linked.tree.outer_operator[tape.nodes]
-    of_op = operator[tape.event]
+    of_op = tape.of_launches(tape.source.linked.tree.outer_operator)
     mine = found.sorts[of_op]
     if not mine.any():
         return None
     first = mine & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
     spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
-    left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration))
-    left = left.without_launches(mine & ~first)
-    there = tape.events_of(first)
-    calls = np.bincount(np.cumsum(there)[tape.events_of(mine)], tape.dispatch[tape.events_of(mine)])[np.cumsum(there)]
-    usual = int(tape.usual_dispatch_ns(tape.compute))
-    dispatch = np.where(there, np.minimum(usual * LAUNCHES, calls).astype(np.int64), left.dispatch)
-    return left.with_dispatch(dispatch)
+    left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration)).without_launches(mine & ~first)
+    there, calling = tape.events_of(first), tape.events_of(mine)
+    calls = np.bincount(np.cumsum(there)[calling], tape.dispatch[calling])[np.cumsum(there)]
+    most = np.minimum(int(tape.usual_dispatch_ns(tape.compute)) * LAUNCHES, calls).astype(np.int64)
+    return left.with_dispatch(np.where(there, most, left.dispatch))

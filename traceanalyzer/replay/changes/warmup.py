@@ -13,8 +13,6 @@ from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
 from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
-FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
-
 OWN_WORK_NS = 300_000
 """A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
 MANY_PAUSES = 4  # ... unless there are so many a step, outside of the backward pass and the optimizer
@@ -28,21 +26,20 @@ MIN_LATER = 3
 
 def warmed_up(tape: Tape) -> Tape | None:
     """All device code is loaded, compiled and set up before the steps; None where none is within them."""
-    return _done_before(tape, FIRST_USE)
+    return _done_before(tape, IdleDetail.LOADING, IdleDetail.COMPILATION)
 
 
 def graphs_kept(tape: Tape) -> Tape | None:
     """No stream is captured and no graph instantiated or updated within the steps; None where none is."""
-    return _done_before(tape, (IdleDetail.GRAPHS,))
+    return _done_before(tape, IdleDetail.GRAPHS)
 
 
-def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
-    time = _time(tape, details)
+def _done_before(tape: Tape, *details: IdleDetail) -> Tape | None:
+    time = _time(tape, *details)
     from_work = np.minimum(time, tape.work)
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
-    if not (from_work + from_dispatch).any():
-        return None
-    return replace(tape, work=tape.work - from_work).with_dispatch(tape.dispatch - from_dispatch)
+    left = replace(tape, work=tape.work - from_work).with_dispatch(tape.dispatch - from_dispatch)
+    return left if (from_work + from_dispatch).any() else None
 
 
 @parametric
@@ -50,44 +47,35 @@ def prepared_before(tape: Tape, pattern: str) -> Tape | None:
     """Operators with such a name (regular expression) are ready when they are called (a library's search for an
     algorithm, its plan): no long work of the host within them, and nothing of what they do up to their last wait for
     the device, which is how algorithms are tried."""
-    named = re.compile(pattern)
-    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, named))[tape.nodes]
-    waits = np.flatnonzero(tape.waits & (operator >= 0))
-    last = np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
+    named = operators_named(tape.source.linked, re.compile(pattern))
+    operator = tape.source.linked.tree.outermost(named)[tape.nodes]
+    waits, last = np.flatnonzero(tape.waits & (operator >= 0)), np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
     last[operator[waits]] = waits
     tried = np.arange(len(operator)) <= last[operator]
-    work = np.where(operator >= 0, 0, tape.work)
-    shorter = replace(tape.without(tried[tape.event]), work=work, waits=tape.waits & ~tried)
-    return shorter.with_dispatch(np.where(tried, 0, tape.dispatch))
+    shorter = tape.without(tried[tape.event]).without_work(operator >= 0)
+    return replace(shorter, waits=tape.waits & ~tried).with_dispatch(np.where(tried, 0, tape.dispatch))
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:
     """No host work between launches that is the program's own, but what has a name (and a remedy) of its own:
     allocation, first use, compilation, building of graphs; None without any."""
     mine, ends = programs_own(tape)
-    named = np.minimum(_time(tape, tuple(tape.source.timed.memo(host_work))), tape.work)
-    left = np.where(mine, named, tape.work)
-    tail = tape.tail._replace(work=0) if ends else tape.tail
-    if (left == tape.work).all() and tail == tape.tail:
-        return None
-    return replace(tape, work=left, tail=tail)
+    named = np.minimum(_time(tape, *tape.source.timed.memo(host_work)), tape.work)
+    left, tail = np.where(mine, named, tape.work), tape.tail._replace(work=0) if ends else tape.tail
+    return replace(tape, work=left, tail=tail) if (left != tape.work).any() or tail != tape.tail else None
 
 
 def nothing_before_copies(tape: Tape) -> Tape | None:
     """The same, and nothing that the program itself does before it copies data to the device; None without that. What a
     loader does has a name."""
-    mine = _before_copies(tape)
-    if not mine.any():
-        return None
-    left = no_work_of_its_own(tape) or tape
-    return replace(left, loading=left.loading - mine)
+    mine, left = _before_copies(tape), no_work_of_its_own(tape) or tape
+    return replace(left, loading=left.loading - mine) if mine.any() else None
 
 
 def made_on_device(tape: Tape) -> Tape | None:
     """The same where the device makes these data, and nothing is copied."""
-    mine = _before_copies(tape)
     found = nothing_before_copies(tape)
-    return found and found.without_launches(tape.copy & (mine > 0)[tape.event])
+    return found and found.without_launches(tape.copy & (_before_copies(tape) > 0)[tape.event])
 
 
 def _before_copies(tape: Tape) -> I64:
@@ -107,13 +95,11 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
     return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail.work >= OWN_WORK_NS
 
 
-def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
+def _time(tape: Tape, *details: IdleDetail) -> I64:
     """Host time before each event in work of these kinds, ns."""
-    found = tape.source.timed.memo(host_work)
-    work = [found[detail] for detail in details]
-    if IdleDetail.LOADING in details:
-        work.append(tape.source.timed.memo(first_launches))
-    return tape.before_events(join(*work))
+    work = [tape.source.timed.memo(host_work)[detail] for detail in details]
+    loading = [tape.source.timed.memo(first_launches)] if IdleDetail.LOADING in details else []
+    return tape.before_events(join(*work, *loading))
 
 
 def first_launches(timed: Timed) -> IntervalSet:
@@ -127,19 +113,16 @@ def first_launches(timed: Timed) -> IntervalSet:
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
     took = calls.end[call] - begin
     step, names = timed.steps.of_op[launched], ops.name[launched]
-    several = len(distinct(step[step >= 0])) > 1
-    first = _of_one_step(step, names) if several else _unlike_later(begin, took, names)
+    if len(distinct(step[step >= 0])) > 1:
+        kinds, at = ranked(names)
+        begun, done = np.full(len(kinds), np.iinfo(np.int32).max, np.int32), np.full(len(kinds), -1, np.int32)
+        np.minimum.at(begun, at, step)
+        np.maximum.at(done, at, step)
+        first = (begun == done)[at]
+    else:
+        first = _unlike_later(begin, took, names)
     long = first & (took >= FIRST_LAUNCH_NS)
     return union(begin[long], calls.end[call][long])
-
-
-def _of_one_step(step: I32, names: I32) -> Bool:
-    """Launches whose kernel has no launch in any other step."""
-    kinds, at = ranked(names)
-    first, last = np.full(len(kinds), np.iinfo(np.int32).max, np.int32), np.full(len(kinds), -1, np.int32)
-    np.minimum.at(first, at, step)
-    np.maximum.at(last, at, step)
-    return (first == last)[at]
 
 
 def _unlike_later(begin: I64, took: I64, names: I32) -> Bool:

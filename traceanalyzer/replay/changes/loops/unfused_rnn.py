@@ -2,7 +2,7 @@
 
 A cell that is written out is known by its parts: an LSTM has sigmoids, two hyperbolic tangents and three products of
 gates, a GRU sigmoids, one and three, a plain one a product each of what comes in and of what it kept; nothing else may
-be in the loop. Its input has to be there before: a part of a sequence for each time step. A decoder that goes on from
+be in the loop. Its input has to be there before, a part of a sequence for each time step: a decoder that goes on from
 its own output cannot be one call.
 """
 
@@ -18,17 +18,15 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.changes.optimizer import by_lists, updating
-from traceanalyzer.replay.patterns.named import are_named, nodes_named, operators_named
+from traceanalyzer.replay.patterns.named import are_named, operators_named
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
-from traceanalyzer.replay.patterns.repeats import Launching, Loop, codes, every, launching, split_where
+from traceanalyzer.replay.patterns.repeats import Loop, codes, every, launching, split_where
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, distinct
+from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
-# Loops over weights or gradients: the same few elementwise operators on one tensor after the other, as lists.
-#
-# What such a loop does to one tensor cannot need what it did to another of another size, so sizes tell it from a chain
-# of operators on the same data: in a loop each operator has tensors of one size, and the next tensor's is another.
-
+# Loops over weights or gradients: the same few elementwise operators on one tensor after the other, as lists. What such
+# a loop does to one tensor cannot need what it did to another of another size, so sizes tell it from a chain of
+# operators on the same data: in a loop each operator has tensors of one size, and the next tensor's is another.
 FEWEST_OPERATORS = 24  # operators of a loop at least: fewer launches are not worth another way to write it
 FEWEST_SIZE_CHANGES = 8
 """Times that the next tensor must have another size than the one before: fewer may be a chain that reduces."""
@@ -60,8 +58,10 @@ def tensor_loops(tape: Tape) -> Loops | None:
     """Loops over tensors outside the optimizer; None without any."""
     calls, known = tape.memo(launching), operators(tape.source.linked)
     sizes = known.tell(calls.node, _size)
-    usable = np.array([size is not None for size in sizes], bool)
-    usable &= ~calls.backward & _on_device(tape, calls)
+    usable = np.array([size is not None for size in sizes], bool) & ~calls.backward
+    # Only kernels and copies within the device, outside an optimizer's step.
+    away = tape.copies_of(CopyKind.HOST_TO_DEVICE) | tape.copies_of(CopyKind.DEVICE_TO_HOST) | updating(tape)
+    usable &= ~np.logical_or.reduceat(away, calls.first)
     number, names = np.full(len(sizes), -1, np.int64), set[str]()
     new = where_changed(np.where(usable, calls.step, -1))
     for mine in split_where(np.arange(len(sizes)), new[1:]):
@@ -80,12 +80,6 @@ def _size(one: Operator) -> Shape | None:
     return None if len(sizes) > 1 else next(iter(sizes), ())
 
 
-def _on_device(tape: Tape, calls: Launching) -> Bool:
-    """Which of these operators launch nothing but kernels and copies within the device, outside an optimizer's step."""
-    away = tape.copies_of(CopyKind.HOST_TO_DEVICE) | tape.copies_of(CopyKind.DEVICE_TO_HOST) | updating(tape)
-    return ~np.logical_or.reduceat(away, calls.first) if len(away) else np.zeros(0, bool)
-
-
 def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
     """Whether the same few operators come again and again, and sizes change often."""
     if len(names) < FEWEST_OPERATORS:
@@ -97,9 +91,8 @@ def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
 
 
 CELL = re.compile(
-    r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
-)
-"""One time step of a recurrent layer."""
+    r"^aten::((_thnn_fused_)?(lstm|gru)_cell|rnn_(tanh|relu)_cell)$"
+)  # one time step of a recurrent layer
 LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
 """A recurrent layer on a sequence, which may have one time step only."""
 NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7  # places of these among its operands
@@ -145,28 +138,22 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     """Cells of a recurrent layer, called one time step after the other, and what they give rise to in the backward
     pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
     cell, backward = _cells(tape)
-    forward = cell[tape.event] >= 0
-    cells = len(distinct(cell[tape.event[forward]]))
+    of_op = cell[tape.event]
+    forward, cells = of_op >= 0, len(distinct(of_op[of_op >= 0]))
     if cells < FEWEST_CELLS * tape.steps:
         return None
-    again = backward[tape.event] & ~forward
-    first = forward & where_changed(cell[tape.event])
+    again, first = backward[tape.event] & ~forward, forward & where_changed(of_op)
     kept = first | (again & every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = tape.retimed(np.where(kept, each, tape.duration)).without_launches(ops & ~kept)
-    dispatch = np.where(tape.events_of(kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
+    layers = float(np.mean(operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)))
+    dispatch = np.where(tape.events_of(kept), CELL_LAUNCH_NS * layers, left.dispatch)
     return left.without_work(tape.events_of(ops) & ~tape.events_of(first)).with_dispatch(dispatch)
 
 
-def _layers(tape: Tape, cell: I32) -> float:
-    """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
-    none) has, in the mean: what a library launches one by one."""
-    found = operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)
-    return float(np.mean(found))
-
-
 def _layers_of(call: Operator) -> int:
+    """Layers of a call, one after the other or in the other direction: what a library launches one by one."""
     if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdecimal():
         return 1
     return max(int(call.values[NUMBER_OF_LAYERS]), 1) * (1 + (call.values[BIDIRECTIONAL] == YES))
@@ -175,30 +162,25 @@ def _layers_of(call: Operator) -> int:
 def _cells(tape: Tape) -> tuple[I32, Bool]:
     """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
     that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
-    tree, node = tape.source.linked.tree, tape.nodes
-    layers = np.flatnonzero(nodes_named(tape.source.linked, LAYER))
-    cells = operators_named(tape.source.linked, CELL)
-    cells[layers] |= np.array(operators(tape.source.linked).tell(layers, _is_one_time_step), bool)
-    outer = tree.outermost(cells & (tree.kind == RangeKind.OP))
-    if not (outer >= 0).any():
-        outer = unfused_cells(tape)
-    return outer[node], made_by(tape.source.linked, outer >= 0)[node]
+    linked, node = tape.source.linked, tape.nodes
+    layers, cells = np.flatnonzero(operators_named(linked, LAYER)), operators_named(linked, CELL)
+    cells[layers] |= np.array(operators(linked).tell(layers, _is_one_time_step), bool)
+    outer = linked.tree.outermost(cells)
+    outer = outer if (outer >= 0).any() else unfused_cells(tape)
+    return outer[node], made_by(linked, outer >= 0)[node]
 
 
 def _is_one_time_step(layer: Operator) -> bool:
     """Whether a recurrent layer gets one time step: the second dimension of its input where the last of the operator's
     values says that batches come first, else the first one; not where that was not recorded."""
-    if len(layer.first) != SEQUENCES or not layer.values:
-        return False
-    return layer.first[1 if layer.values[-1] == YES else 0] == 1
+    return len(layer.first) == SEQUENCES and layer.values != () and layer.first[layer.values[-1] == YES] == 1
 
 
 def unfused_cells(tape: Tape) -> I32:
     """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
     launch anything, as taking parts of tensors, belongs to the cell after it."""
-    tree, calls = tape.source.linked.tree, tape.memo(launching)
-    outer, rows = tape.forward_operators, calls.forward
-    of_outer = np.full(len(tree.start) + 1, -1, np.int32)
+    tree, calls, outer = tape.source.linked.tree, tape.memo(launching), tape.forward_operators
+    rows, of_outer = calls.forward, np.full(len(tree.start) + 1, -1, np.int32)
     node = calls.node[rows]
     for run in WRITTEN_OUT.find(tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])):
         ends = node[run.first + run.period - 1 : run.stop : run.period]
@@ -215,7 +197,5 @@ def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
         return True
     tree, before = tape.source.linked.tree, tape.source.linked.tree.outermost_operators
     before = before[(before < inside[0]) & (tree.thread[before] == tree.thread[inside[0]])][-LONGEST_CELL_OPERATORS:]
-    into = re.compile(rf"\b{count}\b")
-    return any(
-        one.named(APART) and into.search(one.texts[0] or "") for one in operators(tape.source.linked).of_nodes(before)
-    )
+    into, known = re.compile(rf"\b{count}\b"), operators(tape.source.linked)
+    return any(one.named(APART) and into.search(one.texts[0] or "") for one in known.of_nodes(before))
