@@ -35,7 +35,8 @@ from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
 
-MIN_BATCH = 3  # fewer small products of one shape in a row are not worth merging
+MIN_BATCH = 3
+"""Fewer small products of one shape in a row are not worth merging."""
 LINEAR = re.compile(r"^aten::linear$")
 PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
 ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
