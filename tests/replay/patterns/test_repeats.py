@@ -39,7 +39,7 @@ def test_after_how_many_entries_they_repeat_themselves(text: str, period: int) -
 def test_stretches_in_a_row_are_equal_and_cannot_be_more(text: str, period: int) -> None:
     entries = code(text)
     for run in in_a_row(entries, period, np.zeros(len(entries), bool)):
-        parts = [text[at : at + period] for at in run.begins]
+        parts = [text[at : at + period] for at in range(run.first, run.stop, run.period)]
         assert len(parts) == run.times
         assert set(parts) == {parts[0]}
         assert text[run.stop : run.stop + period] != parts[0]

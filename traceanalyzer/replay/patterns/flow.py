@@ -4,26 +4,18 @@ import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import ne
 from typing import NamedTuple
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.patterns.operators import Operator, count
 
-
-class _Product(NamedTuple):
-    """Places of an operator's data and weights among its tensors, and of its results' size among those of weights."""
-
-    named: re.Pattern[str]
-    data: int
-    weights: int
-    gives: int
-
-
 PRODUCTS = (
-    _Product(re.compile(r"^aten::linear$"), 0, 1, 0),
-    _Product(re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
-    _Product(re.compile(r"^aten::addmm$"), 1, 2, 1),
+    (re.compile(r"^aten::linear$"), 0, 1, 0),
+    (re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
+    (re.compile(r"^aten::addmm$"), 1, 2, 1),
 )
+"""Places of an operator's data and weights among its tensors, and of its results' size among those of weights."""
 SAME_SIZE = re.compile(
     r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
     r"|abs|exp_?|clamp_?|detach|contiguous)$"
@@ -46,9 +38,9 @@ class Flow(NamedTuple):
 def flow(one: Operator) -> Flow:
     """What an operator takes and gives."""
     shapes = one.shapes
-    for kind in PRODUCTS:
-        if len(shapes) > kind.weights and len(shapes[kind.weights]) == 2 and one.named(kind.named):
-            return Flow(shapes[kind.data], (*shapes[kind.data][:-1], shapes[kind.weights][kind.gives]))
+    for named, data, weights, gives in PRODUCTS:
+        if len(shapes) > weights and len(shapes[weights]) == 2 and one.named(named):
+            return Flow(shapes[data], (*shapes[data][:-1], shapes[weights][gives]))
     if len(shapes) > 1 and one.named(WRITES):
         return Flow(shapes[1], shapes[0])
     return Flow(shapes[0], shapes[0]) if shapes and one.named(SAME_SIZE) else Flow(None, None)
@@ -56,9 +48,7 @@ def flow(one: Operator) -> Flow:
 
 def given_by(one: Operator) -> Shape | None:
     """The shape of what an operator gives; None where that is not known."""
-    if one.shapes and one.named(LARGER):
-        return max(one.shapes, key=math.prod)
-    return flow(one).gives
+    return max(one.shapes, key=math.prod) if one.shapes and one.named(LARGER) else flow(one).gives
 
 
 def is_shared(shape: Shape, by: Shape) -> bool:
@@ -71,7 +61,7 @@ def is_chain(run: Sequence[Operator]) -> bool:
     not give what the first takes. Parts of other tensors may be taken: to begin with, which tells that no run takes
     what another gives, or to write the result to."""
     steps = [one for one in run if not one.named(PART)]
-    if not any(map(_multiplies, steps)):
+    if all(one.named(SAME_SIZE) or one.named(WRITES) for one in steps):
         return False
     begun, flows = run.index(steps[0]), list(map(flow, steps))
     if count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
@@ -81,22 +71,13 @@ def is_chain(run: Sequence[Operator]) -> bool:
     return flows[0].takes != flows[-1].gives or _has_own_part(run, begun, flows[0].takes or ())
 
 
-def _multiplies(one: Operator) -> bool:
-    return not one.named(SAME_SIZE) and not one.named(WRITES)
-
-
 def _has_own_part(run: Sequence[Operator], begun: int, taken: Shape) -> bool:
     """Whether a run begins with a part of a tensor, and does not write its result to where another run may read: all
     the parts that it takes are of one number."""
     source = next((one.shapes[0] for one in reversed(run[:begun]) if one.shapes), ())
-    if not _is_part(taken, source):
-        return False
+    # A part is without one dimension, or less of it.
+    without = any(source[:i] + source[i + 1 :] == taken for i in range(len(source)))
+    less = len(taken) == len(source) and sum(map(ne, taken, source)) == 1
     numbers = {one.texts[2] for one in run if one.named(PART)}
-    return not any(one.named(WRITES) for one in run) or (len(numbers) == 1 and all(numbers))
-
-
-def _is_part(shape: Shape, source: Shape) -> bool:
-    """Whether this may be the shape of a part of a tensor: without one dimension, or less of it."""
-    if len(shape) + 1 == len(source):
-        return any(source[:i] + source[i + 1 :] == shape for i in range(len(source)))
-    return len(shape) == len(source) and sum(a != b for a, b in zip(shape, source, strict=True)) == 1
+    own = not any(one.named(WRITES) for one in run) or (len(numbers) == 1 and all(numbers))
+    return (without or less) and own

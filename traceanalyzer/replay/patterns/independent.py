@@ -1,17 +1,17 @@
 """Calls of one model right after each other, of which none needs another: shapes tell them from layers and time steps.
 
 Either no call gives what the next one takes, as where views of one picture are compared: the input's shape is not met
-in a call any more once the model has taken it, and its result has another size. Or the calls give what they take, but
-the program works on these tensors between runs of calls only, and then puts the results of a run together. Or as many
-results as there are calls (crops, documents, molecules) are put into one tensor, and nothing is carried from call to
-call: a recurrent product takes a tensor that nothing before it in the call has given. Where the items' sizes go up and
-down from call to call, no state of that size goes from one to the next.
+any more once the model has taken it, and its result has another size. Or the calls give what they take, but the program
+works on these tensors between runs of calls only, and then puts the results of a run together. Or as many results as
+there are calls (crops, documents, molecules) are put into one tensor, and nothing is carried from call to call: a
+recurrent product takes a tensor that nothing before it in the call has given. Where the items' sizes go up and down, no
+state of that size goes from one to the next.
 """
 
 import math
 import re
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, takewhile
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.replay.patterns.flow import JOINING, given_by
@@ -45,7 +45,7 @@ def _data_and_weights(one: Operator) -> tuple[list[Shape], list[Shape]]:
     """What an operator takes beside weights, and the shapes of these."""
     if not has_weights(one) or one.named(EITHER_DATA):
         return one.listed or one.shapes, []
-    place = 1 if one.named(WEIGHTS_FIRST) else 0
+    place = int(one.named(WEIGHTS_FIRST))
     return one.shapes[place : place + 1], one.shapes[:place] + one.shapes[place + 1 :]
 
 
@@ -72,24 +72,24 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether these calls share only their weights, and what they give is put together in the same step."""
     if run.times < FEWEST_ITEMS or not _collected(operators, steps, run):
         return False
-    calls = [operators[at : at + run.period] for at in run.begins]
+    calls = [operators[at : at + run.period] for at in range(run.first, run.stop, run.period)]
     if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
         return False
-    taken = [next(iter(_data_and_weights(_first_with_weights(call))[0]), ()) for call in calls]
-    return _up_and_down(taken) if len(set(taken)) > 1 else _gives_other_size(calls[0], taken[0])
+    taken = [next(iter(_data_and_weights(next(filter(has_weights, call)))[0]), ()) for call in calls]
+    if len(set(taken)) == 1:
+        return _gives_other_size(calls[0], taken[0])
+    # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
+    sizes = [math.prod(shape) for shape in taken]
+    return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
 
 
 def _weights(call: Run) -> list[list[Shape]]:
     return [_data_and_weights(one)[1] for one in call if has_weights(one)]
 
 
-def _first_with_weights(call: Run) -> Operator:
-    return next(one for one in call if has_weights(one))
-
-
 def _model_takes(call: Run) -> Shape | None:
     """The shape of what the first operator with weights takes; None for words to look up."""
-    first = _first_with_weights(call)
+    first = next(filter(has_weights, call))
     return first.shapes[0] if first.shapes and "embedding" not in first.name else None
 
 
@@ -101,27 +101,16 @@ def _met_again(call: Run, taken: Shape) -> bool:
 
 def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether as many tensors as there are calls are made one after them."""
-    wanted = min(run.times, MOST_LISTED + 1)
-    for one, step in zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True):
-        if step != steps[run.first]:
-            return False
-        if one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1):
-            return True
-    return False
-
-
-def _up_and_down(shapes: list[Shape]) -> bool:
-    """Whether sizes rise and fall, as those of items do; a text that is written, or a pyramid, has them in order."""
-    sizes = [math.prod(shape) for shape in shapes]
-    return sizes not in (sorted(sizes), sorted(sizes, reverse=True))
+    wanted, after = min(run.times, MOST_LISTED + 1), zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
+    in_step = takewhile(lambda pair: pair[1] == steps[run.first], after)
+    return any(one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1) for one, _ in in_step)
 
 
 def _gives_other_size(call: Run, taken: Shape) -> bool:
     """Whether a call gives nothing of the size that it takes."""
     given = given_by(call[-1])
-    if given is None and not call[-1].named(REDUCES):
-        return False
-    return not _met_again(call, taken) and (given is None or math.prod(given) != math.prod(taken))
+    other = call[-1].named(REDUCES) if given is None else math.prod(given) != math.prod(taken)
+    return other and not _met_again(call, taken)
 
 
 def _carries(call: Run) -> bool:
@@ -134,16 +123,10 @@ def _carries(call: Run) -> bool:
         unexplained = [shape[0] for size, shape in found.items() if size not in known][given_anything:]
         if one.named(CELL) or (rows in unexplained and one.named(TAKES_STATE)):
             return True
-        given = _size_given(one)
-        given_anything = not given or (given_anything and found.keys() <= known)
-        known |= found.keys() | given
+        shape = given_by(one)
+        given_anything = shape is None or (given_anything and found.keys() <= known)
+        known |= found.keys() | (set() if shape is None else {math.prod(shape)})
     return False
-
-
-def _size_given(one: Operator) -> set[int]:
-    """Elements of what an operator gives, where that is known."""
-    shape = given_by(one)
-    return set() if shape is None else {math.prod(shape)}
 
 
 def _by_size(one: Operator) -> dict[int, Shape]:

@@ -5,7 +5,7 @@ texts launches what one of 24 times the layers would.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,41 +43,33 @@ class _Forward(NamedTuple):
 
 def _of_steps(tape: Tape) -> list[_Forward]:
     """Those of each step on the tape."""
-    tree, shapes = tape.source.linked.tree, tape.source.trace.host_ranges.shapes
-    outer = tape.forward_operators
+    linked, tree, outer = tape.source.linked, tape.source.linked.tree, tape.forward_operators
     step = np.searchsorted(tape.source.timed.steps.host_start, tree.start[outer], side="right") - 1
     outer, step = (column[np.isin(step, tape.step_of_op)] for column in (outer, step))
-    apart, splits, takes, picks, written = (
-        are_named(tape.source.linked, outer, pattern) for pattern in (APART, SPLITS, TAKES, PICKS, WRITES)
-    )
+    patterns = (APART, SPLITS, TAKES, PICKS, WRITES)
+    apart, splits, takes, picks, written = (are_named(linked, outer, pattern) for pattern in patterns)
     for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
         written[i] |= written[i + 1]
-    columns = (tree.start[outer], shapes[tree.row[outer]], apart, splits, takes, picks & ~written)
-    mine = [step == one for one in distinct(tape.step_of_op).tolist()]
-    known = operators(tape.source.linked)
+    shapes, known = linked.trace.host_ranges.shapes[tree.row[outer]], operators(linked)
+    columns = (tree.start[outer], shapes, apart, splits, takes, picks & ~written)
+    mine = (step == one for one in distinct(tape.step_of_op))
     return [_Forward(known.of_nodes(outer[here]), *(column[here] for column in columns)) for here in mine]
 
 
 def item_starts(tape: Tape) -> Bool:
     """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
     one of its own: of several items together, those of a sequence may depend on each other."""
-    called = tape.source.trace.api_calls.start[tape.call][tape.event]
-    backward = tape.in_backward
-    learns = bool(backward.any())
-    result = np.zeros(len(tape.row), bool)
+    called, backward = tape.source.trace.api_calls.start[tape.call][tape.event], tape.in_backward
+    learns, result = bool(backward.any()), np.zeros(len(tape.row), bool)
     for times in _batches(tape, least_dimensions=1 if learns else 2):
         first = np.searchsorted(called, np.array(times, np.int64))
         first = first[first < len(called)]
-        if learns and (not len(first) or result[first[0] : first[-1] + 1].any() or not _each_learns(first, backward)):
+        if learns and (not len(first) or result[first[0] : first[-1] + 1].any()):
             continue
-        result[first] = True
+        # Each learns: there is a backward pass between any two ops with which items begin, and after the last.
+        passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
+        result[first] |= not learns or (np.diff(passed) > 0).all()
     return result
-
-
-def _each_learns(first: I64, backward: Bool) -> bool:
-    """Whether there is a backward pass between any two of the ops with which items begin, and after the last."""
-    passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
-    return bool((np.diff(passed) > 0).all())
 
 
 def takes_items(tape: Tape, calls: Bool) -> bool:
@@ -90,16 +82,15 @@ def takes_items(tape: Tape, calls: Bool) -> bool:
 
 def _takes_items(of: _Forward, end: int) -> bool:
     before = of.start < end
-    numbers = dict[tuple[int, str], list[int]]()
+    splits, singles = (_along_first(of, chosen & before) for chosen in (of.splits, of.takes))
+    if any(_parts(one) >= FEWEST_ITEMS for one in splits) or len(singles) >= FEWEST_ITEMS:
+        return True
+    numbers = defaultdict[tuple[int, str], list[int]](list)
     for i in np.flatnonzero(of.picks & before).tolist():
         dimension, number = (*of.operator[i].values, "", "", "")[NUMBER - 1 : NUMBER + 1]
         if number.isdecimal():
-            numbers.setdefault((int(of.shapes[i]), dimension), []).append(int(number))
-    splits = _along_first(of, of.splits & before)
-    singles = _along_first(of, of.takes & before)
-    if any(_parts(one) >= FEWEST_ITEMS for one in splits) or len(singles) >= FEWEST_ITEMS:
-        return True
-    return any(_of_items(of, dimension) for (_, dimension), of in numbers.items())
+            numbers[int(of.shapes[i]), dimension].append(int(number))
+    return any(_of_items(picked, dimension) for (_, dimension), picked in numbers.items())
 
 
 def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
@@ -116,9 +107,8 @@ def _parts(one: Operator) -> int:
 
 def _of_items(numbers: list[int], dimension: str) -> bool:
     """Whether these are numbers of items: other dimensions, such as time, are gone through in order."""
-    several = len(set(numbers)) >= FEWEST_ITEMS
-    in_order = all(a <= b for a, b in pairwise(numbers)) or all(a >= b for a, b in pairwise(numbers))
-    return several and (dimension == "0" or not in_order)
+    in_order = numbers in (sorted(numbers), sorted(numbers, reverse=True))
+    return len(set(numbers)) >= FEWEST_ITEMS and (dimension == "0" or not in_order)
 
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
@@ -129,15 +119,10 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
             items = [i for i in np.flatnonzero(of.takes).tolist() if of.operator[i].first == shape[1:]]
             if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
                 yield of.start[items].tolist()
-        yield from _picked(of, least_dimensions)
-
-
-def _picked(of: _Forward, least_dimensions: int) -> Iterator[list[int]]:
-    """The same of batches whose items are picked by their numbers."""
-    for batch in distinct(of.shapes[of.picks]).tolist():
-        shape, picked = _shape(of, batch), np.flatnonzero(of.picks & (of.shapes == batch))
-        if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
-            yield of.start[picked[_next_ones([of.operator[i] for i in picked.tolist()], shape[0])]].tolist()
+        for batch in distinct(of.shapes[of.picks]).tolist():  # whose items are picked by their numbers
+            shape, picked = _shape(of, batch), np.flatnonzero(of.picks & (of.shapes == batch))
+            if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
+                yield of.start[picked[_next_ones([of.operator[i] for i in picked.tolist()], shape[0])]].tolist()
 
 
 def _shape(of: _Forward, batch: int) -> tuple[int, ...]:

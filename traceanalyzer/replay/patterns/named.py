@@ -1,9 +1,9 @@
 """What on a tape has a name (kernels, operators, all that is launched inside of these), and what stands next to it: its
-neighbours among the outermost operators of its thread's order.
-"""
+neighbours among the outermost operators of its thread's order."""
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -63,13 +63,10 @@ def ops_named(linked: Linked, pattern: str) -> Bool:
     """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
     Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
     names, modules = texts(linked, re.compile(pattern)), texts(linked, MODULE)
-    tree = linked.tree
-    inside = tree.innermost(tree.named(names)) >= 0
-    inside |= _in_frames(linked, names)
+    inside = (linked.tree.innermost(linked.tree.named(names)) >= 0) | _in_frames(linked, names)
     inside |= made_by(linked, _in_frames(linked, names & modules))
-    chosen: Bool = names[linked.trace.device_ops.name]
-    launched = np.flatnonzero(linked.launch >= 0)
-    chosen[launched] |= inside[tree.node_of_call[linked.launch[launched]]]
+    chosen, launched = names[linked.trace.device_ops.name], np.flatnonzero(linked.launch >= 0)
+    chosen[launched] |= inside[linked.tree.node_of_call[linked.launch[launched]]]
     return chosen
 
 
@@ -79,10 +76,8 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
     rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
     result = np.zeros(len(tree.start), bool)
     for thread in distinct(ranges.thread[rows]):
-        mine = rows[ranges.thread[rows] == thread]
-        here: I64 = np.flatnonzero(tree.thread == thread)
-        begin = tree.start[here]
-        result[here] = contains(union(ranges.start[mine], ranges.end[mine]), begin)
+        mine, here = rows[ranges.thread[rows] == thread], np.flatnonzero(tree.thread == thread)
+        result[here] = contains(union(ranges.start[mine], ranges.end[mine]), tree.start[here])
     return result
 
 
@@ -108,21 +103,18 @@ class Outermost:
     def at(self, first: int, stop: int) -> list[Place]:
         """Those at these places; fewer at the ends."""
         here = slice(max(first, 0), max(stop, 0))
-        nodes = self.nodes[here]
-        found = self._known.of_nodes(nodes)
-        return [Place(*one) for one in zip(nodes.tolist(), found, self._launches[here].tolist(), strict=True)]
+        known = self._known.of_nodes(self.nodes[here])
+        return list(map(Place, self.nodes[here].tolist(), known, self._launches[here].tolist()))
 
     def follow(self, place: int, count: int) -> Iterator[Operator]:
         """The one at this place and those after it, so many in all, read a few at a time."""
-        for first in range(place, place + count, READ_AT_ONCE_OPERATORS):
-            yield from self._known.of_nodes(self.nodes[first : min(first + READ_AT_ONCE_OPERATORS, place + count)])
+        nodes = self.nodes[place : place + count]
+        for first in range(0, len(nodes), READ_AT_ONCE_OPERATORS):
+            yield from self._known.of_nodes(nodes[first : first + READ_AT_ONCE_OPERATORS])
 
     def after(self, place: int, count: int) -> Iterator[Place]:
         """So many right after one, up to the first that launches anything."""
-        for one in self.at(place + 1, place + 1 + count):
-            if one.launches:
-                return
-            yield one
+        return takewhile(lambda one: not one.launches, self.at(place + 1, place + 1 + count))
 
     def before(self, place: int, count: int) -> Iterator[Place]:
         """Those of so many right before one that launch nothing, the nearest first."""
@@ -134,4 +126,4 @@ def movers(tape: Tape, copies: Bool) -> Iterator[tuple[int, int]]:
     tree = tape.source.linked.tree
     mover = tape.of_launches(tree.outer_operator)
     rows = np.flatnonzero(copies & (mover >= 0))
-    yield from zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)
+    return zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)

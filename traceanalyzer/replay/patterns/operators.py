@@ -13,9 +13,6 @@ from traceanalyzer.trace import I32, I64
 
 Told = TypeVar("Told")
 
-Kind = tuple[int, int, int, int]
-"""Codes of the texts that an operator was recorded with: name, shapes, element types, values."""
-
 
 @dataclass(frozen=True, eq=False)
 class Operator:
@@ -79,8 +76,7 @@ class Operators:
     """The operators of a recording, each kind of them read once."""
 
     def __init__(self, linked: Linked) -> None:
-        self._linked = linked
-        self._known: dict[Kind, Operator] = {}
+        self._linked, self._known = linked, dict[tuple[int, ...], Operator]()
 
     def of_nodes(self, nodes: I32 | I64) -> list[Operator]:
         """Those that these nodes of the host tree are (ranges, no API calls); one without a name for -1."""
@@ -88,24 +84,20 @@ class Operators:
 
     def of_rows(self, rows: I32 | I64) -> list[Operator]:
         """Those in these rows of `Trace.host_ranges`, one without a name for -1."""
-        ranges = self._linked.trace.host_ranges
+        ranges, known = self._linked.trace.host_ranges, self._known
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
-        kinds = zip(*(at(column, rows, -1).tolist() for column in columns), strict=True)
-        return [self._known.get(kind) or self._read(kind) for kind in kinds]
+        kinds = list(zip(*(at(column, rows, -1).tolist() for column in columns), strict=True))
+        for kind in kinds:
+            if kind not in known:
+                name, shapes, dtypes, values = map(self._linked.trace.text, kind)
+                known[kind] = Operator(name or "", (shapes, dtypes, values))
+        return [known[kind] for kind in kinds]
 
     def tell(self, nodes: I32 | I64, of_one: Callable[[Operator], Told]) -> list[Told]:
         """What `of_one` says of each of these nodes, asked once for each kind."""
-        known: dict[int, Told] = {}
         found = self.of_nodes(nodes)
-        for one in set(found):
-            known[id(one)] = of_one(one)
-        return [known[id(one)] for one in found]
-
-    def _read(self, kind: Kind) -> Operator:
-        text = self._linked.trace.text
-        name, shapes, dtypes, values = map(text, kind)
-        self._known[kind] = found = Operator(name or "", (shapes, dtypes, values))
-        return found
+        known = {one: of_one(one) for one in set(found)}
+        return [known[one] for one in found]
 
 
 def operators(linked: Linked) -> Operators:

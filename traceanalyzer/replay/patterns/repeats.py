@@ -64,9 +64,8 @@ class Launching(NamedTuple):
 
 def launching(tape: Tape) -> Launching:
     """The operators of a tape's steps."""
-    ranges = tape.source.trace.host_ranges
+    ranges, step = tape.source.trace.host_ranges, tape.step_of_op
     outer = tape.of_launches(tape.source.linked.tree.outer_operator).astype(np.int64)
-    step = tape.step_of_op
     first = np.flatnonzero(where_changed(outer) | where_changed(step))
     node = outer[first]
     name, shapes = (tape.of_operators(node, column) for column in (ranges.name, ranges.shapes))
@@ -85,11 +84,6 @@ class Repeat(NamedTuple):
         """The entry after the last of them."""
         return self.first + self.period * self.times
 
-    @property
-    def begins(self) -> range:
-        """The first entry of each stretch."""
-        return range(self.first, self.stop, self.period)
-
 
 @dataclass(frozen=True)
 class Loop:
@@ -98,7 +92,7 @@ class Loop:
 
     fewest: int
     longest: int
-    is_turn: Test
+    is_turn: Callable[[Sequence[Operator]], bool]
 
     def find(self, tape: Tape, nodes: I64, code: I64) -> list[Repeat]:
         """Where these operators, nodes of the host tree with a code each, do so, short stretches first."""
@@ -106,9 +100,8 @@ class Loop:
         for period in range(1, min(self.longest, len(code) // self.fewest) + 1):
             for run in in_a_row(code, period, taken):
                 turn = slice(run.first, run.first + period)
-                if run.times < self.fewest or period_of(code[turn]) < period:
-                    continue
-                if self.is_turn(known.of_nodes(nodes[turn])):
+                enough = run.times >= self.fewest and period_of(code[turn]) == period
+                if enough and self.is_turn(known.of_nodes(nodes[turn])):
                     taken[run.first : run.stop] = True
                     found.append(run)
         return found

@@ -16,17 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at
-from traceanalyzer.analysis.groups.ops import (
-    Group,
-    duration,
-    greatest,
-    group,
-    in_stream_order,
-    of_class,
-    per_step,
-    runs,
-    steady,
-)
+from traceanalyzer.analysis.groups import ops
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.roofline.rated import Rated
@@ -52,7 +42,7 @@ NONE = Operator("")
 class SmallProducts:
     """Runs of small products of one shape with nothing between them, of which none needs another."""
 
-    kernels: Group
+    kernels: ops.Group
     in_a_row: float
     batched_ms: float  # time a step as batched products
 
@@ -60,11 +50,14 @@ class SmallProducts:
 def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     """Such runs, of ops that are `free`; None without any."""
     roofline = rated.roofline
-    everything = in_stream_order(rated.timed, steady(rated.timed))
-    small = of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
-    shape = at(rated.trace.host_ranges.shapes, roofline.row, -1)[everything]
-    run = _runs_of_shape(rated, everything, small[everything], shape)
-    order, run = everything[run >= 0], run[run >= 0]
+    order = ops.in_stream_order(rated.timed, ops.steady(rated.timed))
+    small = ops.of_class(rated.joined, "gemm") & free & roofline.small & (roofline.row >= 0)
+    shape = at(rated.trace.host_ranges.shapes, roofline.row, -1)[order]
+    run = ops.runs(rated.timed, order, small[order])[0].astype(np.int64)
+    # A run also ends where the shape changes.
+    run[run >= 0] += np.cumsum((np.diff(shape, prepend=shape[:1]) != 0) & small[order])[run >= 0]
+    long = (run >= 0) & (np.bincount(run + 1)[run + 1] >= MIN_BATCH)
+    order, run = order[long], run[long]
     chosen = np.isin(run, _independent(rated, order, run) if len(run) else [])
     if not chosen.any():
         return None
@@ -72,19 +65,8 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     rows = np.zeros(len(small), bool)
     rows[order] = True
     attainable = np.bincount(run, weights=roofline.attainable[order] / TENSOR_EFFICIENCY)
-    batched = np.maximum(greatest(duration(rated.linked)[order], run), attainable)
-    return SmallProducts(group(rated.timed, rows), len(run) / len(batched), per_step(rated.timed, batched))
-
-
-def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> I64:
-    """Numbers of runs as `runs` has them, ended also where the shape changes; -1 outside and in shorter ones."""
-    run, count = runs(rated.timed, order, inside)
-    if not count:
-        return run.astype(np.int64)
-    change = np.append(False, shape[1:] != shape[:-1]) & inside
-    keys = np.where(run >= 0, run + np.cumsum(change), -1)
-    length = np.bincount(keys + 1)[keys + 1]
-    return np.where(length >= MIN_BATCH, keys, -1)
+    batched = np.maximum(ops.greatest(ops.duration(rated.linked)[order], run), attainable)
+    return SmallProducts(ops.group(rated.timed, rows), len(run) / len(batched), ops.per_step(rated.timed, batched))
 
 
 class _Run(NamedTuple):
@@ -120,26 +102,18 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
             found.add(one.number)
         else:
             unsure[bool(rated.joined.in_backward[one.nodes[0]])].append(one)
-    found |= _of_items(rated, unsure[False])
-    return sorted(found | _learned(rated, unsure[True], [one.nodes for one in known if one.number in found]))
-
-
-def _of_items(rated: Rated, unsure: list[_Run]) -> set[int]:
-    """The runs of a size of which the program takes as many items out of tensors as they have operands."""
-    asked, items = Counter[int](), _items(rated) if unsure else Counter[int]()
-    for one in unsure:
+    # Those of a size of which the program takes as many items out of tensors as they have operands.
+    asked, items = Counter[int](), _items(rated) if unsure[False] else Counter[int]()
+    for one in unsure[False]:
         asked[one.size] += one.operands * len(one.nodes)
-    return {one.number for one in unsure if items[one.size] >= asked[one.size]}
-
-
-def _learned(rated: Rated, unsure: list[_Run], independent: list[I32]) -> set[int]:
-    """The runs of the backward pass that independent ones (their nodes) of the forward pass give rise to."""
+    found |= {one.number for one in unsure[False] if items[one.size] >= asked[one.size]}
+    # Those of the backward pass that they give rise to.
     outer = rated.linked.tree.outer_operator
     of_found = np.zeros(len(outer) + 1, bool)
-    for nodes in independent:
-        of_found[outer[nodes]] = True
-    learned = made_by(rated.linked, of_found[outer]) if unsure else of_found
-    return {one.number for one in unsure if learned[one.nodes].all()}
+    for one in known:
+        of_found[outer[one.nodes]] |= one.number in found
+    learned = made_by(rated.linked, of_found[outer]) if unsure[True] else of_found
+    return sorted(found | {one.number for one in unsure[True] if learned[one.nodes].all()})
 
 
 def _turned(rated: Rated, run: _Run) -> bool:
@@ -157,11 +131,9 @@ def _turned(rated: Rated, run: _Run) -> bool:
 
 def _items(rated: Rated) -> Counter[int]:
     """How many items of a size the steady state's forward passes take out of tensors."""
-    tree, timed = rated.linked.tree, rated.timed
-    outer = tree.outermost_operators
+    tree, outer, counted = rated.linked.tree, rated.linked.tree.outermost_operators, Counter[int]()
     outer = outer[operators_named(rated.linked, TAKES_OUT)[outer] & ~rated.joined.in_backward[outer]]
-    counted = Counter[int]()
-    for size, count in operators(rated.linked).tell(outer[timed.steady_host(tree.start[outer])[:]], _items_of):
+    for size, count in operators(rated.linked).tell(outer[rated.timed.steady_host(tree.start[outer])[:]], _items_of):
         counted[size] += count
     return counted
 
@@ -171,12 +143,15 @@ def _items_of(one: Operator) -> tuple[int, int]:
     whole, name = one.first, one.name.removeprefix("aten::")
     numbers = [int(text) if text.lstrip("-").isdecimal() else 0 for text in (*one.values, "", "", "", "")[1:4]]
     dimension = numbers[0 if name in ("unbind", "select", "slice", "narrow") else 1]
-    if not whole or not -len(whole) <= dimension < len(whole):
-        return 0, 0
-    length = whole[dimension]
-    each = {"unbind": 1, "select": 1, "split": numbers[0], "chunk": -(-length // max(numbers[0], 1))}.get(name)
-    if each is None:
-        each = numbers[2] if name == "narrow" else min(numbers[2], length) - numbers[1]
+    length = whole[dimension] if -len(whole) <= dimension < len(whole) else 0
+    part = {
+        "unbind": 1,
+        "select": 1,
+        "split": numbers[0],
+        "chunk": -(-length // max(numbers[0], 1)),
+        "narrow": numbers[2],
+    }
+    each = part.get(name, min(numbers[2], length) - numbers[1])
     if not 0 < each <= length:
         return 0, 0
     return math.prod(whole) // length * each, length // each if name in ("unbind", "split", "chunk") else 1

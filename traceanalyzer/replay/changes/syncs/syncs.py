@@ -45,7 +45,7 @@ def read_at_once(tape: Tape) -> Bool:
     """Which events launch something that the host then waits for: in their own call, or in one right after it that
     launches nothing. The first does not hold the host up where the device has nothing else left to do."""
     launching = tape.launching_events
-    after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
+    after = np.append((tape.waits & ~launching)[1:], False)
     return launching & (tape.waits | after)
 
 
@@ -74,15 +74,11 @@ def _unwaited(tape: Tape) -> Tape:
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
-    """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
-
-    They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
-    only some of the reads belongs to the program, and with a single read a step nothing tells.
-    """
-    operator = tape.of_launches(tape.source.linked.tree.outer_operator)
-    read = tape.reads[tape.event]
-    first = where_changed(operator) | (operator < 0)
-    row = np.flatnonzero(first)
+    """Ops that lead to a read and to nothing else, and how many operators they are of at each read. They are the
+    summaries that come before all reads of a step alike; operators are compared by name. What precedes only some of the
+    reads belongs to the program, and with a single read a step nothing tells."""
+    operator, read = tape.of_launches(tape.source.linked.tree.outer_operator), tape.reads[tape.event]
+    row = np.flatnonzero(where_changed(operator) | (operator < 0))
     reads = np.flatnonzero(read[row] & ~after_each(read[row]))
     gone, count = np.zeros(len(tape.row), bool), 0
     if len(reads) < FEWEST_READS * tape.steps:
@@ -91,8 +87,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     summary = are_named(tape.source.linked, operator, SUMMARY)
     while count < READ_CHAIN_OPERATORS:
         here = row[np.maximum(reads - count - 1, 0)]
-        usable = summary[here] & ~read[here] & (reads > count)
-        if not usable.all() or len(distinct(name[here])) > 1:
+        if not (summary[here] & ~read[here] & (reads > count)).all() or len(distinct(name[here])) > 1:
             break
         gone |= np.isin(operator, operator[here])
         count += 1

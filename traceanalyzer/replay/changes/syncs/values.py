@@ -41,17 +41,13 @@ def masks_spread(tape: Tape) -> Tape | None:
     group = np.where(mine, outer[tape.nodes], -1)
     of_op = group[tape.event]
     last = (of_op >= 0) & np.append(of_op[1:] != of_op[:-1], True)[: len(of_op)]
-    passes = np.maximum(tape.duration, _pass_ns(tape, picks))
-    gone = (of_op >= 0) & ~last
-    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches(gone)
-    kept = tape.events_of(last)
+    passes, kept = np.maximum(tape.duration, _pass_ns(tape, picks)), tape.events_of(last)
+    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches((of_op >= 0) & ~last)
     left = left.without_dispatch(mine & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
-    begins = np.where(found >= 0, tape.dispatch[first], 0)
-    dispatch = np.where(
-        kept & mine, tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins[index]), left.dispatch
-    )
-    return left.with_dispatch(dispatch)
+    begins = np.where(found >= 0, tape.dispatch[first], 0)[index]
+    dispatch = tape.dispatch + np.where(np.arange(len(group)) == first[index], 0, begins)
+    return left.with_dispatch(np.where(kept & mine, dispatch, left.dispatch))
 
 
 def _picks(tape: Tape, outer: I32) -> I64:
@@ -68,17 +64,15 @@ def _picks(tape: Tape, outer: I32) -> I64:
 
 def _pass_ns(tape: Tape, picks: I64) -> float:
     """What reading and writing the values that are picked from takes, the mean of all picks, ns."""
+
+    def bytes_of(pick: Operator) -> float:
+        first = pick.typed[0] if pick.typed else None
+        return float(np.nan_to_num(first.numel * first.dtype.bytes)) if isinstance(first, Tensor) else 0.0
+
     bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
     known = bandwidth[np.isfinite(bandwidth)]
-    if not len(known):
-        return 0.0
-    size = operators(tape.source.linked).tell(picks, _bytes)
-    return 2.0 * float(np.mean(size)) / float(known.max()) * NS_PER_S
-
-
-def _bytes(pick: Operator) -> float:
-    first = pick.typed[0] if pick.typed else None
-    return float(np.nan_to_num(first.numel * first.dtype.bytes)) if isinstance(first, Tensor) else 0.0
+    size = float(np.mean(operators(tape.source.linked).tell(picks, bytes_of)))
+    return 2.0 * size / float(known.max()) * NS_PER_S if len(known) else 0.0
 
 
 LOOKS = re.compile(
@@ -98,8 +92,12 @@ def after_first_read(tape: Tape) -> Bool:
     small = tape.copies_of(CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
     copying = tape.events_of_only(small)
     waiting = tape.waits & ~tape.launching_events & after_each(copying)
-    reading, looking = (copying | waiting | (tape.reads & ~tape.events_of(~small))), _looking(tape)
-    other = ~(reading | looking)
+    reading = copying | waiting | (tape.reads & ~tape.events_of(~small))
+    # Events that launch only short kernels of operators that pick or test values.
+    named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[tape.nodes], LOOKS)
+    copies = tape.copy & ~tape.copies_of(CopyKind.DEVICE_TO_DEVICE)
+    long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
+    other = ~(reading | (named & ~tape.events_of(long) & ~tape.waits))
     run = np.cumsum(other | (np.diff(tape.step_of_event, prepend=-1) != 0))
     operator = tape.source.linked.tree.outer_operator[tape.nodes]
     at = np.flatnonzero(reading & ~other)
@@ -107,25 +105,14 @@ def after_first_read(tape: Tape) -> Bool:
     result = np.zeros(len(tape.dispatch), bool)
     for own in split_where(begins, np.diff(run[begins]) != 0):
         if len(own) >= FEWEST_READS_OF_LOOP:
-            last = at[run[at] == run[own[0]]][-1]
-            result[own[1] : last + 1] = True
+            result[own[1] : at[run[at] == run[own[0]]][-1] + 1] = True
     return result
 
 
 def read_at_the_end(tape: Tape) -> Tape | None:
     """Each such loop reads all its values at once; None without any."""
     gone = tape.memo(after_first_read)
-    if not gone.any():
-        return None
-    return tape.without_launches(gone[tape.event]).without_dispatch(gone)
-
-
-def _looking(tape: Tape) -> Bool:
-    """Events that launch only short kernels of operators that pick or test values."""
-    named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[tape.nodes], LOOKS)
-    copies = tape.copy & ~tape.copies_of(CopyKind.DEVICE_TO_DEVICE)
-    long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
-    return named & ~tape.events_of(long) & ~tape.waits
+    return tape.without_launches(gone[tape.event]).without_dispatch(gone) if gone.any() else None
 
 
 OPERATORS_AFTER = 4  # so many after a read are searched for the first that launches anything
@@ -144,11 +131,8 @@ def scalars_reuploaded(tape: Tape) -> Bool:
     often = Counter(one.name for one in uses)
     values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
     decimals = Counter(name for name, _ in values)
-    numbers = np.array([2 * decimals[one.name] > often[one.name] for one in uses], bool) | np.array(
-        [_plain(one) for one in uses], bool
-    )
-    if numbers.mean() >= MOST_OF_READS:
-        result[first] = True
+    numbers = [2 * decimals[one.name] > often[one.name] or _plain(one) for one in uses]
+    result[first] = np.mean(numbers) >= MOST_OF_READS
     return result
 
 
