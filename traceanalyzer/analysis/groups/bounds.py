@@ -1,5 +1,4 @@
-"""Compute time by what limits its kernels: arithmetic or memory; kernels faster than their roofline; and what sampled
-hardware counters say of the GPU's limits."""
+"""Compute time by what limits its kernels, kernels above their roofline, and what sampled counters say of limits."""
 
 import re
 from typing import NamedTuple
@@ -48,8 +47,7 @@ def filled(rated: Rated) -> F64:
 
 
 def undersized(rated: Rated) -> Bool:
-    """Which kernels that calculate fill hardly any of the GPU, or of each warp: neither arithmetic nor memory limits
-    them."""
+    """Kernels that calculate and fill hardly any of the GPU, or of each warp: no arithmetic or memory limits them."""
     return rated.linked.is_compute & ((filled(rated) < FEW_WAVES) | _narrow(rated))
 
 
@@ -86,8 +84,7 @@ TELLING = re.compile(r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms ac
 
 
 def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
-    """Name, mean and number of samples of each telling counter, over the time in steady steps in which the device that
-    they speak of was busy."""
+    """Name, mean and number of samples of each telling counter, in steady steps while its device was busy."""
     table, steps, found = timed.trace.gpu_metrics, timed.steps, []
     if timed.device is None or not len(table):
         return []
@@ -138,8 +135,7 @@ def small_share(rated: Rated) -> float:
 
 
 def unknown_share(rated: Rated) -> float:
-    """Share of the steady state's compute time in kernels whose limit nothing tells: of no known class, without a
-    model, not measured."""
+    """Share of the steady state's compute time in kernels of no known class, without a model and not measured."""
     return _compute_share(rated, _unknown(rated))
 
 
@@ -174,8 +170,7 @@ def _compute_share(rated: Rated, chosen: Bool) -> float:
 
 
 def above_limits_ms(rated: Rated, free: Bool) -> float | None:
-    """Time a step that computation among these ops takes beyond its roofline; None where less than `ENOUGH_SHARE` of it
-    has one."""
+    """Time a step that compute among these ops takes beyond its roofline; None: less than `ENOUGH_SHARE` has one."""
     r, time = rated.roofline, duration(rated.linked)
     rows = steady(rated.timed) & rated.linked.is_compute & free
     limited = rows & r.rated

@@ -85,7 +85,7 @@ def saved_of(watch: Stopwatch) -> tuple[float, float]:
     """What compiled code saves in a step, and half of its 90 % interval, ns; nothing where no eager step was timed."""
     if watch.eager_ns is None:
         return 0.0, 0.0
-    reach = (watch.high_ns - watch.low_ns) / 2 if watch.low_ns is not None and watch.high_ns is not None else 0.0
+    reach = 0.0 if watch.low_ns is None or watch.high_ns is None else (watch.high_ns - watch.low_ns) / 2
     return watch.eager_ns - watch.step_ns, math.hypot(reach, watch.eager_reach_ns)
 
 

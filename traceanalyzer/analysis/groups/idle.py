@@ -17,8 +17,7 @@ def queued_idle_ms(explained: Causes) -> float:
 
 
 def detail_ms(explained: Causes, detail: IdleDetail) -> float:
-    """Idle time a recorded step behind which is this detail, ms. Of a pause before a migration its fault is migration,
-    the rest what the CPU did before it."""
+    """Idle time a recorded step of this detail, ms. Of a pause before a migration only its fault is migration."""
     gaps = explained.gaps
     if detail not in MANAGED:
         return _mean_ms(explained, gaps.detail == detail)

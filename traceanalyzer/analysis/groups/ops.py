@@ -18,8 +18,6 @@ from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 
 SHOWN = 5
-
-
 TOP_KERNELS = 3
 
 
@@ -33,13 +31,11 @@ class ApiTime(NamedTuple):
 
 def api_times(linked: Linked) -> list[ApiTime]:
     """The calls with the most host time; calls made by others do not count again."""
-    calls = linked.trace.api_calls
-    rows = np.flatnonzero(~linked.memo(is_nested))
+    calls, rows = linked.trace.api_calls, np.flatnonzero(~linked.memo(is_nested))
     groups = Groups.of(calls.name[rows])
-    time = groups.sum((calls.end - calls.start)[rows])
-    order = np.argsort(-time, kind="stable")[:SHOWN]
-    names = calls.name[rows][groups.first]
-    return [ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order.tolist()]
+    time, names = groups.sum((calls.end - calls.start)[rows]), calls.name[rows][groups.first]
+    order = np.argsort(-time, kind="stable")[:SHOWN].tolist()
+    return [ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order]
 
 
 class Group(NamedTuple):
@@ -131,8 +127,7 @@ def in_stream_order(timed: Timed, rows: Bool) -> I64:
 
 
 def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
-    """Number of the run of neighbours (same step and stream, all `inside`) of each op of `order`, -1 outside of
-    any; and how many runs there are."""
+    """The run of neighbours (in step and stream, all `inside`) of each op of `order`, -1 for none; and their number."""
     stream, step = timed.trace.device_ops.stream[order], timed.steps.of_op[order]
     starts = inside.copy()
     starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))

@@ -133,8 +133,7 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
 
 def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
     """The runs (-1 outside of any), ended also where the largest operand changes its size: the kernels then work on
-    different tensors. Operands that are far smaller (the row means of a normalisation) go with the run. And how many
-    there are."""
+    different tensors. Far smaller operands (row means of a normalisation) go with the run. And how many there are."""
     rows = np.flatnonzero(run >= 0)
     begins, size = where_changed(run[rows]), elements[rows]
     uneven = _uneven(begins, size)

@@ -120,8 +120,7 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
 
 
 def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name: str | None) -> str | None:
-    """The shape of a matrix among such inputs with a row length that is no multiple of 16 bytes; None without one, or
-    where one is narrow anyway."""
+    """The shape of a matrix of such inputs with an odd row length; None without one, or where one is narrow."""
     operands = [t for t in tensors_of(shapes, dtypes, strides) if len(t.shape) >= 2]
     if min((size for t in operands for size in t.shape[-2:]), default=0) <= SMALL_DIMENSION:
         return None
@@ -133,8 +132,7 @@ def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name
 
 
 def _row_length(tensor: Tensor) -> int:
-    """Elements from one row of a matrix to the next, whichever way it is stored; how many rows there are plays no part
-    in alignment."""
+    """Elements from one row of a matrix to the next, whichever way it is stored: what alignment depends on."""
     strides = tensor.strides[-2:] if tensor.strides is not None else ()
     return max(strides) if len(strides) == 2 and min(strides) == 1 else tensor.shape[-1]
 
@@ -171,8 +169,7 @@ class OddConvolutions(NamedTuple):
 
 
 def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
-    """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
-    images and those with groups are left out."""
+    """Convolutions in tensor cores' formats with odd channel counts, of `free` ops; not of images or groups."""
     roofline, code = rated.roofline, op_code(rated)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0)
     rows &= one_of(roofline.precision, (Precision.TF32, Precision.FP16, Precision.BF16))

@@ -4,7 +4,7 @@ A collective's kernel runs from the rank's arrival to the end. From the last ran
 what a rank spent in it before that is waiting for the others (arrival skew), not communication."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import I64
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
@@ -27,8 +27,7 @@ WAITING_SHARE = 0.03
 """The others must wait this share of a step longer than a rank for it to hold them up: GPUs given the same work
 differ by 2 %."""
 MORE_COMPUTE_SHARE = 0.1
-"""A rank that computes for this share of the step longer than the others is who they wait for, where nothing else
-tells."""
+"""Who computes for this share of the step longer than the others is whom they wait for, where nothing else tells."""
 ALIKE_SHARE = 0.7
 """Ranks that wait for each other have steps of one length, however different the moments of their recordings."""
 EACH_STEP_SHARE = 0.5
@@ -75,8 +74,7 @@ class RankComparison:
     collectives: tuple[CollectiveSkew, ...]
     notes: tuple[str, ...]
     offset_ns: tuple[int, ...] | None = None
-    """What to subtract from each recording's times to have them on the first one's clock; None where that is not
-    known."""
+    """What to subtract from each recording's times to have them on the first one's clock; None: not known."""
     late: tuple[LateRank, ...] = ()
     """The ranks that hold up the run at matched collectives, by what it would gain; several by turns or together."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
@@ -129,15 +127,11 @@ def compare_ranks(
     holding = {one.position for one in late} if any(found.by_step) or job is not None else {critical}
     rows = [_row(one, labels[i], gains.get(i), spent[i], i in holding) for i, one in enumerate(recordings)]
     return RankComparison(
-        tuple(rows),
-        first if critical is None else critical,
-        tuple(found.skew),
+        tuple(rows), first if critical is None else critical, tuple(found.skew),
         (*filter(None, [unknown]), *_missing(recordings, labels, unread), *_clock_notes(matches, labels)),
-        tuple(clocks.offset.tolist()) if clocks and clocks.comparable else alone,
-        late,
-        tuple(one and tuple(one[0].tolist()) for one in found.by_step),
-        job,
-    )
+        tuple(clocks.offset.tolist()) if clocks and clocks.comparable else alone, late,
+        tuple(one and tuple(one[0].tolist()) for one in found.by_step), job,
+    )  # fmt: skip
 
 
 class _Matched(NamedTuple):
@@ -175,8 +169,7 @@ def _matched(recordings: Sequence[RankDigest], matches: Matches | None, labels: 
 def _critical(
     recordings: Sequence[RankDigest], waiting: Sequence[float | None], late: Sequence[LateRank]
 ) -> int | None:
-    """The rank that the report speaks of; None where nothing tells. With collectives matched the longest step is often
-    that of who began early and waited."""
+    """The rank that the report speaks of; None: nothing tells. The longest step is often that of who waited."""
     if late:
         return late[0].position
     if any(waiting):
@@ -223,25 +216,18 @@ def _of_different_steps(recordings: Sequence[RankDigest]) -> list[tuple[float | 
     spans = sorted((int(s.host_start[0]) + epoch, int(s.host_end[-1]) + epoch) for s, epoch in epochs)
     if not all(epoch for _, epoch in epochs) or any(b[0] < a[1] for a, b in pairwise(spans)):
         return None
-    spent, kinds = zip(*(_collectives_of_steps(digest) for digest in recordings), strict=True)
-    steps = [digest.mean_step_ns for digest in recordings]
-    if len(set(kinds)) > 1 or not kinds[0] or min(steps) < ALIKE_SHARE * max(steps):
+    spent, kinds, steps = [], set(), [digest.mean_step_ns for digest in recordings]
+    for calls, of_rank in ((digest.calls, digest.steps) for digest in recordings):
+        here = [calls.step == step for step in range(len(of_rank))[of_rank.steady]]
+        spent.append(np.array([float(union(calls.start[rows], calls.end[rows]).total) for rows in here]))
+        kinds |= {tuple(calls.kind[rows].tolist()) for rows in here}
+    if len(kinds) > 1 or not any(kinds) or min(steps) < ALIKE_SHARE * max(steps):
         return None
     transfer = min(float(np.median(one)) for one in spent)
     waiting = [float(np.median(one)) - transfer for one in spent]
     longest = int(np.argmax(waiting))
-    if spent[longest].min() - transfer < EACH_STEP_SHARE * waiting[longest]:
-        return None
-    return [(ms(one), ms(transfer)) for one in waiting]
-
-
-def _collectives_of_steps(digest: RankDigest) -> tuple[F64, tuple[int, ...] | None]:
-    """Time in collectives in each steady step, ns, and of which kinds they are; None where the steps differ."""
-    calls, steps = digest.calls, digest.steps
-    here = [calls.step == step for step in range(len(steps))[steps.steady]]
-    spent = [float(union(calls.start[rows], calls.end[rows]).total) for rows in here]
-    kinds = {tuple(calls.kind[rows].tolist()) for rows in here}
-    return np.array(spent), kinds.pop() if len(kinds) == 1 else None
+    in_each = spent[longest].min() - transfer >= EACH_STEP_SHARE * waiting[longest]
+    return [(ms(one), ms(transfer)) for one in waiting] if in_each else None
 
 
 def _slowest(recordings: Sequence[RankDigest]) -> int | None:
@@ -258,8 +244,7 @@ def _slowest(recordings: Sequence[RankDigest]) -> int | None:
 
 
 def _busiest(recordings: Sequence[RankDigest]) -> int | None:
-    """The rank that computes for longest in a mean steady step, None where ranks exchange nothing or it is not markedly
-    longer than that of the middle one."""
+    """The rank that computes markedly longer a step than the middle one; None without, or where none exchange."""
     chosen = [i for i, digest in enumerate(recordings) if digest.device is not None and digest.steps.found]
     if len(chosen) < 2 or not all(recordings[i].collectives for i in chosen):
         return None
@@ -284,13 +269,17 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
     notes = []
     twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
-        notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
+        notes.append(
+            f"More than one recording says it is rank {_listed(twice, len(twice))}; they may not be of one run."
+        )
     world = max(digest.claim.world_size or 0 for digest in recordings)
     known = set(labels).intersection(range(world))
     broken = sorted(set(unread).intersection(range(world)) - known)
-    count = world - len(known) - len(broken)
-    gone = [f"{count} of {world} ranks are missing ({_first_missing(world, known, broken, count)})"] if count else []
-    gone += [f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken)})"] if broken else []
+    count, present = world - len(known) - len(broken), known.union(broken)
+    missing = _listed((rank for rank in range(world) if rank not in present), count)
+    gone = [f"{count} of {world} ranks are missing ({missing})"] if count else []
+    unreadable = f"the files of {len(broken)} of {world} ranks could not be read ({_listed(broken, len(broken))})"
+    gone += [unreadable] if broken else []
     if gone and len(recordings) > 1:
         text = f"{', and '.join(gone)}: who is waited for, and for how long, is known among the others only."
         notes.append(text[0].upper() + text[1:])
@@ -299,20 +288,14 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
         notes.append(f"The run has {world} ranks and this is the recording of one: {text}")
     without = [label for label, digest in zip(labels, recordings, strict=True) if digest.device is None]
     if without and len(without) < len(recordings):
-        notes.append(f"No device work was recorded on rank {_listed(without)}.")
+        notes.append(f"No device work was recorded on rank {_listed(without, len(without))}.")
     return notes
 
 
-def _first_missing(world: int, known: set[int], broken: Sequence[int], count: int) -> str:
-    """The first of the missing ranks; a run may claim to have millions."""
-    present = known.union(broken)
-    first = list(islice((rank for rank in range(world) if rank not in present), LISTED_RANKS))
+def _listed(ranks: Iterable[int], count: int) -> str:
+    """The first of so many; a run may claim to have millions."""
+    first = list(islice(ranks, LISTED_RANKS))
     return ", ".join(map(str, first)) + (f" and {count - len(first)} more" if count > len(first) else "")
-
-
-def _listed(ranks: list[int]) -> str:
-    names = ", ".join(map(str, ranks[:LISTED_RANKS]))
-    return f"{names} and {len(ranks) - LISTED_RANKS} more" if len(ranks) > LISTED_RANKS else names
 
 
 def _clock_notes(matches: Matches | None, labels: list[int]) -> list[str]:

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.alone import alone
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import find_phases
-from traceanalyzer.analysis.ranks import digest as of
+from traceanalyzer.analysis.ranks import digest
 from traceanalyzer.analysis.ranks.digest import SENDS, Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
@@ -58,8 +58,8 @@ def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
         ProcessGroup(trace.text(group) or "", trace.text(ranks) or "", trace.text(communicator) or "", size)
         for group, ranks, communicator, size in zip(*(column.tolist() for column in named), strict=True)
     ]
-    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, of.NO_GROUP]))}
-    groups = np.array([code[group] for group in (*of_row, of.NO_GROUP)], np.int32)
+    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, digest.NO_GROUP]))}
+    groups = np.array([code[group] for group in (*of_row, digest.NO_GROUP)], np.int32)
     columns = {name: getattr(found, name)[rows] for name in ("start", "end", "launched", "row", "step", "bytes")}
     columns |= {"kind": parts.kind[order], "group": groups[metadata]}
     columns["sequence"] = np.append(np.where(numbered, table.sequence, -1), -1)[metadata]
@@ -109,8 +109,7 @@ def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:
 
 def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     """The calls with what was launched before them, and that: kernels in the order of their launches, cut where
-    something is sent or received. What has no role has that of what was launched before it, else after it, in the same
-    stretch."""
+    something is sent or received. What has no role has that of its neighbour in the stretch, the one before first."""
     sends = one_of(calls.kind, SENDS)
     if timed.device is None or not sends.any():
         return calls, Pieces.empty()
@@ -143,7 +142,7 @@ MOST_FAMILIES = 12
 OTHERS = "other kernels"
 
 
-def why_of(causes: Causes, calls: DigestedCalls) -> of.Why | None:
+def why_of(causes: Causes, calls: DigestedCalls) -> digest.Why | None:
     """What a rank did in its steps and before each of its calls; None without work on a device."""
     timed, steps, gaps = causes.timed, causes.timed.steps, causes.gaps
     if timed.device is None:
@@ -155,7 +154,7 @@ def why_of(causes: Causes, calls: DigestedCalls) -> of.Why | None:
     of_cause = [(gaps.device == timed.device) & (gaps.cause == cause) for cause in IdleCause]
     idle_before = [measure(union(gaps.start[rows], gaps.end[rows]), begin, calls.start) for rows in of_cause]
     clock = f"GPU {timed.device}: SM clock"
-    return of.Why(
+    return digest.Why(
         exposed_communication=measure(activity.exposed_communication, steps.start, steps.end),
         exposed_copy=measure(activity.exposed_copy, steps.start, steps.end),
         idle=np.stack([idle[cause] for cause in IdleCause]),

@@ -52,14 +52,13 @@ class Together(NamedTuple):
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
     """For each rank what it comes later than the last but one, a steady step: all of it, because that is what the run
     gains without it, also what a rank that is last anyway is late by (0.137 ms of 3.137 where 3 ms were put in)."""
-    late, excess = _excess(matches, came)
+    late, excess = came.late[matches.steady], came.own[matches.steady]
     return np.bincount(late, excess, minlength=len(matches.clocks.offset)) / NS_PER_MS / steps
 
 
 def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_ms: float) -> tuple[LateRank, ...]:
-    """Those that hold up the run, by gain; several where they take turns or are late together, none where all are late
-    alike."""
-    late, excess = _excess(matches, came)
+    """Those that hold up the run, by gain; several that take turns or are late together, none where all are late."""
+    late, excess = came.late[matches.steady], came.own[matches.steady].astype(np.float64)
     total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
     named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
     if several := late_together(matches):
@@ -100,8 +99,3 @@ def late_together(matches: Matches) -> Together | None:
     gain = np.zeros(len(size), np.int64)
     gain[one[best]] = ready[first[one[best] + 1] - 1] - ready[begin[best] - 1]
     return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), largest_of(gain, matches.series))
-
-
-def _excess(matches: Matches, came: Arrivals) -> tuple[I64, F64]:
-    """Who came last to each steady collective, and how much later than the last but one by itself, ns."""
-    return came.late[matches.steady], came.own[matches.steady].astype(np.float64)

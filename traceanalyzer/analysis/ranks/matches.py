@@ -6,10 +6,9 @@ same time on all its ranks: what their ends differ by in the median is what the 
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
@@ -86,8 +85,7 @@ class Matches:
 
     @cached_property
     def holds(self) -> Bool:
-        """Of each part whether compute waited for the end of its collective, on any rank; of the last of a step true,
-        as a step ends with what it reduced."""
+        """Of each part whether compute waited for its collective, on any rank; true of the last of a step."""
         holds = (self.most(self.held.astype(np.int64)) > 0)[self.collective]
         step = self.step[self.collective]
         after = np.flatnonzero(self.before >= 0)
@@ -322,7 +320,7 @@ def _on_one_clock(
         calls, first, size = calls.take(np.empty(0, np.int64)), first[:1], size[:0]
     offset = clocks.offset[calls.rank]
     start = calls.start - offset
-    order = np.argsort(_reduced(np.minimum, start, first), kind="stable")
+    order = np.argsort(np.minimum.reduceat(start, first[:-1]), kind="stable")
     parts = np.argsort(np.repeat(np.argsort(order), size), kind="stable")
     one = first[:-1][order]
     return Matches(
@@ -331,11 +329,7 @@ def _on_one_clock(
         ready=(start - calls.queued)[parts], slowed=calls.slowed[parts], row=calls.row[parts],
         kind=calls.kind[one], bytes=calls.bytes[one],
         group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
-        group_size=_reduced(np.maximum, calls.size, first)[order].astype(np.int64), step=calls.step[one],
-        steady=_reduced(np.logical_and, calls.steady, first)[order].astype(bool),
+        group_size=np.maximum.reduceat(calls.size, first[:-1])[order].astype(np.int64), step=calls.step[one],
+        steady=np.logical_and.reduceat(calls.steady, first[:-1])[order],
         steps=tuple(names), clocks=clocks, notes=tuple(notes),
     )  # fmt: skip
-
-
-def _reduced(how: np.ufunc, values: NDArray[Any], first: I64) -> NDArray[Any]:
-    return how.reduceat(values, first[:-1]) if len(first) > 1 else values[:0]

@@ -11,8 +11,7 @@ from traceanalyzer.trace import I32, I64
 ROUNDING_NS = 2_000
 """Ranks end the same collective a microsecond or two apart even on one clock."""
 MAX_SPREAD_NS = 500_000
-"""Ends of one collective scatter by tens of us between ranks; where they scatter more, the matched ones are not
-the same collectives."""
+"""Ends of one collective scatter by tens of us between ranks; if more, those matched are not the same."""
 
 
 class Clocks(NamedTuple):

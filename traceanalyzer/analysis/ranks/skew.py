@@ -97,20 +97,14 @@ def _row(matches: Matches, came: Arrivals, end: I64, labels: Sequence[int], step
     often = np.bincount(came.late[chosen])
     members, size = int(matches.first[one + 1] - matches.first[one]), int(matches.group_size[one])
     return CollectiveSkew(
-        collective=KINDS[matches.kind[one]],
-        group=matches.group[one],
-        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None,
-        ranks=members,
-        group_size=size if size > 0 else None,
-        count=len(chosen) / steps,
-        transfer_ms=float(transfer.sum()) / NS_PER_MS / steps,
-        skew_ms=float(skew.sum()) / NS_PER_MS / steps,
-        transfer_us=float(transfer.mean()) / NS_PER_US,
-        skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
-        last_rank=labels[int(often.argmax())],
-        last_share=float(often.max() / len(chosen)),
+        collective=KINDS[matches.kind[one]], group=matches.group[one],
+        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None, ranks=members,
+        group_size=size if size > 0 else None, count=len(chosen) / steps,
+        transfer_ms=float(transfer.sum()) / NS_PER_MS / steps, skew_ms=float(skew.sum()) / NS_PER_MS / steps,
+        transfer_us=float(transfer.mean()) / NS_PER_US, skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
+        last_rank=labels[int(often.argmax())], last_share=float(often.max() / len(chosen)),
         cause=_cause(transfer, skew, matches.clocks.spread_ns, members < size),
-    )
+    )  # fmt: skip
 
 
 def _cause(transfer: I64, skew: I64, uncertain_ns: float, incomplete: bool) -> str:

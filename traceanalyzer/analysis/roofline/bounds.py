@@ -22,8 +22,7 @@ kernels on an H200, at 1.73 to 1.79 of 1.98 GHz)."""
 class Bound(enum.IntEnum):
     """What limits a device op: arithmetic that FLOPs count (COMPUTE), the device memory's bandwidth, nothing but too
     little work to fill the GPU, steps that wait for each other or scattered accesses (LATENCY: near no ceiling), PCIe,
-    NVLink or another connection (LINK), or issuing instructions that are no FLOPs: indices, conversions, special
-    functions."""
+    NVLink or another connection (LINK), or issuing instructions that are no FLOPs, such as conversions."""
 
     UNKNOWN, COMPUTE, MEMORY, LATENCY, LINK, INSTRUCTIONS = range(6)
 

@@ -73,8 +73,7 @@ def kernel_tables() -> KernelTables:
 
 
 def other_version(trace: Trace) -> str | None:
-    """A sentence where the recording states another version of PyTorch than the one whose kernels were counted, and
-    has kernels of the tables; None otherwise."""
+    """A sentence where a recording with kernels of the tables is of another PyTorch than was counted, else None."""
     tables = kernel_tables()
     stated = {condition.name: condition.value for condition in trace.conditions}
     version = re.match(r"\d+\.\d+", stated.get("PyTorch", ""))

@@ -53,8 +53,7 @@ class Rated(OfTimed):
 
 def counted_roofline(rated: Rated) -> Roofline:
     """What each device op could reach: as estimated, with measured traffic, speed of light, bound and use of tensor
-    cores where counters were collected. Joined by kernel name (without parameters) and launch shape; of kernels
-    measured several times the mean counts."""
+    cores where counters were collected. Joined by kernel name and launch shape; of several the mean counts."""
     estimated, counters = build_roofline(rated.timed), rated.linked.knowledge.counters
     columns = ("bytes", "expected", "attainable", "bound", "tensor", "counted") if counters else ()
     made = {name: getattr(estimated, name).copy() for name in columns}

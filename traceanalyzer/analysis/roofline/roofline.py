@@ -117,28 +117,20 @@ def build_roofline(timed: Timed) -> Roofline:
     bound, slow = blockwise(bound_of, Rows(len(row)))
     least = coded(traffic)
     return Roofline(
-        flops=coded(flops),
-        bytes=least,
-        expected=least if expected is traffic else coded(expected),
-        attainable=coded(attainable),
-        reachable=coded(reachable),
-        bound=bound,
+        flops=coded(flops), bytes=least, expected=least if expected is traffic else coded(expected),
+        attainable=coded(attainable), reachable=coded(reachable), bound=bound,
         arithmetic=flat(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
-        small=flat(_small(timed.linked, attainable) & slow & ~on_links),
-        precision=flat(precision),
-        tensor=flat(tensor),
-        waves=coded(waves),
-        row=row,
-        extra=_extra(timed.linked, work, row),
+        small=flat(_small(timed.linked, attainable) & slow & ~on_links), precision=flat(precision),
+        tensor=flat(tensor), waves=coded(waves), row=row, extra=_extra(timed.linked, work, row),
         counted=alike(0, len(row), np.bool_),
-    )
+    )  # fmt: skip
 
 
 def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
     """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
     finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of those whose data could not have
-    been moved in their time even with as much of it as fits in the cache: the model does not describe them (an operator
-    that was given one tensor twice)."""
+    been moved in their time even with all that fits in the cache: the model does not fit (one tensor was given
+    twice)."""
     ops, count = linked.trace.device_ops, len(row)
     flops, traffic, precision = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)
@@ -167,9 +159,8 @@ def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
 
 
 def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
-    """FLOP/s that the kernel in each of these rows can reach: matrix kernels that of the unit and format they use,
-    others that of the ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside); NaN where the
-    GPU is not known."""
+    """FLOP/s that each of these kernels can reach: matrix kernels in their unit and format, others on the ordinary
+    cores (in fp32 whatever the tensors' type, fp64 aside); NaN where the GPU is not known."""
     ops, result = linked.trace.device_ops, np.full(len(flops), np.nan)
     seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
@@ -218,8 +209,7 @@ def _reachable(
 
 
 def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Bool]) -> U8:
-    """What limits each device op; `moves`: what links carry, and all that only moves data. That has one ceiling, the
-    memory or a link."""
+    """What limits each device op; `moves`: what links carry, and all that only moves data, which has one ceiling."""
     on_links, only_moves = moves
     carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
     moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)

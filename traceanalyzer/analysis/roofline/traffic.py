@@ -40,8 +40,6 @@ from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
 # SM) and eight times those of the special function unit (16 lanes). Source of the rates: CUDA C++ programming guide,
 # "throughput of native arithmetic instructions".
 
-LANES = 32
-"""Threads of an instruction."""
 SLOTS = kernel_tables().slots
 """The first that fits counts."""
 
@@ -185,8 +183,7 @@ def tile(kernel: str) -> tuple[int, int]:
 
 
 NODE_GPUS = 8
-"""Ranks of a group beyond this many do not all share one node's links (GB200 racks aside), and the network's rate
-is not in any datasheet of the GPU."""
+"""Larger groups do not share one node's links (GB200 racks aside), and no datasheet has the network's rate."""
 HOST_COPIES = (
     CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST,
     CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST,

@@ -44,9 +44,8 @@ def waves_of(linked: Linked) -> F64:
 
 
 def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
-    """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it (it writes whole
-    percents, and 0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN where not
-    known."""
+    """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it (in whole percents,
+    0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN: not known."""
     ops = linked.trace.device_ops
     expected, launched, threads = ops.occupancy[rows], ops.blocks[rows], np.maximum(ops.threads[rows], 0)
     recorded = np.where(expected > 0, expected / 100, np.nan)

@@ -48,13 +48,9 @@ class _Stage:
         """Those of these types."""
         return self.order[self.ops.of(*kinds)[self.order]].tolist()
 
-    def last(self, kind: str) -> dict[int, int]:
-        """The last of a type in each model chunk."""
-        return {int(self.ops.chunk[one]): one for one in self.of(kind)}
-
-    def first(self, kind: str) -> dict[int, int]:
-        """The first of a type in each model chunk."""
-        return {int(self.ops.chunk[one]): one for one in reversed(self.of(kind))}
+    def of_chunks(self, kind: str, direction: int) -> dict[int, int]:
+        """The last of a type in each model chunk; where the direction is -1 the first."""
+        return {int(self.ops.chunk[one]): one for one in self.of(kind)[::direction]}
 
 
 def meetings(ops: Operations) -> list[Meeting]:
@@ -85,12 +81,6 @@ def _chain(before: list[set[int]], in_order: list[int]) -> None:
         before[following].add(one)
 
 
-def _tie(before: list[set[int]], later: dict[int, int], earlier: dict[int, int]) -> None:
-    """What waits for what of the same chunk."""
-    for chunk in later.keys() & earlier.keys():
-        before[later[chunk]].add(earlier[chunk])
-
-
 def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
     and receive are launched after the last but one forward computation before the first backward one."""
@@ -107,13 +97,14 @@ def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
     """Parameters are there before the first forward computation of their chunk, gradients go after the last backward
     one: of their chunk where they overlap with the others (`separate-grads-all-reduce`), else of all."""
     overlapped, gradients = bool(stage.ops.of(by.SEPARATE).any()), stage.of(by.GRADIENTS)
-    _tie(before, stage.first(FORWARD), stage.last(by.PARAMETERS))
-    if overlapped:
-        _tie(before, stage.first(by.GRADIENTS), stage.last(BACKWARD))
+    for later, earlier in ((FORWARD, by.PARAMETERS), *([(by.GRADIENTS, BACKWARD)] if overlapped else [])):
+        first, last = stage.of_chunks(later, -1), stage.of_chunks(earlier, 1)
+        for chunk in first.keys() & last.keys():
+            before[first[chunk]].add(last[chunk])
     compute = sorted(stage.of(FORWARD, BACKWARD), key=lambda one: stage.end[one])
     after = [] if overlapped else gradients
-    first, last = (by.COLLECT, by.LAYERNORM, by.EMBEDDING), (by.SEPARATE, by.CLIP, by.OPTIMIZER)
-    _chain(before, [*compute[-1:], *chain(*map(stage.of, first)), *after, *chain(*map(stage.of, last))])
+    sooner, later_on = (by.COLLECT, by.LAYERNORM, by.EMBEDDING), (by.SEPARATE, by.CLIP, by.OPTIMIZER)
+    _chain(before, [*compute[-1:], *chain(*map(stage.of, sooner)), *after, *chain(*map(stage.of, later_on))])
     for one in (stage.of(by.LAYERNORM) or stage.of(by.SEPARATE))[:1] if overlapped else ():
         before[one].update(gradients[-1:])
 

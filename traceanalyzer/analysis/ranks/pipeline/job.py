@@ -61,8 +61,7 @@ class PipelineJob:
 
     @cached_property
     def usual(self) -> F64:
-        """[operation]: mean time for which the device computes a stage's computations of a direction, on its middle
-        replica; s."""
+        """[operation]: mean time for which the device computes a stage's computations, on its middle replica; s."""
         return self._usual(self.of.took if self.of.ops.busy is None else self.of.ops.busy)
 
     @cached_property
@@ -81,8 +80,7 @@ class PipelineJob:
 
     @cached_property
     def excess_ms(self) -> F64:
-        """[replica, stage, step]: what a rank's computations take longer than those of its stage usually do; nothing
-        in a job of one replica."""
+        """[replica, stage, step]: what a rank computes longer than usual in its stage; 0 in a job of one replica."""
         ops, more = self.of.ops, self.of.took - self._usually_takes[:, None, None]
         compute = ops.of(FORWARD, BACKWARD)
         sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
@@ -132,8 +130,7 @@ class PipelineJob:
 
     @cached_property
     def late(self) -> tuple[LateRank, ...]:
-        """Who holds up the job: ranks one by one or together, or all of a stage that is too heavy; none where the steps
-        do not come out as they were."""
+        """Who holds up the job: ranks alone or together, or all of a heavy stage; none unless it is faithful."""
         least = MIN_GAIN_SHARE * float(self.base_ms.mean())
         if not self.is_faithful:
             return ()
@@ -165,8 +162,8 @@ def _repeats(gains: F64) -> bool:
 
 
 def pipeline_job(digests: Sequence[RankDigest], offset: I64 | None) -> tuple[PipelineJob | None, str]:
-    """The pipeline that ranks make; None, with a note where they make one whose slowdown is not known. `offset` is what
-    to subtract from the times of each."""
+    """The pipeline that ranks make; None, with a note where its slowdown is not known. `offset` is that of their
+    clocks."""
     try:
         ops = operations_of(digests, offset)
         if ops is None:

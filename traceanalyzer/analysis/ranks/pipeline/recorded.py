@@ -3,12 +3,10 @@
 A rank sends activations to the next stage and gradients to the one before: its first receive, before anything was sent,
 is of the first microbatch's activations, its first send hands them on. Between these calls it computes; the n-th piece
 of a direction is that of the n-th microbatch, whose data the n-th receive of that direction brought. A computation is
-taken to begin when it could have: when the one before it had ended and its data was sent and transferred, so that a
-host that is late counts with it."""
+taken to begin when it could have: after the one before it and its data, so that a late host counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -48,23 +46,6 @@ class _Worker:
     times: dict[str, Times] = field(default_factory=dict)
     free: dict[str, I64] = field(default_factory=dict)
     """Of each type of call when what was launched before it had ended, [step, which]."""
-
-    @cached_property
-    def _ends(self) -> I64:
-        """When it had computed something, communicated with all of a group, or sent something alone."""
-        calls = self.digest.calls
-        alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
-        ends = calls.end[alone | ~np.isin(calls.kind, SENDS)]
-        return np.sort(np.concatenate((self.digest.pieces.end, ends, self.digest.steps.start[self.steps]))) - self.clock
-
-    def free_at(self, times: I64) -> I64:
-        """The last of these moments before each time."""
-        return self._ends[np.maximum(np.searchsorted(self._ends, times + ROUNDING_NS) - 1, 0)]
-
-    def count(self, kind: str) -> I64:
-        """How many of this type each step has."""
-        table, rows = self.rows[kind]
-        return np.bincount(table.step[rows], minlength=len(self.digest.steps))[self.steps]
 
     def rows_of(self, kind: str, whole: Bool) -> I64:
         """Of this type in the steps that all have as many, [step, which]."""
@@ -176,7 +157,11 @@ def _worker(digests: Sequence[RankDigest], chain: Sequence[int], stage: int, nam
 
 def _whole(workers: Sequence[_Worker]) -> Bool:
     """Which steps have as many of everything, on all ranks. Raises TraceAnalyzerError where none has."""
-    counts = [(one, kind, one.count(kind)) for one in workers for kind in one.rows]
+    counts = [
+        (one, kind, np.bincount(table.step[rows], minlength=len(one.digest.steps))[one.steps])
+        for one in workers
+        for kind, (table, rows) in one.rows.items()
+    ]
     microbatches = counts[0][2]
     whole: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (microbatches > 0)
     if not len(whole):
@@ -210,8 +195,7 @@ def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) 
 
 
 def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> None:
-    """Data travels for as long as both were there, from when it is sent and the receiver could have come: what that is
-    later its host is."""
+    """Data travels for as long as both were there, from when it is sent and the receiver could have come."""
     sent, got = sender.times[send], receiver.times[receive]
     took = np.minimum(sent.end, got.end) - np.maximum(sent.start, got.start)
     start = np.maximum(sent.start, receiver.free[receive])
@@ -246,12 +230,15 @@ def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Time
 
 
 def _begun(one: _Worker) -> None:
-    """Computations begin when they could have."""
-    times = one.times
+    """Computations begin when they could have: after the rank computed, communicated with a group, or sent."""
+    calls, times = one.digest.calls, one.times
+    alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
+    called = calls.end[alone | ~np.isin(calls.kind, SENDS)]
+    ends = np.sort(np.concatenate((one.digest.pieces.end, called, one.digest.steps.start[one.steps]))) - one.clock
     for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (by.OPTIMIZER, "")):
         if kind in times:
             start, end = times[kind]
-            begun = one.free_at(start)
+            begun = ends[np.maximum(np.searchsorted(ends, start + ROUNDING_NS) - 1, 0)]
             came = times[receive].end if receive in times else begun
             times[kind] = Times(np.minimum(np.maximum(begun, came), start), end)
 

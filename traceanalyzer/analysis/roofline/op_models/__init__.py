@@ -1,7 +1,6 @@
 """FLOPs and bytes of recorded operators, from the shapes, strides, types and values of their inputs.
 
-`model_ops` is the measurement; `MODELS` is the one list of operators that have a model. A name also stands for
-its in-place variant (`aten::add_`)."""
+`model_ops` is the measurement; `MODELS` lists the operators that have a model; a name means in-place variants, too."""
 
 from collections.abc import Callable, Mapping
 from typing import Concatenate, ParamSpec, TypeVar

@@ -125,8 +125,7 @@ def read(*tensors: Tensor | None) -> float:
 
 
 Model = Callable[[Call], Work]
-"""What one operator has to do; raises ValueError where that is not known. Functions with further parameters are models
-as soon as these are given (`MODELS`)."""
+"""What one operator has to do; raises ValueError where that is not known. `MODELS` gives further parameters."""
 
 
 def formula(

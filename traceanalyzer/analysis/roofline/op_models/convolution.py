@@ -57,8 +57,7 @@ def forward(call: Call, arguments: Arguments) -> Work:
 def backward(call: Call) -> Work:
     """`convolution_backward(grad, x, w, bias_sizes, <arguments as of convolution>, mask)`.
 
-    Each of the gradients of x and w takes as many FLOPs as the forward pass and reads `grad`: they are kernels of their
-    own. The mask says which are made."""
+    Each gradient of x and w that the mask asks for is a kernel with the FLOPs of the forward pass, and reads `grad`."""
     grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     wants_x, wants_weight, wants_bias = (item.lower() in {"true", "1"} for item in call.items(10))
     once = _flops((x if call.flag(7) else grad).numel, weight)

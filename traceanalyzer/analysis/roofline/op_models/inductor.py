@@ -3,8 +3,7 @@ estimated from the operators in their names.
 
 The launch is recorded with its tensors, results last, and then the sizes of what it goes over: of a tensor that is
 larger (a slice of it is meant) it reads no more than that. A pointwise kernel without a tensor left for its result
-updates its first one, which is then read and written. Which that is the recording does not say, so bytes are an
-estimate."""
+updates its first one, which is then read and written. The recording does not say which: bytes are estimates."""
 
 import math
 import re

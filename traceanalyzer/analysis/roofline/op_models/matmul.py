@@ -42,8 +42,7 @@ def linear(call: Call) -> Work:
 def scaled_mm(call: Call) -> Work:
     """`_scaled_mm(a[m,k], b[k,n], scales.., out_dtype)`: 2·m·n·k FLOPs in the operands' format.
 
-    Source of the argument order: native_functions.yaml (`out_dtype` is argument 6). Four-bit types pack two
-    values into a byte."""
+    Argument order: native_functions.yaml (`out_dtype` is argument 6). Two four-bit values share a byte."""
     a, b = call.tensor(0), call.tensor(1)
     packed = 2 if a.dtype.precision.name == "FP4" else 1
     rows, columns = a.shape[0], b.shape[1]

@@ -43,9 +43,8 @@ def foreach_norm(call: Call) -> Work:
 def fused(
     call: Call, flops: float, state: tuple[int, ...], kept: Callable[[Call], tuple[int, ...]] = lambda _: ()
 ) -> Work:
-    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads gradients and the
-    lists of its state, parameters among them, and writes the latter; some are `kept` by its settings.
-    Source: native_functions.yaml."""
+    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads gradients and its
+    state, parameters too, and writes these; settings say which are `kept`."""
     parameters, gradients = call.tensor_list(0), call.tensor_list(1)
     moved = _bytes(parameters, *map(call.tensor_list, (*state, *kept(call))))
     return _updated(parameters, read=_bytes(gradients) + moved, written=moved, flops=flops)

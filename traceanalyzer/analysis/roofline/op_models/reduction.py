@@ -11,8 +11,8 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, LONG, DType, Kind, Tensor
 
 RMS_FLOPS = 4.0
-"""A square, its sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, the sum of h·x^ 2, dx = r·(h - x^·b) 3,
-and scaling 1."""
+"""Square, sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, sum of h·x^ 2, dx = r·(h - x^·b) 3, scaling
+1."""
 
 
 def layer_norm(call: Call) -> Work:
@@ -28,8 +28,7 @@ def batch_norm(call: Call) -> Work:
 
 
 def statistics(call: Call, flops: float, reads: int, figures: int) -> Work:
-    """`batch_norm_stats(x, eps)`, `batch_norm_backward_reduce(grad, x, ..)`: reads so many tensors like x, writes so
-    many figures a channel."""
+    """`batch_norm_stats(x, eps)`, `batch_norm_backward_reduce(grad, x, ..)`: so many figures a channel."""
     x = call.tensor(reads - 1)
     traffic = read(*map(call.tensor, range(reads))) + figures * _channels(x) * FLOAT.bytes
     return Work(flops * x.numel, traffic, x.dtype.precision)
@@ -88,8 +87,7 @@ def nll_backward(call: Call) -> Work:
 
 
 def compared(call: Call, flops: float) -> Work:
-    """A loss `f(x, target, .., reduction)`, as `mse_loss`: reads both, writes each where reduction, input 2, is 0
-    (none), else one number."""
+    """A loss `f(x, target, reduction)`: reads both, writes one number, or each where reduction is 0 (none)."""
     x, target = call.tensor(0), call.tensor(1)
     written = x.dense_bytes if call.values[2:3] == ("0",) else x.dtype.bytes
     return Work(flops * x.numel, read(x, target) + written, x.dtype.precision)
@@ -134,8 +132,7 @@ def scan(call: Call) -> Work:
 
 
 def _left(call: Call, x: Tensor, index: int) -> int:
-    """Elements of the result: all but the named dimensions, 1 where none is named. A single number is a dimension only
-    where another input follows (else a type)."""
+    """Elements of the result; a single number is a dimension only where another input follows (else it is a type)."""
     text = call.values[index] if index < len(call.values) else ""
     alone = text.lstrip("-").isdecimal() and len(call.inputs) > index + 1
     named = call.integers(index) if text.startswith("[") or alone else []

@@ -108,8 +108,7 @@ class Tensor:
 def promoted(*tensors: Tensor) -> DType:
     """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
 
-    PyTorch's rule (torch.result_type); half and bfloat16 together make float, and so does a Python number (a
-    double without dimensions) with integers."""
+    PyTorch's rule (torch.result_type); half and bfloat16 make float, and so does a Python number with integers."""
     highest = max((t.dtype.kind for t in tensors), default=Kind.FLOAT)
     rivals = [t for t in tensors if t.dtype.kind is highest]
     with_dimensions = [t for t in rivals if t.shape]

@@ -137,10 +137,10 @@ class _Table:
         shapes, dtypes, strides = (text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides))
         if (inputs := parse_inputs(shapes or "[]", dtypes, strides)) is None:
             return UNKNOWN_ROW
-        link, at, made = None, int(ranges.collective[row]), self.trace.collectives
-        if at >= 0:
-            sizes = int(made.in_elements[at]), int(made.out_elements[at])
-            link = Link(text(made.name[at]) or "", *sizes, text(made.dtype[at]) or "", int(made.group_size[at]))
+        link, one, made = None, int(ranges.collective[row]), self.trace.collectives
+        if one >= 0:
+            sizes = int(made.in_elements[one]), int(made.out_elements[one])
+            link = Link(text(made.name[one]) or "", *sizes, text(made.dtype[one]) or "", int(made.group_size[one]))
         call = Call(text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link)
         try:
             call = amend(call) if amend else call
