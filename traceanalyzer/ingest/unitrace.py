@@ -25,8 +25,7 @@ from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import lines_of, open_stream
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
-from traceanalyzer.trace.events import ApiCalls, DeviceOps, HostRanges
-from traceanalyzer.trace.kinds import CopyKind, DeviceOpKind, RangeKind
+from traceanalyzer.trace.events import ApiCalls, CopyKind, DeviceOpKind, DeviceOps, HostRanges, RangeKind
 from traceanalyzer.trace.run import Trace
 from traceanalyzer.trace.table import I64
 

@@ -18,11 +18,9 @@ from traceanalyzer.trace.circumstances import (
     StepAmounts, Stopwatch, Thread,
 )
 from traceanalyzer.trace.events import (
-    ApiCalls, Collectives, DeviceOps, DeviceRanges, GpuMetrics, GraphEdges, HostRanges, MemoryEvents, Overheads,
-    RangeDetails, StepTimings, Waits,
-)
-from traceanalyzer.trace.kinds import (
-    CopyKind, DeviceOpKind, MemoryKind, OccupancyLimit, OverheadKind, RangeKind, WaitKind,
+    ApiCalls, Collectives, CopyKind, DeviceOpKind, DeviceOps, DeviceRanges, GpuMetrics, GraphEdges, HostRanges,
+    MemoryEvents, MemoryKind, OccupancyLimit, OverheadKind, Overheads, RangeDetails, RangeKind, StepTimings, WaitKind,
+    Waits,
 )
 from traceanalyzer.trace.run import Failure, Run, Trace
 from traceanalyzer.trace.table import (

@@ -113,8 +113,7 @@ class ProfilerRow:
     shapes: str | None = None
     device: int | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
-    """Operations by the width of their type in bits (`16`; empty where that is not stated), as the program states
-    them."""
+    """Operations by the width of their type in bits (`16`; empty: not stated), as the program states them."""
     bytes: float | None = None
     """Bytes moved, likewise."""
 
@@ -171,8 +170,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class LightRecording:
-    """Steps of the same process recorded with device activities alone, just before the recording, which stretches the
-    host less than the full recording."""
+    """Steps of the same process, recorded just before with device activities alone, which stretches the host less."""
 
     step_ns: int
     """Median."""
@@ -210,8 +208,7 @@ class PrintedMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """One kernel, measured by a kernel profiler that replayed it (Nsight Compute). None is what that was not asked for;
-    shares are 0..1 of the hardware's peak."""
+    """One kernel, replayed and measured by Nsight Compute. None: not asked for; shares are 0..1 of the peak."""
 
     name: str
     """Name as the profiler writes it."""

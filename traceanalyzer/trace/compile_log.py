@@ -184,8 +184,7 @@ class Compilation:
 
     @property
     def is_recompilation(self) -> bool:
-        """Whether the code had been compiled before, and a guard of that said no. What failed to compile is tried again
-        under a new id, and is not one."""
+        """Whether a guard of code compiled before said no. What failed is tried again under a new id, and is none."""
         return bool(self.recompile_reasons) or self.cache_size > 0
 
 

@@ -92,8 +92,7 @@ class RankDump:
 
 @dataclass(frozen=True)
 class Clues:
-    """What NCCL's RAS and Inspector add: where ranks run, processes that RAS no longer reaches, ranks that it saw
-    behind in a communicator of all ranks."""
+    """What NCCL's RAS and Inspector add: where ranks run, processes that RAS cannot reach, ranks that it saw behind."""
 
     hosts: dict[int, str] = field(default_factory=dict)
     dead: tuple[str, ...] = ()

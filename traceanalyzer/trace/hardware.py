@@ -74,21 +74,15 @@ class Hardware:
     def describes(self, device: Device) -> bool:
         """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
         (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
-        name = _MAKER.sub("", _MAKER.sub("", device.called))
-        shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
-        if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
-            return False
-        return not (device.sm_count and self.sms and device.sm_count != self.sms) and self.fits(device)
+        name, same = _MAKER.sub("", _MAKER.sub("", device.called)), device.sm_count == self.sms
+        named = any(pattern.fullmatch(name) for pattern in (*self.match, *(self.match_with_sms if same else ())))
+        return named and (same or not device.sm_count or not self.sms) and self.fits(device)
 
     def fits(self, device: Device) -> bool:
         """Whether a device's memory, where it is recorded, has a size that this GPU is sold with."""
         low, high = MEMORY_RANGE
         size = (device.memory_bytes or 0) / GIGA
         return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
-
-    def as_fast(self, device: Device) -> bool:
-        """Whether a device's memory, where its speed is recorded, is as fast as this GPU's."""
-        return not device.bandwidth or abs(device.bandwidth / self.bandwidth - 1) <= SAME_SPEED
 
     def matrix_peak(self, precision: str) -> float | None:
         """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do it, else on the
@@ -128,8 +122,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class HardwareTable:
-    """Known GPUs, a user's before the built-in ones, which are read when they are first asked for; of several that
-    describe a device the first counts."""
+    """Known GPUs, a user's before the built-in ones (read on first use); the first that describes a device counts."""
 
     own: tuple[Hardware, ...] = ()
 
@@ -139,12 +132,10 @@ class HardwareTable:
         if extra is None:
             return cls()
         try:
-            text = read_whole(extra)
+            added = tuple(map(_hardware, tomllib.loads(read_whole(extra).decode()).get("gpu", [])))
         except OSError as error:
             what = (error.strerror or str(error)).lower()
             raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
-        try:
-            added = tuple(map(_hardware, tomllib.loads(text.decode()).get("gpu", [])))
         except _INVALID as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
         return cls(added)
@@ -165,11 +156,11 @@ class HardwareTable:
         return replace(found, sms=device.sm_count) if found.sms is None else found
 
     def _by_size(self, device: Device) -> Hardware | None:
-        """The one GPU that has as many SMs, and as much memory or as fast a one, as a device without a name; None where
-        several have."""
+        """The one GPU with as many SMs, and as much or as fast memory, as a device without a name; None: several."""
         if device.called or not device.sm_count or not (device.memory_bytes or device.bandwidth):
             return None
-        fitting = [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device) and gpu.as_fast(device)]
+        speed, known = device.bandwidth, [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device)]
+        fitting = [gpu for gpu in known if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED]
         return fitting[0] if len(fitting) == 1 else None
 
 

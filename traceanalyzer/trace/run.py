@@ -39,8 +39,7 @@ class Trace:
     captures: "tuple[Trace, ...]" = ()
     """Recordings of the capture of its CUDA graphs, which were given with it."""
     unprofiled_step_ns: int | None = None
-    """Median step time of the same process without a profiler, where the capture carries it and nothing speaks
-    against it."""
+    """Median step time of the same process without a profiler, where the capture has it undisputed."""
     stopwatch: known.Stopwatch | None = None
     """What that comes from, also where something speaks against it (a health note then says what)."""
     light: known.LightRecording | None = None
@@ -85,8 +84,7 @@ class Trace:
 
     @property
     def is_companion(self) -> bool:
-        """Whether it is a memory snapshot or a log of torch.compile, which go with a recording and tell no times of
-        steps themselves."""
+        """Whether it is a memory snapshot or a log of torch.compile, which go with a recording."""
         return self.source in ("memory_snapshot", "torch_log")
 
     @property

@@ -20,16 +20,14 @@ U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 
 MOST_DEVICES, MOST_BYTES, MOST_ELEMENTS, MOST_RANKS, MOST_IDS = 2**12, 2**50, 2**44, 2**24, 2**62
-"""Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide, no id so
-high."""
+"""Beyond, a number is damage: no host has so many GPUs, no memory is so large, no run so wide, no id so high."""
 
 
 def column(
     dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None, narrow: bool = False
 ) -> Any:
     """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
-    above `most` count as not recorded; one that is `narrow` is held in as few bytes as its values need, so widen it
-    before you multiply it."""
+    above `most` count as not recorded; a `narrow` one has few bytes: widen it before you multiply it."""
     return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most, "narrow": narrow})
 
 
