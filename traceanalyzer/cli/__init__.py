@@ -26,8 +26,7 @@ ANSWERS = (
 )  # fmt: skip
 TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
 COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
-"""In the order of `--help`, each with its package, which has the command under its name in a module of its name; those
-of tables are made from their entries."""
+"""In the order of `--help`, each with the package of its module; those of tables are made from their entries."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 

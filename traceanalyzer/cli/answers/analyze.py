@@ -98,8 +98,7 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
 
 
 def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[Run, Sequence[CompileLog]]":
-    """The run with the logs of torch.compile that were given, else of the capture; and those logs. Most have none: what
-    reads them is not even loaded then."""
+    """The run with the logs of torch.compile, given or of the capture, and these; most have none, and no reader."""
     from traceanalyzer.ingest.side_files import have_compile_logs
 
     given = next((trace.compile_logs for trace in run.traces), ())

@@ -32,8 +32,7 @@ IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→":
 
 
 def checked(format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]) -> Output:
-    """The output that is asked for, if it can be written, overwrites none of the inputs and is no page for a terminal.
-    Raises UsageError, TraceAnalyzerError."""
+    """The output asked for, if it can be written, and overwrites no input. Raises UsageError, TraceAnalyzerError."""
     output = output_of(format_, file, formats, inputs)
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")

@@ -72,8 +72,7 @@ def _is_answered(reference: str, selection: "Selection", knowledge: "Knowledge")
 
 
 def _worth_a_process(*references: str) -> bool:
-    """Whether each is one large file, and there is memory for both. Folders and patterns have files that are read side
-    by side."""
+    """Whether each is one large file, and there is memory for both. What is in folders is read side by side anyway."""
     paths = list(map(Path, references))
     large = METHOD == "fork" and reading().jobs > 1 and all(p.is_file() and text_bytes(p) >= LEAST_BYTES for p in paths)
     needed = [needed_bytes(path, text_bytes(path), ANALYZED) for path in paths] if large else []

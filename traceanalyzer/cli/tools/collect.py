@@ -179,13 +179,10 @@ def _record(
 
     command = run.as_command(words)
     plan = Plan(
-        folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
-        recorder=recorder,
-        command=Path(words[0]).name,
-        git_revision=environment.git_revision(Path.cwd()),
-        ceilings=_ceilings() if options.pop("ceilings") else None,
-        **options,
-    )
+        folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()), recorder=recorder,
+        command=Path(words[0]).name, git_revision=environment.git_revision(Path.cwd()),
+        ceilings=_ceilings() if options.pop("ceilings") else None, **options,
+    )  # fmt: skip
     returned, trouble = _run(command, plan, chosen)
     for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
         click.echo(f"traceanalyzer: {line}", err=True)

@@ -9,8 +9,7 @@ from traceanalyzer.cli.options import command, output_option
 from traceanalyzer.report.table_entries import BY_COMMAND, named
 
 DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
-"""What has a schema: the report of `analyze`, the other commands' documents by the command's name, `history`'s runs
-and a metric over them."""
+"""What has a schema: the report of `analyze`, other commands' documents by their names, `history`'s runs and metric."""
 
 
 @command("schema")
