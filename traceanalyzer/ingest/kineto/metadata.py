@@ -21,16 +21,16 @@ from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
 
-def is_rocm(metadata: Mapping[str, object]) -> bool:
-    """Whether the trace says that it is of AMD GPUs."""
+def _is_rocm(metadata: Mapping[str, object]) -> bool:
     return not metadata.keys().isdisjoint(("roctracer_version", "hip_runtime_version", "hip_driver_version"))
 
 
-def gpus_in_use(described: Mapping[int, Device], used: list[int]) -> tuple[tuple[Device, ...], str]:
-    """The GPUs that did work, each with the description that is its own, and a remark where that was worked out.
-
-    GPUs that are all alike leave no doubt; as many as are described are taken in their order.
-    """
+def devices_of(metadata: dict[str, Any], used: list[int]) -> tuple[tuple[Device, ...], str]:
+    """The GPUs that are described or did work, each with the description that is its own, and a remark where that was
+    worked out: GPUs that are all alike leave no doubt; as many as are described are taken in their order."""
+    described = _described(metadata)
+    if not set(used) - set(described) and not (used and _is_rocm(metadata)):
+        return tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
     if len(kinds) == 1 or len(described) != len(used) or not set(used) - set(described):
         usual = kinds.pop() if len(kinds) == 1 else Device(0)
@@ -40,10 +40,10 @@ def gpus_in_use(described: Mapping[int, Device], used: list[int]) -> tuple[tuple
     return tuple(replace(described[place], id=i) for i, place in pairs), remark
 
 
-def on_the_gpu_in_use(events: MemoryEvents, used: list[int]) -> MemoryEvents:
-    """The allocator's events under the number that device rows have, where both know one GPU."""
+def on_the_gpu(events: MemoryEvents, used: list[int], metadata: dict[str, Any]) -> MemoryEvents:
+    """The allocator's events under the number that AMD's device rows have, where both know one GPU."""
     counted = distinct(events.device[events.device >= 0])
-    if len(used) != 1 or len(counted) != 1 or counted[0] == used[0]:
+    if not _is_rocm(metadata) or len(used) != 1 or len(counted) != 1 or counted[0] == used[0]:
         return events
     device: I32 = np.where(events.device >= 0, used[0], events.device).astype(np.int32)
     return replace(events, device=device)
@@ -90,7 +90,7 @@ def integer(value: Any) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def devices_of(metadata: dict[str, Any]) -> dict[int, Device]:
+def _described(metadata: dict[str, Any]) -> dict[int, Device]:
     """The devices that `deviceProperties` describes, by id."""
     found = {}
     for row in mappings(metadata.get("deviceProperties")):

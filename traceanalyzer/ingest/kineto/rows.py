@@ -12,32 +12,21 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
-from traceanalyzer.ingest.kineto.arguments import (
-    Collective,
-    Occupancies,
-    Operands,
-    collective_of,
-    counter_value,
-    json_text,
-    launch_options,
-)
+from traceanalyzer.ingest.kineto import arguments
+from traceanalyzer.ingest.kineto.arguments import Collective, Occupancies, Operands
 from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
-from traceanalyzer.trace import (
-    I64,
+from traceanalyzer.trace import I64, DeviceOpKind, RangeKind, Table, Waits
+from traceanalyzer.trace.events import (
     ApiCalls,
-    DeviceOpKind,
     DeviceOps,
     DeviceRanges,
     GpuMetrics,
     HostRanges,
     MemoryEvents,
     Overheads,
-    RangeKind,
-    Table,
-    Waits,
 )
 
 _DEVICE_KINDS = {Group[kind.name]: kind for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)}
@@ -141,14 +130,14 @@ class Rows:
 
     def _add_counters(self, found: list[Counter[Any]]) -> None:
         """Samples of hardware counters; other counters (the viewer's) are left out."""
-        kept = self._with_time([c for c in found if counter_value(c) is not None])
+        kept = self._with_time([c for c in found if arguments.counter_value(c) is not None])
         self.skipped += len(found) - len(kept)
         self.tables[GpuMetrics].append(
             {
                 "name": self.texts.codes([c.name for c in kept]),
                 "start": self._starts if kept else [],
                 "device": [int(said[1]) if (said := _COUNTERS.match(str(c.pid))) else -1 for c in kept],
-                "value": [round(counter_value(c) or 0.0) for c in kept],
+                "value": [round(arguments.counter_value(c) or 0.0) for c in kept],
             }
         )
 
@@ -214,7 +203,9 @@ class Rows:
                 "thread": self._thread_codes(spans),
                 "external_id": _external_ids(args),
                 "launch": [
-                    self.texts.code(text) if (a.warps or a.kernel_options) and (text := launch_options(a)) else -1
+                    self.texts.code(text)
+                    if (a.warps or a.kernel_options) and (text := arguments.launch_options(a))
+                    else -1
                     for a in args
                 ],
                 "collective": self._collective_codes(args),
@@ -249,7 +240,7 @@ class Rows:
         self.skipped += len(rows)
         for row in rows:
             if row.args is not None and row.args.name:
-                self.names[row.name, row.pid, row.tid] = json_text(bytes(row.args.name))
+                self.names[row.name, row.pid, row.tid] = arguments.json_text(bytes(row.args.name))
 
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
@@ -271,7 +262,7 @@ class Rows:
         )
 
     def _collective_codes(self, args: list[Args]) -> list[int]:
-        return [self.collectives[collective_of(a, self.texts)] if a.collective else -1 for a in args]
+        return [self.collectives[arguments.collective_of(a, self.texts)] if a.collective else -1 for a in args]
 
 
 def _as_they_stand(args: list[Any], names: Iterable[str]) -> dict[str, Any]:

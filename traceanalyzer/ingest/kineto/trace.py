@@ -14,37 +14,19 @@ from traceanalyzer.ingest.kineto.arguments import OF_GROUP, Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
-from traceanalyzer.ingest.kineto.metadata import (
-    devices_of,
-    distributed,
-    gpus_in_use,
-    groups_of,
-    integer,
-    is_rocm,
-    on_the_gpu_in_use,
-    parse_metadata,
-)
+from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, groups_of, integer, on_the_gpu, parse_metadata
 from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, no_operator
 from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.trace import (
-    I64,
+from traceanalyzer.trace import I64, Bool, Collectives, DeviceOpKind, RangeKind, Trace, Waits
+from traceanalyzer.trace.circumstances import Collected, Process, Thread
+from traceanalyzer.trace.events import (
     ApiCalls,
-    Bool,
-    Collected,
-    Collectives,
-    Device,
-    DeviceOpKind,
     DeviceOps,
     DeviceRanges,
     GpuMetrics,
     HostRanges,
     MemoryEvents,
     Overheads,
-    Process,
-    RangeKind,
-    Thread,
-    Trace,
-    Waits,
 )
 from traceanalyzer.trace.table import distinct
 
@@ -58,10 +40,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     if len(pids) < 2:  # the streams of two processes carry the same numbers
         columns, clipped = columns | {"end": end}, int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
-    described, used = devices_of(metadata), [i for i in map(int, distinct(ops.device)) if i >= 0]
-    devices, remark = tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
-    if set(used) - set(described) or (used and is_rocm(metadata)):
-        devices, remark = gpus_in_use(described, used)
+    devices, remark = devices_of(metadata, [i for i in map(int, distinct(ops.device)) if i >= 0])
     health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
     waits = Waits.from_columns(rows.tables[Waits].take())
@@ -79,7 +58,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         waits=waits.take(waits.kind > 0),
         overheads=Overheads.from_columns(rows.tables[Overheads].take()),
         device_ranges=DeviceRanges.from_columns(rows.tables[DeviceRanges].take()),
-        memory_events=on_the_gpu_in_use(memory, [d.id for d in devices]) if is_rocm(metadata) else memory,
+        memory_events=on_the_gpu(memory, [d.id for d in devices], metadata),
         gpu_metrics=GpuMetrics.from_columns(rows.tables[GpuMetrics].take()),
         collectives=collectives,
         collected=_collected(metadata, rows, host),

@@ -19,25 +19,16 @@ from traceanalyzer.ingest.nsys.processes import NOBODY
 from traceanalyzer.ingest.nsys.tables import Tables, canonical
 from traceanalyzer.ingest.sqlite.database import MISSING, Database, together
 from traceanalyzer.ingest.sqlite.pages import Part
-from traceanalyzer.trace import (
-    I32,
-    I64,
+from traceanalyzer.trace import I32, I64, RangeKind, Trace, Waits, alike, is_constant
+from traceanalyzer.trace.circumstances import Collected, Health, Process, Thread
+from traceanalyzer.trace.events import (
     ApiCalls,
-    Collected,
     DeviceOps,
     GpuMetrics,
-    Health,
     HostRanges,
     MemoryEvents,
     Overheads,
-    Process,
     RangeDetails,
-    RangeKind,
-    Thread,
-    Trace,
-    Waits,
-    alike,
-    is_constant,
 )
 from traceanalyzer.trace.table import distinct
 

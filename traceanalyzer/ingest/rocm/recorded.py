@@ -17,21 +17,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value, looked_up
 from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
 from traceanalyzer.ingest.side_files import mappings
-from traceanalyzer.trace import (
-    I64,
-    ApiCalls,
-    Collected,
-    CopyKind,
-    Device,
-    DeviceOpKind,
-    DeviceOps,
-    Health,
-    HostRanges,
-    Overheads,
-    Process,
-    Thread,
-    Trace,
-)
+from traceanalyzer.trace import I64, ApiCalls, CopyKind, DeviceOpKind, DeviceOps, HostRanges, Overheads, Trace
+from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
 from traceanalyzer.trace.table import distinct, ranked
 
 Columns = dict[str, NDArray[Any]]
