@@ -6,10 +6,9 @@ from pathlib import Path
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
-from traceanalyzer.ingest.kineto.health import unread
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.kineto.trace import make_trace
+from traceanalyzer.ingest.kineto.trace import make_trace, unread
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Trace
 

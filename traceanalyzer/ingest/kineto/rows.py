@@ -194,6 +194,7 @@ class Rows:
 
     def _add_host(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
+        launches = [arguments.launch_options(a) if a.warps or a.kernel_options else "" for a in args]
         self.tables[HostRanges].append(
             self._named_times(spans)
             | self._operands.codes(args)
@@ -202,12 +203,7 @@ class Rows:
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
                 "external_id": _external_ids(args),
-                "launch": [
-                    self.texts.code(text)
-                    if (a.warps or a.kernel_options) and (text := arguments.launch_options(a))
-                    else -1
-                    for a in args
-                ],
+                "launch": [self.texts.code(text) if text else -1 for text in launches],
                 "collective": self._collective_codes(args),
             }
         )

@@ -18,8 +18,7 @@ from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.health import diagnostics
 from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
-from traceanalyzer.ingest.sqlite.database import Database, open_database
-from traceanalyzer.ingest.sqlite.file import is_sqlite, sqlite_file
+from traceanalyzer.ingest.sqlite.database import Database, is_sqlite, open_database, sqlite_file
 from traceanalyzer.trace import Trace, distinct
 
 _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"

@@ -14,7 +14,7 @@ from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, Strings, distinct_of_all, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.nccl import collectives
-from traceanalyzer.ingest.nsys.nvtx_details import range_details
+from traceanalyzer.ingest.nsys.nvtx import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
 from traceanalyzer.ingest.nsys.tables import Tables, canonical
 from traceanalyzer.ingest.sqlite.database import MISSING, Database, together

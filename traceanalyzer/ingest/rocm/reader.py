@@ -10,8 +10,7 @@ from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import is_rocpd, read_rocpd
 from traceanalyzer.ingest.rocm.rocprofv3 import is_json, read_json
-from traceanalyzer.ingest.sqlite.database import open_database
-from traceanalyzer.ingest.sqlite.file import sqlite_file
+from traceanalyzer.ingest.sqlite.database import open_database, sqlite_file
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import Trace
 

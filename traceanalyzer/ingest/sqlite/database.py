@@ -1,7 +1,10 @@
-"""Bulk reading of an SQLite file whose tables and columns may be there or not, and which may be damaged."""
+"""The SQLite file of a recording (the file itself, one that was gzipped, or what a recorder's own tool makes of it) and
+bulk reading of it; tables and columns may be there or not, and may be damaged."""
 
 import re
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -10,12 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from isal import igzip
 from numpy.typing import NDArray
 
 from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.sqlite_guard import allow_reads_of, distrust
-from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part
+from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
+from traceanalyzer.ingest.sqlite.pages import Layout, OddPageError, PageFile, Part, page_bytes_of
+from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 from traceanalyzer.trace import I64
 
 Made = TypeVar("Made")
@@ -26,6 +33,9 @@ MISSING = -(2**62)
 _ROWS_A_FETCH = 512  # small, so that of a damaged table little is lost around the damage; larger is not faster
 _IDS_A_QUERY = 900  # below the lowest limit on the terms of an expression that SQLite builds have
 _QUERIES = 10  # for texts, at most; for more, the table is read once: it may have no index
+_CHUNK_BYTES = 1 << 16  # what is lost at most before the damage of a gzipped file; larger is not faster
+_NEARLY_ALL = 0.999
+"""Of a compressed file that ends early and whose database does not say how long it is: something is missing."""
 
 
 class NotWholeError(Exception):
@@ -233,3 +243,79 @@ def _text(raw: bytes) -> str:
 def _as_text(value: object) -> str:
     """A value of a column of texts; other types may stand there."""
     return _text(value) if isinstance(value, bytes) else str(value)
+
+
+def is_sqlite(head: bytes, path: Path) -> bool:
+    """Whether the file is an SQLite database, gzipped or not. `head`: its first bytes."""
+    with suppress(*DAMAGE):
+        if head.startswith(GZIP_MAGIC):
+            with _decompressed(path) as stream:
+                head = stream.read(len(SQLITE_MAGIC))
+    return head.startswith(SQLITE_MAGIC)
+
+
+@contextmanager
+def sqlite_file(path: Path, export: Callable[[Path, Path], None]) -> Iterator[tuple[Path, float]]:
+    """The SQLite file of a recording and the share of it that is there (1: all); temporary files are removed. What is
+    neither SQLite nor gzip is made into one by `export` (from, to). Raises UnreadableInputError, and what that does."""
+    with note_read(path).open("rb") as stream:
+        head = stream.read(len(SQLITE_MAGIC))
+    log = path.with_name(f"{path.name}-wal")
+    written_ahead = log.is_file() and log.stat().st_size > 0
+    if head.startswith(SQLITE_MAGIC) and not written_ahead:
+        yield path, _share_there(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+        made = Path(folder) / "export.sqlite"
+        if head.startswith(SQLITE_MAGIC):
+            whole = made if _merge(path, log, made) else path
+            yield whole, _share_there(whole)
+        elif head.startswith(GZIP_MAGIC):
+            complete = _decompress(path, made)
+            yield made, min(_share_there(made), 1.0 if complete else _NEARLY_ALL)
+        else:
+            export(path, made)
+            yield made, 1.0
+
+
+def _merge(path: Path, log: Path, target: Path) -> bool:
+    """Make a copy of a database with what its write-ahead log holds: a program that is still open, or was killed,
+    leaves its last changes there. Whether that could be done; the recording itself stays as it is."""
+    shutil.copyfile(path, target)
+    shutil.copyfile(note_read(log), f"{target}-wal")
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(target)) as connection:
+        distrust(connection, target.stat().st_size)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return True
+    return False
+
+
+def _share_there(path: Path) -> float:
+    """The share of the bytes that its header tells of (https://sqlite.org/fileformat2.html, section 1.3)."""
+    with path.open("rb") as stream:
+        header = stream.read(100)
+    if len(header) < 100:
+        return 0.0
+    count_is_valid = header[24:28] == header[92:96]
+    whole = int.from_bytes(header[28:32], "big") * page_bytes_of(header)
+    return min(path.stat().st_size / whole, 1.0) if count_is_valid and whole else 1.0
+
+
+def _decompress(path: Path, target: Path) -> bool:
+    """Whether the gzipped file could be decompressed to its end; what came before the damage is kept."""
+    most = decompressed_limit(path.stat().st_size)
+    with target.open("wb") as output, _decompressed(path) as stream:
+        while True:
+            try:
+                chunk: bytes = stream.read(_CHUNK_BYTES)
+            except DAMAGE:
+                return False
+            if not chunk:
+                return True
+            output.write(chunk)
+            if output.tell() > most:
+                raise too_large(path)
+
+
+def _decompressed(path: Path) -> igzip.IGzipFile:
+    return igzip.IGzipFile(path)  # type: ignore[no-untyped-call]
