@@ -17,7 +17,6 @@ from traceanalyzer.trace import Run, Table
 Answer = TypeVar("Answer")
 Encode = Callable[[Answer], str]
 Decode = Callable[[bytes], Answer]
-
 MOST_ANSWER_BYTES = 2 * MIB  # every gap of a long recording takes longer to keep than to find again
 
 

@@ -19,8 +19,7 @@ from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
 from traceanalyzer.ingest.side_files import COMPILED, may_be_beside
 
-MOST_FILES, MOST_NAMES = 1000, 20_000
-"""That are looked at, and in each folder; more take longer than they save."""
+MOST_FILES, MOST_NAMES = 1000, 20_000  # that are looked at, and in each folder; more take longer than they save
 
 
 class Page(NamedTuple):

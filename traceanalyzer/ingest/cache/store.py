@@ -19,10 +19,8 @@ from isal import isal_zlib
 
 from traceanalyzer.base.limits import MIB
 
-VARIABLE = "TRACEANALYZER_CACHE"
-"""Names a folder to have the cache's own in; empty: nothing is kept."""
-MOST_BYTES = 2 << 30
-"""Of all models and answers together. A recording of 1 GB takes about 120 MB."""
+VARIABLE = "TRACEANALYZER_CACHE"  # names a folder to have the cache's own in; empty: nothing is kept
+MOST_BYTES = 2 << 30  # of all models and answers together. A recording of 1 GB takes about 120 MB.
 MODEL, ANSWER = ".model", ".answer"
 """Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of some."""
 MAGIC = b"TAkept\x01\x00"

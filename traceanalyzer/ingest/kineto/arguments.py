@@ -112,8 +112,7 @@ def _counted(raw: Raw, what: str) -> str:
 
 SHORTENED, OF_GROUP = ", ...", " of "
 """PyTorch writes the first and the last of many ranks (`[0, 1, ..., 63]`): the group's name tells groups apart."""
-CODED = ("name", "dtype", "group", "ranks", "communicator")
-"""Columns of collectives that are codes of strings."""
+CODED = ("name", "dtype", "group", "ranks", "communicator")  # columns of collectives that are codes of strings
 
 
 class Collective(NamedTuple):

@@ -14,12 +14,10 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
-
 _COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
-TAIL_BYTES = 8192
-"""How much of a piece is searched for the end of an event before all of it is; few events are longer."""
+TAIL_BYTES = 8192  # how much of a piece is searched for the end of an event before all of it is; few events are longer
 _MAX_METADATA_BYTES = 64 * 1024 * 1024  # the process groups of the largest jobs take a few MB
 _OVERLAP_BYTES = 4096  # of the text already searched, searched again, so that nothing is missed across two pieces
 _MAX_EVENT_BYTES = 16 * 1024 * 1024

@@ -91,15 +91,11 @@ class Args(Struct, gc=False):
     warps: Raw = msgspec.field(default=Raw(), name="num_warps")
     stages: Raw = msgspec.field(default=Raw(), name="num_stages")
     kernel_options: Raw = msgspec.field(default=Raw(), name="kernel_kwargs")
-    kind: Raw = Raw()
-    """Of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed."""
+    kind: Raw = Raw()  # of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed
 
 
 NO_ARGS = Args()
-
-
-Time = TypeVar("Time")
-"""Microseconds, as JSON text where a float would not hold nanoseconds of them."""
+Time = TypeVar("Time")  # microseconds, as JSON text where a float would not hold nanoseconds of them
 Near = Annotated[float, msgspec.Meta(gt=-EXACT_FLOAT_US, lt=EXACT_FLOAT_US)]
 
 
@@ -173,7 +169,6 @@ _SKIPPED = [
     for i, phase in enumerate("stfbneBEPNODRcvVST(),FpxIa")
 ]
 """Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
-
 Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
 
 
@@ -185,9 +180,7 @@ def _events(time: Any) -> Any:
 NEAR: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Near))
 """Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond; raises as `STRICT`,
 and where one is not."""
-
 STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw))
 """Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types it does not know."""
-
 LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw), strict=False)
 """The same, and takes numbers written as text."""

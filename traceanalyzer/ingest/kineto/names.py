@@ -26,7 +26,6 @@ _WAIT_KINDS = (
     ("device sync", WaitKind.CONTEXT_SYNC),
 )
 _OF_THE_DRIVER = ("lazy", "compil", "jit", "module")
-
 _ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
 """Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
 _MODULE = "nn.Module: "

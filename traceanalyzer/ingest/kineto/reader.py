@@ -21,7 +21,6 @@ ABILITIES = Abilities(
 )
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
 _OBJECT_KEYS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', *_EVENT_KEYS)
-
 _OF_OTHERS = (
     b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:', b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle",
 )  # fmt: skip

@@ -17,7 +17,6 @@ from traceanalyzer.ingest.kineto.loose import event_of
 
 BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
 """Between two events: what ends one, and an object that has a phase, which none nested in an event's `args` has."""
-
 _COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
 _NOT_FINITE = re.compile(rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE)

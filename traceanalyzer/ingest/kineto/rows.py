@@ -33,7 +33,6 @@ _DEVICE_KINDS = {Group[kind.name]: kind for kind in (DeviceOpKind.KERNEL, Device
 _COUNTERS = re.compile(r"GPU (\d{1,4}) Counters")
 _OF_A_GRAPH = b'"Dispatch Task"'
 _HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
-
 _NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
 """Columns that no event states: the names of copies tell the first three."""
 _TABLES = (DeviceOps, ApiCalls, HostRanges, Waits, Overheads, DeviceRanges, MemoryEvents, GpuMetrics)
@@ -41,7 +40,6 @@ _LAYOUTS: dict[type[Table], dict[str, str]] = {
     table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED} for table in _TABLES
 }
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
-
 Id = int | str
 Spans = list[Span[Any]]
 

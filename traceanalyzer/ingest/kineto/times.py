@@ -12,13 +12,9 @@ from traceanalyzer.trace import I64
 
 EXACT_FLOAT_US = 2.0**43
 """Below, neighbouring floats are less than a nanosecond apart, so the nearest nanosecond is the one written."""
-
 MAX_DURATION_US = 2.0**42
 """50 days. What claims to last longer is damaged, and would overflow when added to absolute times."""
-
-_LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62
-"""The difference of any two times fits int64; today is at 2**60.6."""
-
+_LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62  # the difference of any two times fits int64; today is at 2**60.6
 _ONE_FORM_AT_LEAST = 32  # of fewer times it takes longer to see whether they are written alike than to read each
 _LONGEST = 24  # bytes of a time and the comma after it, where the digits are read as a table
 _DECIMALS = 3

@@ -18,7 +18,6 @@ MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 DEVICE_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
-
 _COMMON = {**TIMES, "deviceId": -1, "contextId": -1, "streamId": -1, "correlationId": -1, "globalPid": -1}
 _GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
 _LAUNCH = (*_GRID, *_BLOCK, "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")

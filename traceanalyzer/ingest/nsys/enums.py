@@ -22,10 +22,7 @@ class NvtxEvent(enum.IntEnum):
 
 
 NVTX_RANGES = (NvtxEvent.PUSH_POP, NvtxEvent.START_END, NvtxEvent.IMPORTED_PUSH_POP, NvtxEvent.IMPORTED_START_END)
-
-INVALID_ID = 0xFFFFFFFF
-"""What nsys writes for "no such stream" or "no such event"."""
-
+INVALID_ID = 0xFFFFFFFF  # what nsys writes for "no such stream" or "no such event"
 COPY_KINDS: dict[int, CopyKind] = {
     1: CopyKind.HOST_TO_DEVICE,
     2: CopyKind.DEVICE_TO_HOST,
@@ -42,7 +39,6 @@ COPY_KINDS: dict[int, CopyKind] = {
     13: CopyKind.UNIFIED_DEVICE_TO_DEVICE,
 }
 """`ENUM_CUDA_MEMCPY_OPER`."""
-
 MEMORY_KINDS: dict[int, MemoryKind] = {
     0: MemoryKind.PAGEABLE,
     1: MemoryKind.PINNED,
@@ -53,7 +49,6 @@ MEMORY_KINDS: dict[int, MemoryKind] = {
     6: MemoryKind.MANAGED,  # managed, static
 }
 """`ENUM_CUDA_MEM_KIND`."""
-
 OVERHEADS: dict[int, tuple[str, OverheadKind]] = {
     2: ("Driver JIT compiler", OverheadKind.DRIVER),
     3: ("Buffer flush", OverheadKind.PROFILER),
@@ -65,7 +60,6 @@ OVERHEADS: dict[int, tuple[str, OverheadKind]] = {
 }
 """`ENUM_CUPTI_OVERHEAD_TYPE`, for rows without a name of their own, and whose cost it is."""
 OTHER_OVERHEAD = ("Profiler overhead", OverheadKind.PROFILER)
-
 EVENT_SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
     ((3, 13), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT}),
     ((0, 0), {2: WaitKind.EVENT_SYNC, 3: WaitKind.STREAM_WAIT_EVENT}),

@@ -15,9 +15,7 @@ from traceanalyzer.ingest.sqlite.pages import Part
 from traceanalyzer.trace import I32, I64, Bool, alike, distinct, is_constant
 
 Columns = dict[str, NDArray[Any]]
-
-UNKNOWN = -1
-"""Process key or thread id of a row that does not say."""
+UNKNOWN = -1  # process key or thread id of a row that does not say
 TIMES = {"start": MISSING, "end": MISSING}
 _TID_BITS = 24
 

@@ -28,8 +28,7 @@ _PRIVATE = re.compile(
     re.VERBOSE,
 )
 _OF_THE_MACHINE = re.compile(r"\bdriver\b|\bCUPTI\b", re.IGNORECASE)
-_QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")
-"""Names of calls that give the device work."""
+_QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")  # names of calls that give the device work
 _SHORTEST_SECRET = 4  # shorter values of environment variables are left in quotes: they are words such as `on`
 
 

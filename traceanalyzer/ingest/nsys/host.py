@@ -16,8 +16,7 @@ from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, a
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _VERSION = re.compile(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
-_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")
-"""Leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`."""
+_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")  # leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
     (re.compile(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
     (re.compile(r"StreamSynchronize"), WaitKind.STREAM_SYNC),

@@ -18,8 +18,7 @@ _FORMATS = {5: struct.Struct("<i"), 18: struct.Struct("<Q"), 22: struct.Struct("
 """By entry type of the NVTX payload extension: int, uint64, size_t."""
 _COMMUNICATOR, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
 _TOO_MANY_BYTES = 1 << 44  # 16 TiB: a message of this size is a damaged payload
-_Entry = tuple[str, int, struct.Struct]
-"""A field of a schema that is of use: name, offset, format."""
+_Entry = tuple[str, int, struct.Struct]  # a field of a schema that is of use: name, offset, format
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,10 @@ _EMITTED = re.compile(
     re.DOTALL,
 )
 """The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
-
 _CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
 """A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and function name it."""
-
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
-
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits
 
 

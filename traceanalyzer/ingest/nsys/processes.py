@@ -7,8 +7,7 @@ from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, distinct_rows, pro
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64
 
-NOBODY = 0
-"""Key of the only process of an export that names none."""
+NOBODY = 0  # key of the only process of an export that names none
 
 
 class Owners:

@@ -68,8 +68,7 @@ def _scalar(found: Message) -> bytes:
 
 
 CLOCKS, TIME, EVENT, INTERNED, FLAGS, COUNTER, STAGE, TRACK = 6, 8, 11, 12, 13, 52, 53, 60
-CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001
-"""Tables of interned data."""
+CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001  # tables of interned data
 _TEXT_OF = {CATEGORIES: 2, NAMES: 2, STAGES: 2, KERNELS: 3, ARGUMENTS: 2}
 _BEGIN, _END = 1, 2
 _STAGES = {b"Kernel": b"kernel", b"Memcpy": b"gpu_memcpy", b"Memset": b"gpu_memset",

@@ -26,8 +26,7 @@ ABILITIES = Abilities(
     record="PyTorch 2.14 or later: `ProfilerActivityConfig(profiler_configs=[CuspyConfig()])`, then "
     '`prof.export_chrome_trace("trace.pftrace")`',
 )
-SEQUENCE = 10
-"""Field of a packet: who wrote it. All writers state it, or a time."""
+SEQUENCE = 10  # field of a packet: who wrote it. All writers state it, or a time.
 _ROCPROF = (b"kernel_dispatch", b"hip_api", b"hsa_api", b"hip_runtime_api", b"memory_copy")
 """Categories of rocprofv3's Perfetto output."""
 OF_ROCPROF = (
@@ -38,8 +37,7 @@ COPIES_NOTE = "The format does not record the direction of copies; a .json.gz tr
 PACKET = 1
 HEAD = bytes((PACKET << 3 | BYTES,))
 _LONGEST_HEAD = 12  # bytes of the number and length before a packet, at most
-_MOST_BYTES = 64 * MIB
-"""No packet is longer: the longest are the names of all events, some 50 bytes each."""
+_MOST_BYTES = 64 * MIB  # no packet is longer: the longest are the names of all events, some 50 bytes each
 
 
 def recognise(head: bytes, path: Path) -> bool:

@@ -20,8 +20,7 @@ _NEGATIVE = 1 << 63
 MOST_SHIFT = 63  # bits of a number: what goes on after them is damage
 MOST_FIELDS = 1 << 21
 """Of one message: a line of an XPlane has a million at most. Each takes a hundred bytes while it is read."""
-FEW = 32
-"""So few messages are read one by one: a round of arrays costs as much as this many fields."""
+FEW = 32  # so few messages are read one by one: a round of arrays costs as much as this many fields
 Field = tuple[int, int, int, int]
 """Number, value, start and end: of a number its value, else the length; where its bytes are (a number has none)."""
 

@@ -23,7 +23,6 @@ from traceanalyzer.trace.table import distinct, ranked
 
 Columns = dict[str, NDArray[Any]]
 KERNEL, MEMCPY, MEMSET = (int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET))
-
 _NONE = np.empty(0, np.int64)
 _MANY_HANDLES = 16
 """Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime has numbered

@@ -21,8 +21,7 @@ from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
 
 _DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"
-_TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}
-"""What 4.x says of a row in its track."""
+_TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}  # what 4.x says of a row in its track
 _TIMES = {"start": 0, "end": 0}
 _GROUP = tuple(f"workgroup_size_{axis}" for axis in "xyz")
 _GRID = tuple(f"grid_size_{axis}" for axis in "xyz")

@@ -33,8 +33,7 @@ _SHAPE = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "x
 _OF_KERNELS = ("agent_id", "queue_id", "stream_id", "lds_block_size", *_SHAPE)
 _OF_COPIES = ("source_agent_id", "destination_agent_id", "stream_id")
 _OF_CALLS = ("process_id", "thread_id")
-Rows = dict[str, Columns]
-"""Columns by `Guid`, which is empty where there is none."""
+Rows = dict[str, Columns]  # columns by `Guid`, which is empty where there is none
 Progress = Callable[[float], None] | None
 
 

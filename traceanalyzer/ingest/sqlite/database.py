@@ -27,9 +27,7 @@ from traceanalyzer.trace import I64
 
 Made = TypeVar("Made")
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-MISSING = -(2**62)
-"""Stands for NULL in a time column; event times may be negative."""
+MISSING = -(2**62)  # stands for NULL in a time column; event times may be negative
 _ROWS_A_FETCH = 512  # small, so that of a damaged table little is lost around the damage; larger is not faster
 _IDS_A_QUERY = 900  # below the lowest limit on the terms of an expression that SQLite builds have
 _QUERIES = 10  # for texts, at most; for more, the table is read once: it may have no index

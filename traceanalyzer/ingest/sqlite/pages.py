@@ -18,8 +18,7 @@ import numpy as np
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, U8
 
-PAGES_AT_ONCE = 128
-"""What is made of so many (some 10,000 rows) stays in the processor's cache."""
+PAGES_AT_ONCE = 128  # what is made of so many (some 10,000 rows) stays in the processor's cache
 _HEADER_BYTES = 100
 _INTERIOR, _LEAF = 5, 13
 _CELLS = {_INTERIOR: 12, _LEAF: 8}  # where the places of a page's cells begin

@@ -61,8 +61,7 @@ def _product(text: str | None) -> int:
 
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
-Placed = tuple[int, Line]
-"""A line and the number of its device."""
+Placed = tuple[int, Line]  # a line and the number of its device
 
 
 class DeviceLines(NamedTuple):

@@ -10,14 +10,12 @@ from traceanalyzer.ingest.xplane.device import operators_of
 from traceanalyzer.ingest.xplane.space import Columns, Line, joined_lines, operators, timed
 from traceanalyzer.trace import I64, ApiCalls, Bool, HostRanges, MemoryEvents, RangeKind, ranked
 
-UNNAMED_LAUNCH = "LaunchKernel (call not named)"
-"""ROCm's recorder of old gives a launch the name of its kernel."""
+UNNAMED_LAUNCH = "LaunchKernel (call not named)"  # ROCm's recorder of old gives a launch the name of its kernel
 _API = re.compile(r"^(?:cu|cuda|hip)[A-Z]\w*(?: \(CudaGraph:\d+\))?$")
 _VERSION = re.compile(r"_v\d{4,5}$| \(CudaGraph:\d+\)$")
 _FRAME = re.compile(r"^\$(\S+\.\w+):(\d+) (.+)$")
 _PYTHON = re.compile(r"\$")
-_MARK = re.compile(r"^(?:ThreadpoolListener::|end: )")
-"""Moments, which XLA writes as events."""
+_MARK = re.compile(r"^(?:ThreadpoolListener::|end: )")  # moments, which XLA writes as events
 _MEMORY = re.compile(r"^Memory(?:Deall|All)ocation$")
 _ALLOCATOR = re.compile(r"^GPU_(\d{1,4})_")
 

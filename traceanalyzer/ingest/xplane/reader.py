@@ -20,8 +20,7 @@ from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, rea
 from traceanalyzer.ingest.xplane.space import Space
 from traceanalyzer.trace import Collected, Condition, Health, Process, RangeKind, Thread, Trace
 
-MOST_EVENTS = 1_000_000
-"""The profiler keeps no more of the host, nor of the devices."""
+MOST_EVENTS = 1_000_000  # the profiler keeps no more of the host, nor of the devices
 
 
 def make_trace(path: str, space: Space, texts: Texts) -> Trace:
