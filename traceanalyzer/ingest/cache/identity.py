@@ -1,10 +1,8 @@
-"""Which recording a kept model is of, told without reading all of the recording.
-
-A file is the same where device, inode, length and the times of its last write and last change are: the time of the
-last change is the system's, which no program sets. Samples of its content are compared besides, for file systems that
-keep coarse times. A file that was changed within the last seconds is not kept at all: it may change again within one
-tick of the clock. Copies and renamed files are read again.
-"""
+"""Which recording a kept model is of, told without reading all of the recording. A file is the same where device,
+inode, length and the times of its last write and last change are: the time of the last change is the system's, which no
+program sets. Samples of its content are compared besides, for file systems that keep coarse times. A file that was
+changed within the last seconds is not kept at all: it may change again within one tick of the clock. Copies and renamed
+files are read again."""
 
 import hashlib
 import os

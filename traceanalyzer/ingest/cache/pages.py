@@ -1,8 +1,6 @@
-"""What commands printed before: the same command on the same files prints it again, and loads no analysis for that.
-
-A page belongs to all that it depends on: the command with its options, the recordings, what lies in their folders and
-may be read with them, the limits in force, and the program as it is.
-"""
+"""What commands printed before: the same command on the same files prints it again, and loads no analysis for that. A
+page belongs to all that it depends on: the command with its options, the recordings, what lies in their folders and may
+be read with them, the limits in force, and the program as it is."""
 
 import os
 from collections.abc import Sequence

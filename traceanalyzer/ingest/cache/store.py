@@ -81,10 +81,8 @@ def entries(folder: Path) -> list[Entry]:
 
 
 class Stored:
-    """A kept file from front to back. Nothing is allocated that it does not hold, and `check` covers every byte.
-
-    Raises DamagedError where it is not what it says or not what was asked for; OSError.
-    """
+    """A kept file from front to back. Nothing is allocated that it does not hold, and `check` covers every byte. Raises
+    DamagedError where it is not what it says or not what was asked for; OSError."""
 
     def __init__(self, file: BinaryIO, size: int, key: str) -> None:
         self._file, self.left, self._checksum = file, size, 0

@@ -14,10 +14,8 @@ _MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
 
 
 def event_of(row: Any) -> tuple[Event | None, bool]:
-    """The event a decoded JSON value stands for, None if it is none; and whether values had to be mended.
-
-    Numbers with a fraction are expected as their text.
-    """
+    """The event a decoded JSON value stands for, None if it is none; and whether values had to be mended. Numbers with
+    a fraction are expected as their text."""
     if not isinstance(row, dict):
         return None, False
     phase = row.get("ph", "X" if "dur" in row else None)

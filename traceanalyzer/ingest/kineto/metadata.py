@@ -1,8 +1,6 @@
-"""What a Kineto file says about itself around its events; every part of it may be missing or damaged.
-
-ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 or 9 for the only GPU), where PyTorch
-describes devices, and its allocator counts memory, from 0.
-"""
+"""What a Kineto file says about itself around its events; every part of it may be missing or damaged. ROCm numbers
+device rows as the system numbers its nodes, the CPUs first (1, 2 or 9 for the only GPU), where PyTorch describes
+devices, and its allocator counts memory, from 0."""
 
 import hashlib
 import re

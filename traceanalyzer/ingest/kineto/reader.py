@@ -37,10 +37,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """The trace in the file. `progress` is called with the share done, 0 to 1.
-
-    Raises UnreadableInputError, EmptyRecordingError.
-    """
+    """The trace in the file. `progress` is called with the share done, 0 to 1. Raises UnreadableInputError,
+    EmptyRecordingError."""
     damage, found = "", read_in_parallel(path, progress)
     file, rows = found or (KinetoFile(), Rows())
     if found is None:

@@ -1,8 +1,6 @@
-"""What an nsys export says of itself: schema, what was collected, clock, processes, GPUs, threads.
-
-Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`, `TARGET_INFO_SYSTEM_ENV`,
-`ProcessStreams`). Rows are asked for by name here, so that nothing else of them is ever read.
-"""
+"""What an nsys export says of itself: schema, what was collected, clock, processes, GPUs, threads. Exports hold the
+whole environment and the program's output (`META_DATA_CAPTURE`, `TARGET_INFO_SYSTEM_ENV`, `ProcessStreams`). Rows are
+asked for by name here, so that nothing else of them is ever read."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,5 @@
-"""The enumerations of an nsys export that the reader relies on.
-
-Exports before schema 3.0.0 have no `ENUM_*` tables, so these are built in. They are nsys's own numbers:
-its memory kinds differ from CUPTI's.
-"""
+"""The enumerations of an nsys export that the reader relies on. Exports before schema 3.0.0 have no `ENUM_*` tables, so
+these are built in. They are nsys's own numbers: its memory kinds differ from CUPTI's."""
 
 import enum
 

@@ -82,11 +82,9 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
 def waits(
     database: Database, strings: Strings, tally: Tally, calls: Events, owners: Owners, schema: tuple[int, int]
 ) -> Events:
-    """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded.
-
-    The kind is that of the call with the same (process, correlation): the numbers in `syncType` changed
-    their meaning three times. They are a last resort, after the shape of the row.
-    """
+    """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded. The kind is
+    that of the call with the same (process, correlation): the numbers in `syncType` changed their meaning three times.
+    They are a last resort, after the shape of the row."""
     wanted = ("deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "eventId")
     rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", TIMES | dict.fromkeys(wanted, -1))
     timed = timed_rows(rows, tally, zero_is_missing=True)

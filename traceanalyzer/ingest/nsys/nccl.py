@@ -80,10 +80,8 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
 
 
 def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
-    """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of ranks.
-
-    NCCL reports the smaller side of the calls that gather or scatter.
-    """
+    """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of ranks. NCCL reports
+    the smaller side of the calls that gather or scatter."""
     whole = size * ranks if ranks > 0 else -1
     if "AllGather" in name:
         return size, whole

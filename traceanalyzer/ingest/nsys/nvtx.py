@@ -28,10 +28,8 @@ _KIND: _Wanted = {"domainId": 0, "category": 0}  # 0 is the default domain, and 
 
 
 def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows: bool = False) -> Events:
-    """Closed ranges that begin and end on one thread, with columns of `HostRanges`.
-
-    A column `row` holds each range's rowid if `with_rows`, else -1.
-    """
+    """Closed ranges that begin and end on one thread, with columns of `HostRanges`. A column `row` holds each range's
+    rowid if `with_rows`, else -1."""
     names, kinds = RangeNames(strings), dict[int, tuple[int, int]]()
 
     def ranges(part: Part, own: Tally) -> Events:

@@ -1,8 +1,6 @@
-"""What the texts of NVTX ranges say: a name, and with PyTorch's `emit_nvtx` numbers and input shapes.
-
-With it no two calls have the same text, so the numbers at the end are taken off many texts at once, and each name that
-is left is looked at once.
-"""
+"""What the texts of NVTX ranges say: a name, and with PyTorch's `emit_nvtx` numbers and input shapes. With it no two
+calls have the same text, so the numbers at the end are taken off many texts at once, and each name that is left is
+looked at once."""
 
 import re
 from functools import cache

@@ -1,9 +1,6 @@
 """Nsight Systems: SQLite exports of any version since 2020, gzipped ones, and reports (`.nsys-rep`) where `nsys` is
-installed to export them.
-
-Tables and columns are asked for by name and may all be missing. Correlation ids are only unique within a process, so an
-export becomes one `Trace` a process, and every join happens inside one.
-"""
+installed to export them. Tables and columns are asked for by name and may all be missing. Correlation ids are only
+unique within a process, so an export becomes one `Trace` a process, and every join happens inside one."""
 
 import shutil
 import subprocess
@@ -25,10 +22,8 @@ _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
 
 
 def export(path: Path, target: Path) -> None:
-    """Have the installed `nsys` export its report. Its output is not shown: it may quote the environment.
-
-    Raises UnreadableInputError where it is missing or fails.
-    """
+    """Have the installed `nsys` export its report. Its output is not shown: it may quote the environment. Raises
+    UnreadableInputError where it is missing or fails."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise UnreadableInputError(
@@ -68,10 +63,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """One `Trace` for each process that used a GPU, ordered by rank.
-
-    `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
-    """
+    """One `Trace` for each process that used a GPU, ordered by rank. `progress` is called with the share done, 0 to 1.
+    Raises UnreadableInputError, EmptyRecordingError."""
     with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
         if not (ours and database.has("StringIds")):

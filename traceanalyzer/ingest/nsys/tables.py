@@ -1,6 +1,5 @@
 """All rows of an nsys export that traces are made of, each with its process, in one order whatever order its tables
-have: SQLite promises none.
-"""
+have: SQLite promises none."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -1,8 +1,6 @@
-"""Packets as the events that Kineto writes as JSON: what the two formats say alike is then read alike.
-
-A slice of the host is two packets, its begin and its end. torch writes a run of begins, and after it their ends in the
-same order, so that the first end is that of the first begin (times and nesting do not tell: many are equal).
-"""
+"""Packets as the events that Kineto writes as JSON: what the two formats say alike is then read alike. A slice of the
+host is two packets, its begin and its end. torch writes a run of begins, and after it their ends in the same order, so
+that the first end is that of the first begin (times and nesting do not tell: many are equal)."""
 
 import math
 import re

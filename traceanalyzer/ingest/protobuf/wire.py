@@ -1,8 +1,6 @@
 """The wire format of protobuf (protobuf.dev/programming-guides/encoding): numbered fields, each a number or bytes.
-
 Lengths are checked against the bytes that there are, and nothing is copied, so that damage costs no memory. Nothing
-recurses: a reader goes only as deep as its format does.
-"""
+recurses: a reader goes only as deep as its format does."""
 
 import math
 import struct

@@ -34,10 +34,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """A `Trace` for each process that used a GPU. `progress` is called with the share done, 0 to 1.
-
-    Raises UnreadableInputError, EmptyRecordingError.
-    """
+    """A `Trace` for each process that used a GPU. `progress` is called with the share done, 0 to 1. Raises
+    UnreadableInputError, EmptyRecordingError."""
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
         with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:

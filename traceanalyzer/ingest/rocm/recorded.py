@@ -1,8 +1,6 @@
-"""What one process recorded on AMD GPUs, in whatever form it was written, and the trace that it makes.
-
-Columns are named as in the trace's tables. Beside these, device work has `queue`, the hardware queue that it ran on,
-and host rows have in `thread` the thread's own id.
-"""
+"""What one process recorded on AMD GPUs, in whatever form it was written, and the trace that it makes. Columns are
+named as in the trace's tables. Beside these, device work has `queue`, the hardware queue that it ran on, and host rows
+have in `thread` the thread's own id."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,7 @@
 """rocpd: the SQLite that rocprofv3 writes since ROCm 7 (schema 3.0.0 to 3.0.5), the layout of 4.x, and merged files.
-
 Tables have a suffix, one for each database of a merged file, in which alone ids are unique. Only base tables are read,
-columns by name, whichever are there: the views differ between schemas, drop rows, and are code of the file's author.
-A kernel and the call that launched it have the same `stack_id`.
-"""
+columns by name, whichever are there: the views differ between schemas, drop rows, and are code of the file's author. A
+kernel and the call that launched it have the same `stack_id`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,8 +1,6 @@
-"""rocprofv3's own JSON (`--output-format json`): one element a process, arrays of records by what they are of.
-
-Names are numbers: of kernels by `kernel_id`, of calls by kind and operation, of ROCTx ranges by correlation id. The
-arrays are decoded a stretch at a time, so that the text is all that is held of them at once.
-"""
+"""rocprofv3's own JSON (`--output-format json`): one element a process, arrays of records by what they are of. Names
+are numbers: of kernels by `kernel_id`, of calls by kind and operation, of ROCTx ranges by correlation id. The arrays
+are decoded a stretch at a time, so that the text is all that is held of them at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter

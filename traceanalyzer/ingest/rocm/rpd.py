@@ -1,8 +1,6 @@
-"""RPD: the SQLite that rocmProfileData's `runTracer.sh` writes (schema 2). Base tables only, as of any database.
-
-Work (`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own name is a description, and where that
-is empty the kernel's name that the call has.
-"""
+"""RPD: the SQLite that rocmProfileData's `runTracer.sh` writes (schema 2). Base tables only, as of any database. Work
+(`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own name is a description, and where that is
+empty the kernel's name that the call has."""
 
 import re
 from collections.abc import Callable

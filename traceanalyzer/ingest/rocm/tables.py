@@ -1,9 +1,7 @@
-"""rocprofv3's CSV: a table of kernels (`*_kernel_trace.csv`), and beside it those of copies, calls and ranges.
-
-Headers differ in capitals between versions, and files that `rocpd convert` writes begin with a `Guid`, within which
-alone correlation ids are unique. Devices are agents there ("Agent 7"), the CPUs first; `*_agent_info.csv` says which
-of them are GPUs.
-"""
+"""rocprofv3's CSV: a table of kernels (`*_kernel_trace.csv`), and beside it those of copies, calls and ranges. Headers
+differ in capitals between versions, and files that `rocpd convert` writes begin with a `Guid`, within which alone
+correlation ids are unique. Devices are agents there ("Agent 7"), the CPUs first; `*_agent_info.csv` says which of them
+are GPUs."""
 
 import csv
 import re

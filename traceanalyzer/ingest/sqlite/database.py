@@ -118,11 +118,9 @@ class Database:
     def rows(
         self, name: str, columns: Mapping[str, int | bytes | None], *, where: str = "", limit: int | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows in the order of the table, up to the first damaged one; none without the table.
-
-        Beside a column's name stands its value for NULL and for a column that the table lacks. An integer makes it a
-        column of integers, bytes one of undecoded text, None leaves it as it is. `where` is SQL of this program's own.
-        """
+        """Rows in the order of the table, up to the first damaged one; none without the table. Beside a column's name
+        stands its value for NULL and for a column that the table lacks. An integer makes it a column of integers, bytes
+        one of undecoded text, None leaves it as it is. `where` is SQL of this program's own."""
         rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
         return chain.from_iterable(self._batches(name, columns, rest))
 
@@ -175,10 +173,8 @@ def together(parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]) -> d
 
 @contextmanager
 def open_database(path: Path, shown: str) -> Iterator[Database]:
-    """Open the file read-only and immutable: nothing is written, no journal or lock is made beside it.
-
-    `shown` is how messages name the file. Raises UnreadableInputError where its catalog cannot be read.
-    """
+    """Open the file read-only and immutable: nothing is written, no journal or lock is made beside it. `shown` is how
+    messages name the file. Raises UnreadableInputError where its catalog cannot be read."""
     pages, uri = None, f"{path.resolve().as_uri()}?mode=ro&immutable=1"
     with suppress(OSError, OddPageError):  # else SQLite alone can read it
         pages = PageFile.of(path)

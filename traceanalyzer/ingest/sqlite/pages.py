@@ -1,13 +1,10 @@
-"""Columns of a table from the pages of its SQLite file, thousands of rows at a time.
-
-SQLite gives one value at a time, which takes most of the time of reading a long export. A table's rows lie in the
-leaves of a tree of pages, each row as a header (the type of every value) and the values
-(https://sqlite.org/fileformat2.html, sections 1.5 to 2.1), so numpy can take one column of many rows at once. Only what
-exports are made of is understood; whatever else a file holds (damage, overflow pages, numbers that are no integers)
-raises OddPageError, and SQLite reads that table. Measured with an export of 107 MB: 1.5 s instead of 3.3 s of CPU time,
-191 MB of memory instead of 437 MB. Nothing of the file's schema is run here, and every place is checked
-against the page that it must lie in.
-"""
+"""Columns of a table from the pages of its SQLite file, thousands of rows at a time. SQLite gives one value at a time,
+which takes most of the time of reading a long export. A table's rows lie in the leaves of a tree of pages, each row as
+a header (the type of every value) and the values (https://sqlite.org/fileformat2.html, sections 1.5 to 2.1), so numpy
+can take one column of many rows at once. Only what exports are made of is understood; whatever else a file holds
+(damage, overflow pages, numbers that are no integers) raises OddPageError, and SQLite reads that table. Measured with
+an export of 107 MB: 1.5 s instead of 3.3 s of CPU time, 191 MB of memory instead of 437 MB. Nothing of the file's
+schema is run here, and every place is checked against the page that it must lie in."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
