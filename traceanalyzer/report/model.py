@@ -120,12 +120,10 @@ class Metrics:
         default=None,
     )
     roofline: RooflineStep | None = metric(
-        "the step against what the GPU can do at most; null without models of the recorded operators",
-        default=None,
+        "the step against what the GPU can do at most; null without models of the recorded operators", default=None
     )
     coverage: Coverage | None = metric(
-        "how much of the recording the steps are; null in reports saved before this was kept",
-        default=None,
+        "how much of the recording the steps are; null in reports saved before this was kept", default=None
     )
     repeats: Repeats | None = metric(
         "what repeats within a step, layers for instance; null where nothing does", default=None
@@ -139,8 +137,7 @@ class Metrics:
         "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None
     )
     regularity: Regularity | None = metric(
-        "how the recorded steps differ from each other; null with fewer than 20 marked steady steps",
-        default=None,
+        "how the recorded steps differ from each other; null with fewer than 20 marked steady steps", default=None
     )
     latency: Latency | None = metric(
         "latency of the requests of an inference by PyTorch; null where the program trains, or marks no requests",
@@ -148,8 +145,7 @@ class Metrics:
     )
     throughput: Throughput | None = metric("work per second of the summary's step; null without steps", default=None)
     utilisation: Utilisation | None = metric(
-        "how much of the hardware the summary's step uses; null without steps or device work",
-        default=None,
+        "how much of the hardware the summary's step uses; null without steps or device work", default=None
     )
     program: ProgramStats | None = metric(
         "what the program does in a step; null where the recording does not tell", default=None
@@ -178,8 +174,7 @@ class Report:
         "the first rows of each table, in order of display; the commands print all", default_factory=dict
     )
     step_parts: list[StepPart] = metric(
-        "the steady step in its smallest named parts, a partition: what a comparison subtracts",
-        default_factory=list,
+        "the steady step in its smallest named parts, a partition: what a comparison subtracts", default_factory=list
     )
     host_parts: list[HostPart] = metric(
         "the host's time in a step without the profiler by what it issues: what tells hosts of two runs apart",
