@@ -30,7 +30,7 @@ CODE = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY', 'OWNER/REPO')}/
 def report_page(recording: Path) -> str:
     """The report of a recording as a page."""
     import traceanalyzer as ta
-    from traceanalyzer.report.html.page import render_html
+    from traceanalyzer.report.html import render_html
 
     return render_html(ta.analyze(recording))
 

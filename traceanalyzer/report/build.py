@@ -47,19 +47,14 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     of_memory, for_memory = _on_memory(m)
     notes = sorted([*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
     return Report(
-        tool=Tool("traceanalyzer", __version__),
-        inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
-        summary=found.summary,
-        metrics=replace(metrics, critical_path=path_time),
+        tool=Tool("traceanalyzer", __version__), inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
+        summary=found.summary, metrics=replace(metrics, critical_path=path_time),
         devices=[row for one in of.each for row in one.devices],
-        findings=[*found.findings, *of_memory],
-        recommendations=[*found.recommendations, *for_memory],
+        findings=[*found.findings, *of_memory], recommendations=[*found.recommendations, *for_memory],
         tables=in_order({**tables, PATH: path[:top]}),
-        notes=list(map(str, notes)),
-        pressing_notes=sum(not isinstance(note, Aside) for note in notes),
-        step_parts=m.step_parts,
-        host_parts=m.host_parts,
-    )
+        notes=list(map(str, notes)), pressing_notes=sum(not isinstance(note, Aside) for note in notes),
+        step_parts=m.step_parts, host_parts=m.host_parts,
+    )  # fmt: skip
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
@@ -76,15 +71,12 @@ def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
 def _input(trace: Trace) -> Input:
     health = trace.health
     return Input(
-        path=trace.path,
-        kind=trace.source,
-        rank=trace.rank,
+        path=trace.path, kind=trace.source, rank=trace.rank, world_size=trace.process.world_size,
         devices=[InputDevice(d.id, d.name) for d in trace.devices],
         health=InputHealth(
             health.events, health.skipped, health.repaired, health.lost, health.clipped, health.truncated,
             list(health.notes),
         ),
-        world_size=trace.process.world_size,
         collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
     )  # fmt: skip
 
@@ -93,23 +85,15 @@ def _metrics(m: Measurements) -> Metrics:
     steps, kernels = m.timed.steps, m.linked.is_kernel & m.timed.steady_ops
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     return Metrics(
-        step_time_ms=m.step_time,
-        step_source=steps.source,
+        step_time_ms=m.step_time, step_source=steps.source, warmup_steps=steps.warmup, unprofiled=m.unprofiled,
         unprofiled_step_time_ms=m.unprofiled.step_time_ms if m.unprofiled else None,
         unprofiled_source=m.unprofiled.source if m.unprofiled else None,
-        unprofiled=m.unprofiled,
-        warmup_steps=steps.warmup,
         kernels_per_step=None if m.timed.device is None else float(kernels.sum() / steps.steady_count),
         launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean()) if len(m.trace.api_calls) else None,
-        concurrent_kernel_share=m.concurrent_kernel_share,
-        gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
-        gpu_idle_share=idle_share,
-        budget_ms=m.budget,
-        idle_ms=m.idle,
+        concurrent_kernel_share=m.concurrent_kernel_share, budget_ms=m.budget, idle_ms=m.idle,
+        gpu_busy_share=None if idle_share is None else 1.0 - idle_share, gpu_idle_share=idle_share,
         copied_within_gpu_ms=None if m.budget is None else min(copied_within_gpu_ms(m), m.budget.exposed_copy),
-        unprofiled_critical_path=m.unprofiled_path_time,
-        roofline=m.roofline_step,
-        phases=m.phase_times,
+        unprofiled_critical_path=m.unprofiled_path_time, roofline=m.roofline_step, phases=m.phase_times,
         communication=m.communication, launches=m.launches, host=m.host, timing=m.timing, coverage=m.coverage,
         repeats=m.repeats, first_steps=m.first_steps, counters=m.counters, regularity=m.regularity, latency=m.latency,
         memory=m.memory, throughput=m.throughput, utilisation=m.utilisation, program=m.program,
@@ -141,9 +125,8 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
     elif device.sm_count and not device.called:
-        size = (device.memory_bytes or 0) / GIGA
-        text = f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
-        yield Aside(f"{text}{gpu.name}: its limits are used.")
+        size = f"{device.sm_count} SMs (compute units) and {(device.memory_bytes or 0) / GIGA:.3g} GB"
+        yield Aside(f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used.")
     if counted_elsewhere := other_version(m.trace):
         yield counted_elsewhere
 
@@ -175,7 +158,6 @@ def _notes(run: Run, m: Measurements) -> list[str]:
 
 
 def _step_notes(m: Measurements) -> Iterator[str]:
-    """Which steps there are, and which are left out."""
     steps = m.timed.steps
     yield from recording_notes(m)
     if steps.warmup:

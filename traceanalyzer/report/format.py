@@ -33,26 +33,14 @@ SCALES: dict[str, tuple[Scale, ...]] = {
 WORDS = {"gpu": "GPU", "cls": "class", "mfu": "MFU", "hfu": "HFU", "sol": "SOL", "tflop": "TFLOP", "gflop": "GFLOP"}
 """Words of field names that are written otherwise."""
 LABELS = {
-    "fruitless_share": "launches without kernels",
-    "concurrent_kernel_share": "kernels side by side",
-    "sm_active_share": "SMs active",
-    "tensor_active_share": "tensor cores active",
-    "dram_share": "memory traffic",
-    "sampled_sm_share": "sampled SMs active",
-    "sampled_tensor_share": "sampled tensor cores active",
-    "sampled_dram_share": "sampled memory traffic",
-    "short_kernel_share": "short kernels",
-    "without_launch": "ops without launch",
-    "samples_per_s": "samples/s",
-    "tokens_per_s": "tokens/s",
-    "steps_per_s": "steps/s",
-    "global_samples_per_s": "samples/s of all replicas",
-    "ms_per_sample": "time per sample",
-    "tflops_per_s": "rate of operations",
-    "bandwidth_share": "bandwidth of peak",
-    "s": "S",
-    "s_w": "S_w",
-}
+    "fruitless_share": "launches without kernels", "concurrent_kernel_share": "kernels side by side",
+    "sm_active_share": "SMs active", "tensor_active_share": "tensor cores active", "dram_share": "memory traffic",
+    "sampled_sm_share": "sampled SMs active", "sampled_tensor_share": "sampled tensor cores active",
+    "sampled_dram_share": "sampled memory traffic", "short_kernel_share": "short kernels",
+    "without_launch": "ops without launch", "samples_per_s": "samples/s", "tokens_per_s": "tokens/s",
+    "steps_per_s": "steps/s", "global_samples_per_s": "samples/s of all replicas", "ms_per_sample": "time per sample",
+    "tflops_per_s": "rate of operations", "bandwidth_share": "bandwidth of peak", "s": "S", "s_w": "S_w",
+}  # fmt: skip
 """Names of figures whose fields' names say too little."""
 SMALLEST = 0.001
 LARGEST = 1e15  # figures beyond these are shown as such: their digits would say nothing

@@ -14,7 +14,7 @@ from tests.report.html.test_data import timeline
 from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.report.html import Details, frame, render_html
-from traceanalyzer.report.html import page as module
+from traceanalyzer.report.html import sections as module
 from traceanalyzer.report.html.frame import POLICY, heading
 from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.outline import step_facts

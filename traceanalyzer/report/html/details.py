@@ -54,21 +54,14 @@ class Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
         with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))
+        steps, idle = m.timed.steps, zip(measured.ranks.rows, measured.each, strict=True)
         return cls(
-            timelines(measured, logs),
-            of_events.memory_tracks(m.trace.memory_events),
-            _ceilings(m),
-            of_events.kernel_lengths(m),
-            of_events.launch_queue(m),
-            of_events.steps_of_ranks(measured),
-            of_events.logged_steps(m),
-            device_time(m),
-            idle_time(m),
-            of_events.messages(m),
-            {} if m.budgets is None else {m.timed.steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
-            {row.rank: one.idle for row, one in zip(measured.ranks.rows, measured.each, strict=True) if one.idle},
-            idle_by_length(m.timed, m.causes.gaps),
-        )
+            timelines(measured, logs), of_events.memory_tracks(m.trace.memory_events), _ceilings(m),
+            of_events.kernel_lengths(m), of_events.launch_queue(m), of_events.steps_of_ranks(measured),
+            of_events.logged_steps(m), device_time(m), idle_time(m), of_events.messages(m),
+            {} if m.budgets is None else {steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
+            {row.rank: one.idle for row, one in idle if one.idle}, idle_by_length(m.timed, m.causes.gaps),
+        )  # fmt: skip
 
     @property
     def timeline(self) -> Timeline | None:

@@ -67,8 +67,7 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
     return tag(
         "article",
         tag("h3", f"{position}. {finding.title}"),
-        tag("p", about),
-        *(tag("p", text) for text in gains.leads(report, finding)),
+        *(tag("p", text) for text in (about, *gains.leads(report, finding))),
         tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
         explained(finding.id),
         class_="finding",

@@ -1,25 +1,27 @@
-"""The report as a page: its sections in order, each left out where the report has nothing for it."""
+"""The report as one HTML file that opens anywhere: its sections in order, each left out where the report has nothing
+for it. No request leaves it, its size is bounded, scripts only add; one button opens Perfetto's page, and hands it what
+the timeline shows.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.base import dataclass
 from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
-from traceanalyzer.report.html import event_charts, rank_charts, step_charts, work_charts
+from traceanalyzer.report.html import event_charts, rank_charts, render, step_charts, work_charts
 from traceanalyzer.report.html.answer import advice, answer
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.finding_section import findings, link_to, of_moment, predicted
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.table_parts import definition_list, term
+from traceanalyzer.report.html.table_parts import Link, definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
-from traceanalyzer.report.whole import TITLE, quoted
+from traceanalyzer.report.whole import NO_FINDING, TITLE, quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
@@ -27,19 +29,26 @@ ELSEWHERE = (step_facts.STEP_GROUPS["communication"], step_facts.STEP_GROUPS["ro
 """Groups of figures that have a section of their own."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a page is of."""
+MAX_BYTES = 3_000_000  # of the file
+ROWS = (300, 100, 30, 10)  # that a table shows; fewer are tried until the file is small enough, the last is taken
 
-    report: Report
-    details: Details
+
+def render_html(report: Report, details: Details | None = None, more: Sequence[Section] = ()) -> str:
+    """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines, memory and ceilings,
+    `more` sections at its end."""
+    document = page_document(report, details or Details(), more)
+    for rows in ROWS:
+        page = render.render_html(document, rows)
+        if len(page.encode("utf-8", "replace")) < MAX_BYTES:
+            break
+    return page
 
 
 def page_document(report: Report, details: Details, more: Sequence[Section] = ()) -> Document:
     """The report with timelines, memory and ceilings, and what else is to stand at its end."""
-    page, title = Page(report, details), f"{opening.verdict(report)}: {opening.recording(report)}"
+    title = f"{opening.verdict(report)}: {opening.recording(report)}"
     first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
-    sections = [first, *(Section(name, make(page), id=id_) for id_, name, make in SECTIONS), *more]
+    sections = [first, *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS), *more]
     scripts = SCRIPTS if details.timelines else ()
     return Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
 
@@ -54,47 +63,37 @@ def _pair(*charts: Chart | None) -> Drawing:
     return Drawing(lambda: tag("div", *drawn, class_="pair") if drawn else None)
 
 
-def _table(page: Page, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False) -> Table:
+def _table(report: Report, name: str, link: Link | None = None, *, folded: bool = False) -> Table:
     return Table(
-        page.report.tables.get(name, []), step_facts.table_title(name), command=step_facts.table_command(name),
-        origin_ns=step_facts.moments_origin(page.report), link=link, folded=folded,
+        report.tables.get(name, []), step_facts.table_title(name), command=step_facts.table_command(name),
+        origin_ns=step_facts.moments_origin(report), link=link, folded=folded,
     )  # fmt: skip
 
 
-def _folded(page: Page, *names: str) -> list[Table]:
-    return [_table(page, name, folded=True) for name in names]
+def _folded(report: Report, *names: str) -> list[Table]:
+    return [_table(report, name, folded=True) for name in names]
 
 
-def _findings(page: Page) -> list[Part | None]:
-    if not page.report.findings:
-        return ["No finding: the recording supports none."]
-    return [Drawing(partial(findings, page.report, page.details.timeline))]
-
-
-def _advice(page: Page) -> list[Part | None]:
-    return [Drawing(partial(advice, page.report)), _chart(predicted(page.report))]
-
-
-def _key_figures(page: Page) -> list[Part | None]:
+def _key_figures(report: Report, details: Details) -> list[Part | None]:
     """Of a log nearly none is known, and no option of the recording would tell it."""
-    key = quoted(page.report)
-    return [Facts(_known(key)[0] if page.report.metrics.budget_ms is None else key)]
+    key = quoted(report)
+    return [Facts(_known(key)[0] if report.metrics.budget_ms is None else key)]
 
 
-def _step(page: Page) -> list[Part | None]:
-    time = page.report.metrics.step_time_ms
+def _step(report: Report, details: Details) -> list[Part | None]:
+    time = report.metrics.step_time_ms
     times = [] if time is None else step_facts.facts_of(step_facts.shown_step_time(time))
-    known, unknown = _known([*times, *step_facts.step_figures(page.report)])
-    if page.report.metrics.budget_ms is None:
-        unknown += _known(quoted(page.report))[1]
-    groups = (one for one in step_facts.step_groups(page.report) if one[0] not in ELSEWHERE)
+    known, unknown = _known([*times, *step_facts.step_figures(report)])
+    if report.metrics.budget_ms is None:
+        unknown += _known(quoted(report))[1]
+    groups = (one for one in step_facts.step_groups(report) if one[0] not in ELSEWHERE)
     return [
-        _chart(event_charts.logged(page.details) or step_charts.step_budget(page.report, page.details)),
-        _chart(event_charts.step_times(page.report)),
+        _chart(event_charts.logged(details) or step_charts.step_budget(report, details)),
+        _chart(event_charts.step_times(report)),
         Facts(known),
         Drawing(partial(_not_known, unknown)) if unknown else None,
         *(Fold(title, [Facts(facts)]) for title, facts in groups),
-        *_folded(page, "steps", "critical_path", "phases", "modules"),
+        *_folded(report, "steps", "critical_path", "phases", "modules"),
     ]
 
 
@@ -109,43 +108,37 @@ def _not_known(facts: Sequence[Fact]) -> Markup:
     return tag("p", "Not known from this recording: ", Markup(", ".join(terms)), ".", class_="quiet")
 
 
-def _idle(page: Page) -> list[Part | None]:
-    report = page.report
-
+def _idle(report: Report, details: Details) -> list[Part | None]:
     def link(row: Any) -> Markup | None:
-        return link_to(of_moment(page.details.timeline, row.start_ns, row.duration_ns))
+        return link_to(of_moment(details.timeline, row.start_ns, row.duration_ns))
 
     return [
-        _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, page.details)),
+        _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, details)),
         _chart(event_charts.idle_places(report)),
-        _chart(event_charts.idle_icicle(page.details)),
-        _chart(event_charts.launch_queue(page.details)),
-        *_folded(page, "gap_places", "gap_histogram"),
-        _table(page, "gaps", link, folded=True),
-        _table(page, "syncs"),
+        _chart(event_charts.idle_icicle(details)),
+        _chart(event_charts.launch_queue(details)),
+        *_folded(report, "gap_places", "gap_histogram"),
+        _table(report, "gaps", link, folded=True),
+        _table(report, "syncs"),
     ]
 
 
-def _timeline(page: Page) -> list[Part | None]:
-    return [Drawing(partial(timeline, page.details.timelines, of_ranks=bool(page.report.tables.get("ranks"))))]
-
-
-def _work(page: Page) -> list[Part | None]:
-    if not any(page.report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
+def _work(report: Report, details: Details) -> list[Part | None]:
+    if not any(report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
         return []
     return [
-        _chart(event_charts.icicle(page.details)),
-        _chart(work_charts.kernel_classes(page.report)),
-        _chart(event_charts.kernel_lengths(page.report, page.details)),
-        _table(page, "kernel_classes", folded=True),
-        _table(page, "kernels"),
-        _table(page, "ops"),
-        _table(page, "copies", folded=True),
+        _chart(event_charts.icicle(details)),
+        _chart(work_charts.kernel_classes(report)),
+        _chart(event_charts.kernel_lengths(report, details)),
+        _table(report, "kernel_classes", folded=True),
+        _table(report, "kernels"),
+        _table(report, "ops"),
+        _table(report, "copies", folded=True),
     ]
 
 
-def _roofline(page: Page) -> list[Part | None]:
-    step, chart = page.report.metrics.roofline, _chart(work_charts.roofline(page.report, page.details))
+def _roofline(report: Report, details: Details) -> list[Part | None]:
+    step, chart = report.metrics.roofline, _chart(work_charts.roofline(report, details))
     if step is None:
         return [chart]
     return [
@@ -154,46 +147,46 @@ def _roofline(page: Page) -> list[Part | None]:
     ]
 
 
-def _communication(page: Page) -> list[Part | None]:
-    total = page.report.metrics.communication
-    if not page.report.tables.get("collectives") and not (total is not None and total.total_ms):
+def _communication(report: Report, details: Details) -> list[Part | None]:
+    total = report.metrics.communication
+    if not report.tables.get("collectives") and not (total is not None and total.total_ms):
         return []
     return [
         Facts(step_facts.facts_of(total)) if total is not None else None,
-        _chart(rank_charts.overlap(page.details)),
-        _chart(work_charts.communication(page.report)),
-        _chart(rank_charts.bandwidths(page.report)),
-        _table(page, "collectives"),
-        _table(page, "skew", folded=True),
+        _chart(rank_charts.overlap(details)),
+        _chart(work_charts.communication(report)),
+        _chart(rank_charts.bandwidths(report)),
+        _table(report, "collectives"),
+        _table(report, "skew", folded=True),
     ]
 
 
-def _memory(page: Page) -> list[Part | None]:
-    chart = _chart(work_charts.memory(page.details))
+def _memory(report: Report, details: Details) -> list[Part | None]:
+    chart = _chart(work_charts.memory(details))
     if chart is None:
         return []
     peaks = [
         ("host" if t.device < 0 else f"GPU {t.device}", figure(t.peak, "bytes"), figure(int(t.reserved.max()), "bytes"))
-        for t in page.details.memory
+        for t in details.memory
     ]
     return [chart, TextTable(["Device", "Most allocated", "Most reserved"], [False, True, True], peaks, "Peak memory")]
 
 
-def _ranks(page: Page) -> list[Part | None]:
-    if not page.report.tables.get("ranks"):
+def _ranks(report: Report, details: Details) -> list[Part | None]:
+    if not report.tables.get("ranks"):
         return []
-    maps = [make(page.details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
+    maps = [make(details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(page.report, page.details)),
+        _chart(step_charts.ranks(report, details)),
         _pair(*maps) if all(maps) else _chart(maps[0]),
-        _chart(rank_charts.traffic(page.report)),
-        _table(page, "ranks"),
-        _table(page, "traffic", folded=True),
+        _chart(rank_charts.traffic(report)),
+        _table(report, "ranks"),
+        _table(report, "traffic", folded=True),
     ]
 
 
-def _recording(page: Page) -> list[Part | None]:
-    report, notes, inputs = page.report, opening.all_notes(page.report), []
+def _recording(report: Report, details: Details) -> list[Part | None]:
+    notes, inputs = opening.all_notes(report), []
     for path, kind, rank, what, item in opening.files(report):
         counted = Counter(device.name or f"GPU {device.id}" for device in item.devices)
         gpus = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
@@ -203,15 +196,15 @@ def _recording(page: Page) -> list[Part | None]:
         TextTable(heads, [False, False, True, False, False], inputs, "Recordings"),
         Bullets(notes[:MAX_NOTES]),
         f"{left} more notes left out." if left > 0 else None,
-        _table(page, "conditions"),
+        _table(report, "conditions"),
         Table(report.devices, "Devices, over the whole recording"),
-        *_folded(page, *(name for name in report.tables if name not in SHOWN_ABOVE)),
+        *_folded(report, *(name for name in report.tables if name not in SHOWN_ABOVE)),
     ]
 
 
-def _definitions(page: Page) -> list[Part | None]:
+def _definitions(report: Report, details: Details) -> list[Part | None]:
     def drawn() -> Markup:
-        groups = [*step_facts.definition_groups(page.report), *step_facts.table_definition_groups(page.report)]
+        groups = [*step_facts.definition_groups(report), *step_facts.table_definition_groups(report)]
         return join(*(join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs))
 
     return [Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])]
@@ -222,13 +215,17 @@ SHOWN_ABOVE = (
     "kernels", "ops", "copies", "collectives", "skew", "ranks", "traffic", "conditions",
 )  # fmt: skip
 """Tables that have their place; the others stand with the recording."""
-SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (
+SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]], ...] = (
     ("key-figures", TITLE, _key_figures),
-    ("findings", "Findings", _findings),
-    ("change", "Recommendations", _advice),
+    ("findings", "Findings", lambda report, details: [
+        Drawing(partial(findings, report, details.timeline)) if report.findings else NO_FINDING
+    ]),
+    ("change", "Recommendations", lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))]),
     ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),
-    ("timeline", "Timeline", _timeline),
+    ("timeline", "Timeline", lambda report, details: [
+        Drawing(partial(timeline, details.timelines, of_ranks=bool(report.tables.get("ranks"))))
+    ]),
     ("work", "GPU work", _work),
     ("rooflines", "Roofline", _roofline),
     ("communication", "Communication", _communication),
@@ -236,5 +233,5 @@ SECTIONS: tuple[tuple[str, str, Callable[[Page], list[Part | None]]], ...] = (
     ("ranks", "Ranks", _ranks),
     ("recording", "The recording", _recording),
     ("definitions", "Definitions", _definitions),
-)
+)  # fmt: skip
 """Id, title and content of the sections after the first screen."""

@@ -22,8 +22,11 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: boo
     whole sections from the least important on, and it says so.
     """
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
+    bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
     sections = [
-        *_summary(report),
+        Section("Summary", [Drawing(markdown=[bottleneck])]),
+        _untitled("What to do first", Drawing(markdown=_points(report))),
+        _untitled("Budget", Drawing(markdown=_budget(report))),
         *whole.key_figures(report),
         *_advice(report, first=advice_first),
         *_metrics(report),
@@ -31,15 +34,6 @@ def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: boo
         Section("", [Drawing(markdown=[made_by])]),
     ]
     return render.render_markdown(Document("", sections), max_chars)
-
-
-def _summary(report: Report) -> list[Section]:
-    bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
-    return [
-        Section("Summary", [Drawing(markdown=[bottleneck])]),
-        _untitled("What to do first", Drawing(markdown=_points(report))),
-        _untitled("Budget", Drawing(markdown=_budget(report))),
-    ]
 
 
 def _untitled(title: str, part: Part, weight: Weight = Weight.ADVICE) -> Section:

@@ -16,15 +16,9 @@ def memory_report(
     """The report on a snapshot; `traced` adds times and the GPU's size, `other` a comparison by line."""
     devices = tuple(_with_speed(device, traced) for device in measured(snapshot, ranks, traced.capacity_bytes))
     notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
-    report = MemoryReport(
-        snapshot.path,
-        devices,
-        findings_of(devices),
-        recommendations_of(devices, traced.forward_ms, traced.step_ms),
-        list(dict.fromkeys(notes)),
-        headline(devices),
-        traced,
-    )
+    advice = recommendations_of(devices, traced.forward_ms, traced.step_ms)
+    notes = list(dict.fromkeys(notes))
+    report = MemoryReport(snapshot.path, devices, findings_of(devices), advice, notes, headline(devices), traced)
     if other is None:
         return report
     return replace(report, other_path=other.path, compared=compared(devices, measured(other, ranks)))

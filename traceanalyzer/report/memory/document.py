@@ -82,7 +82,6 @@ def _brief(device: MemoryOfDevice) -> Iterator[str]:
 
 
 def _peaks(device: MemoryOfDevice) -> list[tuple[str, str]]:
-    """Of each phase, in order."""
     in_order = sorted(device.phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
     return [(name.replace("_", " "), _bytes(size)) for name, size in in_order]
 
@@ -125,21 +124,6 @@ def _totals(report: MemoryReport) -> Iterator[tuple[str, str]]:
 def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
     if device.oom is not None:
         yield _oom(device.oom, on)
-    yield _at_peak(device, on)
-    yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
-    if device.phase_peaks:
-        sources = {"annotation": "annotations", "stacks": "stacks that come back"}
-        found = f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
-        how = found if device.steps else "No steps were found."
-        yield Section(f"Peak of each phase{on}", [how, Facts.of(*_peaks(device))])
-    yield _growth(device, on)
-    yield _not_allocated(device, on)
-    yield _larger_batch(device, on)
-    if device.scenarios:
-        yield Section(f"Predicted peaks{on}", [_rows(device.scenarios)])
-
-
-def _at_peak(device: MemoryOfDevice, on: str) -> Section:
     total = max(device.peak_bytes, 1)
     parts = [
         (name.replace("_", " "), f"{_bytes(size)} ({figure(size / total, 'share')})")
@@ -147,7 +131,18 @@ def _at_peak(device: MemoryOfDevice, on: str) -> Section:
         if size
     ]
     how = "Categories are inferred from stacks, phases and sizes. They add up to the peak."
-    return Section(f"What is allocated at the peak{on}", [how, Facts.of(*parts)])
+    yield Section(f"What is allocated at the peak{on}", [how, Facts.of(*parts)])
+    yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
+    if device.phase_peaks:
+        sources = {"annotation": "annotations", "stacks": "stacks that come back"}
+        found = f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
+        found = found if device.steps else "No steps were found."
+        yield Section(f"Peak of each phase{on}", [found, Facts.of(*_peaks(device))])
+    yield _growth(device, on)
+    yield _not_allocated(device, on)
+    yield _larger_batch(device, on)
+    if device.scenarios:
+        yield Section(f"Predicted peaks{on}", [_rows(device.scenarios)])
 
 
 def _not_allocated(device: MemoryOfDevice, on: str) -> Section:

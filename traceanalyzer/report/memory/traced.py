@@ -1,6 +1,5 @@
 """What a trace adds to the memory report of the snapshot that was recorded with it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -19,26 +18,19 @@ def traced(run: Run, snapshot: Snapshot) -> Traced:
     if len(run.traces) == 1:
         run = replace(run, traces=(replace(run.traces[0], memory=snapshot),))
     critical = measured(run).critical
-    time = critical.step_time
+    time, replay = critical.step_time, critical.replay
+    devices = [device for trace in run.traces for device in trace.devices]
     return Traced(
         step_ms=time.mean if time else None,
         forward_ms=next((row.device_ms for row in critical.phase_rows if row.name == "forward"), None),
-        capacity_bytes={
-            device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
-        },
+        capacity_bytes={device.id: device.memory_bytes for device in devices if device.memory_bytes},
         operators=tuple(critical.op_memory),
-        sample_speedup=_sample_speedup(critical.replay),
+        sample_speedup=partial(_speedup, replay) if replay is not None and replay.faithful else None,
     )
 
 
-def _sample_speedup(replay: Replay | None) -> Callable[[float], float | None] | None:
-    """The time of a sample now over its time with so many times the batch; None where the replay is not faithful."""
-    if replay is None or not replay.faithful:
-        return None
-
-    def speedup(times: float) -> float | None:
-        priced = min(times, float(GREATER_BATCH))
-        scenario = Scenario("larger_batch", partial(enlarged, times=priced), f"{priced:g} times the batch")
-        return replay.predict(scenario).speedup
-
-    return speedup
+def _speedup(replay: Replay, times: float) -> float | None:
+    """The time of a sample now over its time with so many times the batch."""
+    priced = min(times, float(GREATER_BATCH))
+    scenario = Scenario("larger_batch", partial(enlarged, times=priced), f"{priced:g} times the batch")
+    return replay.predict(scenario).speedup

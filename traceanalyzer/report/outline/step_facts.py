@@ -61,11 +61,10 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
     if f.name == "phases":
-        return [_phase(g, getattr(value, g.name)) for g in dataclasses.fields(value) if getattr(value, g.name)]
+        return [_phase(g, time) for g in dataclasses.fields(value) if (time := getattr(value, g.name))]
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
-    figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
-    if not any(filter(measured, figures)):
+    if not any(filter(measured, vars(value).values())):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
 

@@ -97,7 +97,13 @@ def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
     text = _SCHEME.sub(rf"\1 {HIDDEN}", _FORMS.sub(HIDDEN, text))
     text = _OPTION.sub(lambda match: (match[1] or match[2]) + HIDDEN, text)
-    text = _without_named(_LOGIN.sub(f"{HIDDEN}@", text))
+    text = _LOGIN.sub(f"{HIDDEN}@", text)
+    done, at = [], 0  # the values whose names say that they are secret
+    for word in _WORD.finditer(text):
+        if word.start() >= at and (found := _value_after(text, word, at)):
+            done += [text[at : found[0]], HIDDEN]
+            at = found[1]
+    text = "".join([*done, text[at:]])
     for rule in maintained_rules():
         text = rule.sub(_bounded, text)
     return text
@@ -107,16 +113,6 @@ def _bounded(match: re.Match[str]) -> str:
     """A rule may take the blank or sign before and after the token with it."""
     first, last, bounds = match[0][0], match[0][-1], " \t\n\"'=:,"
     return (first if first in bounds else "") + HIDDEN + (last if last in bounds and len(match[0]) > 1 else "")
-
-
-def _without_named(text: str) -> str:
-    """The text without the values whose names say that they are secret."""
-    done, at = [], 0
-    for word in _WORD.finditer(text):
-        if word.start() >= at and (found := _value_after(text, word, at)):
-            done += [text[at : found[0]], HIDDEN]
-            at = found[1]
-    return "".join([*done, text[at:]]) if done else text
 
 
 def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] | None:
@@ -181,7 +177,7 @@ _SECRET_BY_KIND: dict[str, Callable[[str, str, str, str, str], bool]] = {
 """Whether a weak word is of a secret, by what stands before and after it: before, its stem, word, after, value."""
 
 
-LEFT_OUT = frozenset(("IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"))
+LEFT_OUT = {"IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"}
 """Hosts have aliases of their own; the others take the square of a text, and `credentials.py` has those."""
 
 

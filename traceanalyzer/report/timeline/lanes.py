@@ -32,12 +32,8 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     spans = [span for log in fitting for span in log.spans]
     numbers = np.array([(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64).reshape(-1, 3)
     (start, end, depth), epoch_ns = numbers.T, trace.epoch_ns or 0
-    return CompileSpans(
-        *(start - epoch_ns, end - epoch_ns),
-        depth,
-        [span.name for span in spans],
-        [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans],
-    )
+    details = [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans]
+    return CompileSpans(start - epoch_ns, end - epoch_ns, depth, [span.name for span in spans], details)
 
 
 class Category(enum.IntEnum):
@@ -146,7 +142,5 @@ def shown_steps(steps: Steps) -> dict[int, str]:
 
 def extent_of(steps: Steps, step: int) -> tuple[int, int]:
     """When the host or the device begins with a step, and when both are done, ns."""
-    return (
-        min(int(steps.start[step]), int(steps.host_start[step])),
-        max(int(steps.end[step]), int(steps.host_end[step])),
-    )
+    begin = min(int(steps.start[step]), int(steps.host_start[step]))
+    return begin, max(int(steps.end[step]), int(steps.host_end[step]))
