@@ -47,12 +47,7 @@ def entries() -> list[Entry]:
 def explained(name: str) -> list[Entry]:
     """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and hyphens aside."""
     wanted = _folded(name)
-    return [
-        entry
-        for entry in entries()
-        if wanted in (_folded(entry.name), _folded(f"{entry.where}.{entry.name}"))
-        or _folded(f"{entry.where}.{entry.name}").endswith(f".{wanted}")
-    ]
+    return [one for one in entries() if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")]
 
 
 def _folded(name: str) -> str:
@@ -60,7 +55,6 @@ def _folded(name: str) -> str:
 
 
 def _figures(kind: type[Any], where: str) -> Iterator[Entry]:
-    """The figures of a dataclass of the report and of those in it."""
     hints = get_type_hints(kind)
     for d in definitions(kind):
         name = RENAMED.get(d.name, d.name)

@@ -103,8 +103,6 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
 
 @dataclass(frozen=True)
 class _Field:
-    """A field with its value in each row."""
-
     name: str
     metadata: Mapping[Any, Any]
     values: list[Any]

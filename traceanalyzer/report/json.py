@@ -35,7 +35,6 @@ def dump(value: Any) -> str:
 
 @cache
 def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Names of the fields of a dataclass, each with its published name."""
     return tuple((f.name, RENAMED.get(f.name, f.name)) for f in dataclasses.fields(kind))
 
 
@@ -46,7 +45,6 @@ def as_plain(value: Any) -> Any:
 
 @cache
 def _written(kind: type[Any]) -> Callable[[Any], Any]:
-    """How values of a type are written."""
     if dataclasses.is_dataclass(kind):
         names = _names(kind)
         return lambda value: {written: as_plain(getattr(value, name)) for name, written in names}
@@ -54,7 +52,6 @@ def _written(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 def _list(value: Sequence[Any]) -> list[Any]:
-    """Rows of one dataclass field by field."""
     kinds = set(map(type, value))
     if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
         return list(map(as_plain, value))

@@ -21,15 +21,11 @@ def answer(report: Report) -> Markup:
     """Verdict, step time, budget, the first remedy and warnings."""
     culprit, hardware = report.summary.culprit, opening.hardware(report)
     verdict = tag(
-        "div",
-        tag("p", opening.verdict(report), class_="kind"),
-        heading(report.summary.headline),
-        tag("p", culprit, class_="headline") if culprit else None,
-        facts(_figures(report)),
+        "div", tag("p", opening.verdict(report), class_="kind"), heading(report.summary.headline),
+        tag("p", culprit, class_="headline") if culprit else None, facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
-        tag("p", hardware, class_="quiet") if hardware else None,
-        class_="statement",
-    )
+        tag("p", hardware, class_="quiet") if hardware else None, class_="statement",
+    )  # fmt: skip
     first = None
     if report.recommendations:
         link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")

@@ -24,14 +24,10 @@ def render_html(document: doc.Document, rows: int = ROWS) -> str:
         shown += [(section.id or f"s{i}", section, body)] if body else []
     links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
     skip = [tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]]
-    return framed(
-        document.title,
-        *skip,
-        tag("header", tag("nav", *links, aria_label="Sections")),
-        tag("main", *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown)),
-        tag("footer", f"Made by {document.made_by} from files alone."),
-        page_scripts(*document.scripts),
-    )
+    navigation = tag("header", tag("nav", *links, aria_label="Sections"))
+    main = tag("main", *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown))
+    footer = tag("footer", f"Made by {document.made_by} from files alone.")
+    return framed(document.title, *skip, navigation, main, footer, page_scripts(*document.scripts))
 
 
 def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:

@@ -36,21 +36,16 @@ ROWS = (300, 100, 30, 10)  # that a table shows; fewer are tried until the file 
 def render_html(report: Report, details: Details | None = None, more: Sequence[Section] = ()) -> str:
     """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines, memory and ceilings,
     `more` sections at its end."""
-    document = page_document(report, details or Details(), more)
+    details = details or Details()
+    first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
+    sections = [first, *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS), *more]
+    title, scripts = f"{opening.verdict(report)}: {opening.recording(report)}", SCRIPTS if details.timelines else ()
+    document = Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
     for rows in ROWS:
         page = render.render_html(document, rows)
         if len(page.encode("utf-8", "replace")) < MAX_BYTES:
             break
     return page
-
-
-def page_document(report: Report, details: Details, more: Sequence[Section] = ()) -> Document:
-    """The report with timelines, memory and ceilings, and what else is to stand at its end."""
-    title = f"{opening.verdict(report)}: {opening.recording(report)}"
-    first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
-    sections = [first, *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS), *more]
-    scripts = SCRIPTS if details.timelines else ()
-    return Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
 
 
 def _chart(chart: Chart | None) -> Drawing | None:
@@ -98,7 +93,6 @@ def _step(report: Report, details: Details) -> list[Part | None]:
 
 
 def _known(facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
-    """The facts that have a value, and those that have none."""
     unknown = [fact for fact in facts if fact.value.startswith(NOT_AVAILABLE)]
     return [fact for fact in facts if fact not in unknown], unknown
 
@@ -114,37 +108,26 @@ def _idle(report: Report, details: Details) -> list[Part | None]:
 
     return [
         _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, details)),
-        _chart(event_charts.idle_places(report)),
-        _chart(event_charts.idle_icicle(details)),
-        _chart(event_charts.launch_queue(details)),
-        *_folded(report, "gap_places", "gap_histogram"),
-        _table(report, "gaps", link, folded=True),
-        _table(report, "syncs"),
-    ]
+        _chart(event_charts.idle_places(report)), _chart(event_charts.idle_icicle(details)),
+        _chart(event_charts.launch_queue(details)), *_folded(report, "gap_places", "gap_histogram"),
+        _table(report, "gaps", link, folded=True), _table(report, "syncs"),
+    ]  # fmt: skip
 
 
 def _work(report: Report, details: Details) -> list[Part | None]:
     if not any(report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
         return []
     return [
-        _chart(event_charts.icicle(details)),
-        _chart(work_charts.kernel_classes(report)),
-        _chart(event_charts.kernel_lengths(report, details)),
-        _table(report, "kernel_classes", folded=True),
-        _table(report, "kernels"),
-        _table(report, "ops"),
-        _table(report, "copies", folded=True),
-    ]
+        _chart(event_charts.icicle(details)), _chart(work_charts.kernel_classes(report)),
+        _chart(event_charts.kernel_lengths(report, details)), *_folded(report, "kernel_classes"),
+        _table(report, "kernels"), _table(report, "ops"), *_folded(report, "copies"),
+    ]  # fmt: skip
 
 
 def _roofline(report: Report, details: Details) -> list[Part | None]:
     step, chart = report.metrics.roofline, _chart(work_charts.roofline(report, details))
-    if step is None:
-        return [chart]
-    return [
-        chart or "No kernel has both its operations and its traffic known, or the GPU is not known.",
-        Facts(step_facts.facts_of(step)),
-    ]
+    no_dots = "No kernel has both its operations and its traffic known, or the GPU is not known."
+    return [chart] if step is None else [chart or no_dots, Facts(step_facts.facts_of(step))]
 
 
 def _communication(report: Report, details: Details) -> list[Part | None]:
@@ -152,18 +135,14 @@ def _communication(report: Report, details: Details) -> list[Part | None]:
     if not report.tables.get("collectives") and not (total is not None and total.total_ms):
         return []
     return [
-        Facts(step_facts.facts_of(total)) if total is not None else None,
-        _chart(rank_charts.overlap(details)),
-        _chart(work_charts.communication(report)),
-        _chart(rank_charts.bandwidths(report)),
-        _table(report, "collectives"),
-        _table(report, "skew", folded=True),
-    ]
+        Facts(step_facts.facts_of(total)) if total is not None else None, _chart(rank_charts.overlap(details)),
+        _chart(work_charts.communication(report)), _chart(rank_charts.bandwidths(report)),
+        _table(report, "collectives"), *_folded(report, "skew"),
+    ]  # fmt: skip
 
 
 def _memory(report: Report, details: Details) -> list[Part | None]:
-    chart = _chart(work_charts.memory(details))
-    if chart is None:
+    if (chart := _chart(work_charts.memory(details))) is None:
         return []
     peaks = [
         ("host" if t.device < 0 else f"GPU {t.device}", figure(t.peak, "bytes"), figure(int(t.reserved.max()), "bytes"))
@@ -177,12 +156,9 @@ def _ranks(report: Report, details: Details) -> list[Part | None]:
         return []
     maps = [make(details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(report, details)),
-        _pair(*maps) if all(maps) else _chart(maps[0]),
-        _chart(rank_charts.traffic(report)),
-        _table(report, "ranks"),
-        _table(report, "traffic", folded=True),
-    ]
+        _chart(step_charts.ranks(report, details)), _pair(*maps) if all(maps) else _chart(maps[0]),
+        _chart(rank_charts.traffic(report)), _table(report, "ranks"), *_folded(report, "traffic"),
+    ]  # fmt: skip
 
 
 def _recording(report: Report, details: Details) -> list[Part | None]:

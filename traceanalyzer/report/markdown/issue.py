@@ -92,14 +92,11 @@ def _advice(report: Report, *, first: bool) -> list[Section]:
 def _metrics(report: Report) -> list[Section]:
     chart = step_time_chart(report.tables.get("steps", [])) if report.metrics.step_time_ms is not None else []
     return [
-        Section("Metrics"),
-        *whole.step_time(report),
+        Section("Metrics"), *whole.step_time(report),
         *([_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)] if chart else []),
-        whole.figures_of_step(report),
-        *whole.devices(report),
-        *whole.groups_of_figures(report),
+        whole.figures_of_step(report), *whole.devices(report), *whole.groups_of_figures(report),
         *whole.tables(report, chart=table_chart),
-    ]
+    ]  # fmt: skip
 
 
 def _health(report: Report) -> list[Section]:

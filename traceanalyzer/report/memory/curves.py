@@ -48,13 +48,12 @@ def _near(seconds: Sequence[float], highest: int) -> slice:
 
 def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest: int) -> Chart:
     """What is allocated, stacked, below what is reserved; the peak marked."""
-    points = device.curve[shown]
-    seconds, whose = [at for at, _, _ in points], f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
-    allocated = device.curve[highest][1]
+    points, (at_peak, allocated, _) = device.curve[shown], device.curve[highest]
+    seconds = [at for at, _, _ in points]
+    hint = f"{figure(allocated, MEMORY)}: {f'the {device.peak_phase} phase' if device.peak_phase else 'the peak'}"
     marks: list[Lines | Dots] = list(_areas(seconds, [one for one in device.consumers if one.kind == kind], shown))
     marks.append(Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True))
-    hint = f"{figure(allocated, MEMORY)}: {whose}"
-    marks.append(Dots("peak", "text", [Dot(device.curve[highest][0], allocated / GIGA, 5.0, hint, hint)]))
+    marks.append(Dots("peak", "text", [Dot(at_peak, allocated / GIGA, 5.0, hint, hint)]))
     caption = (
         f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
         "reserved, and the peak with the phase that sets it."
@@ -65,7 +64,6 @@ def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest:
 
 
 def _areas(seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice) -> Iterator[Lines]:
-    """One on top of the other."""
     base = [0.0] * len(seconds)
     for i, one in enumerate(consumers):
         sizes = [size / GIGA for size in one.bytes[shown]]

@@ -55,7 +55,6 @@ def _verdict(page: Page, report: Report) -> None:
 
 
 def _title(report: Report) -> str:
-    """The verdict with both step times."""
     cls, bracket, sure = opening.verdict(report).partition(" (")
     if opening.companion(report):
         return cls.upper()
@@ -73,9 +72,8 @@ def _culprit(page: Page, report: Report) -> None:
         page.line(brief(report.summary.culprit))
     key, hardware = whole.brief(report), "" if _fits_title(page, report) else opening.hardware(report)
     both = " · ".join(filter(None, (hardware, key)))
-    for line in [both] if cell_len(both) <= page.width else [hardware, key]:
-        if line:
-            page.line(line)
+    for line in filter(None, [both] if cell_len(both) <= page.width else [hardware, key]):
+        page.line(line)
     for line in filter(None, (whole.memory(report), whole.first_step(report))):
         page.line(brief(line))
 
@@ -98,13 +96,12 @@ def _budget(page: Page, report: Report) -> None:
 
 
 def _changes(page: Page, report: Report, shown: int) -> None:
-    advised = report.recommendations[:shown]
+    advised, count = report.recommendations[:shown], len(report.recommendations)
     page.line("")
-    if not advised:
-        page.line(gains.no_advice(report))
-    else:
-        count = len(report.recommendations)
+    if advised:
         page.line("What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""), "bold")
+    else:
+        page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
         gain = gains.prediction(report, advice)
         longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
@@ -115,10 +112,8 @@ def _changes(page: Page, report: Report, shown: int) -> None:
 
 
 def _caveats(page: Page, report: Report) -> None:
-    caveats = opening.caveats(report)
-    if not caveats:
-        return
-    page.line("")
+    if caveats := opening.caveats(report):
+        page.line("")
     for caveat in caveats[:SHOWN_CAVEATS]:
         page.item("!", brief(caveat), "yellow")
     if len(caveats) > SHOWN_CAVEATS:
@@ -157,14 +152,9 @@ def sections(report: Report) -> list[Section]:
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        *whole.key_figures(report),
-        Section("Findings", [whole.findings(report), explained]),
+        *whole.key_figures(report), Section("Findings", [whole.findings(report), explained]),
         Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
-        Section("Metrics"),
-        *whole.step_time(report),
-        whole.figures_of_step(report),
-        *whole.groups_of_figures(report),
-        *whole.devices(report),
-        *whole.tables(report, ONE_BY_ONE),
+        Section("Metrics"), *whole.step_time(report), whole.figures_of_step(report),
+        *whole.groups_of_figures(report), *whole.devices(report), *whole.tables(report, ONE_BY_ONE),
         Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
-    ]
+    ]  # fmt: skip

@@ -191,7 +191,6 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
 
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
-    """Operators, annotations and API calls of each host thread, nested."""
     tree, ops = d.m.linked.tree, len(d.m.trace.device_ops)
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
@@ -214,7 +213,6 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
 
 
 def _compiling(d: _Drawing) -> Iterator[_Part]:
-    """Compile work, nested."""
     if (spans := d.compiling) is None:
         return
     shallow = np.flatnonzero(spans.depth < MAX_DEPTH)
