@@ -60,9 +60,8 @@ class ReportPage(Result):
         """What other programs rely on."""
         values: dict[str, Any] = {key: getattr(self.report, key) for key in KEYS}
         if self.compiled is not None:
-            found = self.compiled.diagnosis
-            of_compile = {"findings": found.findings, "recommendations": found.recommendations}
-            values["compile"] = {**as_plain(self.compiled.compiled), **of_compile}
+            found = {key: getattr(self.compiled.diagnosis, key) for key in ("findings", "recommendations")}
+            values["compile"] = {**as_plain(self.compiled.compiled), **found}
         return dump(values)
 
     def html(self) -> str:
@@ -82,7 +81,5 @@ class ReportPage(Result):
             return []
         from traceanalyzer.report.compile.document import sections
 
-        return [
-            replace(one, title=f"{one.title} of torch.compile") if one.title == "Findings" else one
-            for one in sections(self.compiled)
-        ]
+        titles = {"Findings": "Findings of torch.compile"}
+        return [replace(one, title=titles.get(one.title, one.title)) for one in sections(self.compiled)]

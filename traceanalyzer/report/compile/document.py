@@ -47,12 +47,10 @@ def _screen(report: CompileReport) -> Document:
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
     compiled, diagnosis = report.compiled, report.diagnosis
-    found = [
-        f"{number}. {one.title}"
-        + ("" if one.headroom_ms is None else f" ({figure(one.headroom_ms, 'ms')} a step)")
-        + f" [{one.id}]"
-        for number, one in enumerate(diagnosis.findings, 1)
-    ]
+    found = []
+    for number, one in enumerate(diagnosis.findings, 1):
+        cost = "" if one.headroom_ms is None else f" ({figure(one.headroom_ms, 'ms')} a step)"
+        found.append(f"{number}. {one.title}{cost} [{one.id}]")
     made = [
         Section("torch.compile", [_verdict(compiled, diagnosis), report.note or None]),
         Section("Findings", found),
@@ -97,22 +95,6 @@ def _stages(report: CompileReport) -> list[Part]:
     return [*drawn, *_table("stage | s# | share#", [*rows, ["total", f"{total:.3f}", "100%"]])]
 
 
-def _breaks(compiled: Compiled) -> list[Part]:
-    rows = [
-        [row.reason, row.location, row.count, _maybe(row.per_step), _maybe(row.idle_ms), row.remedy]
-        for row in compiled.graph_breaks
-    ]
-    return _table("graph break | where | met# | per step# | GPU idle, ms a step# | remedy", rows)
-
-
-def _recompiles(compiled: Compiled) -> list[Part]:
-    rows = [
-        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
-        for row in compiled.recompile_reasons
-    ]
-    return _table("guard that failed | values | where | times# | refused# | remedy", rows)
-
-
 def _caches(compiled: Compiled) -> list[Part | None]:
     lines: list[Part | None] = []
     cache, graphs = compiled.cache, compiled.cudagraphs
@@ -154,14 +136,6 @@ def _step_times(steps: StepsUse) -> list[str]:
     if steps.pays_low is not None:
         lines.append(f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}.")
     return [*lines, *([steps.basis] if steps.basis else [])]
-
-
-def _compilations(compiled: Compiled) -> list[Part]:
-    rows = [
-        [row.id, row.function, row.location, f"{row.seconds:.3f}", row.operators, row.cache, row.outcome]
-        for row in sorted(compiled.compilations, key=lambda row: -row.seconds)
-    ]
-    return _table("compile id | function | where | s# | operators# | cache | outcome", rows)
 
 
 def _trace(compiled: Compiled) -> list[Part]:
@@ -220,17 +194,26 @@ def _log(compiled: Compiled) -> list[Part]:
 
 
 _OF_COMPILED: tuple[tuple[str, Callable[[Compiled], Sequence[Part | None]]], ...] = (
-    ("Graph breaks", _breaks),
-    ("Recompilations", _recompiles),
+    ("Graph breaks", lambda of: _table("graph break | where | met# | per step# | GPU idle, ms a step# | remedy", [
+        [row.reason, row.location, row.count, _maybe(row.per_step), _maybe(row.idle_ms), row.remedy]
+        for row in of.graph_breaks
+    ])),
+    ("Recompilations", lambda of: _table("guard that failed | values | where | times# | refused# | remedy", [
+        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
+        for row in of.recompile_reasons
+    ])),
     ("Caches and CUDA graphs", _caches),
     ("First step, warm-up and steady step", _steps),
-    ("Compilations", _compilations),
+    ("Compilations", lambda of: _table("compile id | function | where | s# | operators# | cache | outcome", [
+        [row.id, row.function, row.location, f"{row.seconds:.3f}", row.operators, row.cache, row.outcome]
+        for row in sorted(of.compilations, key=lambda row: -row.seconds)
+    ])),
     ("In the trace", _trace),
     ("Kernels", _kernels),
     ("Not fused", _not_fused),
     ("Ranks and starts", _ranks),
     ("What was read", _log),
-)
+)  # fmt: skip
 
 
 def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:

@@ -88,12 +88,8 @@ def _xy_chart(title: str, x_axis: str, unit: str, mark: str, values: Sequence[fl
     low, high = min((0.0, *values)), max((0.0, *values))
     if low == high:
         return []
-    lines = [
-        f"title {_label(title)}",
-        f"x-axis {x_axis}",
-        f"y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
-        f"{mark} [{', '.join(map(_digits, values))}]",
-    ]
+    across = f"y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}"
+    lines = (f"title {_label(title)}", f"x-axis {x_axis}", across, f"{mark} [{', '.join(map(_digits, values))}]")
     return _chart(XY_LOOK, "xychart-beta", [f"    {line}" for line in lines])
 
 

@@ -77,7 +77,7 @@ class Page:
         """A table with its remarks; a table of few rows that is too wide is turned, one field a line. `whole` is the
         format that has all columns of it."""
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
-        remarks = list(grid.remarks)
+        remarks = grid.remarks
         if left_out and grid.rows <= TURNED_ROWS:
             worthy = sorted(grid.columns, key=lambda column: column.worth)[:TURNED_FIELDS]
             left_out = [column for column in grid.columns if column not in worthy]
@@ -108,18 +108,14 @@ class Page:
             lines = _lines(plain(column.header), wide)
             headers.append([self._padded(_fitted(line, wide), wide, "bold", left=column.is_text) for line in lines])
         height = max(map(len, headers), default=0)
-        yield from _side_by_side(
-            [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)], blanks
-        )
+        above = [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)]
+        yield from _side_by_side(above, blanks)
 
         @cache
         def laid_out(*texts: str) -> str:
             """A row, with places for its figures."""
-            rest = iter(texts)
-            cells = [
-                self._lines_of(next(rest), wide) if column.is_text else [f"%{wide}s"]
-                for column, wide in zip(columns, widths, strict=True)
-            ]
+            rest, pairs = iter(texts), zip(columns, widths, strict=True)
+            cells = [self._lines_of(next(rest), wide) if one.is_text else [f"%{wide}s"] for one, wide in pairs]
             return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
 
         if columns:
@@ -209,9 +205,8 @@ def _lines(text: str, width: int) -> list[str]:
     """The text broken at blanks into lines of `width` columns; longer words stay whole."""
     lines = [""]
     for word in text.split(" "):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if cell_len(joined) <= width or not lines[-1]:
-            lines[-1] = joined
+        if not lines[-1] or cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}" if lines[-1] else word
         else:
             lines.append(word)
     return lines

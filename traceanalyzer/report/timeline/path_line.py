@@ -98,11 +98,8 @@ MAX_OUTER = 3  # operators and annotations around an event that are named
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
     """Of device ops (rows): who launched them, with which inputs, and how fast they could be."""
     operator = owner_nodes(m.linked, m.joined.launch_node[rows])
-    parts = (_around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows))
-    return [
-        [*around, *(inputs if around else ()), *launched, *work]
-        for around, inputs, launched, work in zip(*parts, strict=True)
-    ]
+    parts = zip(_around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows), strict=True)
+    return [[*around, *(inputs if around else ()), *launched, *work] for around, inputs, launched, work in parts]
 
 
 def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
@@ -170,10 +167,9 @@ def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
     @cache
     def line(is_kernel: bool, code: int, least: float) -> tuple[str, ...]:
         bound = Bound(code)
-        limited = "" if bound == Bound.UNKNOWN else f"limited by {bound.name.lower()}"
-        reach = f"could take {figure(least, 'ns')} at the GPU's limits" if math.isfinite(least) else ""
-        text = ", ".join(text for text in (limited, reach) if text)
-        return (text,) if text and is_kernel else ()
+        found = [] if bound == Bound.UNKNOWN else [f"limited by {bound.name.lower()}"]
+        found += [f"could take {figure(least, 'ns')} at the GPU's limits"] if math.isfinite(least) else []
+        return (", ".join(found),) if found and is_kernel else ()
 
     columns = (m.linked.is_kernel, m.rated.roofline.bound, m.rated.roofline.attainable)
     return map(line, *(column[rows].tolist() for column in columns))
