@@ -9,7 +9,6 @@ from traceanalyzer.report.format import plain
 SHOWN_CHANGES, SHOWN_NOTES = 3, 2
 LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
 """Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
-LONGEST_PATH = 26  # characters, a third of a terminal's width
 
 
 def first_screen(
@@ -26,7 +25,7 @@ def first_screen(
     return Document("", [Section("", parts)])
 
 
-def shown_path(path: str, instead: str, longest: int = LONGEST_PATH) -> str:
+def shown_path(path: str, instead: str, longest: int = 26) -> str:
     """A path to type, or a word in its place where there is none, or no room for it."""
     path = plain(path)
     return path if 0 < len(path) <= longest and " " not in path else instead

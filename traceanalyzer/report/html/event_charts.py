@@ -38,11 +38,10 @@ def idle_places(report: Report) -> Chart | None:
         ends.append(figure(row.idle_ms, "ms"))
         hints.append(f"{names[-1]}: {row.cause}, {ends[-1]} a step in {number(row.gaps)} gaps")
         colours.append(f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other")
-    series = Series("", "idle", [row.idle_ms for row in rows], hints)
-    plot = rows_of(names, [series], "ms a step", ends, colours)
-    keys = [(row.cause, colour, "") for row, colour in zip(rows, colours, strict=True)]
+    plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], hints)], "ms a step", ends, colours)
+    keys = dict.fromkeys((row.cause, colour, "") for row, colour in zip(rows, colours, strict=True))
     caption = "Idle time of a mean steady step by the call that waited, or the operator that ended it."
-    plot = replace(plot, keys=list(dict.fromkeys(keys)))
+    plot = replace(plot, keys=list(keys))
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
 
 
@@ -79,8 +78,7 @@ def launch_queue(details: Details) -> Chart | None:
         "Device ops launched and not finished, over the step of the timeline: near zero the GPU waits for the CPU, "
         "high the CPU is ahead."
     )
-    plot = Plot([line], Axis("ms since the step's start"), Axis("ops"))
-    return Chart("queue", "Launch queue", caption, plot, 220)
+    return Chart("queue", "Launch queue", caption, Plot([line], Axis("ms since the step's start"), Axis("ops")), 220)
 
 
 def _bins(edges: F64, heights: Any, hints: Sequence[str], unit: str) -> list[Rectangle]:
@@ -108,12 +106,10 @@ def logged(details: Details) -> Chart | None:
     rows = details.logged[-MAX_LOGGED:]
     if not rows:
         return None
-    series = [
-        Series("waiting for data", "idle-input", [r.data_ms for r in rows]),
-        Series("the rest of the step", "duration", [max(r.time_ms - r.data_ms, 0.0) for r in rows]),
-    ]
+    waiting = Series("waiting for data", "idle-input", [r.data_ms for r in rows])
+    rest = Series("the rest of the step", "duration", [max(r.time_ms - r.data_ms, 0.0) for r in rows])
     caption = "Steps as the log has them: what of each was waiting for data."
-    plot = stacked([str(r.step) for r in rows], series, "step", "ms")
+    plot = stacked([str(r.step) for r in rows], [waiting, rest], "step", "ms")
     return Chart("logged", "Data and compute", caption, plot)
 
 
@@ -142,14 +138,11 @@ def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int
     total = max((box.end_ms for box in boxes), default=0.0)
     if levels < least or not total:
         return None
-    drawn = [
-        Rectangle(
-            b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97,
-            f"{b.name}: {figure(b.end_ms - b.begin_ms, 'ms')}, {(b.end_ms - b.begin_ms) / total:.1%}",
-            name_of(b.name), b.sort or "operator",
-        )
-        for b in boxes
-    ]  # fmt: skip
+    drawn = []
+    for b in boxes:
+        hint = f"{b.name}: {figure(b.end_ms - b.begin_ms, 'ms')}, {(b.end_ms - b.begin_ms) / total:.1%}"
+        place = (b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97)
+        drawn.append(Rectangle(*place, hint, name_of(b.name), b.sort or "operator"))
     sorts = dict.fromkeys(b.colour for b in drawn)
     keys = [("phase or operator" if sort == "operator" else sort.replace("idle-", ""), sort, "") for sort in sorts]
     across, along = Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True)

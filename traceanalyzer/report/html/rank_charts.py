@@ -191,20 +191,16 @@ def traffic(report: Report) -> Chart | None:
     worst = list(filter(every.__contains__, by_worth)) or list(every)
     ranks = list(every) if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
     place = {rank: i for i, rank in enumerate(ranks)}
-    cells = [
-        (
-            place[row.receiver], place[row.sender], float(row.bytes),
-            f"rank {row.sender} to rank {row.receiver}: {figure(row.bytes, 'bytes')} a step in "
-            f"{figure(row.messages)} messages",
-        )
-        for row in rows if place.keys() >= {row.sender, row.receiver}
-    ]  # fmt: skip
+    cells = []
+    for row in (row for row in rows if place.keys() >= {row.sender, row.receiver}):
+        what = f"{figure(row.bytes, 'bytes')} a step in {figure(row.messages)} messages"
+        hint = f"rank {row.sender} to rank {row.receiver}: {what}"
+        cells.append((place[row.receiver], place[row.sender], float(row.bytes), hint))
     names = [f"rank {rank}" for rank in ranks]
     most = max(map(itemgetter(2), cells), default=0.0)
     caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
     if len(every) > len(ranks):
         caption += f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table has more."
-    plot = Plot(
-        [_cells(cells, "communication", (0.0, most))], Axis("to", names=names), Axis("from", names=names), down=True
-    )
+    marks = [_cells(cells, "communication", (0.0, most))]
+    plot = Plot(marks, Axis("to", names=names), Axis("from", names=names), down=True)
     return Chart("traffic", "Traffic between ranks", caption, plot, EDGES_PX + ROW_PX * len(ranks) + 20)

@@ -79,10 +79,9 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
         return None
     known = details.idle_by_length
     lengths = list(map(attrgetter("length"), rows))
+    parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
     if known.keys() >= {*lengths}:
         parts = [(cause, cause, [getattr(known[length], cause) for length in lengths]) for cause in CAUSES]
-    else:
-        parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
     series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
     plot = rows_of(lengths, series, "ms a step", [f"{number(row.gaps)} gaps" for row in rows])
     caption = (

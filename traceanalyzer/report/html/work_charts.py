@@ -52,16 +52,14 @@ def roofline(report: Report, details: Details) -> Chart | None:
     slowest = min(row.tflops for row in rows) / 3
     ceilings = []  # the memory's slope up to a peak, and the peak from there
     for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
-        across, up = [low, peak / gpu.bandwidth_tbs, high], [low * gpu.bandwidth_tbs, peak, peak]
-        ceilings.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", across, up, dash))
+        xs, ys = [low, peak / gpu.bandwidth_tbs, high], [low * gpu.bandwidth_tbs, peak, peak]
+        ceilings.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", xs, ys, dash))
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
     dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
-    plot = Plot(
-        [*ceilings, *filter(attrgetter("dots"), dots)],
-        Axis("operations for each byte of traffic", range=(low, high), log=True),
-        Axis("TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True),
-    )
+    across = Axis("operations for each byte of traffic", range=(low, high), log=True)
+    along = Axis("TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True)
+    plot = Plot([*ceilings, *filter(attrgetter("dots"), dots)], across, along)
     caption = (
         f"Kernels of a mean step on {gpu.name}: how fast they calculate against how much they calculate for each byte "
         f"that they move; the area is their time. Below the slope, {gpu.bandwidth_tbs:.3g} TB/s of memory limits "
@@ -71,18 +69,13 @@ def roofline(report: Report, details: Details) -> Chart | None:
 
 
 def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[int]) -> Dots:
-    dots = [
-        Dot(
-            r.intensity,
-            r.tflops,
-            round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * (r.total_ms / longest) ** 0.5, 1),
-            f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {r.tflops:.3g} TFLOP/s, "
-            f"{r.intensity:.3g} operations a byte" + ("" if r.sol is None else f", {r.sol:.0%} of speed of light"),
-            shorten(plain(r.name), NAME) if id(r) in named else "",
-        )
-        for r in rows
-        if r.bound_by == bound
-    ]
+    dots = []
+    for r in (row for row in rows if row.bound_by == bound):
+        size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * (r.total_ms / longest) ** 0.5, 1)
+        rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
+        light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
+        hint = f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
+        dots.append(Dot(r.intensity, r.tflops, size, hint, shorten(plain(r.name), NAME) if id(r) in named else ""))
     return Dots(f"{bound}-bound" if bound else "bound unknown", f"bound-{bound}" if bound else "neutral", dots)
 
 
@@ -99,18 +92,17 @@ def communication(report: Report) -> Chart | None:
         "Time of the collectives of a mean step, from a kernel's start to its end, waiting for other ranks included; "
         "only the exposed part makes the step longer."
     )
-    plot = rows_of([_collective(row) for row in rows], series, "ms a step")
+    names = []
+    for row in rows:
+        size = f" {row.message_bytes / 1e6:,.3g} MB" if row.message_bytes else ""
+        names.append(name_of(f"{row.collective}{size}" + (f" ({row.group})" if row.group else "")))
+    plot = rows_of(names, series, "ms a step")
     return Chart("collectives", "Collectives and overlap", caption, plot, height_of(len(rows)))
-
-
-def _collective(row: Any) -> str:
-    size = f" {row.message_bytes / 1e6:,.3g} MB" if row.message_bytes else ""
-    return name_of(f"{row.collective}{size}" + (f" ({row.group})" if row.group else ""))
 
 
 def memory(details: Details) -> Chart | None:
     """Memory of the allocator over the recording."""
-    used = [track for track in details.memory if track.device >= 0 and track.peak]
+    used = (track for track in details.memory if track.device >= 0 and track.peak)
     tracks = sorted(used, key=lambda track: -track.peak)[:MAX_TRACKS]
     if not tracks:
         return None
@@ -120,12 +112,10 @@ def memory(details: Details) -> Chart | None:
         pair = (("allocated", track.allocated, "compute"), ("reserved", track.reserved, "idle-other"))
         for name, values, colour in pair:
             if (values > 0).any():
-                known = (values / 1e6).tolist()
-                lines.append(Lines(f"GPU {track.device} {name}", colour, time, known, steps=True))
+                lines.append(Lines(f"GPU {track.device} {name}", colour, time, (values / 1e6).tolist(), steps=True))
     events = sum(track.events for track in tracks)
     caption = (
         f"Memory of the framework's allocator over the whole recording ({events:,} allocations and frees; each moment "
         "shows its highest value)."
     )
-    plot = Plot(lines, Axis("ms since the first event"), Axis("MB"))
-    return Chart("memory", "Memory over time", caption, plot)
+    return Chart("memory", "Memory over time", caption, Plot(lines, Axis("ms since the first event"), Axis("MB")))

@@ -13,6 +13,7 @@ COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}
 """What snapshots and logs are on, where they are all that was given."""
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
 CLEAR, LIKELY = 0.75, 0.5  # from here on a verdict is clear, likely; below it is a close call
+ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
 
 
 def verdict(report: Report) -> str:
@@ -52,7 +53,7 @@ def step_times(report: Report) -> str:
 def companion(report: Report) -> str:
     """What a report without any recording of time is on; empty for others."""
     kinds = {item.kind for item in report.inputs}
-    return COMPANIONS[next(iter(kinds))] if len(kinds) == 1 and kinds <= COMPANIONS.keys() else ""
+    return COMPANIONS.get(kinds.pop(), "") if len(kinds) == 1 else ""
 
 
 def hardware(report: Report) -> str:
@@ -76,16 +77,12 @@ def caveats(report: Report) -> list[str]:
     return [*found, *report.notes[: report.pressing_notes]]
 
 
-ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
-
-
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
-    time = report.metrics.step_time_ms
+    time, total = report.metrics.step_time_ms, recorded_ms(report)
+    if total is None:
+        return "n/a: no steps and no GPU work in the recording"
     if time is None:
-        total = recorded_ms(report)
-        if total is None:
-            return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     what = "one step" if time.count == 1 else f"mean of {time.count:,} steps"
     text = f"{figure(time.mean, 'ms')} {what if whole(report) == 'step' else 'of recording, no steps'}"
@@ -94,8 +91,7 @@ def step_sentence(report: Report) -> str:
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
     if report.metrics.warmup_steps:
         text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
-    unprofiled = report.metrics.unprofiled_step_time_ms
-    if unprofiled is None:
+    if (unprofiled := report.metrics.unprofiled_step_time_ms) is None:
         return text
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
@@ -103,13 +99,11 @@ def step_sentence(report: Report) -> str:
 
 def recording(report: Report) -> str:
     """What was analysed, in a few words."""
-    inputs = report.inputs
-    if not inputs:
+    if not (inputs := report.inputs):
         return "nothing"
-    gpus = sorted({plain(d.name) for i in inputs for d in i.devices if d.name})
+    kinds, gpus = {i.kind for i in inputs}, {plain(d.name) for i in inputs for d in i.devices if d.name}
     what = plain(inputs[0].path) if len(inputs) == 1 else f"{len(inputs)} recordings"
-    kinds = sorted({i.kind for i in inputs})
-    return f"{what} ({', '.join([*kinds, *gpus])})"
+    return f"{what} ({', '.join([*sorted(kinds), *sorted(gpus)])})"
 
 
 def damage(item: Input) -> str:
@@ -126,11 +120,10 @@ def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
     whole: dict[str, list[Input]] = {}
     for item in report.inputs:
         whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
-    found = []
+    groups: list[list[Input]] = []
     for kind, items in whole.items():
-        together = [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
-        found += [_file(some) for some in together]
-    return found
+        groups += [items] if kind and len(items) > ONE_BY_ONE else [[item] for item in items]
+    return [_file(some) for some in groups]
 
 
 def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
@@ -150,5 +143,4 @@ def all_notes(report: Report) -> list[str]:
 
 def is_damaged(item: Input) -> bool:
     """Whether something of an input is missing or had to be mended."""
-    health = item.health
-    return bool(health.repaired or health.lost or health.clipped or health.truncated)
+    return any((item.health.repaired, item.health.lost, item.health.clipped, item.health.truncated))
