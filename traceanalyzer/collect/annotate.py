@@ -6,8 +6,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, Self
 
-NSYS_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
-"""Nsight Systems, or any other NVTX tool, sets one of them in the process that it records."""
+NSYS_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")  # set by nsys or any NVTX tool
 
 _nvtx_tool = any(name in os.environ for name in NSYS_VARIABLES)
 

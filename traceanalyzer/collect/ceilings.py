@@ -16,8 +16,7 @@ SIZES = {"bf16": 8192, "fp16": 8192, "tf32": 8192, "fp32": 4096}
 """Sides of the products: hundreds of tiles for every SM, less than a second on the slowest GPU that has the format."""
 MOST_OF_FREE_MEMORY = 0.25
 WARM_UPS, REPEATS = 3, 10
-SECONDS = 120
-"""A GPU that has not answered by then is not measured. It takes about two seconds, the import of torch the most."""
+SECONDS = 120  # a GPU that has not answered by then is not measured; it takes about two, most for importing torch
 
 
 def measure(device: str = "cuda") -> dict[str, Any]:

@@ -11,8 +11,7 @@ from traceanalyzer.base import dataclass
 VARIABLE = "TRACEANALYZER_COLLECT"  # environment variable that carries the plan
 WAIT = 10  # steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches
 UNPROFILED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
-UNPROFILED_MOST = 3
-"""How many times as many are timed where they are not steady: new shapes load kernels, caches fill, hosts are busy."""
+UNPROFILED_MOST = 3  # times as many are timed where they are not steady: new shapes, filling caches, busy hosts
 LIGHT_STEPS = 4  # steps recorded with device activities only
 LIGHT_WARMUP = 1  # steps before those, while CUPTI is switched on
 WARMUP = 2  # steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones
@@ -45,8 +44,7 @@ class Plan:
     nvml_interval: float | None = None  # seconds between NVML samples; None takes none
     command: str | None = None  # program name of the command, without its arguments: those may hold secrets
     git_revision: str | None = None
-    ceilings: dict[str, Any] | None = None
-    """What the GPU was measured to reach before the command, as `ceilings.measure` has it."""
+    ceilings: dict[str, Any] | None = None  # what the GPU reached before the command, see `ceilings.measure`
 
     @property
     def library(self) -> str:

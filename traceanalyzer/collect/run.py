@@ -16,10 +16,8 @@ from traceanalyzer.collect.plan import VARIABLE, Plan
 
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
-QUIET = {"KINETO_LOG_LEVEL": "6"}
-"""Else libkineto writes lines (`USDT:...`) to the job's standard error; what a recording lacks, the outcome says."""
-COMPILED = "compile"
-"""The folder of the capture for the log of torch.compile: one file a rank, of the program's code, paths and shapes."""
+QUIET = {"KINETO_LOG_LEVEL": "6"}  # else libkineto writes `USDT:...` to standard error
+COMPILED = "compile"  # folder of the capture for torch.compile's log: a file a rank, with code, paths and shapes
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 

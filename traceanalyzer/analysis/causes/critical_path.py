@@ -34,9 +34,7 @@ class PathKind(enum.IntEnum):
     COMMUNICATION = 1  # a collective, or the host stuck in a communication operator
     COPY = 2
     LAUNCH = 3  # dispatch of operators, launch calls, and the device's latency from a launch or the op before
-    WAIT = 4
-    """From the end of the device work that the host waited for to the moment it went on, and the operators that only
-    bring a value to the host."""
+    WAIT = 4  # until the host that waited for device work goes on; operators that only bring a value to the host
     INPUT = 5
     HOST = 6  # other work of the host
     PROFILER = 7
@@ -55,8 +53,7 @@ class Part(enum.IntEnum):
     LATENCY = 1  # from the start of a launch call to its op
     PAUSE = 2  # from the end of an op to the start of the one that waited for it
     UNKNOWN = 3  # up to an op before which the recording shows no cause
-    RETURN = 4
-    """From the end of an op, or the start of one that made room in the queue, to the return of the call that waited."""
+    RETURN = 4  # from the end of an op, or the start of one that made room, to the return of the call that waited
     HOST = 5  # the host goes on, up to a launch or the end of the last step
 
 
@@ -69,10 +66,8 @@ class CriticalPath(Table):
     kind: U8 = column(np.uint8, fill=PathKind.OTHER)
     part: U8 = column(np.uint8, fill=Part.HOST)
     op: I32 = column(np.int32)  # device op that runs, that the host waited for, or that the segment leads to; -1: none
-    node: I32 = column(np.int32)
-    """Node of the host tree: where the host is, or the call that launches or waits; -1 outside all."""
-    step: I32 = column(np.int32)
-    """Index (see `Steps`) of the step in whose window it lies; segments are cut at the windows' edges."""
+    node: I32 = column(np.int32)  # node of the host tree: where the host is, or the call that launches or waits
+    step: I32 = column(np.int32)  # index (see `Steps`) of the step in whose window it lies: cut at its edges
 
     @property
     def duration(self) -> I64:
@@ -108,11 +103,8 @@ _KINDS = {
     HostState.COMMUNICATION: PathKind.COMMUNICATION, PROFILER_STATE: PathKind.PROFILER,
 }  # fmt: skip
 KIND_OF_STATE = np.array([_KINDS.get(state, PathKind.HOST) for state in range(NO_STATE + 1)], np.uint8)
-
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-AT_ONCE = 1 << 16
-"""Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
+AT_ONCE = 1 << 16  # segments of the chain refined at once: each is cut into several, with some dozen columns
 SEGMENTS = 4  # segments that an op of the chain has at most: return, host, pause and itself
 
 

@@ -112,8 +112,7 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     return Dependencies(source, delay, second)
 
 
-MOST_ENDED = 64
-"""Ends that are asked whether they let an op start: where more fall within the reaction time, none is the cause."""
+MOST_ENDED = 64  # ends asked whether they let an op start: with more in the reaction time none is the cause
 
 
 def _free_since(start: I64, end: I64, stream: I32) -> I64:

@@ -20,8 +20,7 @@ class IdleDetail(enum.IntEnum):
 
     NONE = 0
     ALLOCATION = 1  # allocating or freeing memory
-    LOADING = 2
-    """Loading kernels, modules and libraries, and setting up contexts, streams and events: the first use of each."""
+    LOADING = 2  # the first use of kernels, modules and libraries, contexts, streams and events
     GRAPHS = 3  # capturing streams into graphs, instantiating and updating graphs
     COMPILATION = 4
     PAGE_MIGRATION = 5  # managed memory moves page by page when the other side touches it

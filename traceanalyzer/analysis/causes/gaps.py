@@ -61,11 +61,9 @@ class Gaps(Table):
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
     next_op: I32 = column(np.int32)  # device op that ends the gap, -1 after the last one
-    step: I32 = column(np.int32, narrow=True)
-    """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
+    step: I32 = column(np.int32, narrow=True)  # of the op that ends it, else whose window holds its start; -1 outside
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
-    queued: U8 = column(np.uint8, fill=0)
-    """1 if the op that ends it had been launched before the gap began, or long before it ended."""
+    queued: U8 = column(np.uint8, fill=0)  # 1: the op that ends it was launched before, or long before it ended
     sync: I32 = column(np.int32)  # for cause SYNC the API call that had drained the device
     side: U8 = column(np.uint8, fill=0)
     detail: U8 = column(np.uint8, fill=0)  # `IdleDetail`: what kind of host work, or lack of records, is behind it

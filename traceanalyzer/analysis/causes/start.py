@@ -31,8 +31,7 @@ from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, distinct, is_sorte
 USUAL_PAUSE_NS = 20_000  # a queued op that starts later than this after its stream's last one waited for something else
 DEFAULT_LATENCY_NS = 8_000  # from a launch call's start to its op's, where no launch to an idle stream was recorded
 DEFAULT_PAUSE_NS = 1_000
-LATENCY_RATIO = 2
-"""A launch to an idle stream that took longer than so many times the usual met something else on its way."""
+LATENCY_RATIO = 2  # a launch to an idle stream that took so many times the usual met something else on its way
 
 
 class Bound(enum.IntEnum):
@@ -52,9 +51,7 @@ class Starts:
     previous: Column  # row of the op before it on its stream, -1 for the first
     latency: I32 | I64  # from the start of its launch call to its earliest start, ns
     pause: I32 | I64  # least time after the op before it on its stream, ns
-    held: I32 | I64
-    """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
-    it needed of the device."""
+    held: I32 | I64  # ns that it was late beyond that, queued: ops of other streams had what it needed of the device
     dependencies: Dependencies  # ops of other streams that it waits for, by row
 
 

@@ -18,7 +18,6 @@ from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemo
 
 Rows = I64 | I32 | I16  # rows of the history, or of another table
 Piece = tuple[Rows, Rows, I64]  # born, freed and size of some lives
-
 ALIGNMENT = 512  # what the allocator rounds to (kMinBlockSize)
 LARGEST_REST = 1 << 20  # a rest of a large segment's block up to this size is not split off (kSmallSize)
 SMALL_SEGMENT = 2 << 20  # segments of this size hold small allocations (kSmallBuffer)

@@ -21,8 +21,7 @@ OomVerdict = Literal[
 LARGE_SHARE = 0.2
 """Share of the usable memory from which one allocation is a cause of its own."""
 PAGE = 2 << 20  # what expandable segments grow by at least
-LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20
-"""Requests of 1 to 10 MiB take a segment of 20 MiB (kMinLargeAlloc, kLargeBuffer)."""
+LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20  # requests of 1 to 10 MiB take one of 20 MiB (kMinLargeAlloc)
 SMALL_REQUEST = 1 << 20
 MAX_CULPRITS = 5
 
@@ -56,8 +55,7 @@ class Oom:
     verdict: OomVerdict
     fits_with_expandable_segments: bool
     fits_without_top_culprit: bool
-    fits_with_batch_share: float | None
-    """Share of this batch whose activations and temporaries fit; None where nothing scales with it."""
+    fits_with_batch_share: float | None  # share of this batch that fits; None where nothing goes with the batch
     culprits: tuple[Culprit, ...]
     failures: int
     leaked_bytes: int  # what the leaking lines hold; 0 without a leak
@@ -135,7 +133,7 @@ def _paged(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-OF_MOST: Mapping[str, OomVerdict] = {
+OF_MOST: Mapping[str, OomVerdict] = {  # by the category of most of memory; of others the request is too large
     "parameters": "parameters",
     "gradients": "gradients",
     "optimizer_state": "optimizer_state",
@@ -143,7 +141,6 @@ OF_MOST: Mapping[str, OomVerdict] = {
     "temporaries": "activations",
     CATEGORIES[BEFORE]: "unknown",
 }
-"""What memory was full of, by the category of most of it; of others the request was too large."""
 
 
 def _verdict(

@@ -8,8 +8,7 @@ from traceanalyzer.analysis.memory.lives import after_births, at_moments
 from traceanalyzer.analysis.memory.whatif import Subject, batch_unknown, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric
 
-USABLE_SHARE = 0.9
-"""Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""
+USABLE_SHARE = 0.9  # share of a GPU's memory for tensors: the rest is the CUDA context, libraries and fragmentation
 MOST_TIMES = 1000.0  # a larger factor says that the batch hardly matters
 NO_SIZE = "the GPU's size is in no snapshot: give the trace recorded with it"
 

@@ -31,8 +31,7 @@ CLOSE = 0.2
 MAKES = 2  # more than a later step keeps, by which the first makes what all use
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)
-IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
-"""Where ranges overlap, the last of these counts: what runs again in the backward is of the backward."""
+IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)  # the last counts: what runs again in the backward is of it
 
 
 class TracedMemory(NamedTuple):

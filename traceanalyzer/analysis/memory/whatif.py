@@ -29,12 +29,10 @@ CHUNKS = 8
 LARGE_LOSS = 0.05
 """Share of the peak from which the loss's largest tensor is worth cutting up."""
 BATCHES = (0.5, 2.0)
-BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)
-"""Kept where they change nothing: that the peak stays as it is, is the answer."""
+BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)  # kept where they change nothing: that is the answer
 FOR_EACH = 0.9  # share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs
 UNCLEAR_SHARE = 0.02  # share of the peak in caches and kept results from which nothing is said of other batches
-WORKSPACE = 40 << 20
-"""cuBLAS keeps workspaces of up to 33 MiB for each stream and thread; they are the same for every batch."""
+WORKSPACE = 40 << 20  # cuBLAS keeps up to 33 MiB for each stream and thread, the same for every batch
 BEFORE_SHARE = 0.5  # share of the peak from before the recording from which nothing is said of other batches
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")

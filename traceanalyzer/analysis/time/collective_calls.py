@@ -33,8 +33,7 @@ RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGN
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
 _OTHER, _BARRIER = KINDS.index(OTHER), KINDS.index(BARRIER)
 _POINT_TO_POINT = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
-_UNTOLD = (_OTHER, KINDS.index("send_recv"))
-"""Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
+_UNTOLD = (_OTHER, KINDS.index("send_recv"))  # kernels of any collective: an all-to-all is sends and receives
 
 
 class Parts(NamedTuple):

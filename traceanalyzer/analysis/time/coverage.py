@@ -35,8 +35,7 @@ def side_by_side(start: I64, end: I64) -> IntervalSet:
     return union(times[order][several], times[order][several + 1])
 
 
-FILLED_SHARE = 0.05
-"""Events that fill less of the window were recorded in a part of the session, or the rest was cut away."""
+FILLED_SHARE = 0.05  # events that fill less of the window are of a part of the session, or the rest was cut away
 WHOLE_SHARE = 0.75  # steps that cover less of the recording than this leave out something that a reader should know of
 
 

@@ -10,8 +10,7 @@ from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.trace import I64, RangeKind, ranked
 
-WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
-"""Kinds of ranges that are work, as calls are; the others say where in the program it is."""
+WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))  # work, as calls are; other ranges say where it is
 AT_ONCE = 1 << 16  # pieces that are looked at together, but for a stretch that has more
 NOTHING = -1  # time of a thread that has no piece within a stretch
 

@@ -35,9 +35,7 @@ class HostState(enum.IntEnum):
     INPUT = 2  # loading or waiting for input data
     COMMUNICATION = 3  # stuck in a communication operator
     ALLOCATE = 4  # allocating or freeing device or pinned memory
-    WORK = 5
-    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU; and calls that
-    load kernels or make graphs."""
+    WORK = 5  # long without any operator or call (Python, I/O, computing on the CPU), or loading kernels, making graphs
 
 
 LONG_STRETCH_NS = 100_000

@@ -8,8 +8,7 @@ from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, OverheadKind
 
-QUEUE_DEPTH = 1024
-"""Ops that can be launched ahead of the device; then the next launch waits (recordings level off at 1,023)."""
+QUEUE_DEPTH = 1024  # ops launched ahead of the device; then the next launch waits (recordings level off at 1,023)
 QUEUED_LATENCY_NS = 100_000
 """A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
 a longer wait is for something the recording does not show."""

@@ -20,8 +20,7 @@ ROLES = {  # counters of `nsys profile --gpu-metrics-devices`, and the same ones
     "dram_read": re.compile(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
     "dram_write": re.compile(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
 }
-PERCENT = re.compile(r"%|pct")
-"""Counters that are shares of the hardware's peak say so in their names; others count cycles, bytes or warps."""
+PERCENT = re.compile(r"%|pct")  # in names of shares of the hardware's peak; others count cycles, bytes or warps
 SHOWN = frozenset(("sm_active", "tensor", "dram"))  # what kernels and steps are told of
 MIN_STEP_SAMPLES = 3  # a step with fewer has no mean: each may hold as much of its neighbours
 

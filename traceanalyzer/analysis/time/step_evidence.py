@@ -13,7 +13,6 @@ from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, Range
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
-
 MIN_REPEATS = 3
 """Fewer instances of a name are not a rhythm."""
 MIN_COVERAGE = 0.8
@@ -33,11 +32,9 @@ class HostSteps:
     start: I64
     end: I64
     of_op: I32 | None = None
-    by_device: bool = False
-    """Whether a step's window begins and ends with its device work, whatever the host range did before or after."""
+    by_device: bool = False  # whether a step's window is that of its device work, whatever the host range did
     unlike: bool = False  # whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up
-    projected: bool = False
-    """Whether they are ranges on the device: of one that begins before the recording a part may be left."""
+    projected: bool = False  # whether they are ranges on the device, of which one begun earlier may be a part
 
     @classmethod
     def of_ranges(cls, linked: Linked, rows: I32 | I64, source: str | None = None) -> "HostSteps":

@@ -45,8 +45,7 @@ allocator growth cost whole factors; the spread of steady steps is tens of perce
 
 LONGEST_WARMUP = 256
 """Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
-PAUSE_RATIO = 100
-"""A repetition this many times as long as the median one is two, with a pause of the program between them."""
+PAUSE_RATIO = 100  # a repetition this many times as long as the median is two, with a pause of the program between
 WITHOUT_PAUSE = 0.75
 """A last repetition that is so much shorter than the others lacks the pause behind it."""
 FEWEST_SHRINKING = 8  # in fewer steps there is no telling work that shrinks from a slow start
@@ -66,8 +65,7 @@ class Steps:
     warmup: int  # how many leading steps are warm-up
     of_op: I32  # for each device op the index of its step, -1 outside all steps; narrow (see `trace.column`)
     first: int = 0  # index in the recording of the first of these steps (not 0 where the rest was left out)
-    incomplete: int = 0
-    """How many steps at the ends of a recording were left out because not all of their device ops are in it."""
+    incomplete: int = 0  # steps at the ends left out because not all of their device ops are in the recording
 
     unlike: bool = False  # whether steps may differ in kind (prefill, decode): then a few of them do not stand for all
 

@@ -15,8 +15,7 @@ BITS = {  # NVML's `nvmlClocksEventReasons`
     0x1: "idle", 0x2: "application_clocks", 0x4: "software_power_cap", 0x8: "hardware_slowdown", 0x10: "sync_boost",
     0x20: "software_thermal", 0x40: "hardware_thermal", 0x80: "hardware_power_brake", 0x100: "display_clocks",
 }  # fmt: skip
-SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}
-"""Reasons that make a measurement slower than the GPU is."""
+SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}  # they slow it
 
 
 def reasons(mask: int) -> list[str]:

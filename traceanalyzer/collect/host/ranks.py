@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""torchrun, Slurm, Open MPI, MPICH: the first that is set."""
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # of launchers: the first
 
-SIZE_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""The same launchers' number of ranks."""
+SIZE_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # numbers of ranks
 
 STEMS = ("trace", "light", "timings", "unprofiled", "memory")  # files that a process writes of its own steps
 

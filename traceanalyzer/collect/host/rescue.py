@@ -57,11 +57,9 @@ def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -
     packed.replace(path)
 
 
-START_SECONDS = 5.0
-"""From SIGTERM until the handler must have begun. If it has not, the main thread hangs and never will."""
+START_SECONDS = 5.0  # from SIGTERM until the handler must have begun: if it has not, the main thread hangs
 GRACE_SECONDS = 20.0  # from then until the capture must have been written; torchrun kills its workers after 30 s
-EXIT_SECONDS = 120.0
-"""The same for a process that ends by itself: nobody waits to kill it, so a large capture may take its time."""
+EXIT_SECONDS = 120.0  # the same for a process that ends by itself: a large capture may take its time
 
 
 class Rescue:

@@ -6,8 +6,7 @@ from typing import Any
 
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
-OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"
-"""PyTorch's remarks on how it is used here, which would stand among the script's own output."""
+OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"  # remarks on how it is used here
 
 
 def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:

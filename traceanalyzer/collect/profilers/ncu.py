@@ -52,7 +52,6 @@ LAUNCHES = 10
 """Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so that one is not
 enough; a step repeats each many times, which tells nothing new."""
 UNITS = 2  # rows before the first kernel's: names and units
-
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 
 

@@ -31,10 +31,9 @@ KEPT_KEYS = re.compile(  # metadata that says what was collected; no other key's
 
 METADATA = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "EXPORT_META_DATA")
 
-NAME_COLUMNS = frozenset(
+NAME_COLUMNS = frozenset(  # that point into `StringIds`; other strings (output, arguments) go
     {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId", "symbol", "name", "metricName"}
 )
-"""Columns that point into `StringIds`. Strings that none of them points to (output, arguments) are removed."""
 
 FREE_TEXT = {"NVTX_EVENTS": ("text", "jsonText"), "DIAGNOSTIC_EVENT": ("text",), "StringIds": ("value",)}
 """Columns whose text may mention a path."""

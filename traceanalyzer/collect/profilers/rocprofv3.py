@@ -16,7 +16,7 @@ MISSING = (
     "`traceanalyzer collect torch` needs no rocprofv3"
 )
 EVERY_STEP = 1_000_000  # steps that are marked: all of them
-_EMPTIED = {
+_EMPTIED = {  # what stays of columns that tell of the machine; strings have to stay unlike each other
     "rocpd_info_process": {"environment": "'{}'", "extdata": "'{}'", "command": "program(command)"},
     "rocpd_info_node": {"hostname": "''", "domain_name": "''", "machine_id": "id"},
     "rocpd_info_code_object": {"uri": "without_paths(uri)", "extdata": "'{}'"},
@@ -24,7 +24,6 @@ _EMPTIED = {
     "rocpd_string": {"string": "CASE WHEN string GLOB '*[/\\]*[/\\]*' THEN without_paths(string) || ' #' || id "
                                "ELSE string END"},
 }  # fmt: skip
-"""What is left of columns that tell of the machine instead of the run. Strings have to stay unlike each other."""
 _ARGUMENTS = "rocpd_arg"  # arguments of calls: addresses, and texts of the program's
 
 

@@ -14,14 +14,12 @@ from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
 ASK = signal.SIGURG  # interrupts what the main thread waits for; ignored by processes that do not use it
-ASK_SECONDS = 5.0
-"""How long a thread that begins a profiler waits for the recorded thread to end ours: a step is rarely as long."""
+ASK_SECONDS = 5.0  # a thread that begins a profiler waits so long for the recorded one to end ours
 
 TEARDOWN = "TEARDOWN_CUPTI"
 """Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
 slows every launch of the process for as long as it lives, by a third where the host is the limit."""
-TEARDOWN_SINCE = (12, 6)
-"""CUDA version from which on that is safe beside CUDA graphs: the same that torch itself asks for."""
+TEARDOWN_SINCE = (12, 6)  # CUDA from which on that is safe beside CUDA graphs, as torch has it
 
 
 class _AtThreadEnd:

@@ -13,14 +13,11 @@ from typing import Any
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda
 
-AGREE_SHARE = 0.05
-"""How far the medians of the two halves may be apart: a series that still falls or rises is not settled."""
+AGREE_SHARE = 0.05  # the medians of the halves may be so far apart: else the series still falls or rises
 
-TIGHT_SHARE = 0.05
-"""Half width of the median's interval: steps that vary by 16 % (a busy host) get there after about 45."""
+TIGHT_SHARE = 0.05  # half width of the median's interval: steps that vary by 16 % get there after about 45
 
 STRIDE = 5  # steps between two looks at the series
-
 OUTSIDE = 0.10  # share of medians that may lie outside of their interval
 
 
@@ -90,12 +87,9 @@ def steady_from(values: Sequence[float], least: int) -> int | None:
 
 
 DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
+EVENT_EVERY_NS = 10_000_000  # an event costs up to 25 us, 3 % of a launch-bound step of 0.8 ms: short steps share one
 
-EVENT_EVERY_NS = 10_000_000
-"""An event costs the host up to 25 us, 3 % of a launch-bound step of 0.8 ms: so short steps share one."""
-
-MIN_INTERVALS = 8
-"""Intervals between events that say how much steps vary; with fewer (short steps) the host's readings say it."""
+MIN_INTERVALS = 8  # intervals between events that say how much steps vary; with fewer the host's readings do
 
 
 class StepClock:

@@ -12,8 +12,7 @@ from typing import Any
 
 REPEATS = 3  # calls after which a module is taken for the outermost one of every step: set-up calls come once or twice
 PATIENCE = 16  # calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16
-PATIENCE_SECONDS = 2.0
-"""How long besides where the module is in training mode: a loop of cells calls its module hundreds of times a step."""
+PATIENCE_SECONDS = 2.0  # besides, in training mode: a loop of cells calls its module hundreds of times a step
 STRANGERS = 50  # steps of other optimizers, none of the first one's, after which the first one is taken to be gone
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 

@@ -17,7 +17,6 @@ from traceanalyzer.collect.steps.units import Amounts, DataTime
 
 NOTHING = Amounts()
 DRAIN_SECONDS = 5.0  # how long the end of a series waits for the device
-
 PENDING = 32  # steps that may wait for their event before it is asked for: a query a step would be a second call a step
 
 
@@ -27,8 +26,7 @@ class Lap:
 
     step: int
     iter_ms: float  # between the CUDA events at both ends of the step; the host's own interval without CUDA
-    host_ms: float
-    """Between the host's readings at both ends: less than `iter_ms` while the host runs ahead of the device."""
+    host_ms: float  # between the host's readings: less than `iter_ms` while it is ahead of the device
     data_ms: float  # time the host waited for the batch
     amounts: Amounts = NOTHING  # what the step worked through, as far as is known
 
