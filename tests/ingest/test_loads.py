@@ -13,7 +13,7 @@ import pytest
 
 import traceanalyzer as ta
 from tests.ingest.test_capture import capture
-from traceanalyzer.collect.host import cpu_load
+from traceanalyzer.collect.host import nvml
 from traceanalyzer.ingest.conditions import loads_of
 
 if TYPE_CHECKING:
@@ -50,25 +50,25 @@ def test_a_capture_has_them_as_a_table(tmp_path: Path) -> None:
 
 
 def test_cores_of_a_program_that_computes() -> None:
-    before = cpu_load.read(os.getpid())
+    before = nvml.read_cpus(os.getpid())
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         time.sleep(0.2)
-        first = cpu_load.read(os.getpid())
+        first = nvml.read_cpus(os.getpid())
         time.sleep(0.5)
-        last = cpu_load.read(os.getpid())
+        last = nvml.read_cpus(os.getpid())
     finally:
         busy.kill()
         busy.wait()
     assert before is not None
     assert first is not None
     assert last is not None
-    load = cpu_load.between(first, last)
+    load = nvml.cpu_load(first, last)
     assert load is not None
     assert 0.02 < load["program_cores"] < 2
     assert 0 < load["host_cpu_share"] <= 1
-    assert cpu_load.between(first, first) is None
+    assert nvml.cpu_load(first, first) is None
 
 
 def test_no_proc_no_load(tmp_path: Path) -> None:
-    assert cpu_load.read(1, tmp_path) is None
+    assert nvml.read_cpus(1, tmp_path) is None

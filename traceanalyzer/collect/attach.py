@@ -95,8 +95,7 @@ class Attached:
                 self._fail(error)
 
     def _first_steps_ms(self) -> list[float]:
-        """How long each of the first steps took on the host; empty where they are recorded, or their beginning was not
-        seen."""
+        """How long each first step took on the host; empty where they are recorded, or their beginning was not seen."""
         return [] if self._plan.first else [(b - a) / NS_PER_MS for a, b in pairwise(self._ends)]
 
     def _start_over(self) -> None:

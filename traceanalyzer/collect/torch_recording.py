@@ -14,10 +14,9 @@ from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
 from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
-from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
-from traceanalyzer.collect.profilers.session import Session, teardown_is_safe
+from traceanalyzer.collect.profilers.session import Session, full_profiler, light_profiler, teardown_is_safe
 from traceanalyzer.collect.steps.step_clock import StepClock
 
 LIGHT = "traceanalyzer_light"  # key of a light recording's head: the times at which its steps ended, ns since the epoch
@@ -38,13 +37,9 @@ class TorchRecording:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        on_phase: Callable[[str], None] = lambda phase: None,
-        on_note: Callable[[str], None] = _warn,
-        unit: Callable[[], str] = lambda: "call of step()",
-        first_steps_ms: Callable[[], list[float]] = list,
-    ) -> None:
+        self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None, on_note: Callable[[str], None] = _warn,
+        unit: Callable[[], str] = lambda: "call of step()", first_steps_ms: Callable[[], list[float]] = list,
+    ) -> None:  # fmt: skip
         self._plan, self._unit, self._first_steps_ms = plan, unit, first_steps_ms
         self._on_phase, self._on_note = on_phase, on_note
         self._eager, self._modules, self._rescue = Eager(), ModuleNames(), Rescue(self.close)

@@ -13,7 +13,7 @@ from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.joined.graph_names import with_operators
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.joined.linked import Knowledge, Linked
-from traceanalyzer.analysis.memory.stats import stats_of_printed, stats_of_snapshot
+from traceanalyzer.analysis.memory.measure import stats_of_printed, stats_of_snapshot
 from traceanalyzer.analysis.memory.traced import memory_of_events
 from traceanalyzer.analysis.phases.roles import find_phases, phase_times
 from traceanalyzer.analysis.phases.training import program_stats
@@ -54,8 +54,7 @@ from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.analysis.memory.stats import MemoryStats
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.time import dominant as dominance
 from traceanalyzer.analysis.time import host_pieces
-from traceanalyzer.analysis.time.dominant import dominant_nodes
-from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState
+from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState, dominant_nodes
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import OverheadKind, RangeKind
 

@@ -159,14 +159,9 @@ def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
     node = at(started.linked.tree.node_of_call, np.where(device.part == Part.RETURN, waiting, launching), -1)
     step = started.timed.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
     return CriticalPath(
-        start=start,
-        end=end,
-        kind=kind,
-        part=np.repeat(chain.part, within),
-        op=np.repeat(chain.op, within),
-        node=np.concatenate((node, host.node))[order],
-        step=np.repeat(step.astype(np.int32), within),
-    )
+        start=start, end=end, kind=kind, part=np.repeat(chain.part, within), op=np.repeat(chain.op, within),
+        node=np.concatenate((node, host.node))[order], step=np.repeat(step.astype(np.int32), within),
+    )  # fmt: skip
 
 
 def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
@@ -186,20 +181,16 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
         first, stop = here.start, here.stop
         op = chain[max(first - 1, 0) : stop + 1]
         links = _Links(
-            op=op,
-            start=_or_else(start, op, finish),
-            end=_or_else(end, op, finish),
+            op=op, start=_or_else(start, op, finish), end=_or_else(end, op, finish),
             by=_or_else(bindings.by, op, Bound.LAUNCH),
-            since=_or_else(start, op, finish) - _or_else(bindings.lag, op, 0),
-            before=_or_else(bindings.op, op, -1),
+            since=_or_else(start, op, finish) - _or_else(bindings.lag, op, 0), before=_or_else(bindings.op, op, -1),
             wait=wait[op],
-        )
+        )  # fmt: skip
         yield _segments(links, waits, count, window, slice(min(first, 1), min(first, 1) + stop - first))
 
 
 def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
-    """For each op the host wait before it was launched (-1: none that it needs), and the op before it on the chain (-1:
-    none). One op more stands for the end of the window: without length, and waiting for the host alone."""
+    """For each op, and last the window's end, the host wait that its launch needed and the op before it (-1: none)."""
 
     def before(op: I32) -> tuple[I32, I32]:
         last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0)).astype(np.int32, copy=False)
@@ -252,12 +243,9 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
     pause, wait = pause[own], wait[own]
     waiting, working, running_op = (np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP))
     return Chain(
-        start=ordered(*edges[:-1]),
-        end=ordered(*edges[1:]),
-        part=ordered(waiting, working, pause, running_op),
-        op=ordered(waited_for, running, running, running),
-        wait=ordered(wait, wait, wait, wait),
-    )
+        start=ordered(*edges[:-1]), end=ordered(*edges[1:]), part=ordered(waiting, working, pause, running_op),
+        op=ordered(waited_for, running, running, running), wait=ordered(wait, wait, wait, wait),
+    )  # fmt: skip
 
 
 def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> I32:

@@ -138,8 +138,7 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
 
 
 def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
-    """Which ops are the first to be launched after a call that makes a stream wait for an event. Those that are made
-    within the call of a collective order its own streams: whoever needs its result waits later."""
+    """Which ops are launched first after a stream was made to wait for an event, but not within a collective's call."""
     tree, rows = linked.tree, np.flatnonzero(linked.api_kind == ApiKind.EVENT_WAIT)
     if len(rows):
         within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))

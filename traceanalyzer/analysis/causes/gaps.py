@@ -180,8 +180,7 @@ def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
 
 
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
-    """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
-    had never waited: it is fast enough, the waits took its lead away."""
+    """The gaps, with cause SYNC where slow launches explain one that would (nearly) not be there without the waits."""
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
     gaps = replace(gaps, cause=cause, sync=sync)
     for device in started.timed.activity:
@@ -227,8 +226,7 @@ def keeps_waiting(timed: Timed) -> bool:
 
 
 def _drained_by(timed: Started, launch: I64) -> I64:
-    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
-    found the device idle emptied nothing, and counts only in a program that keeps waiting."""
+    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none."""
     waits = timed.memo(_draining)
     index = places(waits.end, launch, side="right") - 1
     since = timed.linked.launched_before(launch) - at(waits.launched, index, 0)
@@ -236,7 +234,7 @@ def _drained_by(timed: Started, launch: I64) -> I64:
 
 
 def _draining(timed: Started) -> "_Waits":
-    """The blocking calls that had emptied the device's queue."""
+    """The blocking calls that had emptied the queue; those that found it idle only if the program keeps waiting."""
     waits = timed.joined.memo(_waits_by_end)
     chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
     return waits if chosen.all() else _Waits._make(column[chosen] for column in waits)

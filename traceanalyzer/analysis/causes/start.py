@@ -90,13 +90,10 @@ def find_starts(linked: Linked) -> Starts:
     )
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
     return Starts(
-        stream=stream,
-        previous=run_lengths(previous, counts=True),
-        latency=lean(_latency(linked, alone, previous >= 0)),
-        pause=lean(np.where(short, pause, np.int32(usual))),
-        held=lean(np.where(held > 0, held - usual, held)),
-        dependencies=dependencies,
-    )
+        stream=stream, previous=run_lengths(previous, counts=True),
+        latency=lean(_latency(linked, alone, previous >= 0)), pause=lean(np.where(short, pause, np.int32(usual))),
+        held=lean(np.where(held > 0, held - usual, held)), dependencies=dependencies,
+    )  # fmt: skip
 
 
 def _pauses(
@@ -227,8 +224,7 @@ def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
 
 
 def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
-    """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
-    before; -1 where there is none."""
+    """For each call the one of these ops, launched by it or before, that ended last within it or before; -1: none."""
     ended = linked.trace.device_ops.end[among]
     if not is_sorted(ended):
         order = np.argsort(ended, kind="stable")

@@ -51,8 +51,7 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
 
 
 def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
-    """The ops of this one's device whose launch is known, in the order of their launches, and for each op its position
-    among them, -1 for others."""
+    """This op's device's ops whose launch is known, in its order, and each op's position among them (-1: others)."""
     ops, launch_time = started.trace.device_ops, started.linked.launch_time
     launched = np.flatnonzero((ops.device == ops.device[op]) & (launch_time >= 0)).astype(np.int32)
     if not is_sorted(launch_time[launched]):
@@ -63,12 +62,9 @@ def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
 
 
 def _schedule(
-    host: I64,
-    first: I32,
-    launches: Callable[[slice], tuple[I64, I64]],
-    gaps: Callable[[slice], tuple[I64, I64, I64]],
+    host: I64, first: I32, launches: Callable[[slice], tuple[I64, I64]], gaps: Callable[[slice], tuple[I64, I64, I64]],
     begin: int,
-) -> Iterator[tuple[slice, I64]]:
+) -> Iterator[tuple[slice, I64]]:  # fmt: skip
     """Gaps of the earliest schedule, some at a time.
 
     `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap

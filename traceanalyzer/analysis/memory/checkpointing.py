@@ -79,11 +79,7 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
 
 
 def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:
-    """The most runs at which nearly all bytes are of stacks that come equally often in each.
-
-    A line may make several of a block's activations. In the first or the last block some may be missing: what comes
-    before the first trained weight needs no gradient.
-    """
+    """The most runs with nearly all bytes of stacks equally often in each: the first or last block may lack some."""
     tried = distinct(np.append(counts, np.gcd.reduce(counts)))
     for blocks in tried[tried >= least][::-1].tolist():
         if weight[counts % blocks == 0].sum() >= EVEN_SHARE * weight.sum():

@@ -7,7 +7,7 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
 from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers_of, course_of
-from traceanalyzer.analysis.memory.growth import Growth, growth_of
+from traceanalyzer.analysis.memory.growth import Growth, Verdict, growth_of
 from traceanalyzer.analysis.memory.lives import Lives, lives_of
 from traceanalyzer.analysis.memory.oom import Oom, oom_of
 from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, Timeline, site_of, timeline_of
@@ -15,6 +15,7 @@ from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
+from traceanalyzer.trace import PrintedMemory
 from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
 
 MAX_PINS = 10
@@ -105,29 +106,18 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     return MemoryOfDevice(
-        device=memory.device,
-        peak_bytes=peak,
-        peak_phase=course.peak_phase,
-        peak_step=course.peak_step,
-        reserved_bytes=course.reserved_bytes,
-        end_bytes=course.end_bytes,
-        at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)},
-        inferred=CATEGORIES[:BEFORE],
-        phase_peaks=course.phase_peaks,
-        sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
-        steps=course.steps,
-        step_source=timeline.steps.source,
-        growth=growth,
-        fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
-        oom=oom,
+        device=memory.device, peak_bytes=peak, peak_phase=course.peak_phase, peak_step=course.peak_step,
+        reserved_bytes=course.reserved_bytes, end_bytes=course.end_bytes,
+        at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)}, inferred=CATEGORIES[:BEFORE],
+        phase_peaks=course.phase_peaks, sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
+        steps=course.steps, step_source=timeline.steps.source, growth=growth,
+        fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment), oom=oom,
         scenarios=scenarios_of(replace(subject, unmade=unmade), peak, course.reserved_bytes),
         larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
-        events=len(memory.events),
-        unexplained_bytes=lives.unexplained_bytes,
-        notes=_notes(memory, lives, timeline, categories, alive),
-        curve=course.points,
+        events=len(memory.events), unexplained_bytes=lives.unexplained_bytes,
+        notes=_notes(memory, lives, timeline, categories, alive), curve=course.points,
         consumers=consumers_of(lives, categories, snapshot.stacks, course.moments),
-    )
+    )  # fmt: skip
 
 
 def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
@@ -183,3 +173,65 @@ def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I
     if lives.unexplained_bytes:
         notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")
     return tuple(notes)
+
+
+_NO_PHASES = "; null where neither steps nor autograd tell the phases"
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """GPU memory of the device that holds the most."""
+
+    peak: int | None = metric("most bytes allocated; null where totals were not recorded", MEMORY)
+    reserved: int | None = metric("most bytes reserved by the allocator; null where not recorded", MEMORY)
+    forward: int | None = metric(f"most bytes allocated in the forward pass{_NO_PHASES}", MEMORY)
+    backward: int | None = metric(f"most bytes allocated in the backward pass{_NO_PHASES}", MEMORY)
+    optimizer: int | None = metric(f"most bytes allocated in the optimizer{_NO_PHASES}", MEMORY)
+    other: int | None = metric(f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None)
+    peak_phase: str | None = metric(f"the phase with the peak{_NO_PHASES}", text="own", default=None)
+    growth_per_step: float | None = metric(
+        "growth of what is allocated at a step's end; null with fewer than three steps (five in a snapshot)",
+        MEMORY,
+        default=None,
+    )
+    growth_low: float | None = metric("low end of its 90 % range; null where it is", MEMORY, default=None)
+    growth_high: float | None = metric("high end of its 90 % range; null where it is", MEMORY, default=None)
+    growth: Verdict = metric(
+        "leak: steps leave allocations behind; growth: one allocation gets larger; steady; or unknown",
+        text="own",
+        default="unknown",
+    )
+    growth_at: str | None = metric(
+        "line of the program, without stacks the operator, with most of the growth; null without growth", default=None
+    )
+
+
+def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None:
+    """The figures of a snapshot's fullest GPU; None where it holds none."""
+    if not devices:
+        return None
+    top = max(devices, key=lambda device: device.peak_bytes)
+    phases, growth = top.phase_peaks, top.growth
+    others = [phases[name] for name in ("other", "zero_grad") if name in phases]
+    return MemoryStats(
+        top.peak_bytes, top.reserved_bytes, phases.get("forward"), phases.get("backward"), phases.get("optimizer"),
+        max(others, default=None), top.peak_phase, growth.bytes_per_step, growth.low, growth.high, growth.verdict,
+        growth.sites[0].site if growth.sites else None,
+    )  # fmt: skip
+
+
+def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
+    """The most that a program printed, of all and after each phase; None where it printed nothing."""
+    if not rows:
+        return None
+    after: dict[str, int] = {}
+    for row in rows:
+        after[row.after] = max(after.get(row.after, 0), row.allocated)
+    return MemoryStats(
+        peak=max(after.values()),
+        reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
+        forward=after.get("forward"),
+        backward=after.get("backward"),
+        optimizer=after.get("optimizer"),
+        other=after.get(""),
+    )

@@ -65,14 +65,9 @@ class Oom:
 
 
 def oom_of(
-    memory: DeviceMemory,
-    lives: Lives,
-    timeline: Timeline,
-    categories: I8,
-    growth: Growth,
-    stacks: Sequence[Stack],
+    memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I8, growth: Growth, stacks: Sequence[Stack],
     scaling: I64,
-) -> Oom | None:
+) -> Oom | None:  # fmt: skip
     """The verdict on the last `oom` entry; None where there is none. `scaling` are lives that go with the batch."""
     events = memory.events
     failed = np.flatnonzero(events.action == CODE["oom"])
@@ -185,16 +180,9 @@ def _by_line(lives: Lives, rows: Iterable[tuple[int, int]], categories: I8, stac
 
 
 def _named(
-    verdict: OomVerdict,
-    culprits: list[Culprit],
-    growth: Growth,
-    held: Held,
-    lives: Lives,
-    categories: I8,
-    stacks: Sequence[Stack],
-    site: str,
-    asked: int,
-) -> tuple[Culprit, ...]:
+    verdict: OomVerdict, culprits: list[Culprit], growth: Growth, held: Held, lives: Lives, categories: I8,
+    stacks: Sequence[Stack], site: str, asked: int,
+) -> tuple[Culprit, ...]:  # fmt: skip
     """The culprits of this verdict: what leaks, what pins the holes, or what is largest."""
     if verdict == "leak":
         named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]

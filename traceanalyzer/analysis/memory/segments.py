@@ -121,10 +121,7 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
             pinned.append(Pinned(start, length, inactive, int(holes.max()), life, int(hi - lo)))
     living = lives.alive(moment)
     return Held(
-        reserved=sum(length for _, length in ranges),
-        active=int(size.sum()),
-        internal=int((lives.size[living] - lives.requested[living]).sum()),
-        largest_hole=largest,
-        whole_free=whole,
+        reserved=sum(length for _, length in ranges), active=int(size.sum()),
+        internal=int((lives.size[living] - lives.requested[living]).sum()), largest_hole=largest, whole_free=whole,
         pinned=tuple(sorted(pinned, key=lambda segment: -segment.inactive)),
-    )
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.memory.growth import (
     slope_of,
 )
 from traceanalyzer.analysis.memory.lives import at_moments
-from traceanalyzer.analysis.memory.stats import MemoryStats
+from traceanalyzer.analysis.memory.measure import MemoryStats
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator, makers
@@ -53,19 +53,12 @@ def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
     growth, top = _growth(timed, phases, mine), int(mine.allocated.max())
     at_top = next((role for role in (*IN_ORDER, OTHER) if peaks.get(role) == top), None)
     stats = MemoryStats(
-        peak=top,
-        reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
-        forward=peaks.get(Role.FORWARD),
-        backward=peaks.get(Role.BACKWARD),
-        optimizer=peaks.get(Role.OPTIMIZER),
-        other=peaks.get(OTHER),
-        peak_phase=None if at_top is None else at_top.label if at_top else "other",
-        growth_per_step=growth.bytes_per_step,
-        growth_low=growth.low,
-        growth_high=growth.high,
-        growth=growth.verdict,
+        peak=top, reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
+        forward=peaks.get(Role.FORWARD), backward=peaks.get(Role.BACKWARD), optimizer=peaks.get(Role.OPTIMIZER),
+        other=peaks.get(OTHER), peak_phase=None if at_top is None else at_top.label if at_top else "other",
+        growth_per_step=growth.bytes_per_step, growth_low=growth.low, growth_high=growth.high, growth=growth.verdict,
         growth_at=growth.sites[0].site if growth.sites else None,
-    )
+    )  # fmt: skip
     return TracedMemory(stats, growth)
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.budget import Idle
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
-from traceanalyzer.analysis.time.dominant import dominant_nodes
+from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, cut, dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, Bool

@@ -131,8 +131,7 @@ class _Messages(NamedTuple):
 
 
 def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
-    """The kind of each kernel as the host ranges around its launch that are named like communication say it: the
-    innermost collective, else the innermost send or receive, of which collectives are made, else the kernel's name."""
+    """The kind that the innermost collective around each launch says, else a send or receive, else the name."""
     if not len(kernels):
         return named
     tree, strings = linked.tree, linked.trace.strings
@@ -155,8 +154,7 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
 
 
 def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
-    """Bytes of each kernel's message by the tensors of the innermost operator around its launch that is named like its
-    kind (`symm_mem::multimem_all_reduce_`, `nccl:all_reduce`); -1 where none is."""
+    """Bytes of each message by the tensors of the innermost operator around its launch named like its kind; else -1."""
     size = np.full(len(kernels), -1, np.int64)
     if not len(kernels):
         return size
@@ -174,8 +172,7 @@ def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
 
 
 def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
-    """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
-    other collectives: it wins over those inside it."""
+    """The host range with metadata around each launch call, -1 without; a barrier wins over what it is made of."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     nearest = tree.innermost(tree.of_ranges(ranges.collective, -1) >= 0)
     result = np.full(len(kernels), -1, np.int64)
@@ -190,8 +187,7 @@ def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64
 
 
 def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
-    """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
-    on their thread, itself in no such range, started on their behalf."""
+    """Host ranges with metadata that launched nothing, and the kernel that the next launch on their thread made."""
     ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
     idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
     call = linked.launch[kernels]

@@ -79,14 +79,11 @@ def coverage(timed: Timed) -> Coverage:
     idle = length - busy.total_within(window)
     outside_idle = idle - (stepped - busy.total_within(common))
     return Coverage(
-        recorded_ms=ms(length),
-        device_span_ms=ms(activity.span[1] - activity.span[0]),
-        steps_ms=steps_ms,
-        steps_share=steps_share,
-        work_outside_share=ratio(outside_busy, busy.total) if found else None,
+        recorded_ms=ms(length), device_span_ms=ms(activity.span[1] - activity.span[0]), steps_ms=steps_ms,
+        steps_share=steps_share, work_outside_share=ratio(outside_busy, busy.total) if found else None,
         idle_outside_share=(ratio(outside_idle, idle) or 0.0) if found else None,
         before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
-    )
+    )  # fmt: skip
 
 
 def recorded(timed: Timed) -> tuple[int, int]:

@@ -110,8 +110,7 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
 
 
 def _share(linked: Linked, found: Period) -> float:
-    """Share of the device's work that the repetitions hold; what may be part of one more before and after them does not
-    count."""
+    """Share of the device's work that the repetitions hold; parts of one more before and after do not count."""
     ops = linked.trace.device_ops
     time = (ops.end - ops.start)[found.rows].astype(np.float64)
     inside = float(time[found.bounds[0] : found.bounds[-1]].sum())

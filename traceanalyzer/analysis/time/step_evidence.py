@@ -107,8 +107,7 @@ def annotated(linked: Linked) -> HostSteps | None:
 
 
 def _repeated(linked: Linked) -> list[I32]:
-    """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap, by their
-    first row."""
+    """Rows of annotations by thread and name without numbers that repeat without overlap, by their first row."""
     ranges = linked.trace.host_ranges
     rows = where(ranges.kind == RangeKind.ANNOTATION)
     groups = Groups.of(ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0])

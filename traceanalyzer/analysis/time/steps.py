@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import places, scatter
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
-from traceanalyzer.analysis.joined.launched import host_was_lost, launched_before
+from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.time.markers import (
     iterations,
@@ -30,9 +30,8 @@ from traceanalyzer.analysis.time.step_evidence import (
     extent,
     logged_steps,
 )
-from traceanalyzer.analysis.time.whole_steps import whole_steps
 from traceanalyzer.base import EmptyRecordingError, dataclass
-from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed, ranked
 
 EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (  # what tells steps apart, the surest first
     profiler_steps, step_annotations, iterations, annotated, module_calls, between_optimizer_steps, one_marked_step,
@@ -203,8 +202,7 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
 
 
 def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
-    """Ends of the host ranges, the last one's without the recorder's shutdown: after its last operator or call the
-    host is not taken to go on for longer than in any earlier step."""
+    """Ends of the host ranges, the last one's at most as long after its last operator or call as any earlier one's."""
     if len(found.names) < 2:
         return found.end
     calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
@@ -258,3 +256,52 @@ def whole_recording(linked: Linked) -> Steps:
     host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
     source = "recording" if len(ops) else "none"
     return Steps(source, ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
+
+
+COMPLETE_SHARE = 0.95
+"""A step at the end of a cut recording with less of the device work of the others has lost some."""
+
+LEAD_SHARE = 0.75
+"""The first range on a device begins with its work; where it is so much shorter than the others, the idle time before
+that is missing, or work that none of the ranges holds."""
+
+
+def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> tuple[int, int]:
+    """The first step whose launched work is all in the recording, and the one after the last; equal where none is."""
+    count = len(found.names)
+    first, stop = 0, count
+    if linked.trace.health.truncated and not found.unlike:
+        ops = np.bincount(
+            of_op[of_op >= 0], minlength=count
+        )  # of a damaged one those with (nearly) all ops, at least 1
+        short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
+        stop = max(int(short[0]), 1) if len(short) else count
+    lost = linked.memo(lost_launches)
+    after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
+    if len(after) and found.of_op is None and not host_was_lost(linked):
+        stop = min(stop, int(np.searchsorted(found.end, after[0], side="right")))
+    if found.unlike:
+        return first, stop
+    if found.projected:  # what is left of one that began before the recording looks whole, with no end to begin at
+        time = linked.trace.device_ops.end - linked.trace.device_ops.start
+        if count == 1:
+            return 0, int(time[of_op == 0].sum() >= COMPLETE_SHARE * time.sum())
+        lacks = _lacks_work(linked, of_op, count)
+        return int(lacks[0] or duration[0] < LEAD_SHARE * np.median(duration[1:])), count - int(lacks[-1])
+    if linked.memo(launched_before).any():
+        whole = ~_lacks_work(linked, of_op, count)[:stop]
+        first = min(np.flatnonzero(whole).tolist(), default=stop)
+    return first, stop
+
+
+def _lacks_work(linked: Linked, of_op: I32, count: int) -> Bool:
+    """Which steps lack device ops, by name, that the others have (in the median) and that are long."""
+    ops, rows = linked.trace.device_ops, np.flatnonzero(of_op >= 0)
+    if not len(rows):
+        return np.zeros(count, bool)
+    names, name = ranked(ops.name[rows])
+    number = np.bincount(of_op[rows] * np.int64(len(names)) + name, minlength=count * len(names))
+    number = number.reshape(count, len(names))
+    time = np.bincount(name, (ops.end - ops.start)[rows]) / number.sum(axis=0)
+    usual = np.median(number, axis=0)
+    return np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)

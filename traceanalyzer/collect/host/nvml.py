@@ -1,4 +1,4 @@
-"""What NVML says of the GPUs: once for `environment.json`, and sampled in a thread. Without NVML, nothing."""
+"""What NVML says of the GPUs, and Linux of the CPUs: once for `environment.json`, and sampled in a thread."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.collect.host import cpu_load
+from traceanalyzer.base import dataclass
 
 BITS = {  # NVML's `nvmlClocksEventReasons`
     0x1: "idle", 0x2: "application_clocks", 0x4: "software_power_cap", 0x8: "hardware_slowdown", 0x10: "sync_boost",
@@ -99,13 +99,13 @@ class Sampler:
             if library is None:
                 return
             handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
-            before = cpu_load.read(os.getpid())
+            before = read_cpus(os.getpid())
             with self._path.open("w") as lines:
                 while not self._stopped.wait(self._interval):
                     for index, handle in enumerate(handles):
                         lines.write(json.dumps({"gpu": index, **_sample(library, handle)}) + "\n")
-                    now = cpu_load.read(os.getpid())
-                    load = cpu_load.between(before, now) if before and now else None
+                    now = read_cpus(os.getpid())
+                    load = cpu_load(before, now) if before and now else None
                     lines.write(json.dumps(load) + "\n" if load else "")
                     lines.flush()
                     before = now
@@ -124,3 +124,63 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
         "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
         "throttle_reasons": _slowing(library, handle),
     }
+
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+IDLE, IO_WAIT = 3, 4  # places in the first line of `/proc/stat` (proc(5))
+USER, SYSTEM = 11, 12  # places in a process's `stat` after its name
+MOST_PROCESSES = 4096
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters at one moment."""
+
+    time_s: float
+    ticks: tuple[int, ...]  # of all CPUs, by what they did
+    program_s: float  # CPU time of the command and all processes that it started and that still run
+
+
+def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
+    """The counters now, `root` being the process whose children are the program; None where there are none."""
+    try:
+        line = (proc / "stat").read_text().splitlines()[0].split()
+        ticks = tuple(int(word) for word in line[1:9])
+    except (OSError, ValueError, IndexError):
+        return None
+    if len(ticks) <= IO_WAIT:
+        return None
+    now, used = time.monotonic(), 0
+    for pid in _descendants(root, proc):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            used += int(fields[USER]) + int(fields[SYSTEM])
+    return Reading(now, ticks, used / TICKS)
+
+
+def cpu_load(before: Reading, after: Reading) -> dict[str, Any] | None:
+    """Shares of the CPUs' time, and cores that the program used; None where no time passed."""
+    ticks = [late - early for early, late in zip(before.ticks, after.ticks, strict=False)]
+    passed, seconds = sum(ticks), after.time_s - before.time_s
+    if passed <= 0 or seconds <= 0:
+        return None
+    return {
+        "time_ns": time.time_ns(),
+        "host_cpu_share": 1.0 - (ticks[IDLE] + ticks[IO_WAIT]) / passed,
+        "host_iowait_share": ticks[IO_WAIT] / passed,
+        # a process that ended takes its time with it
+        "program_cores": max(after.program_s - before.program_s, 0.0) / seconds,
+    }
+
+
+def _descendants(root: int, proc: Path) -> list[int]:
+    found: list[int] = []
+    waiting = [root]
+    while waiting and len(found) < MOST_PROCESSES:
+        for task in (proc / str(waiting.pop()) / "task").glob("*"):
+            with contextlib.suppress(OSError, ValueError):
+                children = [int(word) for word in (task / "children").read_text().split()]
+                found += children
+                waiting += children
+    return found

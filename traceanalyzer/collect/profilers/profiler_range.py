@@ -48,13 +48,10 @@ class ProfilerRange:
     """Wait, time without capture, then on, `warmup + active` steps, off."""
 
     def __init__(
-        self,
-        plan: Plan,
-        on_phase: Callable[[str], None] = lambda phase: None,
-        unit: Callable[[], str] = lambda: "call of step()",
-        switch: JaxProfiler | None = None,
+        self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None,
+        unit: Callable[[], str] = lambda: "call of step()", switch: JaxProfiler | None = None,
         drain: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._plan, self._on_phase, self._unit = plan, on_phase, unit
         self._switch: CudaProfiler | JaxProfiler = switch or CudaProfiler()
         clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=drain)

@@ -1,14 +1,16 @@
-"""One run of torch.profiler in this process: how ours begin and end beside whatever the script does."""
+"""The torch.profilers that are made, with operators or light, and how they begin and end beside the script's own."""
 
 import os
 import re
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
 DRAIN_SECONDS = 5.0
@@ -20,6 +22,37 @@ TEARDOWN = "TEARDOWN_CUPTI"
 """Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
 slows every launch of the process for as long as it lives, by a third where the host is the limit."""
 TEARDOWN_SINCE = (12, 6)  # CUDA from which on that is safe beside CUDA graphs, as torch has it
+OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"  # remarks on how it is used here
+
+
+def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """A torch.profiler that calls `write` when it has been stopped."""
+    import torch
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    config = _ExperimentalConfig(enable_cuda_sync_events=True)
+    with suppress(TypeError):  # before PyTorch 2.11: no Python event tree
+        config = _ExperimentalConfig(enable_cuda_sync_events=True, trace_only=True)
+    return profile(
+        activities=activities, schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
+        on_trace_ready=write, record_shapes=plan.shapes, with_stack=plan.stacks, profile_memory=plan.memory,
+        experimental_config=config,
+    )  # fmt: skip
+
+
+def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    warnings.filterwarnings("ignore", message=OF_SCHEDULES)
+    return profile(
+        activities=[ProfilerActivity.CUDA],
+        schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),
+        on_trace_ready=write,
+    )
 
 
 class _AtThreadEnd:
