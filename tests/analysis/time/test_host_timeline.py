@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.time import dominant as dominance
-from traceanalyzer.analysis.time import host_pieces
+from traceanalyzer.analysis.time import host_pieces, host_timeline
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState, dominant_nodes
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import OverheadKind, RangeKind
@@ -86,7 +85,7 @@ def test_many_stretches_at_once_are_what_each_is_microsecond_by_microsecond(rang
     asked = [(start, start + length, thread) for start, length, thread in stretches]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(host_pieces, "AT_ONCE", at_once)
-        patched.setattr(dominance, "AT_ONCE", at_once)
+        patched.setattr(host_timeline, "PIECES_AT_ONCE", at_once)
         m = measure(b.build())
         assert list(zip(*dominant(m, *asked), strict=True)) == [one_dominant(m, *stretch) for stretch in asked]
 

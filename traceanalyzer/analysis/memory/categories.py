@@ -12,16 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.analysis.memory import phases
 from traceanalyzer.analysis.memory.lives import Lives
-from traceanalyzer.analysis.memory.phases import (
-    BACKWARD,
-    CHECKPOINT_FILE,
-    FORWARD,
-    OPTIMIZER,
-    OPTIMIZER_FILE,
-    ZERO_GRAD,
-    Timeline,
-)
+from traceanalyzer.analysis.memory.phases import Timeline
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, Frame, Stack
 
@@ -55,11 +48,11 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     is_matched = np.isin(lives.requested[of_setup], gradients[gradients >= LEAST_MATCHED])
     result[of_setup[is_matched]] = PARAMETERS
     left = np.flatnonzero(result == UNKNOWN)
-    is_backward = phase[left] == BACKWARD
+    is_backward = phase[left] == phases.BACKWARD
     as_large = np.isin(lives.requested[left], np.append(lives.requested[result == PARAMETERS], gradients))
     # what else the backward made and nothing freed is a workspace if older than the last tenth, else in use
     made = np.where(lives.born[left] < 0.9 * lives.n_events, OTHER, TEMPORARIES)
-    of_others = np.where(phase[left] == OPTIMIZER, TEMPORARIES, ACTIVATIONS)
+    of_others = np.where(phase[left] == phases.OPTIMIZER, TEMPORARIES, ACTIVATIONS)
     result[left] = np.where(is_backward, np.where(as_large, GRADIENTS, made), of_others)
     return result
 
@@ -81,10 +74,10 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
     same_step = ~ended & (step == step_freed)
     next_step = ~ended & (step_freed - step <= 1)
     open_end = ended & (step >= last_step)
-    setup = (step < 0) & (phase != OPTIMIZER)
+    setup = (step < 0) & (phase != phases.OPTIMIZER)
 
     result = np.full(len(lives), OTHER, np.int8)
-    forward, backward, optimizer = phase == FORWARD, phase == BACKWARD, phase == OPTIMIZER
+    forward, backward, optimizer = phase == phases.FORWARD, phase == phases.BACKWARD, phase == phases.OPTIMIZER
     lasting = next_step if timeline.trains else same_step
     result[forward] = np.where(same_run, TEMPORARIES, np.where(lasting, ACTIVATIONS, OTHER))[forward]
     if not timeline.trains:
@@ -98,7 +91,7 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
     result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
     result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
     result[(kind == STATE) & ~same_run & ~optimizer & setup] = STATE
-    result[phase == ZERO_GRAD] = TEMPORARIES
+    result[phase == phases.ZERO_GRAD] = TEMPORARIES
     result[lives.born < 0] = BEFORE
     told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))  # the allocator kept the stack, not the history
     result[told] = kind[told]
@@ -107,8 +100,8 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
 
 SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
     (STATE, lambda frame: frame.name == "_init_group"),
-    (ACTIVATIONS, lambda frame: CHECKPOINT_FILE.search(frame.file)),
-    (STATE, lambda frame: OPTIMIZER_FILE.search(frame.file)),
+    (ACTIVATIONS, lambda frame: phases.CHECKPOINT_FILE.search(frame.file)),
+    (STATE, lambda frame: phases.OPTIMIZER_FILE.search(frame.file)),
     (GRADIENTS, lambda frame: BUCKETS.search(frame.file) and frame.name in ("__init__", "_ddp_init_helper")),
     (PARAMETERS, lambda frame: MAKES_PARAMETERS.search(frame.name)),
     (PARAMETERS, lambda frame: frame.name == "__init__" and OF_MODULES.search(frame.file)),

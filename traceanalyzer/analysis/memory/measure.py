@@ -8,15 +8,15 @@ import numpy as np
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
 from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers_of, course_of
 from traceanalyzer.analysis.memory.growth import Growth, Verdict, growth_of
-from traceanalyzer.analysis.memory.lives import Lives, lives_of
+from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import Oom, oom_of
-from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, Timeline, site_of, timeline_of
+from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
-from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scaling_with_batch, scenarios_of, unmade_state
+from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
 from traceanalyzer.trace import PrintedMemory
-from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Snapshot, Stack
+from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory, Snapshot
 
 MAX_PINS = 10
 NO_SITE = "(no stack)", "(backward, no Python stack)"
@@ -102,34 +102,35 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     alive = lives.alive(moment)
     growth = growth_of(lives, timeline, snapshot.stacks)
     subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
-    oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
+    oom = oom_of(subject, growth)
     unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     return MemoryOfDevice(
         device=memory.device, peak_bytes=peak, peak_phase=course.peak_phase, peak_step=course.peak_step,
         reserved_bytes=course.reserved_bytes, end_bytes=course.end_bytes,
         at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)}, inferred=CATEGORIES[:BEFORE],
-        phase_peaks=course.phase_peaks, sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
+        phase_peaks=course.phase_peaks, sites=_sites(subject, alive),
         steps=course.steps, step_source=timeline.steps.source, growth=growth,
-        fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment), oom=oom,
+        fragmentation=_fragmentation(subject), oom=oom,
         scenarios=scenarios_of(replace(subject, unmade=unmade), peak, course.reserved_bytes),
         larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events), unexplained_bytes=lives.unexplained_bytes,
-        notes=_notes(memory, lives, timeline, categories, alive), curve=course.points,
+        notes=_notes(subject, alive), curve=course.points,
         consumers=consumers_of(lives, categories, snapshot.stacks, course.moments),
     )  # fmt: skip
 
 
-def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
+def _sites(subject: Subject, alive: I64) -> tuple[Site, ...]:
+    lives, timeline = subject.lives, subject.timeline
     groups: dict[tuple[str, int, int], list[int]] = {}
     names: dict[int, str] = {}
     for life in alive.tolist():
         stack, born = int(lives.stack[life]), int(lives.born[life])
         if stack not in names:
-            names[stack] = site_of(stacks[stack])
+            names[stack] = site_of(subject.stacks[stack])
         phase = int(timeline.phase[born]) if born >= 0 else -1
         site = names[stack] or ("(before recording)" if born < 0 else NO_SITE[phase == BACKWARD])
-        total = groups.setdefault((site, int(categories[life]), phase), [0, 0])
+        total = groups.setdefault((site, int(subject.categories[life]), phase), [0, 0])
         total[0] += int(lives.size[life])
         total[1] += 1
     found = [
@@ -139,26 +140,25 @@ def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks:
     return tuple(sorted(found, key=lambda site: -site.bytes))
 
 
-def _fragmentation(
-    memory: DeviceMemory, lives: Lives, categories: I8, stacks: Sequence[Stack], peak: int
-) -> Fragmentation:
+def _fragmentation(subject: Subject) -> Fragmentation:
+    memory, lives = subject.memory, subject.lives
     failed = np.flatnonzero(memory.events.action == CODE["oom"])
-    moment = int(failed[-1]) if len(failed) else peak
+    moment = int(failed[-1]) if len(failed) else subject.moment
     held = held_at(memory, lives, moment)
     pins = []
     for p in held.pinned[:MAX_PINS]:
-        site, category = site_of(stacks[int(lives.stack[p.life])]) or NO_SITE[0], CATEGORIES[int(categories[p.life])]
-        pins.append(Pin(site, category, p.size, p.inactive, p.allocations))
+        site = site_of(subject.stacks[int(lives.stack[p.life])]) or NO_SITE[0]
+        pins.append(Pin(site, CATEGORIES[subject.categories[p.life]], p.size, p.inactive, p.allocations))
     at, pending = "oom" if len(failed) else "peak", held.active - int(lives.size[lives.alive(moment)].sum())
     return Fragmentation(
         at, held.reserved, held.internal, held.inactive, pending, held.largest_hole, held.whole_free, tuple(pins)
     )
 
 
-def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I8, alive: I64) -> tuple[str, ...]:
-    notes = []
-    before = int(lives.size[alive][categories[alive] == BEFORE].sum())
-    if not len(memory.events):
+def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:
+    notes, lives, events = [], subject.lives, subject.memory.events
+    before = int(lives.size[alive][subject.categories[alive] == BEFORE].sum())
+    if not len(events):
         notes.append(
             "No history was recorded: the figures are of the moment of the snapshot, not of the peak. Call "
             "torch.cuda.memory._record_memory_history() before the model is made."
@@ -168,7 +168,7 @@ def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I
             f"{before:,} bytes were allocated before the recorded history begins, and it is not known what for: record "
             "from before the model is made, with more entries (max_entries)."
         )
-    if len(memory.events) and not timeline.known:
+    if len(events) and not subject.timeline.known:
         notes.append("No stacks were recorded: phases and lines are not known.")
     if lives.unexplained_bytes:
         notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")

@@ -1,17 +1,17 @@
 """Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.growth import Growth
-from traceanalyzer.analysis.memory.lives import Lives
-from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
+from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
+from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
-from traceanalyzer.trace.snapshot import CODE, I8, I64, DeviceMemory, Stack
+from traceanalyzer.trace.snapshot import CODE
 
 OomVerdict = Literal[
     "fragmentation", "leak", "optimizer_state", "large_allocation", "activations", "parameters", "gradients",
@@ -64,57 +64,38 @@ class Oom:
     where fragmentation is not at fault."""
 
 
-def oom_of(
-    memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I8, growth: Growth, stacks: Sequence[Stack],
-    scaling: I64,
-) -> Oom | None:  # fmt: skip
-    """The verdict on the last `oom` entry; None where there is none. `scaling` are lives that go with the batch."""
-    events = memory.events
-    failed = np.flatnonzero(events.action == CODE["oom"])
+def oom_of(subject: Subject, growth: Growth) -> Oom | None:
+    """The verdict on the last `oom` entry; None where there is none."""
+    memory, lives, timeline = subject.memory, subject.lives, subject.timeline
+    failed = np.flatnonzero(memory.events.action == CODE["oom"])
     if not len(failed):
         return None
     row = int(failed[-1])
-    held = held_at(memory, lives, row)
-    asked, free = int(events.size[row]), int(events.address[row])
+    held, alive = held_at(memory, lives, row), lives.alive(row)
+    asked, free = int(memory.events.size[row]), int(memory.events.address[row])
     is_limited = free >= _segment_for(asked)
     usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
-    missing = max(held.active + _paged(asked) - usable, 0)
-    alive = lives.alive(row)
-    culprits = _by_line(lives, zip(alive.tolist(), lives.size[alive].tolist(), strict=True), categories, stacks)
-    site = site_of(stacks[int(events.stack[row])])
-    variable = int(lives.size[np.intersect1d(alive, scaling)].sum())
+    room = usable - held.active - _paged(asked)
+    culprits = _by_line(subject, zip(alive.tolist(), lives.size[alive].tolist(), strict=True))
+    variable = int(lives.size[np.intersect1d(alive, scaling_with_batch(subject))].sum())
     variable += asked if timeline.phase[row] != OPTIMIZER else 0
     fixed = held.active + asked - variable
     expandable = any(segment.is_expandable for segment in memory.segments)
-    largest = int(lives.size[alive].max()) if len(alive) else 0
-    verdict = _verdict(
-        row, asked, usable, missing, held.inactive, largest, lives, alive, timeline, categories, growth,
-        fragmented=not expandable,
-    )  # fmt: skip
+    site, missing = site_of(subject.stacks[int(memory.events.stack[row])]), max(-room, 0)
+    verdict = _verdict(subject, growth, row, asked, usable, missing, held.inactive, not expandable)
+    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
+    share = round(min((usable - fixed) / variable, 1.0), 4) if variable > 0 and fixed < usable else None
     return Oom(
-        requested_bytes=asked,
-        device_free_bytes=free,
-        usable_bytes=usable,
-        allocated_bytes=int(lives.size[alive].sum()),
-        reserved_bytes=held.reserved,
-        inactive_bytes=held.inactive,
-        largest_free_block_bytes=held.largest_hole,
-        missing_bytes=missing,
-        is_limited=is_limited,
+        requested_bytes=asked, device_free_bytes=free, usable_bytes=usable,
+        allocated_bytes=int(lives.size[alive].sum()), reserved_bytes=held.reserved, inactive_bytes=held.inactive,
+        largest_free_block_bytes=held.largest_hole, missing_bytes=missing, is_limited=is_limited,
         phase=PHASES[int(timeline.phase[row])] if timeline.known else None,
         step=max(int(timeline.steps.of(np.array([row]))[0]), 0) if timeline.steps.ends else None,
-        site=site,
-        verdict=verdict,
-        fits_with_expandable_segments=not expandable and missing == 0,
-        fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
-        fits_with_batch_share=round(min((usable - fixed) / variable, 1.0), 4)
-        if variable > 0 and fixed < usable
-        else None,
-        leaked_bytes=_leaked(growth),
-        steps_left=_steps_left(usable - held.active - _paged(asked), growth),
-        culprits=_named(verdict, culprits, growth, held, lives, categories, stacks, site, asked),
-        failures=len(failed),
-    )
+        site=site, verdict=verdict, fits_with_expandable_segments=not expandable and missing == 0,
+        fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes, fits_with_batch_share=share,
+        leaked_bytes=_leaked(growth), steps_left=None if left is None else int(left),
+        culprits=_named(subject, growth, verdict, culprits, held, site, asked), failures=len(failed),
+    )  # fmt: skip
 
 
 def _segment_for(asked: int) -> int:
@@ -139,19 +120,20 @@ OF_MOST: Mapping[str, OomVerdict] = {  # by the category of most of memory; of o
 
 
 def _verdict(
-    row: int, asked: int, usable: int, missing: int, inactive: int, largest: int, lives: Lives, alive: I64,
-    timeline: Timeline, categories: I8, growth: Growth, *, fragmented: bool,
-) -> OomVerdict:  # fmt: skip
+    subject: Subject, growth: Growth, row: int, asked: int, usable: int, missing: int, inactive: int, fragmented: bool
+) -> OomVerdict:
+    lives, phase, categories = subject.lives, subject.timeline.phase, subject.categories
+    alive = lives.alive(row)
     if _leaked(growth) >= max(missing, inactive if fragmented else 0, 1):  # what frees more is to blame
         return "leak"
     if missing == 0 and fragmented:
         return "fragmentation"
-    if timeline.phase[row] == OPTIMIZER:
-        others = np.flatnonzero(timeline.phase[:row] != OPTIMIZER)
+    if phase[row] == OPTIMIZER:
+        others = np.flatnonzero(phase[:row] != OPTIMIZER)
         begin = others[-1] if len(others) else 0
         if not ((categories == STATE) & (lives.born >= 0) & (lives.born < begin)).any():
             return "optimizer_state"  # no optimizer phase came to its end before: its state is being made
-    if max(asked, largest) >= LARGE_SHARE * usable:
+    if max(asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * usable:
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
     top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
@@ -162,16 +144,11 @@ def _leaked(growth: Growth) -> int:
     return sum(site.live_bytes for site in growth.sites) if growth.verdict == "leak" else 0
 
 
-def _steps_left(room: int, growth: Growth) -> int | None:
-    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
-    return None if left is None else int(left)
-
-
-def _by_line(lives: Lives, rows: Iterable[tuple[int, int]], categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
+def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]:
     """Lives with the bytes that they hold, or pin, by line of the program and category, the most bytes first."""
     groups: dict[tuple[str, int], list[int]] = {}
     for life, size in rows:
-        key = site_of(stacks[int(lives.stack[life])]), int(categories[life])
+        key = site_of(subject.stacks[int(subject.lives.stack[life])]), int(subject.categories[life])
         total = groups.setdefault(key, [0, 0])
         total[0] += size
         total[1] += 1
@@ -180,14 +157,13 @@ def _by_line(lives: Lives, rows: Iterable[tuple[int, int]], categories: I8, stac
 
 
 def _named(
-    verdict: OomVerdict, culprits: list[Culprit], growth: Growth, held: Held, lives: Lives, categories: I8,
-    stacks: Sequence[Stack], site: str, asked: int,
-) -> tuple[Culprit, ...]:  # fmt: skip
+    subject: Subject, growth: Growth, verdict: OomVerdict, culprits: list[Culprit], held: Held, site: str, asked: int
+) -> tuple[Culprit, ...]:
     """The culprits of this verdict: what leaks, what pins the holes, or what is largest."""
     if verdict == "leak":
         named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
     elif verdict == "fragmentation":
-        named = _by_line(lives, ((p.life, p.inactive) for p in held.pinned), categories, stacks)
+        named = _by_line(subject, ((p.life, p.inactive) for p in held.pinned))
     elif verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2:
         named = [Culprit(site, "requested", asked, 1), *culprits]
     else:

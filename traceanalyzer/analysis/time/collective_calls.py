@@ -14,25 +14,17 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.names import collectives
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.names.collectives import (
-    BARRIER,
-    KINDS,
-    OTHER,
-    POINT_TO_POINT,
-    collective_kind,
-    element_bytes,
-    message_bytes,
-    operand_bytes,
-)
+from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
-_OTHER, _BARRIER = KINDS.index(OTHER), KINDS.index(BARRIER)
-_POINT_TO_POINT = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
+_OTHER, _BARRIER = KINDS.index(collectives.OTHER), KINDS.index(collectives.BARRIER)
+_POINT_TO_POINT = tuple(KINDS.index(kind) for kind in collectives.POINT_TO_POINT)
 _UNTOLD = (_OTHER, KINDS.index("send_recv"))  # kernels of any collective: an all-to-all is sends and receives
 
 
@@ -123,10 +115,12 @@ class _Messages(NamedTuple):
     @classmethod
     def of(cls, trace: Trace) -> "_Messages":
         table = trace.collectives
-        kinds = [collective_kind(trace.text(code) or "") for code in table.name.tolist()]
-        elements = [element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]
+        kinds = [collectives.collective_kind(trace.text(code) or "") for code in table.name.tolist()]
+        elements = [collectives.element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]
         counts = (table.in_elements.tolist(), table.out_elements.tolist(), table.group_size.tolist())
-        size = [message_bytes(k, i, o, n, e) for k, i, o, n, e in zip(kinds, *counts, elements, strict=True)]
+        size = [
+            collectives.message_bytes(k, i, o, n, e) for k, i, o, n, e in zip(kinds, *counts, elements, strict=True)
+        ]
         return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
 
 
@@ -139,7 +133,7 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
     told = np.array(
         [
-            KINDS.index(collective_kind(RANGE_NAMES.sub("", t))) if RANGE_NAMES.match(t) else _OTHER
+            KINDS.index(collectives.collective_kind(RANGE_NAMES.sub("", t))) if RANGE_NAMES.match(t) else _OTHER
             for t in (*strings, "")
         ],
         np.int32,
@@ -159,14 +153,17 @@ def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
     if not len(kernels):
         return size
     trace, tree, ranges = linked.trace, linked.tree, linked.trace.host_ranges
-    told = np.array([-1 if t.startswith("aten::") else KINDS.index(collective_kind(t)) for t in (*trace.strings, "")])
+    texts = (*trace.strings, "")
+    told = np.array([-1 if t.startswith("aten::") else KINDS.index(collectives.collective_kind(t)) for t in texts])
     of_node = np.where(tree.of_ranges(ranges.shapes, -1) >= 0, told[tree.of_ranges(ranges.name, -1)], _OTHER)
     node = at(tree.innermost(of_node > _OTHER), at(tree.node_of_call, linked.launch[kernels], -1), -1)
     inside = np.flatnonzero((node >= 0) & (at(of_node, node, -1) == kind))
     row = tree.row[node[inside]]
     calls = Groups.of(kind[inside], ranges.shapes[row], ranges.dtypes[row])
-    texts = [(trace.text(int(ranges.shapes[r])), trace.text(int(ranges.dtypes[r]))) for r in row[calls.first]]
-    found = [operand_bytes(KINDS[k], *map(str, t)) for k, t in zip(kind[inside[calls.first]], texts, strict=True)]
+    of_calls = zip(
+        kind[inside[calls.first]], ranges.shapes[row[calls.first]], ranges.dtypes[row[calls.first]], strict=True
+    )
+    found = [collectives.operand_bytes(KINDS[k], str(trace.text(s)), str(trace.text(d))) for k, s, d in of_calls]
     size[inside] = np.array(found, np.int64)[calls.index]
     return size
 
@@ -226,5 +223,5 @@ def _group(record: I64, device: I32) -> tuple[I64, I64]:
 def _kinds_of_names(trace: Trace, names: I32) -> I32:
     """The kind of each of these kernel names; each distinct one is looked at once."""
     codes, inverse = ranked(names)
-    kinds = [KINDS.index(collective_kind(trace.text(int(c)) or "")) for c in codes]
+    kinds = [KINDS.index(collectives.collective_kind(trace.text(int(c)) or "")) for c in codes]
     return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)

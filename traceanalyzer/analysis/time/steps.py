@@ -14,28 +14,16 @@ from traceanalyzer.analysis.algebra import places, scatter
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import host_was_lost, last_launch, launched_before, lost_launches
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.time.markers import (
-    iterations,
-    module_calls,
-    one_marked_range,
-    one_marked_step,
-    profiler_steps,
-    step_annotations,
-)
+from traceanalyzer.analysis.time import markers, step_evidence
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import (
-    HostSteps,
-    annotated,
-    between_optimizer_steps,
-    extent,
-    logged_steps,
-)
+from traceanalyzer.analysis.time.step_evidence import HostSteps, extent
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed, ranked
 
 EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (  # what tells steps apart, the surest first
-    profiler_steps, step_annotations, iterations, annotated, module_calls, between_optimizer_steps, one_marked_step,
-    periodic, one_marked_range, logged_steps,
+    markers.profiler_steps, markers.step_annotations, markers.iterations, step_evidence.annotated,
+    markers.module_calls, step_evidence.between_optimizer_steps, markers.one_marked_step, periodic,
+    markers.one_marked_range, step_evidence.logged_steps,
 )  # fmt: skip
 
 WARMUP_RATIO = 1.5
@@ -123,7 +111,7 @@ class Steps:
 
 def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
-    asked = () if linked.knowledge.iteration_name is None else (iterations,)
+    asked = () if linked.knowledge.iteration_name is None else (markers.iterations,)
     found = (evidence(linked) for evidence in (*asked, *EVIDENCE))
     steps = (_assemble(linked, one) for one in found if one is not None)
     return next((one for one in steps if one is not None), None) or whole_recording(linked)

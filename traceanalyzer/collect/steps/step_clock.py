@@ -79,11 +79,9 @@ def is_steady(values: Sequence[float]) -> bool:
 
 def steady_from(values: Sequence[float], least: int) -> int | None:
     """Where the longest steady end of the series begins that has at least `least` values; None without one."""
-    for first in range(0, len(values) - least + 1, STRIDE):
-        if is_steady(values[first:]):
-            return first
     last = len(values) - least
-    return last if last > 0 and is_steady(values[last:]) else None
+    tried = (*range(0, last + 1, STRIDE), *([last] if last > 0 else []))
+    return next((first for first in tried if is_steady(values[first:])), None)
 
 
 DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
