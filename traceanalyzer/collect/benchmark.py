@@ -55,8 +55,7 @@ def benchmark(
         call()
         end.record()
     torch.cuda.synchronize()
-    times = [begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)]
-    return _timing(times, "cuda_events")
+    return _timing([begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)], "cuda_events")
 
 
 def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timing:
@@ -75,7 +74,6 @@ def _timing(times: list[float], clock: str) -> Timing:
 
 
 def _captured(function: Callable[[], object]) -> Callable[[], object]:
-    """Replay of a CUDA graph of the function."""
     import torch
 
     side = torch.cuda.Stream()

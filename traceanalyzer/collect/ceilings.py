@@ -63,8 +63,7 @@ def _seconds(run: Callable[[], object]) -> float:
         run()
         event.record()
     torch.cuda.synchronize()
-    times = [float(events[i].elapsed_time(events[i + 1])) for i in range(REPEATS)]
-    return statistics.median(times) / 1e3
+    return statistics.median([float(events[i].elapsed_time(events[i + 1])) for i in range(REPEATS)]) / 1e3
 
 
 def measured_apart() -> tuple[dict[str, Any] | None, str | None]:

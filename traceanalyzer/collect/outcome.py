@@ -79,7 +79,6 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
 
 
 def _is_without(library: str, command: Sequence[str]) -> bool:
-    """Whether the command is a Python interpreter that has no such library."""
     if not command or not Path(command[0]).name.startswith("python"):
         return False
     try:

@@ -101,8 +101,7 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
         going_on = near & ~found
         searching, position = searching[going_on], position[going_on] - 1
     delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
-    index = np.arange(len(chosen))
-    compute_before = np.maximum.accumulate(np.where(communication, -1, index))
+    compute_before = np.maximum.accumulate(np.where(communication, -1, np.arange(len(chosen))))
     source = np.where(communication & (on < 0) & (compute_before >= 0), compute_before, on)
     other = (source >= 0) & (stream[np.maximum(source, 0)] != stream)
     source = np.where(other, source, -1)

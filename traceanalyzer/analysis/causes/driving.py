@@ -1,19 +1,19 @@
 """Which launching thread drives the device at a moment, and in which range or call it then is."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, intersect, overlaps, subtract
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)  # state of a stretch that is the profiler's own
 NO_STATE = PROFILER_STATE + 1  # state of a stretch for which no launching thread has anything recorded
 
 
-@dataclass(frozen=True, eq=False)
-class Stretches:
+class Stretches(NamedTuple):
     """Stretches of the host's time, disjoint, in no particular order."""
 
     start: I64

@@ -123,11 +123,9 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
 
 
 def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
-    """Cause, `queued` and `sync` of each gap."""
     launch = np.where(next_op >= 0, timed.linked.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.linked.launch[next_op], -1)
-    calls = timed.trace.api_calls
-    returned = np.where(call >= 0, at(calls.end, call, 0), launch)
+    returned = np.where(call >= 0, at(timed.trace.api_calls.end, call, 0), launch)
     known = launch >= 0
     duration, waited = end - start, end - np.maximum(returned, start)
     held_up = (waited >= QUEUED_LATENCY_NS) & (waited >= DOMINANT * duration)

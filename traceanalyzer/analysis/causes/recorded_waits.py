@@ -28,8 +28,7 @@ class _Streams:
     def of(cls, launch_time: I64, stream: I32) -> "_Streams":
         row = np.flatnonzero(launch_time >= 0)
         row = row[np.lexsort((row, launch_time[row], stream[row]))]
-        first = np.searchsorted(stream[row], np.arange(int(stream.max(initial=-1)) + 2))
-        return cls(row, launch_time[row], first)
+        return cls(row, launch_time[row], np.searchsorted(stream[row], np.arange(int(stream.max(initial=-1)) + 2)))
 
     def given(self, stream: int, time: I64) -> I64:
         """How many of a stream's ops had been launched before each of these times, counted from the first of all."""
@@ -83,8 +82,7 @@ def _time_of_call(linked: Linked, correlation: I64, otherwise: I64) -> I64:
     if not len(order):
         return otherwise
     position = np.minimum(np.searchsorted(calls.correlation[order], correlation), len(order) - 1)
-    known = calls.correlation[order[position]] == correlation
-    return np.where(known, calls.start[order[position]], otherwise)
+    return np.where(calls.correlation[order[position]] == correlation, calls.start[order[position]], otherwise)
 
 
 def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:

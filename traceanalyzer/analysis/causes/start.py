@@ -7,7 +7,7 @@ call waits for has ended.
 
 import enum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,7 @@ class Bindings:
     lag: NDArray[Any]  # how long before what it waited for was over (that op's end, or start of the launch), ns; >= 0
 
 
-@dataclass(frozen=True, eq=False)
-class HostWaits:
+class HostWaits(NamedTuple):
     """The calls that held the host until device work had ended or begun, in the order of their ends."""
 
     call: I32 | I64
@@ -158,7 +157,6 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
 
 
 def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, NDArray[Any]]:
-    """The columns of `Bindings` of these device ops."""
     ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
     launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
     launch = np.minimum(launch_time, start)

@@ -91,6 +91,5 @@ def _every_step(timed: Timed) -> Bool:
         return result
     sort = Groups.of(ops.name[rows])
     pairs = np.unique(np.stack((sort.index, steps.of_op[rows].astype(np.int64))), axis=1)
-    in_steps = np.bincount(pairs[0], minlength=len(sort))
-    result[rows] = (in_steps >= EVERY_STEP * steps.steady_count)[sort.index]
+    result[rows] = (np.bincount(pairs[0], minlength=len(sort)) >= EVERY_STEP * steps.steady_count)[sort.index]
     return result

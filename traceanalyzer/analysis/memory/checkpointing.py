@@ -1,6 +1,7 @@
 """Activation checkpointing of the block that repeats: what would be alive, replayed on the lives."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,6 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
 from traceanalyzer.analysis.memory.lives import Lives, Piece
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, Timeline, line_of
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Stack
 
@@ -16,8 +16,7 @@ MOST_NODES = 60  # module calls that are looked at, the ones with the most activ
 LEAST_BLOCKS = 2  # a module that runs once a step has no earlier block whose activations wait
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A module that runs several times a step. `lives` are its activations, `instance` the run each is of."""
 
     site: str

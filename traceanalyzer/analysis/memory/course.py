@@ -1,7 +1,7 @@
 """The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and the curve to draw."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +16,7 @@ from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """Bytes allocated at elements of the level, ascending, between which it is nowhere higher."""
 
     elements: I64
@@ -45,8 +44,7 @@ class StepMemory:
     phase_peaks: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Course:
+class Course(NamedTuple):
     """What is kept of the curve: all of it would be eight bytes an event. `moments` are elements of the level."""
 
     peak_moment: int
@@ -116,7 +114,6 @@ def moments_of(level: Level, edges: I64) -> I64:
 
 
 def _points(events: Events, moments: I64, level: Level, reserved: Reserved) -> tuple[tuple[float, int, int], ...]:
-    """(seconds since the first event, allocated, reserved) at these elements."""
     if not len(moments):
         return ()
     seconds = (events.since_us[moments - 1].astype(np.int64) - int(events.since_us[0])) / 1e6

@@ -136,8 +136,7 @@ def _verdict(
     if max(asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * usable:
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
-    top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
-    return OF_MOST.get(top, "too_large")
+    return OF_MOST.get(CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large", "too_large")
 
 
 def _leaked(growth: Growth) -> int:
@@ -159,7 +158,6 @@ def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]
 def _named(
     subject: Subject, growth: Growth, verdict: OomVerdict, culprits: list[Culprit], held: Held, site: str, asked: int
 ) -> tuple[Culprit, ...]:
-    """The culprits of this verdict: what leaks, what pins the holes, or what is largest."""
     if verdict == "leak":
         named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
     elif verdict == "fragmentation":

@@ -49,8 +49,7 @@ class Steps:
 
     def of(self, rows: I64) -> I64:
         """The step of each row; -1 before the first, the number of steps after the last."""
-        step = np.searchsorted(np.array(self.ends, np.int64), rows, side="right")
-        return np.where(rows < self.start, -1, step)
+        return np.where(rows < self.start, -1, np.searchsorted(np.array(self.ends, np.int64), rows, side="right"))
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
             raw[lo:hi] = annotated
             if lo == hi and 0 < lo < len(events):
                 quiet.append((lo, annotated))
-    has_backward = bool((raw == BACKWARD).any())
-    trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
+    trains = bool((raw == BACKWARD).any()) or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
     steps = steps_of(events, snapshot, device, raw)
@@ -148,7 +146,6 @@ def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
 
 
 def _starts(labels: I8) -> I64:
-    """The rows where stretches of one label begin."""
     return np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0))) if len(labels) else np.empty(0, np.int64)
 
 

@@ -1,17 +1,17 @@
 """What the allocator holds of the driver at one moment of the history, the holes in it and what pins them."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from traceanalyzer.analysis.memory.lives import Lives
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory
 
 GROWS = (CODE["segment_alloc"], CODE["segment_map"])
 SHRINKS = (CODE["segment_free"], CODE["segment_unmap"])
 
 
-@dataclass(frozen=True)
-class Pinned:
+class Pinned(NamedTuple):
     """A segment with holes that cannot be given back, and the largest allocation in it (a row of the lives)."""
 
     address: int
@@ -22,8 +22,7 @@ class Pinned:
     allocations: int
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """All segments at a moment, bytes."""
 
     reserved: int
@@ -39,8 +38,7 @@ class Held:
         return self.reserved - self.active
 
 
-@dataclass(frozen=True)
-class Reserved:
+class Reserved(NamedTuple):
     """Bytes reserved over the history: `bytes[k]` until the event `rows[k]`, and the last to the end."""
 
     rows: I64

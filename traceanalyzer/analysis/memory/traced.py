@@ -47,8 +47,7 @@ def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
     on_gpu = events.take(np.flatnonzero((events.device >= 0) & (events.allocated >= 0)))
     if not len(on_gpu) or not on_gpu.allocated.any():
         return None
-    device = on_gpu.device[on_gpu.allocated.argmax()]
-    mine = on_gpu.take(np.flatnonzero(on_gpu.device == device))
+    mine = on_gpu.take(np.flatnonzero(on_gpu.device == on_gpu.device[on_gpu.allocated.argmax()]))
     peaks = _phase_peaks(timed, phases, mine)
     growth, top = _growth(timed, phases, mine), int(mine.allocated.max())
     at_top = next((role for role in (*IN_ORDER, OTHER) if peaks.get(role) == top), None)
@@ -63,7 +62,6 @@ def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
 
 
 def _phase_peaks(timed: Timed, phases: Phases, events: MemoryEvents) -> dict[Role, int]:
-    """The most allocated in each phase, the level that it begins with included."""
     edges, labels = _stretches(timed, phases, events)
     if not len(edges):
         return {}
@@ -161,7 +159,6 @@ def _staying(events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends
 
 
 def _level(events: MemoryEvents) -> I64:
-    """What is allocated before the first event and after each."""
     return np.concatenate((events.allocated[:1] - events.bytes[:1], events.allocated))
 
 

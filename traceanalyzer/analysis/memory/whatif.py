@@ -120,8 +120,7 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     has_weights = np.array([any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool)
     step = steps.of(np.maximum(lives.born[rows], 0))
     order = np.lexsort((lives.born[rows], ~has_weights[lives.stack[rows]], kind, step))
-    place = kind[order] + step[order] * len(kinds)
-    first = np.concatenate(([True], np.diff(place) != 0))
+    first = np.concatenate(([True], np.diff(kind[order] + step[order] * len(kinds)) != 0))
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     return rows[order[rank < passes * weights[kind[order]]]]
 
@@ -206,8 +205,7 @@ def _sharded(subject: Subject) -> list[Scenario]:
     if not (subject.categories == STATE).any() or subject.unmade is None:
         return []
     for id_, parts, what in stages:
-        shared = np.isin(subject.categories, parts)
-        peak = subject.peak(np.where(shared, -(-size // ranks), size))
+        peak = subject.peak(np.where(np.isin(subject.categories, parts), -(-size // ranks), size))
         gathered = int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
         basis = f"{what} at 1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}"
         peak += gathered + -(-subject.unmade // ranks)
@@ -270,7 +268,6 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
 
 
 def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
-    """First row and end of each step's backward."""
     starts = np.concatenate(([0], timeline.bounds))
     ends = np.append(timeline.bounds, len(timeline.phase))
     mine = np.flatnonzero(timeline.phase[starts] == BACKWARD)

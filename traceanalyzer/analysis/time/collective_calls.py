@@ -221,7 +221,6 @@ def _group(record: I64, device: I32) -> tuple[I64, I64]:
 
 
 def _kinds_of_names(trace: Trace, names: I32) -> I32:
-    """The kind of each of these kernel names; each distinct one is looked at once."""
     codes, inverse = ranked(names)
     kinds = [KINDS.index(collectives.collective_kind(trace.text(int(c)) or "")) for c in codes]
     return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)

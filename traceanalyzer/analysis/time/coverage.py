@@ -30,8 +30,7 @@ def side_by_side(start: I64, end: I64) -> IntervalSet:
     times = np.concatenate((start, end))
     change = np.repeat(np.array([1, -1]), len(start))
     order = np.lexsort((change, times))  # what ends at a moment has ended before another begins
-    open_ = np.cumsum(change[order])
-    several = np.flatnonzero(open_[:-1] > 1)
+    several = np.flatnonzero(np.cumsum(change[order])[:-1] > 1)
     return union(times[order][several], times[order][several + 1])
 
 

@@ -70,7 +70,6 @@ class HostPieces:
         return 2 * (self._first_from(high) - self._first_from(low))
 
     def _first_from(self, time: int) -> int:
-        """The first node that starts at this time or later."""
         block = int(np.searchsorted(self._since, time)) - 1
         if block < 0:
             return int(self._nodes[0])
@@ -78,7 +77,6 @@ class HostPieces:
         return first + int(np.searchsorted(self._tree.start[first:stop], time))
 
     def _joined(self, first: int, stop: int) -> Cut:
-        """The pieces that begin in these blocks."""
         parts = [self._cut(block) for block in range(first, stop)]
         if len(parts) < 2:
             return parts[0] if parts else Cut(self._since[:0], np.empty(0, np.int32))
@@ -86,7 +84,6 @@ class HostPieces:
         return Cut(moments, np.concatenate([part.node for part in parts]))
 
     def _cut(self, block: int) -> Cut:
-        """The pieces that begin in a block."""
         if self._last_cut is not None and self._last_cut[0] == block:
             return self._last_cut[1]
         tree, nodes = self._tree, slice(int(self._nodes[block]), int(self._nodes[block + 1]))

@@ -39,8 +39,7 @@ def profiler_steps(linked: Linked) -> HostSteps | None:
 def step_annotations(linked: Linked) -> HostSteps | None:
     """JAX's `StepTraceAnnotation`. What is launched between two of them belongs to the first: it is dispatched there,
     and XLA's own threads launch later."""
-    named = texts_where(linked.trace.strings, JAX_STEP.search)
-    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    rows = outermost_ranges(linked, texts_where(linked.trace.strings, JAX_STEP.search), RangeKind.ANNOTATION)
     if linked.trace.source != "xplane" or not len(rows):
         return None
     found = HostSteps.of_ranges(linked, rows, "annotation")
@@ -132,8 +131,7 @@ def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | No
     kind, texts = without_numbers(linked.trace.strings, ranges.name[rows])
     for which in np.flatnonzero([usable(text) for text in texts]).tolist():
         group = rows[kind == which]
-        share = held(linked, ranges.start[group], ranges.end[group])
-        if min(share) >= MIN_COVERAGE:
+        if min(held(linked, ranges.start[group], ranges.end[group])) >= MIN_COVERAGE:
             return HostSteps.of_ranges(linked, group)
     return None
 

@@ -46,8 +46,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     if not len(ops) or inference_only(linked):
         return None
     devices, count = np.unique(ops.device, return_counts=True)
-    number = int(devices[count.argmax()])
-    found = find_period(linked, np.flatnonzero(ops.device == number), whole=True)
+    found = find_period(linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), whole=True)
     if found is None or _share(linked, found) < MIN_COVERAGE or numbered_part(linked, found) is not None:
         return None
     of_op = np.full(len(ops), -1, np.int32)
@@ -56,8 +55,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     time = np.maximum.accumulate(np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[found.rows])
     start = time[found.bounds[:-1]]
     end = np.append(start[1:], time[found.bounds[-1] - 1] + 1)
-    names = tuple(f"period {i}" for i in range(found.count))
-    return HostSteps("periodicity", names, start, end, of_op)
+    return HostSteps("periodicity", tuple(f"period {i}" for i in range(found.count)), start, end, of_op)
 
 
 def numbered_part(linked: Linked, found: Period) -> str | None:
@@ -163,8 +161,7 @@ def _period(sequence: I32) -> tuple[int, int] | None:
     rare = np.argsort(counts, kind="stable")
     rare = rare[(counts[rare] >= MIN_REPEATS)][:MAX_ANCHORS]
     for candidate in rare:
-        positions = np.flatnonzero(sequence == codes[candidate])
-        distance = np.diff(positions)
+        distance = np.diff(np.flatnonzero(sequence == codes[candidate]))
         period = int(np.median(distance))
         if period < 2 or np.mean(distance == period) < MIN_MATCH:
             continue

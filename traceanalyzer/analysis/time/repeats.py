@@ -56,8 +56,7 @@ def repeats(timed: Timed) -> Repeats | None:
     found = find_period(timed.linked, rows, whole=False) if len(rows) else None
     if found is None or found.count < MIN_COUNT:
         return None
-    begin = ops.start[rows[found.bounds[:-1]]]
-    length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(begin[0])
+    length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(ops.start[rows[found.bounds[:-1]]][0])
     share = length / int(steps.duration[index]) if steps.duration[index] else 0.0
     if share < MIN_SHARE:
         return None

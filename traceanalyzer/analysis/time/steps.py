@@ -178,8 +178,7 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     if found.by_device and len(found.names) == 1:
         return first_start, end
     if (of_op == 0).any():
-        earlier = (of_op < 0) & (ops.start < first_start[0])
-        begin = int(ops.end[earlier].max(initial=begin))
+        begin = int(ops.end[(of_op < 0) & (ops.start < first_start[0])].max(initial=begin))
         # the recorder's start-up delays the first launch: the device waits for it no longer than for any later one
         lead = (first_start[1:] - end[:-1])[first_start[1:] < limits.max]
         earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else begin
@@ -277,8 +276,7 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
         lacks = _lacks_work(linked, of_op, count)
         return int(lacks[0] or duration[0] < LEAD_SHARE * np.median(duration[1:])), count - int(lacks[-1])
     if linked.memo(launched_before).any():
-        whole = ~_lacks_work(linked, of_op, count)[:stop]
-        first = min(np.flatnonzero(whole).tolist(), default=stop)
+        first = min(np.flatnonzero(~_lacks_work(linked, of_op, count)[:stop]).tolist(), default=stop)
     return first, stop
 
 

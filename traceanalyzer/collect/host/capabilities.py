@@ -6,16 +6,15 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host import nvml
 
 GIB = 1 << 30
 VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")  # of NVIDIA's profilers: 2025.3.1.90-253135822126v0
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One line of `doctor`."""
 
     name: str
@@ -49,8 +48,7 @@ def _cuda() -> Check:
 
     if not torch.cuda.is_available():
         return Check("cuda", False, "no GPU that torch can use: steps are timed and recorded on the CPU only")
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return Check("cuda", True, ", ".join(names))
+    return Check("cuda", True, ", ".join([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]))
 
 
 def _device_activities() -> Check:

@@ -7,9 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from traceanalyzer.base import dataclass
+from typing import Any, NamedTuple
 
 BITS = {  # NVML's `nvmlClocksEventReasons`
     0x1: "idle", 0x2: "application_clocks", 0x4: "software_power_cap", 0x8: "hardware_slowdown", 0x10: "sync_boost",
@@ -133,8 +131,7 @@ USER, SYSTEM = 11, 12  # places in a process's `stat` after its name
 MOST_PROCESSES = 4096
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """Counters at one moment."""
 
     time_s: float
@@ -145,8 +142,7 @@ class Reading:
 def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
     """The counters now, `root` being the process whose children are the program; None where there are none."""
     try:
-        line = (proc / "stat").read_text().splitlines()[0].split()
-        ticks = tuple(int(word) for word in line[1:9])
+        ticks = tuple(int(word) for word in (proc / "stat").read_text().splitlines()[0].split()[1:9])
     except (OSError, ValueError, IndexError):
         return None
     if len(ticks) <= IO_WAIT:

@@ -27,7 +27,6 @@ def several_ranks() -> bool:
 
 
 def _initialised() -> ModuleType | None:
-    """torch.distributed, where the program has loaded and initialised it."""
     distributed = sys.modules.get("torch.distributed")
     ready = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return distributed if ready else None

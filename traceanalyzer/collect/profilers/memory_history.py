@@ -100,8 +100,7 @@ def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
 
 def _program() -> FrameType | None:
     """Where the program is: autograd's own threads have no Python above them, the main thread waits for them."""
-    above = sys._getframe(2).f_back
-    return above or sys._current_frames().get(threading.main_thread().ident or 0)
+    return sys._getframe(2).f_back or sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:

@@ -146,7 +146,6 @@ class StepClock:
             self._marked_ns = now
 
     def _steady_from(self) -> int | None:
-        """The step from which on they are steady, as far as the device has come."""
         return steady_from(self._variation()[0], self._least)
 
     def _variation(self) -> tuple[list[float], str]:

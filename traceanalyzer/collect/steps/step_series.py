@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host import cuda, environment
@@ -38,8 +38,7 @@ class Lap:
         return known if digits is None else {name: round(value, digits) for name, value in known.items()}
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(NamedTuple):
     step: int
     host_ns: int
     data_ns: int
