@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import ContextDecorator
-from types import TracebackType
 from typing import Any, Self
 
 NSYS_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")  # set by nsys or any NVTX tool
@@ -30,15 +29,13 @@ class annotate(ContextDecorator):  # noqa: N801
             self._range.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if self._range is None:
             return
         if self._range is sys.modules["torch"].cuda.nvtx:
             self._range.range_pop()
         else:
-            self._range.__exit__(kind, error, trace)
+            self._range.__exit__(*raised)
         self._range = None
 
     def _recreate_cm(self) -> Self:

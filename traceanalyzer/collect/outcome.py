@@ -71,9 +71,8 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
     settings = f"--wait {plan.wait}"
     if plan.recorder != "timing":
         light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
-        settings += (
-            f", --unprofiled-steps {plan.unprofiled_steps},{light} --warmup {plan.warmup}, --active {plan.active}"
-        )
+        settings += f", --unprofiled-steps {plan.unprofiled_steps},{light}"
+        settings += f" --warmup {plan.warmup}, --active {plan.active}"
     needed = f"a recording needs {plan.steps_needed} ({settings})"
     return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
 

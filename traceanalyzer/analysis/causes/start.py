@@ -84,9 +84,8 @@ def find_starts(linked: Linked) -> Starts:
     dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
     dependencies = with_graph_edges(linked, stream, dependencies)
     met = dependencies.met(linked.trace.device_ops.end)
-    short, pause, held, alone = blockwise(
-        partial(_pauses, linked), linked.trace.device_ops.start, linked.launch, linked.launch_time, previous, met
-    )
+    starts = linked.trace.device_ops.start, linked.launch, linked.launch_time
+    short, pause, held, alone = blockwise(partial(_pauses, linked), *starts, previous, met)
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
     return Starts(
         stream=stream, previous=run_lengths(previous, counts=True),

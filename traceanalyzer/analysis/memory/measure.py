@@ -150,9 +150,8 @@ def _fragmentation(subject: Subject) -> Fragmentation:
         site = site_of(subject.stacks[int(lives.stack[p.life])]) or NO_SITE[0]
         pins.append(Pin(site, CATEGORIES[subject.categories[p.life]], p.size, p.inactive, p.allocations))
     at, pending = "oom" if len(failed) else "peak", held.active - int(lives.size[lives.alive(moment)].sum())
-    return Fragmentation(
-        at, held.reserved, held.internal, held.inactive, pending, held.largest_hole, held.whole_free, tuple(pins)
-    )
+    taken = held.reserved, held.internal, held.inactive
+    return Fragmentation(at, *taken, pending, held.largest_hole, held.whole_free, tuple(pins))
 
 
 def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:

@@ -110,13 +110,9 @@ def _paged(size: int) -> int:
 
 
 OF_MOST: Mapping[str, OomVerdict] = {  # by the category of most of memory; of others the request is too large
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer_state": "optimizer_state",
-    "activations": "activations",
-    "temporaries": "activations",
-    CATEGORIES[BEFORE]: "unknown",
-}
+    "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer_state",
+    "activations": "activations", "temporaries": "activations", CATEGORIES[BEFORE]: "unknown",
+}  # fmt: skip
 
 
 def _verdict(

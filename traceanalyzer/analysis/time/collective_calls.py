@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra import Groups, at, one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names import collectives
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.names.collectives import KINDS, message_bytes
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
@@ -118,9 +118,7 @@ class _Messages(NamedTuple):
         kinds = [collectives.collective_kind(trace.text(code) or "") for code in table.name.tolist()]
         elements = [collectives.element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]
         counts = (table.in_elements.tolist(), table.out_elements.tolist(), table.group_size.tolist())
-        size = [
-            collectives.message_bytes(k, i, o, n, e) for k, i, o, n, e in zip(kinds, *counts, elements, strict=True)
-        ]
+        size = [message_bytes(*each) for each in zip(kinds, *counts, elements, strict=True)]
         return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
 
 
@@ -160,9 +158,8 @@ def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
     inside = np.flatnonzero((node >= 0) & (at(of_node, node, -1) == kind))
     row = tree.row[node[inside]]
     calls = Groups.of(kind[inside], ranges.shapes[row], ranges.dtypes[row])
-    of_calls = zip(
-        kind[inside[calls.first]], ranges.shapes[row[calls.first]], ranges.dtypes[row[calls.first]], strict=True
-    )
+    first = row[calls.first]
+    of_calls = zip(kind[inside[calls.first]], ranges.shapes[first], ranges.dtypes[first], strict=True)
     found = [collectives.operand_bytes(KINDS[k], str(trace.text(s)), str(trace.text(d))) for k, s, d in of_calls]
     size[inside] = np.array(found, np.int64)[calls.index]
     return size

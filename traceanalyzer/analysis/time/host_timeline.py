@@ -237,9 +237,7 @@ def _runs(rows: I64, number: I64) -> list[I64]:
     return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if len(rows) else []
 
 
-def _add_shares(
-    result: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
-) -> None:
+def _add_shares(of: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64) -> None:
     """Write down what was done in these stretches (rows): each has `count` pieces, from the one at `low` on."""
     stretch = np.repeat(np.arange(len(rows)), count)
     piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
@@ -251,8 +249,8 @@ def _add_shares(
     stretch, node, spent = keys // width, keys % width + least, np.bincount(which, spent).astype(np.int64)
     first = np.searchsorted(stretch, np.arange(len(rows)))
     longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
-    result.node[rows] = node[longest[np.searchsorted(longest, first)]]
+    of.node[rows] = node[longest[np.searchsorted(longest, first)]]
     within = node >= 0
     works = within & (tree.is_call[node] | one_of(tree.kind[node], WORKING))
-    result.working[rows] = np.add.reduceat(spent * works, first)
-    result.inside[rows] = np.add.reduceat(spent * within, first)
+    of.working[rows] = np.add.reduceat(spent * works, first)
+    of.inside[rows] = np.add.reduceat(spent * within, first)

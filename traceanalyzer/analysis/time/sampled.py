@@ -65,9 +65,8 @@ def samples_of(timed: Timed, device: int) -> Samples | None:
 def _named(strings: list[str], codes: list[int]) -> dict[str, int]:
     """For each role the counter that has it: the first by name, where several do."""
     names = sorted((strings[code], code) for code in codes if code >= 0 and PERCENT.search(strings[code]))
-    return {
-        role: found for role, test in ROLES.items() if (found := next((c for n, c in names if test.search(n)), -1)) >= 0
-    }
+    found = {role: next((code for name, code in names if test.search(name)), -1) for role, test in ROLES.items()}
+    return {role: code for role, code in found.items() if code >= 0}
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,9 +58,8 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
         exposed_copy = copy  # held once
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
     span, busy = (int(start.min()), int(end.max())), union(start, end)
-    return DeviceActivity(
-        device, ops.start, ops.end, computes, span, communication, exposed_communication, copy, exposed_copy, busy
-    )
+    exposed = communication, exposed_communication, copy, exposed_copy
+    return DeviceActivity(device, ops.start, ops.end, computes, span, *exposed, busy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,20 +34,13 @@ def describe(plan: Plan) -> dict[str, Any]:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return {
-        "schema_version": 1,
-        "command": plan.command,
-        "git_revision": plan.git_revision,
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
-        "packages": versions,
-        "torch": _torch() if "torch" in sys.modules else None,
-        "program": program.describe(objects),
-        "loader": program.describe_loader(objects),
-        "gpus": nvml.describe(),
-        "ceilings": plan.ceilings,
+        "schema_version": 1, "command": plan.command, "git_revision": plan.git_revision,
+        "python": platform.python_version(), "system": platform.system(),
+        "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))}, "packages": versions,
+        "torch": _torch() if "torch" in sys.modules else None, "program": program.describe(objects),
+        "loader": program.describe_loader(objects), "gpus": nvml.describe(), "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
-    }
+    }  # fmt: skip
 
 
 def write(plan: Plan) -> None:
@@ -72,17 +65,13 @@ def _torch() -> dict[str, Any]:
 
     cuda = torch.cuda.is_available()
     return {
-        "version": torch.__version__,
-        "cuda": torch.version.cuda,
-        "hip": torch.version.hip,
+        "version": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip,
         "cudnn": torch.backends.cudnn.version() if cuda else None,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
-        "devices": torch.cuda.device_count() if cuda else 0,
-        "threads": torch.get_num_threads(),
-        "debug_build": bool(torch.version.debug),
-        "anomaly_mode": torch.is_anomaly_enabled(),
+        "devices": torch.cuda.device_count() if cuda else 0, "threads": torch.get_num_threads(),
+        "debug_build": bool(torch.version.debug), "anomaly_mode": torch.is_anomaly_enabled(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-    }
+    }  # fmt: skip

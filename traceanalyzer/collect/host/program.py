@@ -37,11 +37,8 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
         settings = one.param_groups[0] if one.param_groups else {}
         how = next((f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), "")
         names.append(type(one).__name__ + how)
-    return {
-        "model": _model(modules),
-        "optimizers": sorted(set(names)),
-        "loaders": [_loader(one) for one in loaders[:MOST_LOADERS]],
-    }
+    known = [_loader(one) for one in loaders[:MOST_LOADERS]]
+    return {"model": _model(modules), "optimizers": sorted(set(names)), "loaders": known}
 
 
 def _model(modules: list[Any]) -> dict[str, Any] | None:

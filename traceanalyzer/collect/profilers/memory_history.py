@@ -84,13 +84,9 @@ def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
 
     snapshot = torch.cuda.memory._snapshot()
     failure = {
-        "action": "oom",
-        "device_free": free,
-        "size": asked,
-        "stream": 0,
-        "time_us": time.time_ns() // 1000,
+        "action": "oom", "device_free": free, "size": asked, "stream": 0, "time_us": time.time_ns() // 1000,
         "frames": list(islice(_frames(_program()), MAX_FRAMES)),
-    }
+    }  # fmt: skip
     traces = snapshot.get("device_traces", [])
     snapshot["device_traces"] = [[failure] if d == device else [] for d in range(max(len(traces), device + 1))]
     with path.open("wb") as file:

@@ -34,15 +34,10 @@ def summarize(values: Sequence[float]) -> dict[str, float]:
         return {}
     ordered = sorted(values)
     return {
-        "count": len(ordered),
-        "mean": statistics.fmean(ordered),
-        "median": percentile(ordered, 0.5),
-        "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
-        "min": ordered[0],
-        "max": ordered[-1],
-        "p95": percentile(ordered, 0.95),
-        "p99": percentile(ordered, 0.99),
-    }
+        "count": len(ordered), "mean": statistics.fmean(ordered), "median": percentile(ordered, 0.5),
+        "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0, "min": ordered[0], "max": ordered[-1],
+        "p95": percentile(ordered, 0.95), "p99": percentile(ordered, 0.99),
+    }  # fmt: skip
 
 
 def median(values: Sequence[float]) -> float:
@@ -162,11 +157,9 @@ class StepClock:
     def _device_ms(self) -> tuple[list[float], int]:
         """Time of each step on the device, as far as it has come, and the number of intervals that they share."""
         done = [mark for mark in self._marks if mark[1].query()]
-        series = [
-            begin.elapsed_time(end) / (last - first)
-            for (first, begin), (last, end) in pairwise(done)
-            for _ in range(first, last)
-        ]
+        series = []
+        for (first, begin), (last, end) in pairwise(done):
+            series += [begin.elapsed_time(end) / (last - first)] * (last - first)
         return series, max(len(done) - 1, 0)
 
     def measured(self) -> dict[str, Any]:
@@ -187,15 +180,8 @@ class StepClock:
         scale = step_time_ms / (median(variation) or 1.0)
         low, high = median_interval(variation)
         return {
-            "steps": len(host),
-            "step_time_ms": step_time_ms,
-            "steady": self._from is not None,
-            "low_ms": low * scale,
-            "high_ms": high * scale,
-            "clock": "cuda_events" if device else "host",
-            "wall_mean_ms": wall_mean_ms,
-            "host_ms": summarize(host),
-            "cuda_ms": summarize(device) or None,
-            "timed_steps": len(host_series),
+            "steps": len(host), "step_time_ms": step_time_ms, "steady": self._from is not None, "low_ms": low * scale,
+            "high_ms": high * scale, "clock": "cuda_events" if device else "host", "wall_mean_ms": wall_mean_ms,
+            "host_ms": summarize(host), "cuda_ms": summarize(device) or None, "timed_steps": len(host_series),
             "series_ms": [round(value, DIGITS) for value in device_series or host_series],
-        }
+        }  # fmt: skip
