@@ -123,16 +123,10 @@ class Attached:
             from traceanalyzer.collect.steps.step_series import StepLog
 
             return StepLog(plan, self._enter)
-        if plan.recorder in ("nsys", "ncu", "rocprofv3"):
+        if plan.recorder in ("nsys", "ncu", "rocprofv3", "jax"):
             from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
             return ProfilerRange(plan, self._enter, unit)
-        if plan.recorder == "jax":
-            from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
-            from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
-
-            profiler = JaxProfiler(plan)
-            return ProfilerRange(plan, self._enter, unit, profiler, profiler.drain)
         from traceanalyzer.collect.torch_recording import TorchRecording
 
         return TorchRecording(plan, self._enter, self._note, unit, self._first_steps_ms)
@@ -194,6 +188,5 @@ class _Import:
 
 def attach_on_import() -> None:
     """Attach this process as its environment says, as soon as it has imported torch, or JAX where that is recorded."""
-    plan = Plan.from_environment()
-    if plan is not None:
+    if (plan := Plan.from_environment()) is not None:
         sys.meta_path.insert(0, _Import(plan.library, lambda: Attached(plan).begin()))

@@ -36,8 +36,7 @@ def as_command(words: Sequence[str]) -> list[str]:
 
 def prepare(plan: Plan) -> None:
     """Make the capture directory; refuse one that holds a capture, whose files would be mixed up with the new."""
-    held = [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]
-    if held:
+    if held := [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]:
         raise CannotRecordError(f"{plan.folder} holds a capture already ({held[0]}): give another folder with -o")
     plan.path.mkdir(parents=True, exist_ok=True)
     (plan.path / environment.FILE).unlink(missing_ok=True)

@@ -79,8 +79,7 @@ class StepTimer:
 
     def summary(self) -> TimerSummary:
         """Statistics of the timed steps. Raises ValueError where there is none."""
-        laps = self.laps()
-        if not laps:
+        if not (laps := self.laps()):
             raise ValueError(f"no step was timed: {self._steps} steps, of which the first {self._warmup} are warm-up")
         elapsed = sum(lap.iter_ms for lap in laps)
         return TimerSummary(

@@ -79,8 +79,7 @@ class TorchRecording:
     def step(self) -> None:
         """A step has ended."""
         with self._lock:
-            session = self._session
-            if session is None:
+            if (session := self._session) is None:
                 if not self.waiting and not self.finished:
                     if not WATCH.on and WATCH.give_way is not None:
                         WATCH.give_way()

@@ -307,8 +307,7 @@ def _using(started: Started) -> Bool:
 
 def _with_input(started: Started, kind: U8, end: I64) -> U8:
     """The kinds, set to input for work of the host that is followed by a copy that brings some."""
-    work = np.flatnonzero(kind == PathKind.HOST)
-    if not len(work):
+    if not len(work := np.flatnonzero(kind == PathKind.HOST)):
         return kind
     start, using = started.trace.api_calls.start, started.memo(_using)
     low, high = np.searchsorted(start, (end[work].min(), end[work].max())).tolist()

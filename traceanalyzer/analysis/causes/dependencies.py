@@ -73,8 +73,7 @@ def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Depend
     """The same, where recorded edges of replayed graphs lead from other streams: an op waits for the one of them that
     ended last."""
     edges, ops = linked.trace.graph_edges, linked.trace.device_ops
-    rows = np.flatnonzero(stream[edges.op] != stream[edges.after])
-    if not len(rows):
+    if not len(rows := np.flatnonzero(stream[edges.op] != stream[edges.after])):
         return known
     rows = rows[np.argsort(ops.end[edges.after[rows]], kind="stable")]
     op, on, delay = edges.op[rows], known.on.copy(), known.delay.copy()

@@ -90,8 +90,7 @@ def find_gaps(started: Started) -> Gaps:
 
 def _gaps_by_themselves(started: Started) -> Gaps:
     """All gaps, each with the cause that it shows by itself."""
-    parts = [_gaps_of_device(started.timed, device) for device in started.timed.activity]
-    if not parts:
+    if not (parts := [_gaps_of_device(started.timed, device) for device in started.timed.activity]):
         return Gaps.empty()
     columns: dict[str, NDArray[Any]] = dict(parts[0])
     if len(parts) > 1:
@@ -162,12 +161,8 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     detail[moved & (duration > LOOP_NS)] = IdleDetail.MANAGED_LOOP
     lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
-    return {
-        "cause": cause,
-        "queued": queued.astype(np.uint8),
-        "sync": np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(np.int32),
-        "detail": detail,
-    }
+    call = np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(np.int32)
+    return {"cause": cause, "queued": queued.astype(np.uint8), "sync": call, "detail": detail}
 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:

@@ -144,8 +144,7 @@ def _is_first(call: I32 | I64, count: int) -> Bool:
 
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
-    ops = linked.trace.device_ops
-    if not len(ops):
+    if not len(ops := linked.trace.device_ops):
         return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
     beside = np.arange(len(starts.stream), dtype=np.int32)
     beside[~where_changed(starts.stream)] = 0

@@ -32,8 +32,7 @@ def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Seq
     if not lives.n_events:
         return None
     is_kept = (categories == ACTIVATIONS) & (lives.born >= 0) & (lives.freed < lives.n_events)
-    rows = np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))
-    if not len(rows):
+    if not len(rows := np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))):
         return None
     weight = np.bincount(lives.stack[rows], lives.size[rows]).tolist()
     nodes: dict[tuple[object, ...], set[int]] = {}

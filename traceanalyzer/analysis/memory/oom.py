@@ -67,8 +67,7 @@ class Oom:
 def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     """The verdict on the last `oom` entry; None where there is none."""
     memory, lives, timeline = subject.memory, subject.lives, subject.timeline
-    failed = np.flatnonzero(memory.events.action == CODE["oom"])
-    if not len(failed):
+    if not len(failed := np.flatnonzero(memory.events.action == CODE["oom"])):
         return None
     row = int(failed[-1])
     held, alive = held_at(memory, lives, row), lives.alive(row)

@@ -109,8 +109,7 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     """
     lives, steps = subject.lives, subject.timeline.steps
     kinds, weights = np.unique(sizes, return_counts=True)
-    rows = rows[np.isin(lives.requested[rows], kinds)]
-    if not len(rows):
+    if not len(rows := rows[np.isin(lives.requested[rows], kinds)]):
         return rows
     kind = np.searchsorted(kinds, lives.requested[rows])
     times = np.bincount(kind, minlength=len(kinds)) / (weights * max(len(steps.ends), 1))

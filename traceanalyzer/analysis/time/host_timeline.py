@@ -177,8 +177,7 @@ def loading_calls(linked: Linked) -> Bool:
     launched = launched[linked.api_kind[linked.launch[launched]] == ApiKind.LAUNCH]
     order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
     slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
-    slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
-    if len(slow):
+    if len(slow := slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]):
         finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
         result[slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]] = True
     return result

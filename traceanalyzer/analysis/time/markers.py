@@ -30,8 +30,7 @@ JAX_STEP = re.compile(r" step_num=-?\d+$")  # `StepTraceAnnotation("train", step
 def profiler_steps(linked: Linked) -> HostSteps | None:
     """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
     named = texts_where(linked.trace.strings, PROFILER_STEP.match)
-    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
-    if not len(rows):
+    if not len(rows := outermost_ranges(linked, named, RangeKind.ANNOTATION)):
         return _projected(linked, named, "profiler_step")
     return HostSteps.of_ranges(linked, rows, "profiler_step")
 
@@ -52,8 +51,7 @@ def iterations(linked: Linked) -> HostSteps | None:
     What is launched between two marks (sampling, output) belongs to the first of them until its tokens are copied to
     the host; what is launched then prepares the second.
     """
-    rows = linked.memo(iteration_marks)
-    if not len(rows):
+    if not len(rows := linked.memo(iteration_marks)):
         return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
     found = HostSteps.of_ranges(linked, rows)
     reads = (linked.trace.device_ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0)

@@ -89,8 +89,7 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
     """The longest sequence of these device ops that repeats at least three times; where `whole`, cut so that it splits
     no graph launch, call of a module or iteration."""
     ops = linked.trace.device_ops
-    found = _period(ops.name[rows])
-    if found is None:
+    if (found := _period(ops.name[rows])) is None:
         return None
     length, anchor = found
     reach = np.maximum.accumulate(ops.end[rows])

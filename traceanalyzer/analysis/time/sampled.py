@@ -82,8 +82,7 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
     size = len(timed.trace.device_ops)
     count, total, any_ = np.zeros(size, np.int64), dict[str, F64](), False
     for device in timed.activity:
-        samples = samples_of(timed, device)
-        if samples is None:
+        if (samples := samples_of(timed, device)) is None:
             continue
         any_, found = True, {}
         for role, time in samples.time.items():

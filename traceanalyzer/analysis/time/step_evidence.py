@@ -56,8 +56,7 @@ def held(linked: Linked, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
     work = linked.memo(launched)
     first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
-    between = int(stop[-1] - first[0])
-    if not between:
+    if not (between := int(stop[-1] - first[0])):
         return Held(0.0, 0.0, 0.0)
     weight = float((work.before[stop] - work.before[first]).sum())
     inside = float((stop - first).sum())
@@ -148,7 +147,6 @@ def logged_steps(linked: Linked) -> HostSteps | None:
 
 def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
     """First start and last end over the tables, ns; (0, 0) where all are empty."""
-    filled = [t for t in tables if len(t)]
-    if not filled:
+    if not (filled := [t for t in tables if len(t)]):
         return 0, 0
     return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)

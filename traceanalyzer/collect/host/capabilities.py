@@ -63,8 +63,7 @@ def _device_activities() -> Check:
 
 
 def _program(name: str, need: str) -> Check:
-    found = shutil.which(name)
-    if found is None:
+    if (found := shutil.which(name)) is None:
         return Check(name, False, f"not on PATH: {need}")
     answer = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
     version = VERSION.search(answer.stdout)
@@ -72,8 +71,7 @@ def _program(name: str, need: str) -> Check:
 
 
 def _nvml() -> Check:
-    gpus = nvml.describe()
-    if gpus is None:
+    if (gpus := nvml.describe()) is None:
         return Check("nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded")
     return Check("nvml", bool(gpus), "; ".join(map(_gpu, gpus)) or "no GPU")
 

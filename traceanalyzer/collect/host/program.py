@@ -80,8 +80,7 @@ MOST_PARTS = 8  # of a batch that are looked at for a tensor
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
     """Among all objects of the process: the batch size of the loader that is being iterated; None without PyTorch, and
     where several differ or none is in sight."""
-    dataloader = sys.modules.get("torch.utils.data.dataloader")
-    if dataloader is None:
+    if (dataloader := sys.modules.get("torch.utils.data.dataloader")) is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
     sizes = {batch_size(one) for one in objects if issubclass(type(one), dataloader._BaseDataLoaderIter)}
@@ -103,8 +102,7 @@ def samples_in(iterator: Any, batch: Any) -> int | None:
 
 
 def _length(batch: Any, depth: int = 2) -> int | None:
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
+    if (shape := getattr(batch, "shape", None)) is not None:
         return int(shape[0]) if len(shape) else None
     parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else ()
     found = (_length(part, depth - 1) for part in parts[:MOST_PARTS]) if depth else iter(())

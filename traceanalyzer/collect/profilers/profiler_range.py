@@ -47,14 +47,11 @@ class CudaProfiler:
 class ProfilerRange:
     """Wait, time without capture, then on, `warmup + active` steps, off."""
 
-    def __init__(
-        self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None,
-        unit: Callable[[], str] = lambda: "call of step()", switch: JaxProfiler | None = None,
-        drain: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, plan: Plan, on_phase: Callable[[str], None], unit: Callable[[], str]) -> None:
         self._plan, self._on_phase, self._unit = plan, on_phase, unit
-        self._switch: CudaProfiler | JaxProfiler = switch or CudaProfiler()
-        clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=drain)
+        jax = JaxProfiler(plan) if plan.recorder == "jax" else None
+        self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler()
+        clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=jax.drain if jax else None)
         self._clock = clock if plan.unprofiled_steps else None
         self._step = self._capture_from = 0
         self._timing = self._now = self._range_open = self.finished = False

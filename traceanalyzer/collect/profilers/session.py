@@ -59,14 +59,10 @@ class _AtThreadEnd:
     """Calls back in the thread that holds it when that thread ends."""
 
     def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def drop(self) -> None:
-        """Do not call back."""
-        self._call = lambda: None
+        self.call = call
 
     def __del__(self) -> None:
-        self._call()
+        self.call()
 
 
 _of_thread = threading.local()  # destroyed with the thread, in the thread
@@ -155,7 +151,7 @@ class Session:
     def _release(self) -> None:
         self._ended.set()
         if (guard := getattr(_of_thread, "guard", None)) is not None:
-            guard.drop()
+            guard.call = lambda: None
         main = threading.current_thread() is threading.main_thread()
         if self._listening and main and signal.getsignal(ASK) == self._on_asked:
             signal.signal(ASK, signal.SIG_DFL)
@@ -163,11 +159,8 @@ class Session:
 
 @contextmanager
 def _torn_down(wanted: bool) -> Iterator[None]:
-    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it.
-
-    The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that
-    begins later without it records as ever.
-    """
+    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it. The
+    variable is only set for the end: a profile that begins while it is set may lose its kernels."""
     if not wanted or TEARDOWN in os.environ or not teardown_is_safe():
         yield
         return

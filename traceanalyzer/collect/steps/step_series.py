@@ -57,7 +57,13 @@ class StepSeries:
     def end_step(self, data_ns: int = 0, amounts: Amounts = NOTHING) -> None:
         """A step has ended, in which the host waited `data_ns` for its batch and worked through `amounts`. The first
         call only starts the clock."""
-        self._ends.append(_End(self._step, time.perf_counter_ns(), data_ns, amounts, self._recorded()))
+        now = time.perf_counter_ns()
+        if not self._spare:
+            self._spare = cuda.timing_events(PENDING) if not self._ends else cuda.new_events(PENDING)
+        event = self._spare.pop() if self._spare else None
+        if event is not None:
+            event.record()
+        self._ends.append(_End(self._step, now, data_ns, amounts, event))
         self._step += 1
 
     def finished_laps(self, *, at_end: bool = False) -> list[Lap]:
@@ -78,34 +84,18 @@ class StepSeries:
                 self._spare.append(begin.event)
         return laps
 
-    def _recorded(self) -> Any:
-        if not self._spare:
-            self._spare = cuda.timing_events(PENDING) if not self._ends else cuda.new_events(PENDING)
-        if not self._spare:
-            return None
-        event = self._spare.pop()
-        event.record()
-        return event
-
-
-# Writes one line a step (`collect timing`): `{"step": 12, "iter_ms": 41.2, "host_ms": 40.9, "data_ms": 3.1}`.
-#
-# Where the batches come from a DataLoader, `"samples": 64` too.
 
 DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
 
 
 class StepLog:
-    """Times every step after the first `wait` ones, into `timings.rank{N}.jsonl`."""
+    """Times every step after the first `wait` ones, a line each in `timings.rank{N}.jsonl`, `samples` of loaders."""
 
     finished = False
 
     def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
-        self._plan = plan
-        self._on_phase = on_phase
-        self._steps = 0
-        self._series = StepSeries(plan.wait)
-        self._data = DataTime()
+        self._plan, self._on_phase, self._steps = plan, on_phase, 0
+        self._series, self._data = StepSeries(plan.wait), DataTime()
         self._lines: TextIO | None = None
         self._path: Path | None = None
 
@@ -145,8 +135,7 @@ class StepLog:
 
     def abandon(self) -> None:
         """Forget the file, which is another process's now."""
-        self.finished = True
-        self._lines = None
+        self.finished, self._lines = True, None
         self._data.remove()
         atexit.unregister(self.close)
 
