@@ -65,8 +65,7 @@ def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]
 
 
 def begin_recording(folder: str | Path, **options: Any) -> TorchRecording:
-    """A recording by plan (options as for `record`) that its caller steps and closes. Raises FileExistsError if the
-    folder holds a capture of this rank."""
+    """A recording that its caller steps and closes; options and errors as of `record`."""
     plan = Plan(folder=str(folder), **options)
     if list(plan.path.glob(f"trace.rank{current_rank()}.*")):
         raise FileExistsError(f"{folder} holds a capture already: give another folder")

@@ -70,8 +70,7 @@ def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
 
 
 def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Dependencies:
-    """The same, where recorded edges of replayed graphs lead from other streams: an op waits for the one of them that
-    ended last."""
+    """The same with edges of replayed graphs from other streams: an op waits for the one of them that ended last."""
     edges, ops = linked.trace.graph_edges, linked.trace.device_ops
     if not len(rows := np.flatnonzero(stream[edges.op] != stream[edges.after])):
         return known

@@ -198,8 +198,7 @@ def only_searches(timed: Timed) -> bool:
 
 
 def could_be_ahead(timed: Timed) -> bool:
-    """Whether the host, without the profiler, launches the steps fast enough to get ahead of a device if it does not
-    wait for it: else waits take nothing away from it."""
+    """Whether the host, without profiler and waits, launches fast enough to be ahead: else waits take nothing away."""
     if timed.device is None:
         return False
     steps = timed.steps

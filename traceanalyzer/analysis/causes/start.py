@@ -205,8 +205,7 @@ def host_waits(timed: Timed) -> HostWaits:
 
 
 def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
-    """Those of the blocking calls that had something to wait for and let no other thread go on, and the op that ended
-    last of those waited for."""
+    """Those of the blocking calls that waited for something and held every thread, and which op of that ended last."""
     calls, ops = timed.trace.api_calls, timed.trace.device_ops
     rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
     stream, number = _synchronised_stream(timed.linked, rows), timed.linked.memo(stream_numbers)

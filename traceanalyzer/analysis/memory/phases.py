@@ -7,6 +7,7 @@ program has one.
 
 import re
 from functools import cached_property, lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -273,9 +274,8 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
 def site_of(stack: Stack) -> str:
     """The line of the program that a stack is of: its innermost frame outside of libraries."""
     python = [frame for frame in stack if frame.file.endswith(".py")]
-    for frame in (*(one for one in python if not LIBRARY.search(one.file)), *python, *stack):
-        return line_of(frame.file, frame.line, frame.name)
-    return ""
+    found = next(chain((frame for frame in python if not LIBRARY.search(frame.file)), python, stack), None)
+    return line_of(found.file, found.line, found.name) if found else ""
 
 
 def line_of(file: str, line: int, name: str) -> str:

@@ -177,8 +177,7 @@ def _bf16_states(subject: Subject, _: int) -> Scenario | None:
 
 
 def unmade_state(lives: Lives, categories: I8) -> int | None:
-    """Bytes of state that an optimizer had yet to allocate when it failed: each line of it that allocates goes through
-    the parameters in order. None where that does not show."""
+    """Bytes of state an optimizer had yet to allocate, line by line through the parameters in order; None: unclear."""
     state, parameters = np.flatnonzero(categories == STATE), np.flatnonzero(categories == PARAMETERS)
     lines = distinct(lives.stack[state])
     for line in lines.tolist():

@@ -10,8 +10,7 @@ from traceanalyzer.trace import I64, DeviceOpKind
 
 
 def concurrent_kernel_share(timed: Timed) -> float | None:
-    """Share of the time with a kernel, in the steady steps on the step's device, that has two or more; None without
-    kernels, and where whole graphs hide theirs."""
+    """Share of the steady steps' time with a kernel that has several; None without kernels, or if graphs hide them."""
     ops = timed.trace.device_ops
     here = (ops.device == timed.device) if timed.device is not None else np.zeros(len(ops), bool)
     kernels = here & timed.linked.is_kernel
@@ -86,8 +85,7 @@ def coverage(timed: Timed) -> Coverage:
 
 
 def recorded(timed: Timed) -> tuple[int, int]:
-    """Start and end of the recording, ns: from its first to its last event, or as the recorder states it where that is
-    more and holds them all."""
+    """Start and end of the recording, ns: its first and last event, or those stated by a recorder that hold all."""
     trace, window = timed.trace, timed.trace.window
     tables = trace.host_ranges, trace.api_calls, trace.device_ops
     if not any(map(len, tables)):

@@ -168,8 +168,7 @@ _SETS_UP = re.compile(
 
 
 def loading_calls(linked: Linked) -> Bool:
-    """Which API calls load modules, set something up slowly, or are the first launch of their kernel in the recording
-    and slow, the queue not full."""
+    """Which API calls load modules, set something up slowly, or first launch a kernel, slowly, the queue not full."""
     calls, ops, strings = linked.trace.api_calls, linked.trace.device_ops, linked.trace.strings
     result: Bool = texts_where(strings, _LOADS.search)[calls.name]
     result |= texts_where(strings, _SETS_UP.search)[calls.name] & (calls.end - calls.start >= SLOW_SETUP_NS)

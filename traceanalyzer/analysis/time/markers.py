@@ -107,8 +107,7 @@ def module_calls(linked: Linked) -> HostSteps | None:
 
 
 def one_marked_step(linked: Linked) -> HostSteps | None:
-    """The annotation, in no other one and called a step, that holds nearly all launches and device work; it need not
-    repeat."""
+    """The outermost annotation called a step that holds nearly all launches and device work; it need not repeat."""
     return _one_marked(linked, lambda text: bool(STEP_LIKE.search(text)))
 
 

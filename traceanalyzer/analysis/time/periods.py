@@ -86,8 +86,7 @@ def inference_only(linked: Linked) -> bool:
 
 
 def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
-    """The longest sequence of these device ops that repeats at least three times; where `whole`, cut so that it splits
-    no graph launch, call of a module or iteration."""
+    """The longest sequence of ops that repeats thrice or more; where `whole`, it splits no launch, call or iteration."""
     ops = linked.trace.device_ops
     if (found := _period(ops.name[rows])) is None:
         return None

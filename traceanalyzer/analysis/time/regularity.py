@@ -52,8 +52,7 @@ class Regularity:
 
 
 def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
-    """How regular steps of these lengths, ns, with this much device time in them, are; None where there are too few to
-    tell, or one has no length."""
+    """How regular steps of these lengths (and device time in them), ns, are; None: too few, or one has no length."""
     if len(time) < MIN_STEPS or time.min() <= 0:
         return None
     slow, modes = outliers(time), two_modes(time)

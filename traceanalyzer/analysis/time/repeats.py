@@ -29,8 +29,7 @@ class Repeats:
 
 
 def coinciding_range(timed: Timed) -> str | None:
-    """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where
-    there is none. Of several the one that lasts longest."""
+    """The name (numbers as #) of the annotation that (nearly) every step holds once, of several the longest; or None."""
     ranges, steps = timed.trace.host_ranges, timed.steps
     rows = where(ranges.kind == RangeKind.ANNOTATION)
     step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)
@@ -46,8 +45,7 @@ def coinciding_range(timed: Timed) -> str | None:
 
 
 def repeats(timed: Timed) -> Repeats | None:
-    """What repeats within the longest of the first few steady steps; None where nothing does, or where the steps
-    themselves are known from nothing but repetition."""
+    """What repeats within the longest steady step; None: nothing, or the steps are known from repetition alone."""
     steps, ops = timed.steps, timed.trace.device_ops
     if timed.device is None or steps.source == "periodicity":
         return None

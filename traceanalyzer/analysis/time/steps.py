@@ -40,8 +40,7 @@ FEWEST_SHRINKING = 8  # in fewer steps there is no telling work that shrinks fro
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps in time order. Where nothing marks one, the recording is the only one (`source` is `recording`, without
-    device work `none`)."""
+    """The steps in time order; where nothing marks one the recording is it (`source` `recording`, `none` without ops)."""
 
     source: str  # `profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log`, `recording` or `none`
     names: tuple[str, ...]
@@ -150,8 +149,7 @@ def _chosen(found: HostSteps, rows: I64) -> HostSteps:
 
 
 def by_launch(linked: Linked, found: HostSteps) -> I32:
-    """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
-    after work of a step has begun, belong with the op that started before them."""
+    """The step whose host range holds each op's launch; where that is unknown, in a begun step, that of the op before."""
     time = linked.launch_time
     if host_was_lost(linked):
         # Nothing but the ops' own times tells where they belong.
@@ -214,8 +212,7 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 
 
 def between_pauses(duration: I64, first: int, stop: int) -> tuple[int, int]:
-    """The longest run of these repetitions without one that is so much longer than the others that the program paused
-    in it: what only repeats is no step that holds the pause."""
+    """The longest run of these repetitions without one so much longer than the others that the program paused in it."""
     if stop - first < FEWEST_SHRINKING:
         return first, stop
     pauses = first + np.flatnonzero(duration[first:stop] > PAUSE_RATIO * np.median(duration[first:stop]))
@@ -225,8 +222,7 @@ def between_pauses(duration: I64, first: int, stop: int) -> tuple[int, int]:
 
 
 def count_warmup(duration: I64) -> int:
-    """How many leading steps are much slower than those after them; never more than half, and none where steps only get
-    shorter and shorter: that is their work."""
+    """How many leading steps are much slower than later ones: at most half, none where steps only get shorter."""
     half = min(len(duration) // 2, LONGEST_WARMUP)
     for warmup in range(half):
         if duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):

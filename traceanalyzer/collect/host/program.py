@@ -15,8 +15,7 @@ MOST_LOADERS = 4
 
 
 def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Among all objects of the process: the largest model, its optimizer's settings and the loaders; None without
-    PyTorch, or where that fails."""
+    """Of a process's objects the largest model, its optimizers and loaders; None without PyTorch, or if that fails."""
     if "torch" not in sys.modules:
         return None
     try:
@@ -78,8 +77,7 @@ MOST_PARTS = 8  # of a batch that are looked at for a tensor
 
 
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Among all objects of the process: the batch size of the loader that is being iterated; None without PyTorch, and
-    where several differ or none is in sight."""
+    """Of a process's objects the batch size of the loader being iterated; None without PyTorch, or where unclear."""
     if (dataloader := sys.modules.get("torch.utils.data.dataloader")) is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
@@ -95,8 +93,7 @@ def batch_size(iterator: Any) -> int | None:
 
 
 def samples_in(iterator: Any, batch: Any) -> int | None:
-    """Samples of this batch: the loader's batch size, less where the first tensor of the batch (the last one of an
-    epoch) is shorter; None where the loader has none."""
+    """Samples of this batch: the loader's batch size, or its first tensor's length if less; None where unknown."""
     size, length = batch_size(iterator), _length(batch)
     return size if size is None or length is None else min(size, length)
 

@@ -151,8 +151,7 @@ class StepFinder:
             self._modules.install()
 
     def rest(self) -> None:
-        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on, but notice a training
-        that begins after what was taken for inference."""
+        """Cost nothing from now on, but notice a training that begins after what was taken for inference."""
         (self._modules or self._optimizer).remove()
 
     def remove(self) -> None:

@@ -55,8 +55,7 @@ class StepSeries:
         self._spare: list[Any] = []
 
     def end_step(self, data_ns: int = 0, amounts: Amounts = NOTHING) -> None:
-        """A step has ended, in which the host waited `data_ns` for its batch and worked through `amounts`. The first
-        call only starts the clock."""
+        """A step has ended that waited `data_ns` for its batch and did `amounts`; the first call starts the clock."""
         now = time.perf_counter_ns()
         if not self._spare:
             self._spare = cuda.timing_events(PENDING) if not self._ends else cuda.new_events(PENDING)
