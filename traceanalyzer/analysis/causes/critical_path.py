@@ -9,7 +9,7 @@ import enum
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,13 +180,8 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
     for here in reversed(blocks(len(chain), max(AT_ONCE // SEGMENTS, 1))):
         first, stop = here.start, here.stop
         op = chain[max(first - 1, 0) : stop + 1]
-        links = _Links(
-            op=op, start=_or_else(start, op, finish), end=_or_else(end, op, finish),
-            by=_or_else(bindings.by, op, Bound.LAUNCH),
-            since=_or_else(start, op, finish) - _or_else(bindings.lag, op, 0), before=_or_else(bindings.op, op, -1),
-            wait=wait[op],
-        )  # fmt: skip
-        yield _segments(links, waits, count, window, slice(min(first, 1), min(first, 1) + stop - first))
+        own = slice(min(first, 1), min(first, 1) + stop - first)
+        yield _segments(bindings, waits, start, end, op, wait[op], window, own)
 
 
 def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
@@ -202,18 +197,6 @@ def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tu
     return blockwise(before, RowNumbers(len(start) + 1))
 
 
-class _Links(NamedTuple):
-    """Ops of the chain that follow each other, latest first."""
-
-    op: I32
-    start: I64
-    end: I64
-    by: U8
-    since: I64
-    before: I32  # as in `Bindings`
-    wait: I32  # row of the host wait before it was launched, -1 without
-
-
 def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar]:
     """The values of these ops; `otherwise` for the one beyond the last."""
     result = np.full(len(op), otherwise, values.dtype)
@@ -222,23 +205,36 @@ def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar
     return result
 
 
-def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, int], own: slice) -> Chain:
-    """The segments of its own ones of these ops, of `count` in all; those beside them tell where they begin and end."""
+def _segments(
+    bindings: Bindings,
+    waits: HostWaits,
+    starts: I64,
+    ends: I64,
+    op: I32,
+    wait: I32,
+    window: tuple[int, int],
+    own: slice,
+) -> Chain:
+    """The segments of its own ones of these ops of the chain, latest first, each with the host wait before its launch
+    (-1: none); those beside them tell where they begin and end."""
     begin, finish = window
-    launched, wait = links.by == Bound.LAUNCH, links.wait
+    start, launched = _or_else(starts, op, finish), _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
+    since = start - _or_else(bindings.lag, op, 0)
     returned = at(waits.end, wait, begin)
-    left = np.where(launched, returned, links.start)
-    until = np.minimum(links.end, np.append(finish, left[:-1]))
+    left = np.where(launched, returned, start)
+    until = np.minimum(_or_else(ends, op, finish), np.append(finish, left[:-1]))
     reached = np.append(until[1:], begin)
-    going_on, launch = np.where(launched, returned, reached), np.where(launched, links.since, reached)
-    pause = np.where(launched, Part.LATENCY, np.where(links.before >= 0, Part.PAUSE, Part.UNKNOWN)).astype(np.uint8)
-    edges = np.clip(np.stack((reached, going_on, launch, links.start, until))[:, own], begin, finish)
+    going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
+    pause = np.where(
+        launched, Part.LATENCY, np.where(_or_else(bindings.op, op, -1) >= 0, Part.PAUSE, Part.UNKNOWN)
+    ).astype(np.uint8)
+    edges = np.clip(np.stack((reached, going_on, launch, start, until))[:, own], begin, finish)
     kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
 
     def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
         return np.stack(columns, axis=1)[::-1].ravel()[kept]
 
-    running = np.where(links.op < count, links.op, np.int32(-1))
+    running = np.where(op < len(starts), op, np.int32(-1))
     waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
     pause, wait = pause[own], wait[own]
     waiting, working, running_op = (np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP))

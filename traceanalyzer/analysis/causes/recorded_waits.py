@@ -5,19 +5,19 @@ event was recorded. Where neither stream nor moment of that record is known, it 
 before the wait that had ended when the waiting op started.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import first_rows
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, WaitKind, distinct
 
 UNKNOWN = -1  # number of a stream that the recording does not name, or on which nothing ran
 
 
-@dataclass(frozen=True, eq=False)
-class _Streams:
+class _Streams(NamedTuple):
     """Launched device ops by stream and launch."""
 
     row: I64

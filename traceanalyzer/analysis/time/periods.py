@@ -86,7 +86,7 @@ def inference_only(linked: Linked) -> bool:
 
 
 def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
-    """The longest sequence of ops that repeats thrice or more; where `whole`, it splits no launch, call or iteration."""
+    """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch, call or iteration."""
     ops = linked.trace.device_ops
     if (found := _period(ops.name[rows])) is None:
         return None

@@ -29,7 +29,7 @@ class Repeats:
 
 
 def coinciding_range(timed: Timed) -> str | None:
-    """The name (numbers as #) of the annotation that (nearly) every step holds once, of several the longest; or None."""
+    """The name (numbers as #) of the annotation that (nearly) every step holds once, of several the longest, if any."""
     ranges, steps = timed.trace.host_ranges, timed.steps
     rows = where(ranges.kind == RangeKind.ANNOTATION)
     step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)

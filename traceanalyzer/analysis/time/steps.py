@@ -40,7 +40,7 @@ FEWEST_SHRINKING = 8  # in fewer steps there is no telling work that shrinks fro
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The steps in time order; where nothing marks one the recording is it (`source` `recording`, `none` without ops)."""
+    """The steps in time order; where nothing marks one the recording is it (source `recording`, `none` without ops)."""
 
     source: str  # `profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log`, `recording` or `none`
     names: tuple[str, ...]
@@ -149,7 +149,7 @@ def _chosen(found: HostSteps, rows: I64) -> HostSteps:
 
 
 def by_launch(linked: Linked, found: HostSteps) -> I32:
-    """The step whose host range holds each op's launch; where that is unknown, in a begun step, that of the op before."""
+    """The step whose host range holds each op's launch; if that is unknown, once in a step, that of the op before."""
     time = linked.launch_time
     if host_was_lost(linked):
         # Nothing but the ops' own times tells where they belong.

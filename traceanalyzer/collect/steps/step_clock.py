@@ -120,12 +120,12 @@ class StepClock:
         self._read(mark=look)
         if not look:
             return False
-        self._from = self._steady_from()
+        self._from = steady_from(self._variation()[0], self._least)
         if self._from is None and laps < self._most:
             return False
         self._wait()
         self._finished_ns = time.perf_counter_ns()
-        self._from = self._steady_from()
+        self._from = steady_from(self._variation()[0], self._least)
         return True
 
     def _wait(self) -> None:
@@ -139,9 +139,6 @@ class StepClock:
             event.record()
             self._marks.append((len(self._walls) - 1, event))
             self._marked_ns = now
-
-    def _steady_from(self) -> int | None:
-        return steady_from(self._variation()[0], self._least)
 
     def _variation(self) -> tuple[list[float], str]:
         """The series that says how much steps vary, a value a step, and whose it is."""
