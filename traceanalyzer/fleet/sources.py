@@ -18,8 +18,7 @@ class Source(Protocol):
         """The answer. Raises TraceAnalyzerError."""
 
 
-SOURCES = ("days.document", "pipeline.document")
-"""In the order in which they are asked; each is imported when it is."""
+SOURCES = ("days.document", "pipeline.document")  # in the order in which they are asked; each is imported when it is
 
 
 def source_of(paths: Sequence[str]) -> Source | None:

@@ -6,24 +6,16 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
 MAD_SIGMA = 1.4826
-CLIPPED = 3.0
-"""Standard deviations: a step that is further off counts as one that is so far off."""
-BLOCKS = 2_000
-"""A longer series is looked at in medians of blocks."""
-LEAST_BLOCKS, LEAST_STEPS = 8, 20
-"""A level of fewer is none."""
+CLIPPED = 3.0  # standard deviations: a step that is further off counts as one that is so far off
+BLOCKS = 2_000  # a longer series is looked at in medians of blocks
+LEAST_BLOCKS, LEAST_STEPS = 8, 20  # a level of fewer is none
 CERTAIN = 2.0
 """The largest sum of deviations over sigma and the root of their number, by chance above 1.63 in 1 % of series."""
-PARTS = 20
-"""Of a series, whose means tell how long its noise lasts."""
-SHORT = 1_000
-"""Steps of a series whose noise may last for so much of it that its parts do not show how long."""
-FEW = 4
-"""Steps after which noise is looked at again: what is left of it lasts."""
-LEAST_CHANGE = 0.02
-"""Of the step time: machines differ by so much from one hour to the next."""
-COARSE, CORRELATED = 40, 0.9
-"""Parts of a series, and the rank correlation of their medians with time where it drifts."""
+PARTS = 20  # of a series, whose means tell how long its noise lasts
+SHORT = 1_000  # steps of a series whose noise may last for so much of it that its parts do not show how long
+FEW = 4  # steps after which noise is looked at again: what is left of it lasts
+LEAST_CHANGE = 0.02  # of the step time: machines differ by so much from one hour to the next
+COARSE, CORRELATED = 40, 0.9  # parts of a series, and the rank correlation of their medians with time where it drifts
 
 
 @dataclass(frozen=True)

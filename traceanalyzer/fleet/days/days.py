@@ -11,16 +11,11 @@ from traceanalyzer.fleet.days.changes import Drift, changes
 from traceanalyzer.fleet.days.store import Asked, Steps, moment_of
 from traceanalyzer.trace import Bool
 
-WARM_UP = 3
-"""Steps after each start that belong to no level."""
-PAUSE_S, PAUSE_STEPS = 60.0, 10
-"""A job stands still where so much passes without a step, and so many times a step."""
-WINDOW_MS = 60_000.0
-"""Ranks are compared a minute at a time."""
-EXCESS_SHARE = 0.02
-"""Of the step: a rank that waits so much longer than its peers is behind."""
-SLOW_MINUTES = 5
-"""One that is behind for less has a hiccup."""
+WARM_UP = 3  # steps after each start that belong to no level
+PAUSE_S, PAUSE_STEPS = 60.0, 10  # a job stands still where so much passes without a step, and so many times a step
+WINDOW_MS = 60_000.0  # ranks are compared a minute at a time
+EXCESS_SHARE = 0.02  # of the step: a rank that waits so much longer than its peers is behind
+SLOW_MINUTES = 5  # one that is behind for less has a hiccup
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,9 @@ from traceanalyzer.trace import F64, I64
 RUN = re.compile(r"[\w.-]+")
 OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
-LAST_S = 253_402_300_800
-"""Clocks beyond the year 9999 are none."""
-NO_DAY = "unknown"
-"""Of steps whose log has no clock."""
-SIGMAS = 5 * 1.4826
-"""A rank is behind its peers where it is so many median deviations from their median."""
+LAST_S = 253_402_300_800  # clocks beyond the year 9999 are none
+NO_DAY = "unknown"  # of steps whose log has no clock
+SIGMAS = 5 * 1.4826  # a rank is behind its peers where it is so many median deviations from their median
 
 LOG = """CREATE TEMP TABLE log AS
 WITH raw AS (SELECT rank::BIGINT AS rank, step::BIGINT AS step, step_ms::DOUBLE AS step_ms, {owned}
@@ -98,13 +95,10 @@ def runs(store: Path) -> list[str]:
 class Steps(NamedTuple):
     """Steps of a run in the order in which they ended; those that a restart repeated stand twice."""
 
-    attempt: I64
-    """How often the step number had gone back."""
+    attempt: I64  # how often the step number had gone back
     step: I64
-    ms: F64
-    """Median of the ranks."""
-    ended: F64
-    """When the first rank ended it, s since 1970; NaN without a clock."""
+    ms: F64  # median of the ranks
+    ended: F64  # when the first rank ended it, s since 1970; NaN without a clock
 
 
 class Asked:

@@ -13,8 +13,7 @@ from traceanalyzer.ingest.places import Place
 
 NO_PAGES: dict[str, list[Any]] = {f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")}
 """A scheduler runs whatever it is sent, and its pages show paths: another user of this machine gets neither."""
-WINDOW = 4
-"""Tasks that wait for a core."""
+WINDOW = 4  # tasks that wait for a core
 RETRIES = 2
 CONNECT_S = 20
 

@@ -24,13 +24,11 @@ from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I64, Table
 
-SCHEMA = 5
-"""Of the columns: digests of another one are made again."""
+SCHEMA = 5  # of the columns: digests of another one are made again
 ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
 COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}
 """Each with what it holds. Numbers stand field by field, each of all steps or calls."""
-TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS, PIECES)
-"""What comparing ranks needs; the rest says why one is late."""
+TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS, PIECES)  # what comparing ranks needs; the rest says why one is late
 _TIMES, _SPENT = ("host_start", "host_end", "start", "end"), ("compute", "communication", "busy")
 _EXPOSED = ("exposed_communication", "exposed_copy")
 STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in IdleCause))
@@ -51,12 +49,9 @@ class Rank:
     path: str
     digest: RankDigest
     why: Why | None = None
-    gpu: str = ""
-    """Which GPU it used, as far as that is known."""
-    devices: int = 0
-    """GPUs that its recording lists: those of its host."""
-    notes: tuple[str, ...] = ()
-    """What the reader met in the recording."""
+    gpu: str = ""  # which GPU it used, as far as that is known
+    devices: int = 0  # GPUs that its recording lists: those of its host
+    notes: tuple[str, ...] = ()  # what the reader met in the recording
 
 
 @dataclass(frozen=True)
@@ -65,8 +60,7 @@ class LeftOut:
 
     path: str
     why: str
-    rank: int | None = None
-    """As its name tells."""
+    rank: int | None = None  # as its name tells
 
 
 class _About(msgspec.Struct):

@@ -18,8 +18,7 @@ from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.version import __version__
 
 SUFFIX = ".digest.parquet"
-METADATA = b"traceanalyzer"
-"""Key of what a file says of itself: schema and version of the program."""
+METADATA = b"traceanalyzer"  # key of what a file says of itself: schema and version of the program
 LONGEST_STEM = 60
 
 
@@ -27,11 +26,9 @@ class Made(NamedTuple):
     """What became of a recording."""
 
     url: str
-    digests: tuple[str, ...]
-    """Names of its digests, one a rank."""
+    digests: tuple[str, ...]  # names of its digests, one a rank
     failure: str = ""
-    found: bool = False
-    """Whether they were there already."""
+    found: bool = False  # whether they were there already
 
 
 def arrow() -> Any:

@@ -16,8 +16,7 @@ from traceanalyzer.ingest.stream import text_bytes
 
 MOST_RATIO = 12
 """A compressed trace that lies elsewhere is at most so many times as large once read: what is needed for it."""
-MOST_TURNS = 4096
-"""Processes take work so many times, however many recordings there are."""
+MOST_TURNS = 4096  # processes take work so many times, however many recordings there are
 Done = Callable[[int, int], None]
 
 

@@ -19,10 +19,8 @@ SAME_SIZES = frozenset((
     "all_gather_single", "reduce_scatter_single", "all_reduce_barrier", "send",
 ))  # fmt: skip
 """Kinds whose sizes have to be the same on all ranks; those of the others may differ."""
-COMPARED = 16
-"""Ranks that are compared with their peers one by one."""
-MOST_SHARE = 0.25
-"""Of the ranks of a job: if more stopped at once, something that they share did it."""
+COMPARED = 16  # ranks that are compared with their peers one by one
+MOST_SHARE = 0.25  # of the ranks of a job: if more stopped at once, something that they share did it
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,8 @@ from traceanalyzer.report.privacy.secrets import HOST
 from traceanalyzer.trace import Run
 
 TITLE = "Hang"
-SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3
-"""Of a terminal's one screen."""
-MOST_COLUMNS = 256
-"""Of the matrix: more ranks share one, which shows the worst of them."""
+SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3  # of a terminal's one screen
+MOST_COLUMNS = 256  # of the matrix: more ranks share one, which shows the worst of them
 MOST_PURPOSES = 40
 COLOURS = {
     "complete": ("complete", "idle"), "waits": ("waits", "communication"), "gpu": ("GPU behind", "more"),

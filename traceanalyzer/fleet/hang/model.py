@@ -17,8 +17,7 @@ SHORTEST_HANG_S = 2.0
 _TEXTS = Path(__file__).with_name("situations.toml")
 SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
 NO_WAIT = Wait(-1, Op(-1, ""), ())
-LISTED = 8
-"""Ranks that a sentence lists."""
+LISTED = 8  # ranks that a sentence lists
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ class Verdict:
     sizes: str = ""
     group: str = ""
     confidence: str = field(metadata=OWN, default="undecided")
-    frame: str = ""
-    """The line of the program that issued the operation on the ranks that wait for it."""
+    frame: str = ""  # the line of the program that issued the operation on the ranks that wait for it
     victims: int = 0
     suspects: tuple[int, ...] = ()
     """Of what is undecided: the ranks among which the culprit is, or that the operation connects."""
@@ -102,8 +100,7 @@ class Inputs:
 class Hang:
     """A hang."""
 
-    situation: str = field(metadata=OWN)
-    """One of `SITUATIONS`."""
+    situation: str = field(metadata=OWN)  # one of `SITUATIONS`
     verdict: Verdict
     culprits: list[Culprit]
     silent: tuple[int, ...]
@@ -112,8 +109,7 @@ class Hang:
     mismatches: list[Mismatch]
     groups: list[GroupState]
     inputs: Inputs
-    dead: list[str] = field(default_factory=list)
-    """Processes that RAS no longer reaches."""
+    dead: list[str] = field(default_factory=list)  # processes that RAS no longer reaches
     cells: dict[str, dict[int, str]] = field(default_factory=dict, metadata=OWN)
     """By the purpose of groups and rank: complete, waits, cpu, gpu or silent."""
     waited_s: float = math.inf

@@ -35,10 +35,8 @@ class Wait:
     earlier: tuple[int, ...] = ()
     elsewhere: tuple[int, ...] = ()
     passed: tuple[int, ...] = ()
-    signatures: tuple[tuple[int, Signature], ...] = ()
-    """Of the ranks that are known to have issued it."""
-    unseen: bool = False
-    """Whether it may have failed where it is passed."""
+    signatures: tuple[tuple[int, Signature], ...] = ()  # of the ranks that are known to have issued it
+    unseen: bool = False  # whether it may have failed where it is passed
 
     @property
     def blockers(self) -> tuple[int, ...]:

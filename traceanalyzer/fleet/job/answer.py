@@ -19,16 +19,12 @@ from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64
 
 WORST = 5
-PEERS = 64
-"""Ranks that a late one is compared with: the nearest by number."""
-MOSTLY = 0.5
-"""Share of the steps in which a rank comes last from which it is late in most."""
-BEFORE = 0.25
-"""Of what a rank is late by later on: less was before."""
+PEERS = 64  # ranks that a late one is compared with: the nearest by number
+MOSTLY = 0.5  # share of the steps in which a rank comes last from which it is late in most
+BEFORE = 0.25  # of what a rank is late by later on: less was before
 
 
-Explain = Callable[[Sequence[Rank]], Sequence[Rank]]
-"""Gives ranks with what says why they are late."""
+Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what says why they are late
 
 
 def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:

@@ -13,14 +13,11 @@ from traceanalyzer.fleet.job.simulate import middle_of_alike, recorded_times, st
 from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
 
-WORST_SHARE = 0.03
-"""Of the ranks: those called the worst (arXiv 2505.05713)."""
+WORST_SHARE = 0.03  # of the ranks: those called the worst (arXiv 2505.05713)
 FAITHFUL = 0.05
 """The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing is promised."""
-NAMED = 4
-"""Ranks in a row."""
-LEAST_SHARE = 0.01
-"""Of a step: gains below are not worth a row."""
+NAMED = 4  # ranks in a row
+LEAST_SHARE = 0.01  # of a step: gains below are not worth a row
 MEDIAN = "all ranks as the middle one"
 ALIKE = "all ranks and stages alike"
 STAGES = "stages evened out"

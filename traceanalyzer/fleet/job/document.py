@@ -13,8 +13,7 @@ from traceanalyzer.report.format import shorten
 from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"
-SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 5, 2, 8, 1
-"""Of a terminal's one screen."""
+SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 5, 2, 8, 1  # of a terminal's one screen
 ALL_NOTES = 50
 
 

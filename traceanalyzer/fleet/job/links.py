@@ -12,10 +12,8 @@ from traceanalyzer.fleet.digests.columns import Rank
 from traceanalyzer.fleet.job.model import Culprit, range_ms
 from traceanalyzer.trace import I64, ranked
 
-LEAST_GROUPS = 3
-"""Of two nobody knows which is the usual one."""
-SLOWER = 1.3
-"""Times that a group's transfers must be as long as those of the middle group."""
+LEAST_GROUPS = 3  # of two nobody knows which is the usual one
+SLOWER = 1.3  # times that a group's transfers must be as long as those of the middle group
 
 
 def slow_links(matches: Matches, ranks: Sequence[Rank], hosts: Sequence[str | None], step_ms: float) -> list[Culprit]:

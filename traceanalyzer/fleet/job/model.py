@@ -82,11 +82,9 @@ class Heat:
     step by step (columns), ms."""
 
     excess_ms: F64
-    names: list[str]
-    """Of the rows."""
+    names: list[str]  # of the rows
     steps: list[str]
-    folded: F64 | None
-    """Mean over the steps: a row a stage, a column a place in it; None without stages."""
+    folded: F64 | None  # mean over the steps: a row a stage, a column a place in it; None without stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +96,16 @@ class Job:
     culprits: list[Culprit]
     changes: list[Change]
     slowdown: Slowdown
-    pipeline: pipeline.Slowdown | None
-    """Of a pipeline what arXiv 2505.05713 asks, under its names."""
-    worst: list[Culprit]
-    """The five ranks by what the job gains without them, whether or not that is enough to be named."""
+    pipeline: pipeline.Slowdown | None  # of a pipeline what arXiv 2505.05713 asks, under its names
+    worst: list[Culprit]  # the five ranks by what the job gains without them, whether or not that is enough to be named
     steps: list[JobStep]
     heat: Heat | None
     notes: list[str]
 
 
 DRAWS = 400
-INSIDE = (5.0, 95.0)
-"""Percentiles: a 90 % range."""
-FEW = 5
-"""Of fewer steps the least and the most are the range."""
+INSIDE = (5.0, 95.0)  # percentiles: a 90 % range
+FEW = 5  # of fewer steps the least and the most are the range
 SEED = 39
 
 

@@ -18,16 +18,11 @@ class Plan:
     """The order in which collectives are reckoned."""
 
     matches: Matches
-    wave: I32
-    """Of each collective how many others it waits for, one after the other."""
-    parts: I64
-    """The parts of all collectives by wave."""
-    bounds: I64
-    """Where each wave begins in them, and their number."""
-    transfer: I64
-    """Of each collective from when it could begin, ns."""
-    begun: I64
-    """When the first rank came to each rank's first collective."""
+    wave: I32  # of each collective how many others it waits for, one after the other
+    parts: I64  # the parts of all collectives by wave
+    bounds: I64  # where each wave begins in them, and their number
+    transfer: I64  # of each collective from when it could begin, ns
+    begun: I64  # when the first rank came to each rank's first collective
 
 
 def plan_of(matches: Matches) -> Plan:

@@ -11,8 +11,7 @@ from traceanalyzer.fleet.job.causes import WORDS
 from traceanalyzer.fleet.job.model import Culprit, ends_of
 from traceanalyzer.fleet.job.whole import Whole
 
-SHOWN = 4
-"""Ranks named in a sentence."""
+SHOWN = 4  # ranks named in a sentence
 _NAMES = {
     "compute": "compute", "communication": "transfer", "transfer": "copies", "launch": "launch overhead",
     "sync": "syncs", "input": "waiting for input", "host": "host work",

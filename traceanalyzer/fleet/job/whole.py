@@ -26,8 +26,7 @@ class Whole:
     """The ranks of a job with what is worked out from all of them."""
 
     chosen: Chosen
-    rack_of: Mapping[str, str] = field(default_factory=dict)
-    """Of hosts, as far as they are known."""
+    rack_of: Mapping[str, str] = field(default_factory=dict)  # of hosts, as far as they are known
 
     @property
     def ranks(self) -> tuple[Rank, ...]:

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARQUET = b"PAR1"
-LEAST_SLOWDOWN = 1.02
-"""Below, no step is worth a search for who is to blame."""
-EXPLAINS = 0.5
-"""Share of the slowdown from which on workers or a stage are named: the paper's threshold."""
+LEAST_SLOWDOWN = 1.02  # below, no step is worth a search for who is to blame
+EXPLAINS = 0.5  # share of the slowdown from which on workers or a stage are named: the paper's threshold
 CORRELATED = 0.9
 """From here on forward and backward time vary by the same cause, the length of the sequences: the paper's threshold."""
 SHOWN = 5
@@ -122,8 +120,7 @@ def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
 
 
-ROW_BYTES = 8
-"""Of the shortest row: `limits().size` has so many."""
+ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
 
 def opened(path: Path) -> Any:
