@@ -27,14 +27,11 @@ from traceanalyzer.replay.unprofiled import REMOVED
 
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
-BUSY = 0.9
-"""Where the GPU has hardly any idle time, few ops are no reason to doubt it."""
+BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
 TOO_MANY_MISSING = 0.1
 """With more of the launches' kernels missing, what looks idle may have been busy."""
-CLOSE = 0.1
-"""Two parts that differ by less of the step are equally much the cause."""
-LARGE = 0.2
-"""A part from this share of the step on is worth changing first where that gains more than anything else."""
+CLOSE = 0.1  # two parts that differ by less of the step are equally much the cause
+LARGE = 0.2  # a part from this share of the step on is worth changing first where that gains more than anything else
 NO_STEPS_FACTOR = 0.7
 """Without steps, start-up and shutdown are part of the figures."""
 ONE_STEP_FACTOR = 0.8
@@ -43,19 +40,15 @@ TWO_STEPS_FACTOR = 0.9
 """Two that agree may do so by chance."""
 DAMAGED_FACTOR = 0.8
 """What is missing from a damaged recording may have been the cause."""
-DAMAGED_SHARE = 0.01
-"""Share of events lost from which the recording counts as damaged."""
+DAMAGED_SHARE = 0.01  # share of events lost from which the recording counts as damaged
 BY_CLASS_FACTOR = 0.9
 """Compute or memory is told from kernel names where FLOPs, bytes or the GPU's limits are not known."""
-RATED_SHARE = 0.9
-"""Share of the compute time from which the roofline, not the names, tells compute from memory."""
+RATED_SHARE = 0.9  # share of the compute time from which the roofline, not the names, tells compute from memory
 
-LEAST_GAIN = 0.05
-"""What gains less of the step when it is removed is not clearly its cause."""
+LEAST_GAIN = 0.05  # what gains less of the step when it is removed is not clearly its cause
 NOTED_WAITING = 0.1
 """Share of a part that is waiting for other ranks, not idle time of this one, from which the headline says so."""
-UNCLEAR = 0.7
-"""Confidence of such a verdict at most."""
+UNCLEAR = 0.7  # confidence of such a verdict at most
 REMOVES = {
     "device": Scenario("no_compute", less_compute(1.0), "kernels take no time"),
     "communication": COMMUNICATION_FREE,
@@ -74,8 +67,7 @@ class _Verdict(NamedTuple):
     cause: str
     beside: str | None
     margin: float
-    unclear: bool
-    """Whether little is gained without the cause."""
+    unclear: bool  # whether little is gained without the cause
 
 
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:

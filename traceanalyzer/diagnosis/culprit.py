@@ -9,12 +9,9 @@ from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.measurements import Measurements
 
-KNOWN_SHARE = 0.8
-"""Shares of the bytes are shown where models know the traffic of this share of the computation's time."""
-NAMED_SHARE = 0.2
-"""What has less of the time or the bytes is not to blame."""
-ONE_FORMAT = 0.9
-"""Share of the operations from which one number format speaks for all."""
+KNOWN_SHARE = 0.8  # shares of the bytes are shown where models know the traffic of this share of the computation's time
+NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
+ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
 
 def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:

@@ -32,13 +32,11 @@ from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.trace import Bool
 
 Rule = Callable[[Measurements, Bool], Iterator[Draft]]
-Settled = list[tuple[Draft, float | None]]
-"""Drafts, each with the headroom that is left to it, ms."""
+Settled = list[tuple[Draft, float | None]]  # drafts, each with the headroom that is left to it, ms
 
 MIN_SHARE = 0.01
 """Findings that could save less than this share of the step are left out: that much is within the spread of steps."""
-LARGE_SPEEDUP = 1.25
-"""A change that gains a fifth of the step decides what is named first."""
+LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,12 @@ class Proposal:
     action: Words
     basis: str
     scenario: Scenario | None = None
-    suffix: str = ""
-    """Ending of the recommendation's id, where a finding has several proposals."""
-    bound: bool = False
-    """Whether the headroom only bounds what it gains from above: nothing is then predicted."""
+    suffix: str = ""  # ending of the recommendation's id, where a finding has several proposals
+    bound: bool = False  # whether the headroom only bounds what it gains from above: nothing is then predicted
     alone: bool = False
     """Whether it speaks for itself, although the list of remedies has one of its name (for another cause)."""
-    least_ms: float = 0.0
-    """Step time that it cannot lead below, where it is not replayed."""
-    cls: BottleneckClass | None = None
-    """Class of bottleneck that it is against, where that is not the finding's."""
+    least_ms: float = 0.0  # step time that it cannot lead below, where it is not replayed
+    cls: BottleneckClass | None = None  # class of bottleneck that it is against, where that is not the finding's
     name: str | None = None
     """The change of the program in the contract's words (`remedies.NAMES`); None where it has none."""
 
@@ -52,10 +48,8 @@ class Draft:
     claim_ms: float | None
     evidence: list[Evidence]
     proposals: list[Proposal] = field(default_factory=list)
-    rows: Bool | None = None
-    """Device ops whose time it would save: no later rule may claim these too."""
-    words: Words | None = None
-    """What to do where a remedy against it has no words for the program's framework."""
+    rows: Bool | None = None  # device ops whose time it would save: no later rule may claim these too
+    words: Words | None = None  # what to do where a remedy against it has no words for the program's framework
 
 
 def finding(

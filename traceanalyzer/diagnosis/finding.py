@@ -13,8 +13,7 @@ class Words:
 
     pytorch: str
     cuda: str | None = None
-    jax: str | None = None
-    """Where it is not what programs in CUDA do."""
+    jax: str | None = None  # where it is not what programs in CUDA do
 
     def of(self, framework: Framework) -> str | None:
         """The words for a program in that framework."""
@@ -40,8 +39,7 @@ BottleneckClass = Literal[
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
 MAX_CONFIDENCE = 0.95
-BASE_CONFIDENCE = 0.5
-"""Confidence of a verdict whose margin over the runner-up is nil."""
+BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
 HIGH_SHARE = 0.2

@@ -92,32 +92,23 @@ class Measurements(OfTimed):
     """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
 
     rated: Rated
-    together: tuple[Rated, ...] = ()
-    """The ranks of its run, itself among them; one tuple for all of them."""
+    together: tuple[Rated, ...] = ()  # the ranks of its run, itself among them; one tuple for all of them
     ranks: "RankComparison | None" = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
-    matches: "Matches | None" = None
-    """The collectives of `together`, where they are matched already."""
+    matches: "Matches | None" = None  # the collectives of `together`, where they are matched already
 
-    peers = made(lambda m: tuple(one for one in m.together if one is not m.rated))
-    """The other ranks of its run."""
-    timed = made(lambda m: m.rated.timed)
-    """The same in time."""
-    causes = made(lambda m: m.rated.causes)
-    """Why the devices were idle."""
-    started = made(lambda m: m.causes.started)
-    """What each device op needed to start."""
-    phases = made(lambda m: find_phases(m.timed))
-    """What each operator and device op is for."""
+    peers = made(lambda m: tuple(one for one in m.together if one is not m.rated))  # the other ranks of its run
+    timed = made(lambda m: m.rated.timed)  # the same in time
+    causes = made(lambda m: m.rated.causes)  # why the devices were idle
+    started = made(lambda m: m.causes.started)  # what each device op needed to start
+    phases = made(lambda m: find_phases(m.timed))  # what each operator and device op is for
     program = made(lambda m: program_stats(m.timed, m.phases))
     """What the program does in a step; None where nothing tells."""
     path_tables = made(lambda m: path_tables(m.timed, path_parts(m.started)))
     """Both tables of the critical path, made from one part of it after the other: it has more segments than there
     is of anything else."""
-    coverage = made(lambda m: coverage(m.timed))
-    """Which part of the recording its steps are."""
-    repeats = made(lambda m: repeats(m.timed))
-    """What repeats within a step."""
+    coverage = made(lambda m: coverage(m.timed))  # which part of the recording its steps are
+    repeats = made(lambda m: repeats(m.timed))  # what repeats within a step
     budgets = made(
         lambda m: None if m.timed.device is None else of_steps.step_budgets(m.timed, m.causes.gaps, m.timed.device)
     )
@@ -126,8 +117,7 @@ class Measurements(OfTimed):
     """Distribution of the steady-state step times; None without steps."""
     budget = made(lambda m: None if m.budgets is None else of_steps.mean_budget(m.budgets, m.timed.steps.steady))
     """Mean budget of a steady-state step."""
-    step_parts = made(lambda m: step_parts(m.timed, m.causes.gaps))
-    """The mean steady step in its smallest named parts."""
+    step_parts = made(lambda m: step_parts(m.timed, m.causes.gaps))  # the mean steady step in its smallest named parts
     idle = made(lambda m: None if m.budgets is None else of_steps.mean_idle(m.budgets, m.timed.steps.steady))
     """Mean idle time of a steady-state step by cause."""
 
@@ -146,8 +136,7 @@ class Measurements(OfTimed):
 
     rank_row = made(lambda m: next((r for r in (m.ranks.rows if m.ranks else ()) if r.rank == m.trace.rank), None))
     """Its row among the ranks that it was compared with."""
-    launches = made(lambda m: measure_launches(m.timed))
-    """Launching of device work."""
+    launches = made(lambda m: measure_launches(m.timed))  # launching of device work
 
     @cached_property
     def memory_of_devices(self) -> "tuple[MemoryOfDevice, ...]":
@@ -170,8 +159,7 @@ class Measurements(OfTimed):
     """GPU memory as the trace alone tells; None without allocator events."""
     op_memory = made(lambda m: op_memory(m.timed))
     """Operators by the GPU memory that they allocate; empty without allocator events."""
-    host = made(lambda m: host_stats(m.timed))
-    """How busy the launching threads are."""
+    host = made(lambda m: host_stats(m.timed))  # how busy the launching threads are
     replay = made(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
     """The steady steps ready to be replayed; None without steps, launches or device work."""
     faithful_replay = made(lambda m: m.replay if m.replay is not None and m.replay.faithful else None)
@@ -213,8 +201,7 @@ class Measurements(OfTimed):
             return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
         return of_steps.Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
 
-    path_time = made(lambda m: m.path_tables[0])
-    """The critical path of a step by kind; None without device work."""
+    path_time = made(lambda m: m.path_tables[0])  # the critical path of a step by kind; None without device work
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
@@ -223,38 +210,25 @@ class Measurements(OfTimed):
         replay = self.faithful_replay
         return None if replay is None else replayed_path_time(replay.typical, replay.scale)
 
-    path = made(lambda m: m.path_tables[1])
-    """What carries the critical path."""
-    devices = made(lambda m: device_totals(m.timed))
-    """What each device did over the whole recording."""
-    step_rows = made(lambda m: of_steps.step_rows(m.timed, m.budgets))
-    """The steps one by one."""
+    path = made(lambda m: m.path_tables[1])  # what carries the critical path
+    devices = made(lambda m: device_totals(m.timed))  # what each device did over the whole recording
+    step_rows = made(lambda m: of_steps.step_rows(m.timed, m.budgets))  # the steps one by one
     iterations = made(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
     served = made(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
     faithful_server = made(lambda m: m.served if m.served is not None and m.served.faithful else None)
     """The same, where their replay takes as long as the recording did."""
-    gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))
-    """Gaps of the steady state by length."""
-    gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))
-    """Idle time of the steady state by cause and place."""
-    syncs = made(lambda m: sync_rows(m.timed, m.causes.gaps, m.phases))
-    """Places that wait for the device."""
-    class_rows = made(lambda m: class_stats(m.timed))
-    """Device time by class of work."""
-    kernels = made(lambda m: kernel_stats(m.rated))
-    """Kernels by name."""
-    ops = made(lambda m: op_stats(m.rated))
-    """Operators by name."""
-    ops_by_shape = made(lambda m: op_stats(m.rated, by_shape=True))
-    """Operators by name and input shapes."""
-    shape_rows = made(lambda m: shape_rows(m.timed))
-    """Operators whose input shapes change from step to step."""
-    range_rows = made(lambda m: range_rows(m.timed))
-    """NVTX ranges with a domain, a category or a payload."""
-    copies = made(lambda m: copy_stats(m.timed))
-    """Memory copies by direction and kind of memory."""
+    gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))  # gaps of the steady state by length
+    gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))  # idle time of the steady state by cause and place
+    syncs = made(lambda m: sync_rows(m.timed, m.causes.gaps, m.phases))  # places that wait for the device
+    class_rows = made(lambda m: class_stats(m.timed))  # device time by class of work
+    kernels = made(lambda m: kernel_stats(m.rated))  # kernels by name
+    ops = made(lambda m: op_stats(m.rated))  # operators by name
+    ops_by_shape = made(lambda m: op_stats(m.rated, by_shape=True))  # operators by name and input shapes
+    shape_rows = made(lambda m: shape_rows(m.timed))  # operators whose input shapes change from step to step
+    range_rows = made(lambda m: range_rows(m.timed))  # NVTX ranges with a domain, a category or a payload
+    copies = made(lambda m: copy_stats(m.timed))  # memory copies by direction and kind of memory
 
     @cached_property
     def collectives(self) -> "list[CollectiveStats]":
@@ -289,20 +263,15 @@ class Measurements(OfTimed):
     """Share of the kernels' time in which two or more run."""
     conditions = made(lambda m: [*m.trace.conditions, *seen_conditions(m.rated)])
     """Under which conditions it was recorded: as the capture states, and as the trace shows."""
-    loading = made(lambda m: loading(m.timed, m.budgets))
-    """How input is loaded; None where none is."""
-    first_steps = made(lambda m: first_steps(m.timed))
-    """The slow first steps of the process; None where none is known."""
+    loading = made(lambda m: loading(m.timed, m.budgets))  # how input is loaded; None where none is
+    first_steps = made(lambda m: first_steps(m.timed))  # the slow first steps of the process; None where none is known
     counters = made(lambda m: gpu_counters(m.timed))
     """Counters of the GPU that were sampled in the steady steps; None without any."""
-    counter_rows = made(lambda m: counter_stats(m.timed))
-    """Sampled counters one by one."""
+    counter_rows = made(lambda m: counter_stats(m.timed))  # sampled counters one by one
     regularity = made(lambda m: timings.recorded_regularity(m.timed, m.budgets))
     """How regular the steady recorded steps are; None where there are too few."""
-    latency = made(lambda m: timings.latency(m.timed))
-    """Latency of the requests of an inference."""
-    roofline_step = made(lambda m: roofline_step(m.rated))
-    """The step against what the GPU can do at most."""
+    latency = made(lambda m: timings.latency(m.timed))  # latency of the requests of an inference
+    roofline_step = made(lambda m: roofline_step(m.rated))  # the step against what the GPU can do at most
 
     @cached_property
     def profiled(self) -> Profiled | None:
@@ -316,7 +285,6 @@ class Measurements(OfTimed):
     """How much of the hardware a step uses; None without steps or device work."""
     modules = made(lambda m: module_stats(m.rated))
     """The step by module of the model; empty where no calls of modules were recorded."""
-    phase_rows = made(lambda m: phase_stats(m.timed, m.phases))
-    """Phases by name."""
+    phase_rows = made(lambda m: phase_stats(m.timed, m.phases))  # phases by name
     phase_times = made(lambda m: phase_times(m.timed, m.phases))
     """The step by what its work is for; None where nothing tells."""

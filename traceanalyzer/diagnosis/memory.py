@@ -22,8 +22,7 @@ LARGE_SHARE = 0.1
 MAX_EVIDENCE = 6
 LEAST_GROWTH = 1e-4
 """Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps to double."""
-FAST_GROWTH = 1e-2
-"""From here up the severity is high: it doubles in a hundred."""
+FAST_GROWTH = 1e-2  # from here up the severity is high: it doubles in a hundred
 ADVISED = {
     "fused-optimizer": "memory-optimizer-temporaries", "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss", "checkpoint": "memory-activations", "accumulate": "memory-activations",

@@ -8,20 +8,14 @@ from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
 
-MOST_SURE = 0.6
-"""Confidence of a verdict on idle time that nothing in the program may be able to shorten."""
-IDLE_CLASSES = ("launch", "sync", "input", "host")
-"""Classes of such idle time: nothing is promised for them."""
+MOST_SURE = 0.6  # confidence of a verdict on idle time that nothing in the program may be able to shorten
+IDLE_CLASSES = ("launch", "sync", "input", "host")  # classes of such idle time: nothing is promised for them
 FEWEST_STEPS, SHORTEST_NS = 10, NS_PER_MS
 """Fewer steps are alike by chance, and no camera or display clocks a program at more than 1 kHz."""
-SAME_SPREAD = 0.05
-"""Robust spread of the steps, as a share of their median, below which something may keep their time."""
-QUIET_SHARE = 0.3
-"""Share of a step without any CUDA call in which a program may wait for what clocks it."""
-LONG_PAUSE_MS = 10_000
-"""A gap this long is a user, a file or another program more often than work that can be moved."""
-MOST_OF = 0.5
-"""Share of the step or recording from which idle time makes it what it is."""
+SAME_SPREAD = 0.05  # robust spread of the steps, as a share of their median, below which something may keep their time
+QUIET_SHARE = 0.3  # share of a step without any CUDA call in which a program may wait for what clocks it
+LONG_PAUSE_MS = 10_000  # a gap this long is a user, a file or another program more often than work that can be moved
+MOST_OF = 0.5  # share of the step or recording from which idle time makes it what it is
 
 
 def outside(m: Measurements) -> str:

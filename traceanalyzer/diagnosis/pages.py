@@ -24,11 +24,9 @@ class FindingPage:
 
     id: str
     title: str
-    text: str
-    """Markdown."""
+    text: str  # Markdown
     cls: BottleneckClass
-    words: dict[str, Any]
-    """What to do, by name: `words`, and others where it depends on the program."""
+    words: dict[str, Any]  # what to do, by name: `words`, and others where it depends on the program
 
 
 def finding_pages() -> dict[str, FindingPage]:

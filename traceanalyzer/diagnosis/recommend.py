@@ -17,11 +17,9 @@ from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
 from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction
 
-DEVICE_CLASSES = ("compute", "memory")
-"""Classes of the GPU's own work."""
+DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
-MIN_SAVED_SHARE = 0.02
-"""Share of the step that what a rule proposes must be predicted to save, as with remedies."""
+MIN_SAVED_SHARE = 0.02  # share of the step that what a rule proposes must be predicted to save, as with remedies
 MIN_PART_SHARE = 0.01
 """Share of the step that each part of a combined change must save on its own: less is within the spread of steps."""
 SMALL_GAIN_SHARE = 0.1

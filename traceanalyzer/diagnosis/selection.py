@@ -33,10 +33,8 @@ class Measured:
     """A run with its ranks measured: what its report, its tables and its charts are made from."""
 
     run: Run
-    each: list[Measurements]
-    """The ranks that were asked for."""
-    ranks: RankComparison
-    """The same, compared."""
+    each: list[Measurements]  # the ranks that were asked for
+    ranks: RankComparison  # the same, compared
 
     @property
     def critical(self) -> Measurements:

@@ -9,8 +9,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_DOUBT = 0.25
 """With more of the computation in kernels of which nothing tells the limit, there is no saying compute or memory."""
-WITHIN = "device to device"
-"""Direction of copies that never leave the device."""
+WITHIN = "device to device"  # direction of copies that never leave the device
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,7 @@ class Shares:
 
     compute: float
     memory: float
-    unknown: float
-    """Computation in kernels whose limit nothing tells."""
+    unknown: float  # computation in kernels whose limit nothing tells
     communication: float
     transfer: float
     launch: float
@@ -28,8 +26,7 @@ class Shares:
     input: float
     host: float
     unexplained: float
-    small: float = 0.0
-    """Computation in kernels that fill hardly any of the GPU."""
+    small: float = 0.0  # computation in kernels that fill hardly any of the GPU
 
     @property
     def device(self) -> float:

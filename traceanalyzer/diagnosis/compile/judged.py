@@ -9,8 +9,7 @@ from traceanalyzer.trace.compile_log import compiled_before
 
 AUTOTUNE_SHARE = 0.2
 """Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""
-LEAST_S = 1.0
-"""Shorter compile work is not worth a change of the program."""
+LEAST_S = 1.0  # shorter compile work is not worth a change of the program
 MANY_TIMES, USUAL_LIMIT = 3, 8
 """Compilations of one function: the second makes sizes dynamic that changed, a third says that this did not do; after
 the eighth PyTorch gives up, and what no guard takes runs eager."""
@@ -25,8 +24,7 @@ WARM = {
     "autotune": (0.0, 0.05, 0.2),
 }  # fmt: skip
 """Share of each stage that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
-WARM_FIXED_S = (0.0, 0.2, 1.5)
-"""Imports and hashing torch's own sources, which the first graph of a process pays."""
+WARM_FIXED_S = (0.0, 0.2, 1.5)  # imports and hashing torch's own sources, which the first graph of a process pays
 WARM_BASIS = "a start that finds every graph in the cache: dynamo traces again, code is loaded instead of made"
 CAPTURED_AT_ONCE = "replayed without the profiler: each compiled graph is one launch"
 
@@ -58,8 +56,7 @@ class CompileDiagnosis:
     recommendations: list[CompileAdvice]
 
 
-Pair = tuple[Finding, list[CompileAdvice]]
-"""A finding with what to do about it."""
+Pair = tuple[Finding, list[CompileAdvice]]  # a finding with what to do about it
 
 
 def _start_advice(

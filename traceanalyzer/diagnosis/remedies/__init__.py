@@ -5,8 +5,7 @@ from traceanalyzer.diagnosis.remedies.remedy import Remedy, entries
 
 GROUPS = (communication, data, host, kernels, launches, loops, straggler)
 _MADE = {one.id: one for group in GROUPS for one in vars(group).values() if isinstance(one, Remedy)}
-REMEDIES = tuple(_MADE[id_] for id_ in entries())
-"""In the order in which `whatif` has those of equal gain."""
+REMEDIES = tuple(_MADE[id_] for id_ in entries())  # in the order in which `whatif` has those of equal gain
 
 NOT_REPLAYED = (
     "faster_kernels", "chunked_loss", "checkpoint", "expandable_segments", "free_tensors", "accumulate_gradients",

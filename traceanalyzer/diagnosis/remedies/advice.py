@@ -48,10 +48,8 @@ def _mfu(m: Measurements, scenario: Prediction) -> float | None:
     return mfu if mfu <= 1.0 else None
 
 
-SAME = 0.97
-"""A fast host whose step is not shorter than this share of the usual one's is not what the step waits for."""
-NONE = 0.005
-"""Share of the step below which a gain is none."""
+SAME = 0.97  # a fast host whose step is not shorter than this share of the usual one's is not what the step waits for
+NONE = 0.005  # share of the step below which a gain is none
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,7 @@ class Advice:
     remedy: Remedy
     offer: Offer
     prediction: Prediction
-    for_host: bool
-    """Whether most of what it saves is not time of kernels: it makes the device wait less for the host."""
+    for_host: bool  # whether most of what it saves is not time of kernels: it makes the device wait less for the host
 
 
 def advise(m: Measurements) -> list[Advice]:

@@ -68,8 +68,7 @@ OVERLAPPED = assuming(
     pessimistic=overlapped(MOST_OVERLAP_COST), spread=OF_MOVES,
 )  # fmt: skip
 SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
-LARGE_BUCKETS = 2
-"""Buckets of more than so many times the usual size were asked for."""
+LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
 
 
 @remedy("smaller_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
@@ -95,8 +94,7 @@ BY_HALVES = assuming(
     "overlap_communication", overlapped_by_halves(OVERLAP_COST), "assumes_by_halves", spread=OF_MOVES,
     optimistic=overlapped_by_halves(0.0), pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
 )  # fmt: skip
-LEAST_BY_HALVES = 0.08
-"""Share of the step that it must save: the model has to be rewritten for it."""
+LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
 
 
 @remedy("overlap_communication", "communication", EXPOSED, LEAST_OF_MESSAGES)

@@ -37,8 +37,7 @@ from traceanalyzer.replay.scenarios import input_ready
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-LOAD_OF_OTHERS = 0.1
-"""Ranks that load hardly more than this share of what one does have no loading to share with it."""
+LOAD_OF_OTHERS = 0.1  # ranks that load hardly more than this share of what one does have no loading to share with it
 READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
 
 
@@ -94,10 +93,8 @@ PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=O
 UPDATED = assuming(
     "keep_on_device", lambda tape: updated_on_device(kept_on_device(tape) or tape), "assumes_updated", spread=OF_MOVES
 )
-MOST_OF_TABLES = 0.25
-"""Share of the GPU's memory that data may take beside the program, whose own need is not recorded."""
-MOST_OF_MEMORY = 0.9
-"""Share of the GPU's memory from which what is copied cannot stay there: it was kept away for that."""
+MOST_OF_TABLES = 0.25  # share of the GPU's memory that data may take beside the program, whose own need is not recorded
+MOST_OF_MEMORY = 0.9  # share of the GPU's memory from which what is copied cannot stay there: it was kept away for that
 MB = 1e6
 
 

@@ -40,8 +40,7 @@ FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS
 fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
 
 IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
-LEAST_OF_LAYOUT = 0.04
-"""Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
+LEAST_OF_LAYOUT = 0.04  # other kernels come with the other layout: for few channels, or groups of them, slower ones
 
 
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
@@ -66,8 +65,7 @@ IN_BF16 = assuming(
     figures={"efficiency": TENSOR_EFFICIENCY}, optimistic=in_16_bits(0.85, 0.5, 0.7),
     pessimistic=in_16_bits(0.5, 0.8, 1.0), spread=OF_KERNELS,
 )  # fmt: skip
-LEAST_OF_BF16 = 0.05
-"""Casts of small tensors cost launches; results differ a little."""
+LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
 
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)

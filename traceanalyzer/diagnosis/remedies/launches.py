@@ -88,8 +88,7 @@ compile_model = Remedy("compile", "launch", "launch-bound", _compile, LEAST_OF_C
 
 ENLARGED = assuming("larger_batch", enlarged, figures={"times": GREATER_BATCH}, pessimistic=enlarged_at_full_cost,
                     spread=OF_MOVES, least=1.0 / GREATER_BATCH)  # fmt: skip
-LEAST_IDLE = 0.3
-"""Share of the step that the GPU must idle for launches: less is not worth another batch size."""
+LEAST_IDLE = 0.3  # share of the step that the GPU must idle for launches: less is not worth another batch size
 
 
 @remedy("larger_batch", "launch", "launch-bound")

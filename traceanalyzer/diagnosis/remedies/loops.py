@@ -43,8 +43,7 @@ fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-
 
 PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
 ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
-LEAST_OF_PRODUCTS = 0.05
-"""Operands have to be put together, and the model is another."""
+LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
 
 
 @remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)

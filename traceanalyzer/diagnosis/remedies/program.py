@@ -20,8 +20,7 @@ _LIBRARIES = {
     "compiled": r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_",
 }
 """What names in the recording show, by fields of `Program`."""
-USUAL_BUCKET_BYTES = 25 * 2**20
-"""DDP's bucket of gradients, unless another is set."""
+USUAL_BUCKET_BYTES = 25 * 2**20  # DDP's bucket of gradients, unless another is set
 LEAST_OF_MESSAGES = 0.04
 """Share of the step that another way to send the same gradients or parameters must save: what it costs the
 computation beside it is not recorded."""
@@ -30,8 +29,7 @@ MOST_IN_BACKWARD = 0.75
 MOSTLY_WAITING = 0.8
 """Communication that is waiting for other ranks to this share is made shorter neither by overlapping nor by sending
 less."""
-IN_GRAPHS_SHARE = 0.9
-"""A step with this share of its kernels in CUDA graphs has been captured already."""
+IN_GRAPHS_SHARE = 0.9  # a step with this share of its kernels in CUDA graphs has been captured already
 
 
 class Program(NamedTuple):
@@ -44,8 +42,7 @@ class Program(NamedTuple):
     accelerate: bool
     lightning: bool
     compiled: bool
-    in_graphs: bool
-    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
+    in_graphs: bool  # whether CUDA graphs launch (nearly) all of the step's kernels
 
 
 def program(m: Measurements) -> Program:

@@ -17,12 +17,9 @@ from traceanalyzer.replay.tape import Change
 class Offer:
     """What a remedy would be for this program."""
 
-    action: Words
-    """What to type, in one line."""
-    scenario: Scenario
-    """The change of host and device together; its `spread` is how far the prediction may be off."""
-    after: tuple[str, ...] = ()
-    """Remedies that have to come first; `scenario` has them, too."""
+    action: Words  # what to type, in one line
+    scenario: Scenario  # the change of host and device together; its `spread` is how far the prediction may be off
+    after: tuple[str, ...] = ()  # remedies that have to come first; `scenario` has them, too
     against: tuple[str, BottleneckClass] | None = None
     """Finding and class that it is against here, where those are not the remedy's usual ones."""
     changes_work: bool = False
@@ -43,12 +40,9 @@ class Remedy:
     """A change of a program. `offer` is its trigger: None where the recording has nothing that it would change; its
     docstring says where that is."""
 
-    id: str
-    """Its name in the report's `remedy`: a contract."""
-    cls: BottleneckClass
-    """Class of bottleneck that it is against."""
-    finding: str
-    """Finding that it is against, where none in the report names it."""
+    id: str  # its name in the report's `remedy`: a contract
+    cls: BottleneckClass  # class of bottleneck that it is against
+    finding: str  # finding that it is against, where none in the report names it
     offer: Trigger
     least_gain: float = 0.02
     """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""

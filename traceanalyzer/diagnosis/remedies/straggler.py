@@ -34,8 +34,7 @@ LATE_SHARE = 0.08
 percent, in what their hosts work, or in kernels that collectives slow."""
 MORE_WORK_SHARE = 0.1
 """Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
-EQUAL_GPUS = 1.05
-"""The same kernels of equal GPUs differ by less."""
+EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
@@ -57,10 +56,8 @@ class _Work(NamedTuple):
     launches: F64
     """Operators that launch, and launches outside of any: how many kernels make a product is the library's choice."""
     waits: F64
-    loading_ms: F64
-    """Part of `host_ms` on input data."""
-    threads: F64
-    """That its kernels are launched with; less than 0 where those of one are not known."""
+    loading_ms: F64  # part of `host_ms` on input data
+    threads: F64  # that its kernels are launched with; less than 0 where those of one are not known
 
 
 @remedy("fix_straggler", "communication", "straggler")
@@ -86,8 +83,7 @@ class _Run(NamedTuple):
     tapes: Sequence[Tape]
     names: list[int | None]
     work: _Work
-    late: list[int]
-    """Positions of those that hold it up."""
+    late: list[int]  # positions of those that hold it up
     how: str
 
 

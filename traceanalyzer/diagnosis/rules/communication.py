@@ -26,8 +26,7 @@ from traceanalyzer.diagnosis.remedies.straggler import (
 )
 from traceanalyzer.trace import Bool
 
-ROWS = 3
-"""Kinds of collectives named in the evidence."""
+ROWS = 3  # kinds of collectives named in the evidence
 BY_LINK = (
     "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
     "the rest is waiting"
@@ -35,11 +34,9 @@ BY_LINK = (
 ALL_HIDDEN = "all transfers hidden"
 MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
 WOULD_TELL = "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
-REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
-"""How gradients, or parameters in shards, travel."""
+REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")  # how gradients, or parameters in shards, travel
 UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
-OF_COMPUTE = ("slow_gpu", "more_work")
-"""Causes of a late rank that are on its device."""
+OF_COMPUTE = ("slow_gpu", "more_work")  # causes of a late rank that are on its device
 HOLD_UP = {
     "alone": "Rank {} holds up the others",
     "together": "Ranks {} hold up the others together",

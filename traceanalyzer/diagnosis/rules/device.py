@@ -17,22 +17,19 @@ from traceanalyzer.replay.changes.precision import wide_matrices
 from traceanalyzer.replay.patterns import small_products as patterns
 from traceanalyzer.trace import Bool
 
-SHAPES = 3
-"""Shapes named in the evidence."""
+SHAPES = 3  # shapes named in the evidence
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
 GPU_BUSY = "gpu-busy"
 UNDERSIZED = "undersized-kernels"
-NEARLY_ALL = 0.99
-"""Something is left of the work, however fast."""
+NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
 """Share of their time by which kernels stay above the roofline even where they are good: large products reach 0.71 to
 0.79 of the tensor cores' peak."""
 FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
 """Classes of kernels that are an operator each, for which a program has no other."""
-MOSTLY_BUSY = 0.5
-"""Share of the step from which its kernels are what makes it long."""
+MOSTLY_BUSY = 0.5  # share of the step from which its kernels are what makes it long
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 

@@ -17,8 +17,7 @@ from traceanalyzer.diagnosis.remedies.remedy import text
 from traceanalyzer.replay.scenarios import NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.trace import Bool
 
-PLACES = 3
-"""Waiting places named in the evidence."""
+PLACES = 3  # waiting places named in the evidence
 BASIS = "all idle time after waits gone, an upper bound"
 THEN_FASTER = "Remove the waits, then also issue the work faster: "
 TOO_SLOW = "Without that the host stays too slow to keep the GPU busy."

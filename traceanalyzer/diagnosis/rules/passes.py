@@ -16,8 +16,7 @@ from traceanalyzer.replay.changes.sort_then_slice import sorts_of_few, taken_by_
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 
-EXAMPLES = 3
-"""Operands and sorts named in the evidence."""
+EXAMPLES = 3  # operands and sorts named in the evidence
 TOPK = Scenario(
     "topk", taken_by_topk, missing="no sort was recorded of which only the first few are taken",
     basis="topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes no longer than the sort",

@@ -22,14 +22,10 @@ RANGE_MS = 0.001
 times that."""
 MANY_RANGES, RANGES_SHARE = 500, 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
-WORK_OUTSIDE = 0.1
-"""Share of the GPU's work outside all steps from which the step markers are worth a look."""
-NOTED_SPAN = 0.9
-"""Device work that spans less of the recording than this leaves start-up or shutdown to be noted."""
-UNEVEN_RATIO = 1.3
-"""A mean this far above the median is that of a few steps, not of the usual one."""
-UNEVEN_STD = 0.3
-"""Steps that vary by more than this share of their mean do not do the same work."""
+WORK_OUTSIDE = 0.1  # share of the GPU's work outside all steps from which the step markers are worth a look
+NOTED_SPAN = 0.9  # device work that spans less of the recording than this leaves start-up or shutdown to be noted
+UNEVEN_RATIO = 1.3  # a mean this far above the median is that of a few steps, not of the usual one
+UNEVEN_STD = 0.3  # steps that vary by more than this share of their mean do not do the same work
 
 
 def recording_notes(m: Measurements) -> Iterator[str]:

@@ -12,8 +12,7 @@ from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.timing import DRIFT_SHARE, INPUT_SHARE, OUTLIER_SHARE
 from traceanalyzer.trace import Bool
 
-SHOWN_STEPS = 5
-"""Slow steps that are named."""
+SHOWN_STEPS = 5  # slow steps that are named
 
 
 def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:

@@ -16,12 +16,9 @@ from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.trace import Bool
 from traceanalyzer.trace.hardware import GIGA
 
-ROWS = 3
-"""Kinds of copies named in the evidence."""
-TOO_LONG_TO_HIDE = 0.5
-"""A step with less than this share for all but its copies cannot hide them."""
-SLOW_LINK = 0.5
-"""Large pinned copies reach 0.8 of a PCIe link's rate and more."""
+ROWS = 3  # kinds of copies named in the evidence
+TOO_LONG_TO_HIDE = 0.5  # a step with less than this share for all but its copies cannot hide them
+SLOW_LINK = 0.5  # large pinned copies reach 0.8 of a PCIe link's rate and more
 BACK = "device to host"
 PIN = "Pin the host memory (pin_memory=True); pageable copies are slow and block the host. "
 HIDE = (

@@ -14,10 +14,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.outlook import SPREAD, TRUSTED_ERROR, Predictor, fit_of_decodes
 from traceanalyzer.diagnosis.serving.phases import unprofiled
 
-USUAL = (3, 0.6)
-"""Guessed tokens a request, and the share of them that is right, where nobody says."""
-BEYOND = 2.0
-"""Of the largest recorded batch: more tokens in an iteration are another kernel's work."""
+USUAL = (3, 0.6)  # guessed tokens a request, and the share of them that is right, where nobody says
+BEYOND = 2.0  # of the largest recorded batch: more tokens in an iteration are another kernel's work
 
 
 @dataclass(frozen=True)
@@ -26,16 +24,14 @@ class Guesses:
 
     draft_tokens: int
     acceptance: float
-    source: str
-    """`verify`: recorded iterations of as many guesses; `fit`: decodes, without what guessing takes."""
+    source: str  # `verify`: recorded iterations of as many guesses; `fit`: decodes, without what guessing takes
     requests: float
     tokens_per_request: float
     iteration_ms: float
     low_ms: float
     high_ms: float
     tokens_per_s: float
-    speedup: float | None
-    """Tokens/s over those of decodes without guesses; None where such are not recorded."""
+    speedup: float | None  # tokens/s over those of decodes without guesses; None where such are not recorded
 
 
 def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:

@@ -13,13 +13,10 @@ from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64
 
-TRUSTED_ERROR = 0.1
-"""A curve that misses a left-out batch by more predicts nothing."""
-LEAST_GAIN = 0.04
-"""A smaller one is within what the replay is off by."""
+TRUSTED_ERROR = 0.1  # a curve that misses a left-out batch by more predicts nothing
+LEAST_GAIN = 0.04  # a smaller one is within what the replay is off by
 MIN_MIXED = 3
-SPREAD = 0.05
-"""Kernels of another launch, or another run, differ by this much."""
+SPREAD = 0.05  # kernels of another launch, or another run, differ by this much
 PHASES = ("decode", "prefill", "mixed", "verify")
 
 
@@ -38,14 +35,12 @@ class Gain:
     """The iterations of a phase after a change of how they are launched."""
 
     phase: str
-    change: str
-    """`cuda_graphs`, `asynchronous_scheduling` or `less_python`."""
+    change: str  # `cuda_graphs`, `asynchronous_scheduling` or `less_python`
     now_ms: float
     predicted_ms: float
     low_ms: float
     high_ms: float
-    mean_share: float
-    """Mean time of all iterations after it, as a share of that before."""
+    mean_share: float  # mean time of all iterations after it, as a share of that before
 
 
 @dataclass(frozen=True)
@@ -54,12 +49,9 @@ class Outlook:
 
     now: Batch | None = None
     twice: Batch | None = None
-    half_batch: float | None = None
-    """Requests with which a decode brings half of the most tokens/s."""
-    most_tokens_per_s: float | None = None
-    """What no batch of requests of this length exceeds."""
-    mixed_ms: float | None = None
-    """How much longer a mixed iteration is than a decode of the same requests, median."""
+    half_batch: float | None = None  # requests with which a decode brings half of the most tokens/s
+    most_tokens_per_s: float | None = None  # what no batch of requests of this length exceeds
+    mixed_ms: float | None = None  # how much longer a mixed iteration is than a decode of the same requests, median
     mixed_per_1000_tokens_ms: float | None = None
     gains: tuple[Gain, ...] = ()
 
@@ -92,10 +84,8 @@ class Predictor:
     fit: DecodeFit
     served: Served | None
     host: Curve | None
-    rows: tuple[IterationRow, ...]
-    """The decodes."""
-    scale: float
-    """Time without the profiler over the replay's, of the recorded decodes."""
+    rows: tuple[IterationRow, ...]  # the decodes
+    scale: float  # time without the profiler over the replay's, of the recorded decodes
 
     @classmethod
     def of(cls, m: Measurements, fit: DecodeFit) -> "Predictor":

@@ -10,12 +10,9 @@ from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
 
-OWNS = 0.5
-"""What takes this share of an iteration's time limits it."""
-MODELLED = 0.5
-"""Of the GPU time a smaller share with known traffic says nothing of the whole."""
-LOG_SPREAD = 0.05
-"""From one run of a server to the next, decodes differ by this much."""
+OWNS = 0.5  # what takes this share of an iteration's time limits it
+MODELLED = 0.5  # of the GPU time a smaller share with known traffic says nothing of the whole
+LOG_SPREAD = 0.05  # from one run of a server to the next, decodes differ by this much
 
 
 @dataclass(frozen=True)
@@ -25,8 +22,7 @@ class Unprofiled:
     ms: float
     low_ms: float
     high_ms: float
-    source: str
-    """`log` or `replay`."""
+    source: str  # `log` or `replay`
 
 
 @dataclass(frozen=True)
@@ -38,17 +34,14 @@ class Phase:
     requests: float | None
     context_tokens: float | None
     generation_tokens: float | None
-    iteration_ms: float
-    """From the end of the iteration before; the span of the GPU work where that is not recorded."""
+    iteration_ms: float  # from the end of the iteration before; the span of the GPU work where that is not recorded
     busy_ms: float
     host_idle_ms: float
-    limit: str
-    """`host`, `gpu`, or `unknown` where it is idle for what the recording does not show."""
+    limit: str  # `host`, `gpu`, or `unknown` where it is idle for what the recording does not show
     tokens_per_s: float | None
     memory_ms: float | None
     """What the traffic of its kernels needs at the memory's bandwidth, a mean; None where too few have a model."""
-    arithmetic_ms: float | None
-    """What those need that arithmetic limits."""
+    arithmetic_ms: float | None  # what those need that arithmetic limits
     unprofiled: Unprofiled | None
 
 

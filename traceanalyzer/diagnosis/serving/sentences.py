@@ -17,8 +17,7 @@ from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, fit_
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
-FEW = 0.02
-"""What the profiler adds less of is not told."""
+FEW = 0.02  # what the profiler adds less of is not told
 NOT_TOLD = "What speculative decoding brings is not known: {}."
 CHANGES = {
     "cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",

@@ -10,8 +10,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.outlook import Gain, outlook
 from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 
-HOST_CLASSES = ("launch", "sync", "host")
-"""Classes of a device that waits for its host."""
+HOST_CLASSES = ("launch", "sync", "host")  # classes of a device that waits for its host
 
 
 class Switch(NamedTuple):
