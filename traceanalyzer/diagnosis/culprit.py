@@ -23,8 +23,7 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
     """With the MFU behind it, where that is known, over the peak of one number format where nearly all matrix products
     are in it."""
-    used = m.utilisation
-    if used is None or not used.mfu:
+    if (used := m.utilisation) is None or not used.mfu:
         return who
     r, matrix = m.rated.roofline, m.timed.steady_ops & m.linked.is_matrix
     rows = matrix & np.isfinite(r.flops[:])
@@ -81,8 +80,7 @@ def _of_launch(m: Measurements) -> str | None:
 
 def _of_sync(m: Measurements) -> str | None:
     """The place whose waits cost the GPU most."""
-    costly = [row for row in m.syncs if not row.benign]
-    if not costly:
+    if not (costly := [row for row in m.syncs if not row.benign]):
         return None
     top = costly[0]
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)

@@ -128,8 +128,7 @@ def _against(
     for one in advice:
         gain = 0.0 if one.predicted_step_ms is None else step_ms - one.predicted_step_ms
         known = (i for i, (d, h) in enumerate(settled) if h is not None and f"{one.id}-".startswith(f"{d.id}-"))
-        at = next(known, None)
-        if at is not None and gain > gains[at]:
+        if (at := next(known, None)) is not None and gain > gains[at]:
             if gain + sum(gains) - gains[at] > step_ms:
                 most = settled[int(np.argmax(gains))][0]
                 one = replace(one, id=most.id, cls=most.cls)

@@ -196,8 +196,7 @@ class Measurements(OfTimed):
     @cached_property
     def step(self) -> of_steps.Step:
         """The step that verdict, findings and advice speak of."""
-        known = self.unprofiled
-        if known is None:
+        if (known := self.unprofiled) is None:
             return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
         return of_steps.Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
 

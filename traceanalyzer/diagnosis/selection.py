@@ -79,8 +79,7 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
 
 def _of_rank(run: Run, rank: int | None) -> list[int]:
     """Which traces are of this rank; all for None. Raises EmptyRecordingError, naming the ranks there are."""
-    chosen = [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]
-    if not chosen:
+    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
         known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
         there = f"ranks: {known}" if known else "the recordings do not say their rank"
         raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")

@@ -62,8 +62,7 @@ FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse th
 
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
-    stats = m.timing
-    if stats is None or stats.median_ms is None:
+    if (stats := m.timing) is None or stats.median_ms is None:
         rate = ""
         if stats is not None and stats.tokens_per_s is not None:
             rate = f" It says {stats.tokens_per_s:,.0f} tokens/s."
@@ -94,8 +93,7 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
 
 def timing_parts(m: Measurements) -> dict[str, float]:
     """Parts of the step that headroom may be taken from where only a log is known, ms."""
-    stats = m.timing
-    if stats is None or not m.timed.steps.found:
+    if (stats := m.timing) is None or not m.timed.steps.found:
         return {}
     data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
     return {"idle.input": data, "idle.other": m.mean_step_ms - data}

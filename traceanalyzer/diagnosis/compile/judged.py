@@ -114,8 +114,7 @@ def _replayed(row: BreakRow | CudaGraphUse, step_ms: float | None) -> dict[str, 
 
 def cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
     """A finding where CUDA graphs were asked for and left out."""
-    use = compiled.cudagraphs
-    if use is None or not use.skipped:
+    if (use := compiled.cudagraphs) is None or not use.skipped:
         return
     title = f"CUDA graphs were asked for and skipped: {'; '.join(use.skipped)}"
     evidence = [Evidence("reason", reason, "", "") for reason in use.skipped]
@@ -186,8 +185,7 @@ def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
 
 def cache(compiled: Compiled) -> Iterator[Pair]:
     """A finding where caches were off or bypassed."""
-    use = compiled.cache
-    if use is None or not (use.bypasses or use.off):
+    if (use := compiled.cache) is None or not (use.bypasses or use.off):
         return
     if use.off:
         title = f"{count(use.off, 'graph')} compiled with the cache off: every start compiles again"

@@ -73,8 +73,7 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
 
 def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:
     """The answer, findings and remedies for a report on time. Their headroom is part of what other findings have."""
-    logs = m.trace.compile_logs
-    if not logs and not any(map(REGION.match, m.trace.strings)):
+    if not (logs := m.trace.compile_logs) and not any(map(REGION.match, m.trace.strings)):
         return "", [], []
     found = compiled_by(m, logs)
     diagnosis = diagnose_compile(found.compiled, found.step_ms)
@@ -122,7 +121,6 @@ def headline(compiled: "Compiled") -> str:
         broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
         said.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
-    use = compiled.trace
-    if use is not None and use.compiled_share is not None:
+    if (use := compiled.trace) is not None and use.compiled_share is not None:
         said.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")
     return " ".join(said)

@@ -133,7 +133,6 @@ SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 
 @remedy("smaller_messages", "communication", EXPOSED)
 def smaller_messages(m: Measurements) -> Offer | None:
     """Wherever all ranks exchange messages, or add up results in more bits than they were computed in."""
-    tape = tape_of(m)
-    if tape is None:
+    if (tape := tape_of(m)) is None:
         return None
     return Offer(words("smaller_messages", "sum_less" if tape.memo(wide_sums).any() else "exchange_less"), SHRUNK)

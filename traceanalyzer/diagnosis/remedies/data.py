@@ -102,8 +102,7 @@ MB = 1e6
 def keep_on_device(m: Measurements) -> Offer | None:
     """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what the host updates a
     tensor of its own with, or what it picked out of a larger one."""
-    tape = tape_of(m)
-    if tape is None:
+    if (tape := tape_of(m)) is None:
         return None
     memory = min(filter(None, (gpu.memory_bytes for gpu in m.trace.devices)), default=0)
     kept_bytes = _bytes_a_step(tape, tape.memo(copied_alike))

@@ -45,8 +45,7 @@ def instead_of_waits(m: Measurements) -> str:
     idle = sum(row.gpu_idle_ms for row in m.syncs)
     if 2 * sum(row.gpu_idle_ms for row in m.syncs if COALESCING.search(row.op or "")) > idle:
         return "coalesce"
-    tape = tape_of(m)
-    if tape is None:
+    if (tape := tape_of(m)) is None:
         return "keep_values"
     if tape.memo(scalars_reuploaded).any():
         return "as_tensors"
@@ -75,8 +74,7 @@ LEAST_OF_HOST_WORK = 0.1
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)
 def move_host_work(m: Measurements) -> Offer | None:
     """Where the GPU idles while the host works, on the GPU's results or else, or prepares input without a loader."""
-    replay = m.replay
-    if replay is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(NO_WORK) > 0:
+    if (replay := m.replay) is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(NO_WORK) > 0:
         return Offer(words("move_host_work", "on_device"), OF_RESULTS)
     if replay is not None and not may_load(m) and replay.gain_ms(BEFORE_COPIES) > replay.gain_ms(NO_WORK):
         return Offer(words("move_host_work", "prepare_elsewhere"), BEFORE_COPIES, against=("input-wait", "input"))

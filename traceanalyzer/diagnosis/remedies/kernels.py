@@ -46,8 +46,7 @@ LEAST_OF_LAYOUT = 0.04  # other kernels come with the other layout: for few chan
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions in two or three dimensions."""
-    tape = tape_of(m)
-    if tape is None or not changes_layout(tape).any():
+    if (tape := tape_of(m)) is None or not changes_layout(tape).any():
         return None
     space = (dimensions(tape) == SPACE) & changes_layout(tape)
     return Offer(words("channels_last", "video" if space.any() else "planes"), IN_CHANNELS_LAST)

@@ -48,8 +48,7 @@ MIN_WAIT_SHARE = 0.05
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Collectives while no compute ran on the device."""
-    budget = m.step.budget
-    if budget is None or m.communication is None or budget.exposed_communication <= 0:
+    if (budget := m.step.budget) is None or m.communication is None or budget.exposed_communication <= 0:
         return
     exposed_ms, overlap = budget.exposed_communication - waiting_ms(m), m.communication.overlap_share
     evidence = [
@@ -105,8 +104,7 @@ def _of_gradients(m: Measurements) -> bool:
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """One rank is late at the collectives, or a few by turns: because they compute longer, or because their devices
     idle."""
-    ranks = m.ranks
-    if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
+    if (ranks := m.ranks) is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     waited = longest_wait_ms(ranks)
     if ranks.pipeline is not None:

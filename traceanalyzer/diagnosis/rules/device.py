@@ -99,8 +99,7 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
 def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond their roofline is
     what there is to win at most; all that they take, where no roofline bounds it."""
-    shares = step_shares(m)
-    if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
+    if (shares := step_shares(m)) is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
     cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"
     evidence = [
@@ -146,8 +145,7 @@ def _computes(m: Measurements, cls: str) -> bool:
 
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
-    step = m.roofline_step
-    if step is None or step.ideal_ms is None:
+    if (step := m.roofline_step) is None or step.ideal_ms is None:
         return
     yield Evidence("ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}")
     if step.reachable_ms is not None:

@@ -28,8 +28,7 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The recorded step is much slower than the same step without the profiler."""
-    timed = m.unprofiled_time
-    if timed is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
+    if (timed := m.unprofiled_time) is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
         return
     cost = m.mean_step_ms / timed.step_ms - 1
     evidence = [

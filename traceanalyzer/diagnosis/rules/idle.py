@@ -84,8 +84,7 @@ def _launch_evidence(m: Measurements) -> list[Evidence]:
 
 def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry while the host loaded data."""
-    idle = m.step.idle
-    if idle is None or idle.input <= 0:
+    if (idle := m.step.idle) is None or idle.input <= 0:
         return
     loading = [p for p in m.phase_rows if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
@@ -100,8 +99,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry during long stretches of other host work."""
-    idle = m.step.idle
-    if idle is None or idle.host <= 0:
+    if (idle := m.step.idle) is None or idle.host <= 0:
         return
     left = idle.host * (1.0 - named_host_share(m.causes))
     if left <= 0:
@@ -117,8 +115,7 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The profiler's own work made the device idle."""
-    idle = m.step.idle
-    if idle is None or idle.profiler <= 0:
+    if (idle := m.step.idle) is None or idle.profiler <= 0:
         return
     evidence = [share(m, idle.profiler, "idle during the profiler's own work")]
     yield finding("profiler", "idle.profiler", idle.profiler, evidence)
@@ -126,8 +123,7 @@ def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Idle time whose cause the recording does not show."""
-    idle = m.step.idle
-    if idle is None or idle.other <= 0:
+    if (idle := m.step.idle) is None or idle.other <= 0:
         return
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.OTHER)]
@@ -136,8 +132,7 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
-    idle = m.step.idle
-    if idle is None or idle.sync <= 0:
+    if (idle := m.step.idle) is None or idle.sync <= 0:
         return
     costly, per = [row for row in m.syncs if not row.benign] or m.syncs, m.timed.steps.per
     waited = ((r.host_wait_ms, _where(r, m.timed.steps.each)) for r in costly[:PLACES])

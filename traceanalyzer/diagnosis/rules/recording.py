@@ -38,8 +38,7 @@ def recording_notes(m: Measurements) -> Iterator[str]:
 
 def _slowed(m: Measurements) -> Iterator[str]:
     """That recorded steps get slower, where the GPU's work does not: what has no finding, and why."""
-    known = m.regularity
-    if known is None or not known.drift_share or known.busy_drift_share is None:
+    if (known := m.regularity) is None or not known.drift_share or known.busy_drift_share is None:
         return
     if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
         yield Aside(
@@ -130,8 +129,7 @@ def _iterations(m: Measurements) -> Iterator[str]:
 
 
 def _repeats(m: Measurements) -> Iterator[str]:
-    found = m.repeats
-    if found is None:
+    if (found := m.repeats) is None:
         return
     what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
     if m.timed.steps.found:

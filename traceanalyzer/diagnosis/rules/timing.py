@@ -38,8 +38,7 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Single steps take much longer than the others."""
-    stats = _differences(m)
-    if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
+    if (stats := _differences(m)) is None or stats.outlier_excess_share < OUTLIER_SHARE:
         return
     where, excess = _where(m, stats), stats.outlier_excess_share
     evidence = [
@@ -76,8 +75,7 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Steps become slower over the run."""
-    stats = _differences(m)
-    if stats is None:
+    if (stats := _differences(m)) is None:
         return
     # As recorded the GPU's share counts alone: hosts get slower the more a profiler has recorded.
     recorded = isinstance(stats, Regularity)

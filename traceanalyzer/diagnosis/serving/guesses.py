@@ -79,8 +79,7 @@ def _recorded(m: Measurements, verifying: Mapping[float, Sequence[IterationRow]]
         return f"recorded iterations verify {there} guesses a request, none {count}"
     requests = median_low([row.requests or 0 for row in verifying[count]])
     mine = [row for row in verifying[count] if row.requests == requests]
-    known = unprofiled(m, mine)
-    if known is not None:
+    if (known := unprofiled(m, mine)) is not None:
         return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
     low, time, high = np.percentile(list(map(_time, mine)), (5, 50, 95)).tolist()
     return Found("verify", requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)))

@@ -98,8 +98,7 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:
     """Mean time of an iteration's known traffic at the memory's bandwidth, and that of its kernels at the peak of
     arithmetic which this limits."""
-    found = m.timed.memo(find_iterations)
-    if found is None:
+    if (found := m.timed.memo(find_iterations)) is None:
         return None, None
     ops = np.concatenate([found.rows[row.iteration] for row in rows])
     table, roofline = m.trace.device_ops, m.rated.roofline

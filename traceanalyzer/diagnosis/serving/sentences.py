@@ -62,8 +62,7 @@ def _log(m: Measurements) -> Iterator[str]:
     """The log against the recording."""
     if m.timed.memo(find_iterations) is None or not m.trace.step_timings.of_server:
         return
-    log = m.timed.memo(found_in_log)
-    if log is None:
+    if (log := m.timed.memo(found_in_log)) is None:
         yield "The log was not joined: the order of batches in it does not tell which of its iterations were recorded."
         return
     if log.other_ms is not None:

@@ -39,8 +39,7 @@ PIECEWISE = "Replay graphs of the model's parts between attention in prefills, t
 def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]) -> list[Recommendation]:
     """The advice on the GPU's work, and switches instead of that on the host where iterations can be replayed. A server
     that replays graphs in all of its iterations is not told to."""
-    launched = {row.graph for row in m.iterations if row.gpu_span_ms is not None}
-    if not launched:
+    if not (launched := {row.graph for row in m.iterations if row.gpu_span_ms is not None}):
         return advice
     if m.faithful_server is not None:
         return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))

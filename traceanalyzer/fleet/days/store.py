@@ -113,8 +113,7 @@ class Asked:
         files = str(store / f"run={run}" / "**" / "*.parquet").replace("'", "''")
         source = f"read_parquet('{files}', union_by_name = true, hive_partitioning = false)"
         kinds = {name: kind for name, kind, *_ in self.ask(f"DESCRIBE FROM {source}")}
-        lacks = [name for name in ("rank", "step", "step_ms") if name not in kinds]
-        if lacks:
+        if lacks := [name for name in ("rank", "step", "step_ms") if name not in kinds]:
             raise UnreadableInputError(f"{store}: the run {run} has no column {', '.join(lacks)}")
         t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
         own = [name for name in OWN if name in kinds]
@@ -131,8 +130,7 @@ class Asked:
 
     def steps(self) -> Steps:
         """The steps, with what most ranks logged of each. Raises UnreadableInputError where there are none."""
-        found = self.ask(STEPS)
-        if not found:
+        if not (found := self.ask(STEPS)):
             raise UnreadableInputError(f"{self.store}: the run {self.run} has no steps with a time")
         attempt, step, *times = zip(*found, strict=True)
         return Steps(np.array(attempt, np.int64), np.array(step, np.int64), *np.array(times, np.float64))

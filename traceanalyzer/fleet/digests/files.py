@@ -88,8 +88,7 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
     try:
         source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
         file = pa.parquet.ParquetFile(source)
-        about = (file.metadata.metadata or {}).get(METADATA)
-        if about is None:
+        if (about := (file.metadata.metadata or {}).get(METADATA)) is None:
             return "no digest; name recordings, or digests made by `traceanalyzer digest`"
         schema = orjson.loads(about)["schema"]
         if schema != SCHEMA:

@@ -38,8 +38,7 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
     found = [blame for wait in waits for blame in _of_wait(flight, waits, wait)]
     found += _stopped_in_flight(flight, waits, {blame.rank for blame in found})
     found = _without_victims(flight, _best(found))
-    left = unexplained(waits, found)
-    if left and not found:
+    if (left := unexplained(waits, found)) and not found:
         # All ranks have come to what stands and none completed it; ranks wait for each other at the others.
         standing = [wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed]
         of_standing, of_crossed = (_of_late_gpus, _of_lost_members, _of_shared_rank), (_of_order, _of_most_waited_for)
@@ -51,8 +50,7 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
 
 def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
     """Culprits that one wait shows by itself."""
-    odd = odd_ones(flight, waits, wait)
-    if odd is not None:
+    if (odd := odd_ones(flight, waits, wait)) is not None:
         yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
         return
     # Others have completed what these ranks did not, and no rank but these may hold it up.
@@ -205,8 +203,7 @@ def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
         records = {rank: -1 if head is None else head.record for rank, head in heads.items()}  # place in the program
         usual, count = Counter(records.values()).most_common(1)[0]
         odd = {rank for rank, record in records.items() if record < usual and count > len(records) / 2}
-        out = [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]
-        if out:
+        if out := [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]:
             return _best(out)
     return []
 

@@ -155,8 +155,7 @@ def named(wait: Wait) -> str:
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """`rank 9`, `ranks 9 and 14`, `ranks 0 to 7`, the first of many; empty for none."""
-    every = sorted(ranks)
-    if not every:
+    if not (every := sorted(ranks)):
         return ""
     if len(every) > 2 and every[-1] - every[0] == len(every) - 1:
         return f"ranks {every[0]} to {every[-1]}"
@@ -213,8 +212,7 @@ def _culprit(flight: Flight, blame: Blame) -> Culprit:
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
     for wait in waits:
-        odd = odd_ones(flight, waits, wait)
-        if odd is not None:
+        if (odd := odd_ones(flight, waits, wait)) is not None:
             chosen = odd or wait.signatures[0][:1]
             mine = {_issued(signature) for rank, signature in wait.signatures if rank in chosen}
             others = {_issued(signature) for rank, signature in wait.signatures if rank not in chosen}

@@ -34,8 +34,7 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
     if not whole.digests:
         first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
         raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
-    culprits = _culprits(whole, explained)
-    if not culprits and whole.matches is not None:
+    if not (culprits := _culprits(whole, explained)) and whole.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in whole.digests)
         culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], step_ms)
     changes = changes_of(whole, culprits)

@@ -28,8 +28,7 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     """The changes, the widest last; empty without matched collectives or a pipeline."""
     if whole.compared.pipeline is not None:
         return _of_pipeline(whole, whole.compared.pipeline)
-    plan = whole.plan
-    if plan is None or not len(whole.steady_steps):
+    if (plan := whole.plan) is None or not len(whole.steady_steps):
         return []
     rows = [
         Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)

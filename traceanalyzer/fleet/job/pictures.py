@@ -31,8 +31,7 @@ def heat(heat: Heat) -> Markup | None:
 
 def stages(heat: Heat) -> Markup | None:
     """The same folded by stage."""
-    folded = heat.folded
-    if folded is None or folded.max() <= 0:
+    if (folded := heat.folded) is None or folded.max() <= 0:
         return None
     rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
     caption = "The same as a mean over the steps: stages from top to bottom, the ranks of each from left to right."

@@ -150,8 +150,7 @@ def racks_in(path: Path) -> dict[str, str]:
         rows = [line.replace(",", " ").split() for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"{path}: cannot be read ({error})") from error
-    wrong = next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)
-    if wrong is not None:
+    if (wrong := next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)) is not None:
         raise UnreadableInputError(f"{path}: line {wrong} is not a host and its rack (HOST RACK)")
     return dict(rows)
 

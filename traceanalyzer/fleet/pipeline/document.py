@@ -138,8 +138,7 @@ def opened(path: Path) -> Any:
 def read_operations(path: Path) -> Operations:
     """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
     file = opened(path)
-    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
-    if lacks:
+    if lacks := [name for name in COLUMNS if name not in file.schema_arrow.names]:
         raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
     if file.metadata.num_rows > limits().size // ROW_BYTES:
         raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
