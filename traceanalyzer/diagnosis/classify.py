@@ -123,8 +123,7 @@ def _parts(shares: Shares) -> dict[str, float]:
 
 
 def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
-    """The largest part. The device's own work gives way to a large part that can be changed, and what holds nothing up
-    (`idle`) to a large part that does."""
+    """The largest part; the device's own work, and what holds nothing up (`idle`), give way to a large one."""
     order = sorted(parts.items(), key=lambda item: -item[1])
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
@@ -202,7 +201,6 @@ _REASONS = {
 
 
 def _reason(m: Measurements, part: str, shares: Shares) -> str:
-    """Why a part of the step is long."""
     share = _parts(shares)[part]
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small

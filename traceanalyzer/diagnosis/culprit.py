@@ -21,8 +21,7 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
-    """With the MFU behind it, where that is known, over the peak of one number format where nearly all matrix products
-    are in it."""
+    """With the MFU behind it, of the peak of the one number format that nearly all matrix products are in."""
     if (used := m.utilisation) is None or not used.mfu:
         return who
     r, matrix = m.rated.roofline, m.timed.steady_ops & m.linked.is_matrix
@@ -57,7 +56,6 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
 
 
 def _module(m: Measurements) -> str | None:
-    """The module with the most device time of its own."""
     top = max((row for row in m.modules if row.name != OUTSIDE), key=lambda row: row.self_ms, default=None)
     device = sum(row.self_ms for row in m.modules)
     if top is None or not device or top.self_ms < NAMED_SHARE * device:

@@ -107,8 +107,7 @@ def _parts_of_step(m: Measurements) -> dict[str, float]:
 
 
 def _counts(m: Measurements, draft: Draft, headroom: float | None) -> bool:
-    """Whether a finding is large enough; one without known headroom goes by its evidence's
-    share, or is a plain fact (text) about the recording."""
+    """Whether a finding is large enough, by its headroom or its evidence's share; a text is a plain fact."""
     if headroom is not None:
         return headroom >= MIN_SHARE * m.step.step_ms
     share = draft.evidence[0].value
@@ -122,8 +121,7 @@ def _by_headroom(settled: Settled) -> Settled:
 def _against(
     settled: Settled, advice: list[Recommendation], step_ms: float
 ) -> tuple[list[float], list[Recommendation]]:
-    """What advice on each finding is predicted to gain, ms, and the advice: where gains of several findings together
-    are more than the step, they are the same time, and the lesser is against the finding with the most of it."""
+    """Gains of advice on each finding, ms, and the advice: what is beyond the step is against the largest finding."""
     gains, made = [0.0] * len(settled), list[Recommendation]()
     for one in advice:
         gain = 0.0 if one.predicted_step_ms is None else step_ms - one.predicted_step_ms
@@ -150,16 +148,14 @@ def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
 
 
 def _largest(m: Measurements, settled: Settled) -> BottleneckClass | None:
-    """The class of the finding with the most headroom, where that is a large part of the step; that on the GPU's own
-    work does not compete, because its headroom is only a bound."""
+    """The class of the finding with most headroom, where that is large; that of the GPU's own work is only a bound."""
     known = [(headroom, draft.cls) for draft, headroom in settled if headroom is not None and draft.id != GPU_BUSY]
     headroom, cls = max(known, key=lambda one: one[0], default=(0.0, None))
     return cls if headroom >= HIGH_SHARE * m.step.step_ms else None
 
 
 def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) -> list[Finding]:
-    """The findings by headroom. That of the GPU's own work is only a bound, and shown where the verdict names it; that
-    of idle time which something outside the program may cause, or of a few ops alone, is not known."""
+    """By headroom; of idle time by something outside or few ops, and of GPU work not in the verdict, it is unknown."""
     unnamed = bottleneck == "inconclusive"
     promised = not m.memo(outside) and not too_few_ops(m, step_shares(m))
 

@@ -52,7 +52,6 @@ def action(found: Loading | None, workers: int | None = None) -> str:
 
 
 def _stages(found: Loading | None) -> Iterator[str]:
-    """What to do about where the loading time goes."""
     if found is None:
         return
     large = {stage: share for stage, share in found.stages if share >= LARGE_STAGE}

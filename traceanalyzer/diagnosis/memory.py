@@ -213,7 +213,6 @@ def _growing(growth: Growth) -> list[Evidence]:
 
 
 def _against_growth(growth: Growth) -> tuple[str, str]:
-    """Remedy and what to do."""
     site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
         return "free_tensors", f"keep no tensor of {site} across steps: store .item() or .detach().cpu()"

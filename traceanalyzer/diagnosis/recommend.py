@@ -110,8 +110,7 @@ def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: frozen
 
 
 def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
-    """Whether a proposal is predicted to shorten the step, or its gain is not known: what hides behind something longer
-    gains nothing. Where the step can be replayed, and this change cannot, its gain is only bounded from above."""
+    """Whether a proposal's gain is unknown or large enough; more where it is only bounded from above."""
     bounded = m.faithful_replay is not None and not advice.basis.startswith("replayed")
     least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
     return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0

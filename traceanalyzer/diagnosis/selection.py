@@ -24,7 +24,6 @@ class Selection:
     step: int | None = None
 
     def __str__(self) -> str:
-        """The command line's options for it."""
         return " ".join(f"--{f.name} {value}" for f in fields(self) if (value := getattr(self, f.name)) is not None)
 
 

@@ -79,7 +79,6 @@ def timing_summary(m: Measurements) -> Summary:
 
 
 def _steps(m: Measurements, stats: TimingStats) -> str:
-    """What the steps take, with what sets some of them apart."""
     if stats.slow_steps_share is not None and stats.fast_mode_ms is not None and stats.slow_mode_ms is not None:
         times = f"{digits(stats.fast_mode_ms)} or {digits(stats.slow_mode_ms)} ms"
         return f"Steps take {times} ({stats.slow_steps_share:.0%} slow)"

@@ -106,7 +106,6 @@ def _gain(row: BreakRow | CudaGraphUse, step_ms: float | None) -> tuple[Severity
 
 
 def _replayed(row: BreakRow | CudaGraphUse, step_ms: float | None) -> dict[str, float | None]:
-    """What the replay makes of it."""
     step = row.predicted_step_ms
     speedup = step_ms / step if step and step_ms else None
     return {"predicted_step_ms": step, "low_ms": row.low_ms, "high_ms": row.high_ms, "predicted_speedup": speedup}

@@ -67,8 +67,7 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
     if max(graphs):
         # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
         return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
-    of_rank = [log for log in logs if log.rank == trace.rank]
-    return max(of_rank or logs, key=lambda log: len(log.compilations))
+    return max([log for log in logs if log.rank == trace.rank] or logs, key=lambda log: len(log.compilations))
 
 
 def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:

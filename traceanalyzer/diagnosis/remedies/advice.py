@@ -38,8 +38,7 @@ def predictions(
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:
-    """MFU where the step does the same operations in the predicted time; None where it is not known, above 1 included,
-    and where another number format has another peak."""
+    """MFU for the same operations in the predicted time; None where unknown, above 1, or of another number format."""
     used = m.utilisation
     same = {"tf32", "low_precision"}.isdisjoint(scenario.id.split("+"))
     if used is None or not used.mfu or not scenario.step_ms or not same:

@@ -77,7 +77,6 @@ def fused_optimizer(m: Measurements) -> Offer | None:
 
 
 def _instead(names: tuple[str, ...]) -> Words:
-    """What to call instead of these operators."""
     kinds = {name.removeprefix("aten::").removeprefix("_foreach_").rstrip("_") for name in names}
     if kinds == {"zero"}:
         return words("fused_optimizer", "drop")

@@ -151,8 +151,7 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
-    """Ranks that compute longer than others of their stage, or a stage that is too heavy: the step as the pipeline's
-    operations make it."""
+    """Ranks that compute longer than others of their stage, or a stage too heavy, by the pipeline's operations."""
     first, names = ranks.late[0], listed([ranks.rows[one.position].rank for one in ranks.late])
     gain_ms = max(one.gain_ms for one in ranks.late)
     words = f"Fix rank{'s' * (len(ranks.late) > 1)} {names}: computations take longer there than in the same stage of "
@@ -238,7 +237,6 @@ def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | No
 
 
 def _times_of_kernels(tapes: Sequence[Tape]) -> dict[tuple[str | None, int], list[int]]:
-    """Times of matrix kernels by name and grid, ns."""
     found: dict[tuple[str | None, int], list[int]] = defaultdict(list)
     for tape in tapes:
         rows = tape.source.linked.is_matrix[tape.row] & (tape.duration > 0)
@@ -262,8 +260,7 @@ def latest(replay: Replay) -> tuple[int, float]:
 
 
 def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
-    """Where ranks only send to each other, as stages of a pipeline do, and so cannot be replayed together: the one that
-    the report speaks of computes for longer than they do on average."""
+    """Where ranks only send to each other, as stages do: the one that is reported computes longer than the mean."""
     replay, own = m.replay, m.rank_row
     kinds = {row.collective for row in m.collectives}
     if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
@@ -282,13 +279,11 @@ def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
 
 
 def _with_kernels(tape: Tape, share: float) -> Tape:
-    """Kernels take this share of their time."""
     return tape.retimed(np.where(tape.compute, tape.duration * share, tape.duration))
 
 
 def _of_its_host(m: Measurements, ranks: RankComparison, slow: RankRow) -> Offer | None:
-    """Where ranks recorded different steps, so that they cannot be replayed together: the rank that the others wait for
-    works on its host for as long as they wait, and they do not."""
+    """Where ranks recorded different steps: the host of the one waited for works as long, and others' do not."""
     replay, waited_ms = m.replay, longest_wait_ms(ranks) or 0.0
     if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
         return None

@@ -76,7 +76,6 @@ def waiting_ms(m: Measurements) -> float:
 
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:
-    """The kinds of collectives with the most exposed time."""
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
         size = "" if row.message_bytes is None else f" of {row.message_bytes / 1e6:.3g} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
@@ -142,8 +141,7 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
 def _idles(
     m: Measurements, title: str, who: str, evidence: list[Evidence], *, alone: bool, of_input: bool
 ) -> Iterator[Draft]:
-    """That ranks are late because their devices idle; what others wait for one alone counts where it idles. Without
-    the profiler it must idle, too, for that to make it late."""
+    """Ranks are late because their devices idle, without the profiler, too; one alone counts where it idles."""
     budget, waits_ms, limit = m.step.budget, waiting_ms(m), MIN_WAIT_SHARE * m.step.step_ms
     if m.step.basis == "unprofiled" and budget is not None and budget.idle < limit:
         return

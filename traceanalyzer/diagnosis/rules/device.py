@@ -119,7 +119,6 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 
 def _classes(m: Measurements) -> Iterator[Evidence]:
-    """The classes of work that take most of the compute time."""
     classes = [row for row in m.class_rows if _computes(m, row.cls)]
     total = sum(row.total_ms for row in classes)
     for row in classes[:TOP_KERNELS] if total else ():

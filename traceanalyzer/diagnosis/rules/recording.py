@@ -121,7 +121,6 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 
 
 def _iterations(m: Measurements) -> Iterator[str]:
-    """Iterations of a serving engine by phase."""
     if (found := m.timed.memo(find_iterations)) is not None:
         yield from sentences(m)
         if found.framework:
@@ -147,6 +146,5 @@ def _repeats(m: Measurements) -> Iterator[str]:
 
 
 def _how(m: Measurements) -> str:
-    """What marks a step."""
     marks = {Framework.JAX: "jax.profiler.StepTraceAnnotation", Framework.CUDA: "NVTX"}
     return marks.get(m.joined.framework, "record_function")

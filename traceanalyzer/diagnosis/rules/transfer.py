@@ -70,8 +70,7 @@ def _of_link(m: Measurements, row: CopyStats) -> str:
 
 
 def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Proposal]:
-    """To hide the copies; where they take longer than the rest of the step, which can hide no more than itself, to send
-    less comes first."""
+    """To hide the copies; first to send less, where they take longer than the rest of the step, which hides them."""
     pageable = any("pageable" in (row.source_memory, row.target_memory) for row in shown)
     totals: dict[tuple[int | None, int, str], float] = defaultdict(float)
     for row in between:

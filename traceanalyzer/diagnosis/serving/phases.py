@@ -96,8 +96,7 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
 
 
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:
-    """Mean time of an iteration's known traffic at the memory's bandwidth, and that of its kernels at the peak of
-    arithmetic which this limits."""
+    """Mean time of an iteration's traffic at the memory's bandwidth, and of arithmetic-bound kernels at their peak."""
     if (found := m.timed.memo(find_iterations)) is None:
         return None, None
     ops = np.concatenate([found.rows[row.iteration] for row in rows])

@@ -59,7 +59,6 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
 
 
 def _log(m: Measurements) -> Iterator[str]:
-    """The log against the recording."""
     if m.timed.memo(find_iterations) is None or not m.trace.step_timings.of_server:
         return
     if (log := m.timed.memo(found_in_log)) is None:
@@ -94,7 +93,6 @@ def _about(p: Phase) -> str:
 
 
 def _limit(p: Phase) -> str:
-    """What limits it, in words."""
     if p.limit == "host":
         return f", {_ms(p.host_idle_ms)} waiting for the CPU"
     if p.limit == "unknown":
@@ -108,7 +106,6 @@ def _limit(p: Phase) -> str:
 
 
 def _fit(fit: DecodeFit) -> str:
-    """How decode time grows."""
     parts = [f"{_ms(fit.a_ms)} for any batch"]
     if fit.per_request_ms:
         parts.append(f"{_ms(fit.per_request_ms)} a request")
@@ -121,7 +118,6 @@ def _fit(fit: DecodeFit) -> str:
 
 
 def _batches(known: Outlook) -> Iterator[str]:
-    """Larger batches and mixed iterations."""
     if known.now is None or known.twice is None:
         return
     now, twice = known.now, known.twice
@@ -142,7 +138,6 @@ def _batches(known: Outlook) -> Iterator[str]:
 
 
 def _speculation(g: Guesses) -> str:
-    """What guessed tokens bring."""
     low, rate, high = (digits(g.tokens_per_s * g.iteration_ms / ms) for ms in (g.high_ms, g.iteration_ms, g.low_ms))
     over = f", {g.speedup:.2f}x those now, less what guessing takes" if g.speedup else ""
     return (

@@ -54,16 +54,14 @@ def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
 
 
 def _noise(score: F64, length: int) -> float:
-    """Sigma of a score, from what neighbours of so many scores differ by in the mean: by noise alone but for the few
-    between which the level changes. Where noise lasts, long neighbours show it."""
+    """Sigma of a score, from means of so many neighbours: where noise lasts, many show it."""
     length = max(length, 1)
     apart = np.diff(score[: len(score) // length * length].reshape(-1, length).mean(axis=1))
     return MAD_SIGMA * float(np.median(np.abs(apart - np.median(apart)))) * (length / 2) ** 0.5
 
 
 def _lasting(score: F64, at: int) -> float:
-    """Sigma of a score whose noise lasts, at one rate or on top of noise that does not: in a short series long
-    neighbours are too few to show it. The level is taken to change at a place."""
+    """Sigma of a score whose noise lasts, in a short series; the level is taken to change at a place."""
     rest = np.concatenate([part - part.mean() for part in (score[:at], score[at:])])
     size = len(rest)
     near, one, few, more = (float((rest[lag:] * rest[: size - lag]).sum()) / size for lag in (0, 1, FEW, 2 * FEW))

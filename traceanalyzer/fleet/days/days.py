@@ -124,8 +124,7 @@ def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
 
 
 def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]:
-    """Restarts and pauses, and which steps ran again later. A counter that begins again at the run's first step without
-    a pause counts epochs."""
+    """Restarts and pauses, and which steps ran again. A counter that begins again without a pause counts epochs."""
     found, redone = [], np.zeros(len(steps.step), bool)
     gaps = np.diff(steps.ended) - steps.ms[1:] * stride / MS_PER_S
     back = np.diff(steps.attempt) > 0

@@ -19,8 +19,7 @@ def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
     try:
         return [_of_trace(trace, url) for trace in load([path]).traces]
     except TraceAnalyzerError as error:
-        why = " ".join(str(error).split()).replace(str(path), url)
-        return [LeftOut(url, why, rank_in_name(Path(url)))]
+        return [LeftOut(url, " ".join(str(error).split()).replace(str(path), url), rank_in_name(Path(url)))]
 
 
 def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:

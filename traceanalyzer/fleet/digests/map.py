@@ -59,7 +59,6 @@ Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
 
 
 def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:
-    """Digests of what these recordings were before they changed."""
     new = {name_of(place.url, place.stamp).rpartition("-")[0]: name_of(place.url, place.stamp) for place in places}
     for stem, names in by_stem.items():
         if new.get(stem.rpartition("-")[0], stem) != stem:
@@ -69,8 +68,7 @@ def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[
 
 
 def _by_processes(todo: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
-    """By this process and others, each of which takes the next ones when it is free; what another did not finish, this
-    one does."""
+    """By this process and others, each taking the next when it is free; this one does what another did not finish."""
     at_once = -(-len(todo) // MOST_TURNS) or 1
     turns = [todo[i : i + at_once] for i in range(0, len(todo), at_once)]
     made: dict[str, Made] = {}

@@ -49,7 +49,6 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
 
 
 def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
-    """Culprits that one wait shows by itself."""
     if (odd := odd_ones(flight, waits, wait)) is not None:
         yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
         return
@@ -61,8 +60,7 @@ def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blam
 
 
 def _best(found: Iterable[Blame]) -> list[Blame]:
-    """One blame a rank: of a mismatch, a GPU or a CPU before that of a missing dump; of the first operation.
-    Collectives come first: the other end of a pair runs another part of the program, at another time."""
+    """One blame a rank: of the first operation; collectives first, as the ends of a pair run different parts."""
     order = ("mismatch", "gpu_stopped", "cpu_stopped", "order", "no_dump")
 
     def rank_of(b: Blame) -> tuple[object, ...]:
@@ -90,8 +88,7 @@ def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
 
 
 def _causes(flight: Flight, blame: Blame) -> list[Blame]:
-    """Of a rank without anything in flight, which may have stopped at an error: the ranks that are gone, which caused
-    it; else the blame as it is."""
+    """The ranks that are gone, where one without anything in flight may have stopped at their error; else the blame."""
     dump = flight.dumps.get(blame.rank)
     if blame.kind == "cpu_stopped" and dump is not None and dump.last_group >= 0:
         ranks = flight.groups[dump.last_group].ranks or flight.lost
@@ -101,8 +98,7 @@ def _causes(flight: Flight, blame: Blame) -> list[Blame]:
 
 
 def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -> Iterable[Blame]:
-    """CPUs that stopped with operations in flight, which peers of the same program have in flight too and still went
-    on: so it is not those that hold the CPU."""
+    """CPUs that stopped with operations in flight on which peers of the same program went on."""
     for wait in waits:
         if wait.op.peer >= 0 or len(wait.absent) > min(COMPARED, _few(wait)):  # a collective that few have not issued
             continue

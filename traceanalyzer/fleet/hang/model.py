@@ -168,7 +168,6 @@ def ranks_text(ranks: Iterable[int]) -> str:
 def _situation(
     flight: Flight, waits: Sequence[Wait], found: Sequence[Blame], left: Sequence[Wait], mismatched: bool
 ) -> tuple[str, str]:
-    """Which of `SITUATIONS` it is, and the confidence."""
     if found:
         sure = not left and all(blame.sure for blame in found)
         return mode(blame.kind for blame in found), "sure" if sure else "likely"

@@ -42,7 +42,6 @@ def stages(heat: Heat) -> Markup | None:
 
 
 def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
-    """A box for each value that can be seen, and the largest value."""
     most = float(table.max())
     boxes = [
         Box(x - 0.5, x + 0.5, y - 0.5, y + 0.5, f"{name(x, y)}: {figure(value, 'ms')}", strength=value / most)
@@ -54,7 +53,6 @@ def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
 
 
 def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
-    """Names of some rows, and of the worst ones."""
     every = max(len(names) // LABELS, 1)
     first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
     kept = {i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)} | set(first)

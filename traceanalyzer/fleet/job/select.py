@@ -53,8 +53,7 @@ def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
 
 
 def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank], list[str]]:
-    """The largest of the sets that were recorded at the same time, with ranks that it lacks and whose collectives tell
-    that it is their clock alone that is apart."""
+    """The largest set recorded at one time, with ranks whose collectives tell that their clock alone is apart."""
     sets = _at_one_time(ranks)
     if len(sets) < 2:
         return ranks, []
@@ -76,7 +75,6 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
 
 
 def _moved(one: Rank, late_ns: int) -> Rank:
-    """The rank with its clock put back by so much."""
     digest, claim = one.digest, one.digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
     return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))

@@ -40,8 +40,7 @@ def plan_of(matches: Matches) -> Plan:
 
 
 def _waves(matches: Matches) -> I32:
-    """Level by level: a collective is next where it is for all of its ranks. Collectives are in one order, so that
-    there always is one."""
+    """Level by level: a collective is next where it is for all of its ranks; as they are in one order one always is."""
     order = np.concatenate(matches.of_rank)
     length = np.array([len(mine) for mine in matches.of_rank])
     at, stop = np.cumsum(length) - length, np.cumsum(length)
