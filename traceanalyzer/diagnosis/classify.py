@@ -59,6 +59,21 @@ REMOVES = {
 
 PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "device"}
 """The part of the step that a class is, where it has another name."""
+_REASONS = {
+    "compute": ("the GPU computes for {}, mostly in kernels limited by arithmetic", "compute ({:.0%})"),
+    "memory": ("the GPU computes for {}, mostly in kernels limited by memory bandwidth",
+               "memory-bound kernels ({:.0%})"),
+    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
+    "communication": ("communication that does not overlap with compute takes {}", "exposed communication ({:.0%})"),
+    "transfer": ("memory copies that do not overlap with compute take {}", "exposed copies ({:.0%})"),
+    "launch": ("the GPU is idle for {} while the CPU issues work", "launches (GPU idle {:.0%})"),
+    "sync": ("the GPU is idle for {} because the CPU keeps blocking on it", "syncs (GPU idle {:.0%})"),
+    "input": ("the GPU is idle for {} waiting for input data", "waiting for input (GPU idle {:.0%})"),
+    "host": ("the GPU is idle for {} during other CPU work between launches", "other CPU work (GPU idle {:.0%})"),
+    "unexplained": ("the GPU is idle for {} for reasons that this recording does not show",
+                    "idle time of unknown cause ({:.0%})"),
+}  # fmt: skip
+"""Why a part is long, and in short where two are named."""
 
 
 class _Verdict(NamedTuple):
@@ -181,23 +196,6 @@ def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str
         factor *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
     most = min(UNCLEAR if verdict.unclear else 1.0, MOST_SURE if held_up else 1.0)
     return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
-
-
-_REASONS = {
-    "compute": ("the GPU computes for {}, mostly in kernels limited by arithmetic", "compute ({:.0%})"),
-    "memory": ("the GPU computes for {}, mostly in kernels limited by memory bandwidth",
-               "memory-bound kernels ({:.0%})"),
-    "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
-    "communication": ("communication that does not overlap with compute takes {}", "exposed communication ({:.0%})"),
-    "transfer": ("memory copies that do not overlap with compute take {}", "exposed copies ({:.0%})"),
-    "launch": ("the GPU is idle for {} while the CPU issues work", "launches (GPU idle {:.0%})"),
-    "sync": ("the GPU is idle for {} because the CPU keeps blocking on it", "syncs (GPU idle {:.0%})"),
-    "input": ("the GPU is idle for {} waiting for input data", "waiting for input (GPU idle {:.0%})"),
-    "host": ("the GPU is idle for {} during other CPU work between launches", "other CPU work (GPU idle {:.0%})"),
-    "unexplained": ("the GPU is idle for {} for reasons that this recording does not show",
-                    "idle time of unknown cause ({:.0%})"),
-}  # fmt: skip
-"""Why a part is long, and in short where two are named."""
 
 
 def _reason(m: Measurements, part: str, shares: Shares) -> str:

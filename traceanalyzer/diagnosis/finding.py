@@ -6,6 +6,18 @@ from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
 
+BottleneckClass = Literal[
+    "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
+]
+Severity = Literal["high", "medium", "low", "info"]
+Basis = Literal["unprofiled", "recorded"]
+MAX_CONFIDENCE = 0.95
+BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
+MEDIUM_SHARE = 0.05
+"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
+HIGH_SHARE = 0.2
+"""Findings from this share of the step on are `high`: worth a day's work."""
+
 
 @dataclass(frozen=True)
 class Words:
@@ -31,19 +43,6 @@ def written(entry: str | dict[str, str], **figures: object) -> Words:
     """Words as an entry in TOML has them, with these figures in them: a text for every framework, or one for each."""
     texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
     return Words(**{name: " ".join(text.split()).format(**figures) for name, text in texts.items()})
-
-
-BottleneckClass = Literal[
-    "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
-]
-Severity = Literal["high", "medium", "low", "info"]
-Basis = Literal["unprofiled", "recorded"]
-MAX_CONFIDENCE = 0.95
-BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
-MEDIUM_SHARE = 0.05
-"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
-HIGH_SHARE = 0.2
-"""Findings from this share of the step on are `high`: worth a day's work."""
 
 
 def severity_of(share: float | None) -> Severity:

@@ -46,6 +46,16 @@ GROWTHS = {
     "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
     "growth": ("memory-growth", "A tensor grows from step to step"),
 }
+_CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "memory-optimizer-temporaries": (
+        "fused-optimizer", "The foreach optimizer's temporaries, as large as the parameters, set the peak",
+        ("temporaries", "optimizer_state"),
+    ),
+    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass", ("gradients",)),
+    "memory-large-loss": ("chunked-loss", "The loss materializes the full logits", ()),
+}  # fmt: skip
+"""What cures it, its title, and what it lists by line: of the loss that is in the prediction, and others' activations
+are no evidence."""
 
 
 @dataclass(frozen=True)
@@ -155,18 +165,6 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         evidence = [Evidence("before recording", before, MEMORY, "of the peak, without a stack")]
         title = "Much was allocated before the recording began"
         yield _finding(device, "memory-before-recording", title, None, evidence)
-
-
-_CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "memory-optimizer-temporaries": (
-        "fused-optimizer", "The foreach optimizer's temporaries, as large as the parameters, set the peak",
-        ("temporaries", "optimizer_state"),
-    ),
-    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass", ("gradients",)),
-    "memory-large-loss": ("chunked-loss", "The loss materializes the full logits", ()),
-}  # fmt: skip
-"""What cures it, its title, and what it lists by line: of the loss that is in the prediction, and others' activations
-are no evidence."""
 
 
 def _finding(

@@ -22,6 +22,18 @@ FIND_OUT_OF_SUMS = {
     "proton": 'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and analyse that.',
 }
 """By what recorded the sums."""
+INPUT_SHARE = 1 / 6
+"""Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
+bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
+DRIFT_SHARE = 0.05
+"""A smaller trend is that of clocks and temperature."""
+OUTLIER_SHARE = 0.01
+"""Outliers that cost less of the time are within the spread of steps."""
+INPUT_CONFIDENCE = 0.5
+"""At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
+MAX_CONFIDENCE = 0.8
+"""However large the share: the log shows the host's time, not the GPU's."""
+FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
 
 
 def profiled_summary(table: Profiled, source: str) -> Summary:
@@ -44,20 +56,6 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
             yield f"{row.name}: {row.calls:.4g} calls{each}, {SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
-
-
-INPUT_SHARE = 1 / 6
-"""Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
-bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
-DRIFT_SHARE = 0.05
-"""A smaller trend is that of clocks and temperature."""
-OUTLIER_SHARE = 0.01
-"""Outliers that cost less of the time are within the spread of steps."""
-INPUT_CONFIDENCE = 0.5
-"""At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
-MAX_CONFIDENCE = 0.8
-"""However large the share: the log shows the host's time, not the GPU's."""
-FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
 
 
 def timing_summary(m: Measurements) -> Summary:

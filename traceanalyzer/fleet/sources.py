@@ -7,6 +7,8 @@ from typing import Protocol, cast
 
 from traceanalyzer.report.printed import Result
 
+SOURCES = ("days.document", "pipeline.document")  # in the order in which they are asked; each is imported when it is
+
 
 class Source(Protocol):
     """A module of one."""
@@ -16,9 +18,6 @@ class Source(Protocol):
 
     def page(self, paths: Sequence[Path], progress: Callable[[int, int], None]) -> Result:
         """The answer. Raises TraceAnalyzerError."""
-
-
-SOURCES = ("days.document", "pipeline.document")  # in the order in which they are asked; each is imported when it is
 
 
 def source_of(paths: Sequence[str]) -> Source | None:

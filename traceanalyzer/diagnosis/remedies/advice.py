@@ -13,6 +13,9 @@ from traceanalyzer.replay.scenarios import buckets_of, faster
 from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
 from traceanalyzer.trace import Run
 
+SAME = 0.97  # a fast host whose step is not shorter than this share of the usual one's is not what the step waits for
+NONE = 0.005  # share of the step below which a gain is none
+
 
 def predictions(
     run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, *,
@@ -45,10 +48,6 @@ def _mfu(m: Measurements, scenario: Prediction) -> float | None:
         return None
     mfu = used.mfu * m.step.step_ms / scenario.step_ms
     return mfu if mfu <= 1.0 else None
-
-
-SAME = 0.97  # a fast host whose step is not shorter than this share of the usual one's is not what the step waits for
-NONE = 0.005  # share of the step below which a gain is none
 
 
 @dataclass(frozen=True)

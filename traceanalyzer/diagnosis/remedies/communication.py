@@ -32,16 +32,29 @@ from traceanalyzer.replay.scenarios import AS_RECORDED
 
 EXPOSED = "exposed-communication"
 ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=OF_MOVES)
+LARGER = assuming("larger_buckets", rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)), may_cost=True,
+                  baseline=AS_RECORDED, spread=OF_MOVES)  # fmt: skip
+OVERLAPPED = assuming(
+    "overlap_communication", overlapped(OVERLAP_COST), "assumes_overlapped", optimistic=overlapped(0.0),
+    pessimistic=overlapped(MOST_OVERLAP_COST), spread=OF_MOVES,
+)  # fmt: skip
+SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
+LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
+COMPRESSED = assuming("compress_gradients", compressed, spread=OF_MOVES)
+BY_HALVES = assuming(
+    "overlap_communication", overlapped_by_halves(OVERLAP_COST), "assumes_by_halves", spread=OF_MOVES,
+    optimistic=overlapped_by_halves(0.0), pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
+)  # fmt: skip
+LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
+PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept, spread=OF_MOVES)
+PREFETCHED = assuming("prefetch_parameters", prefetched, spread=OF_MOVES)
+SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5), spread=OF_MOVES)
 
 
 @remedy("no_sync_accumulation", "communication", EXPOSED)
 def no_sync_accumulation(m: Measurements) -> Offer:
     """Wherever the same bytes are reduced with each of several backward passes of a step."""
     return Offer(words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"), ACCUMULATED)
-
-
-LARGER = assuming("larger_buckets", rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)), may_cost=True,
-                  baseline=AS_RECORDED, spread=OF_MOVES)  # fmt: skip
 
 
 @remedy("larger_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
@@ -63,14 +76,6 @@ def untold_buckets(m: Measurements) -> bool:
     return tape is not None and small_buckets(m) and cost_of(tape, reduced_bytes(tape)) is None
 
 
-OVERLAPPED = assuming(
-    "overlap_communication", overlapped(OVERLAP_COST), "assumes_overlapped", optimistic=overlapped(0.0),
-    pessimistic=overlapped(MOST_OVERLAP_COST), spread=OF_MOVES,
-)  # fmt: skip
-SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
-LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
-
-
 @remedy("smaller_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def smaller_buckets(m: Measurements) -> Offer | None:
     """Where DDP's buckets are larger than usual, so that they fill up late."""
@@ -79,22 +84,12 @@ def smaller_buckets(m: Measurements) -> Offer | None:
     return Offer(words("smaller_buckets"), SMALLER) if program(m).ddp and large else None
 
 
-COMPRESSED = assuming("compress_gradients", compressed, spread=OF_MOVES)
-
-
 @remedy("compress_gradients", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def compress_gradients(m: Measurements) -> Offer | None:
     """Where DDP reduces gradients of 32 bits, unless all of that may be waiting for other ranks."""
     wide = any(row.dtype in WIDE for row in m.collectives)
     untold = waiting_share(m) is None and by_links_ms(m) is not None
     return Offer(words("compress_gradients"), COMPRESSED) if program(m).ddp and wide and not untold else None
-
-
-BY_HALVES = assuming(
-    "overlap_communication", overlapped_by_halves(OVERLAP_COST), "assumes_by_halves", spread=OF_MOVES,
-    optimistic=overlapped_by_halves(0.0), pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
-)  # fmt: skip
-LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
 
 
 @remedy("overlap_communication", "communication", EXPOSED, LEAST_OF_MESSAGES)
@@ -109,25 +104,16 @@ def overlap_communication(m: Measurements) -> Offer | None:
     return Offer(words("overlap_communication", "as_they_come" if known.ddp else "with_ddp"), OVERLAPPED)
 
 
-PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept, spread=OF_MOVES)
-
-
 @remedy("keep_parameters", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def keep_parameters(m: Measurements) -> Offer | None:
     """Where parameters are sharded and gathered again for the backward pass."""
     return Offer(words("keep_parameters"), PARAMETERS_KEPT) if program(m).fsdp else None
 
 
-PREFETCHED = assuming("prefetch_parameters", prefetched, spread=OF_MOVES)
-
-
 @remedy("prefetch_parameters", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def prefetch_parameters(m: Measurements) -> Offer | None:
     """Where parameters are sharded."""
     return Offer(words("prefetch_parameters"), PREFETCHED) if program(m).fsdp else None
-
-
-SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5), spread=OF_MOVES)
 
 
 @remedy("smaller_messages", "communication", EXPOSED)

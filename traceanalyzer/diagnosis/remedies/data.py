@@ -39,6 +39,21 @@ from traceanalyzer.trace import Bool
 
 LOAD_OF_OTHERS = 0.1  # ranks that load hardly more than this share of what one does have no loading to share with it
 READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
+COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
+copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
+PINNED = assuming("pinned_memory", pinned, spread=OF_MOVES)
+pinned_memory = wherever("data is copied from pageable memory", "transfer", "exposed-copies", PINNED)
+SENT_SHARE = 0.5
+"""Share of the recorded step that copies of results take, from which sending them is what the step does."""
+RESULTS_KEPT = assuming("copy_less", results_kept, spread=OF_MOVES)
+KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept", spread=OF_MOVES)
+PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=OF_MOVES)
+UPDATED = assuming(
+    "keep_on_device", lambda tape: updated_on_device(kept_on_device(tape) or tape), "assumes_updated", spread=OF_MOVES
+)
+MOST_OF_TABLES = 0.25  # share of the GPU's memory that data may take beside the program, whose own need is not recorded
+MOST_OF_MEMORY = 0.9  # share of the GPU's memory from which what is copied cannot stay there: it was kept away for that
+MB = 1e6
 
 
 @remedy("data_loader_workers", "input", "input-wait")
@@ -67,17 +82,6 @@ def data_loader_workers(m: Measurements) -> Offer | None:
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
 
 
-COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
-copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
-
-PINNED = assuming("pinned_memory", pinned, spread=OF_MOVES)
-pinned_memory = wherever("data is copied from pageable memory", "transfer", "exposed-copies", PINNED)
-
-SENT_SHARE = 0.5
-"""Share of the recorded step that copies of results take, from which sending them is what the step does."""
-RESULTS_KEPT = assuming("copy_less", results_kept, spread=OF_MOVES)
-
-
 @remedy("copy_less", "transfer", "exposed-copies")
 def copy_less(m: Measurements) -> Offer | None:
     """Where copies of large results to the host take most of the step."""
@@ -86,16 +90,6 @@ def copy_less(m: Measurements) -> Offer | None:
     if tape is None or sent < SENT_SHARE * m.mean_step_ms * NS_PER_MS * tape.steps:
         return None
     return Offer(words("copy_less"), RESULTS_KEPT)
-
-
-KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept", spread=OF_MOVES)
-PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=OF_MOVES)
-UPDATED = assuming(
-    "keep_on_device", lambda tape: updated_on_device(kept_on_device(tape) or tape), "assumes_updated", spread=OF_MOVES
-)
-MOST_OF_TABLES = 0.25  # share of the GPU's memory that data may take beside the program, whose own need is not recorded
-MOST_OF_MEMORY = 0.9  # share of the GPU's memory from which what is copied cannot stay there: it was kept away for that
-MB = 1e6
 
 
 @remedy("keep_on_device", "transfer", "exposed-copies")

@@ -30,6 +30,15 @@ NO_SYNCS = assuming("remove_syncs", syncs_removed(Reading.TYPICAL), optimistic=s
 COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
 """Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what held it up."""
+NO_WORK = assuming("move_host_work", no_work_of_its_own, "assumes_no_work")
+BEFORE_COPIES = assuming("move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device)
+LEAST_OF_HOST_WORK = 0.1
+"""Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python that collects."""
+NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
+warm_up = wherever("kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up))
+PREPARED = "convolution|cudnn"
+"""Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention where it is cuDNN's."""
+PREPARED_BEFORE = assuming("fixed_shapes", prepared_before(PREPARED))
 
 
 @remedy("remove_syncs", "sync", "host-waits", LEAST_OF_SYNCS)
@@ -56,10 +65,6 @@ def instead_of_waits(m: Measurements) -> str:
     return "of_masks" if of_masks else "keep_values"
 
 
-NO_WORK = assuming("move_host_work", no_work_of_its_own, "assumes_no_work")
-BEFORE_COPIES = assuming("move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device)
-
-
 def _done_on_device(tape: Tape) -> Tape | None:
     """What the host does with results of the device, and what else it does of its own, is gone from the step."""
     left = worked_on_device(tape)
@@ -67,8 +72,6 @@ def _done_on_device(tape: Tape) -> Tape | None:
 
 
 OF_RESULTS = assuming("move_host_work", _done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own)
-LEAST_OF_HOST_WORK = 0.1
-"""Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python that collects."""
 
 
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)
@@ -82,9 +85,6 @@ def move_host_work(m: Measurements) -> Offer | None:
     return Offer(words("move_host_work", "elsewhere"), NO_WORK) if idles else None
 
 
-NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
-
-
 @remedy("avoid_allocations", "host", "host-work")
 def avoid_allocations(m: Measurements) -> Offer:
     """Wherever memory is allocated or freed within the steps."""
@@ -96,13 +96,6 @@ def avoid_allocations(m: Measurements) -> Offer:
     time = (calls.end - calls.start)[rows]
     by_library = bool(time[inside].sum() > time.sum() / 2)
     return Offer(words("avoid_allocations", "library" if by_library else "expandable"), NO_ALLOCATIONS)
-
-
-warm_up = wherever("kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up))
-
-PREPARED = "convolution|cudnn"
-"""Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention where it is cuDNN's."""
-PREPARED_BEFORE = assuming("fixed_shapes", prepared_before(PREPARED))
 
 
 @remedy("fixed_shapes", "host", "new-shapes")

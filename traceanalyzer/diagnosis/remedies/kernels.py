@@ -24,6 +24,25 @@ LEAST_SAVED_BY_KERNELS = 0.02
 LEAST_OF_CHAINS = 0.08
 """What is gained less often lies between operators that no library has together, and is within what fused kernels
 differ by."""
+FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
+fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
+IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
+LEAST_OF_LAYOUT = 0.04  # other kernels come with the other layout: for few channels, or groups of them, slower ones
+TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
+tf32 = wherever("fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32)
+USUAL_TRAFFIC = 0.6
+"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in fp32."""
+INDEXED_TRAFFIC = 0.85
+"""The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6 times the rate."""
+IN_BF16 = assuming(
+    "low_precision", in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
+    figures={"efficiency": TENSOR_EFFICIENCY}, optimistic=in_16_bits(0.85, 0.5, 0.7),
+    pessimistic=in_16_bits(0.5, 0.8, 1.0), spread=OF_KERNELS,
+)  # fmt: skip
+LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
+PADDED = assuming("pad_shapes", padded, spread=OF_KERNELS)
+KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS)
+no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT)
 
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
@@ -36,13 +55,6 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
     return Offer(words("fuse_elementwise"), FUSED_CHAINS)
 
 
-FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
-fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
-
-IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
-LEAST_OF_LAYOUT = 0.04  # other kernels come with the other layout: for few channels, or groups of them, slower ones
-
-
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions in two or three dimensions."""
@@ -50,21 +62,6 @@ def channels_last(m: Measurements) -> Offer | None:
         return None
     space = (dimensions(tape) == SPACE) & changes_layout(tape)
     return Offer(words("channels_last", "video" if space.any() else "planes"), IN_CHANNELS_LAST)
-
-
-TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
-tf32 = wherever("fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32)
-
-USUAL_TRAFFIC = 0.6
-"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in fp32."""
-INDEXED_TRAFFIC = 0.85
-"""The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6 times the rate."""
-IN_BF16 = assuming(
-    "low_precision", in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
-    figures={"efficiency": TENSOR_EFFICIENCY}, optimistic=in_16_bits(0.85, 0.5, 0.7),
-    pessimistic=in_16_bits(0.5, 0.8, 1.0), spread=OF_KERNELS,
-)  # fmt: skip
-LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
 
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
@@ -80,15 +77,8 @@ def low_precision(m: Measurements) -> Offer:
     return Offer(said, IN_BF16, against=("fp32-matmul", "memory") if fewer_bytes else None)
 
 
-PADDED = assuming("pad_shapes", padded, spread=OF_KERNELS)
-
-
 @remedy("pad_shapes", "compute", "misaligned-matmul")
 def pad_shapes(m: Measurements) -> Offer:
     """Wherever products have odd sizes, or a mostly empty last wave."""
     odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
     return Offer(words("pad_shapes", "pad" if odd else "fill_waves"), PADDED)
-
-
-KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS)
-no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT)

@@ -22,6 +22,16 @@ CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
+COMPILED = assuming(
+    "compile", compiled(Reading.TYPICAL), optimistic=compiled(Reading.OPTIMISTIC),
+    pessimistic=compiled(Reading.PESSIMISTIC), may_cost=True, spread=OF_KERNELS,
+)  # fmt: skip
+LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
+"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
+decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
+ENLARGED = assuming("larger_batch", enlarged, figures={"times": GREATER_BATCH}, pessimistic=enlarged_at_full_cost,
+                    spread=OF_MOVES, least=1.0 / GREATER_BATCH)  # fmt: skip
+LEAST_IDLE = 0.3  # share of the step that the GPU must idle for launches: less is not worth another batch size
 
 
 @remedy("cuda_graph", "launch", "launch-bound", LEAST_OF_GRAPH)
@@ -63,12 +73,6 @@ def same_every_step(tape: Tape) -> bool:
     return all(one == launched[0] for one in launched)
 
 
-COMPILED = assuming(
-    "compile", compiled(Reading.TYPICAL), optimistic=compiled(Reading.OPTIMISTIC),
-    pessimistic=compiled(Reading.PESSIMISTIC), may_cost=True, spread=OF_KERNELS,
-)  # fmt: skip
-
-
 def _compile(m: Measurements) -> Offer | None:
     """Where PyTorch runs eagerly and small operators follow each other, unless gradients are differentiated again. Not
     under DDP or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17
@@ -80,15 +84,8 @@ def _compile(m: Measurements) -> Offer | None:
     return Offer(words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None)
 
 
-LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
-"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
-decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
 compile_model = Remedy("compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE,
                        costs_host=True)  # fmt: skip
-
-ENLARGED = assuming("larger_batch", enlarged, figures={"times": GREATER_BATCH}, pessimistic=enlarged_at_full_cost,
-                    spread=OF_MOVES, least=1.0 / GREATER_BATCH)  # fmt: skip
-LEAST_IDLE = 0.3  # share of the step that the GPU must idle for launches: less is not worth another batch size
 
 
 @remedy("larger_batch", "launch", "launch-bound")

@@ -20,6 +20,15 @@ OVER_STEPS = assuming(
 )
 LOOKUPS = assuming("batch_calls", lookups_joined, "assumes_lookups", spread=OF_MOVES)
 TWINS = assuming("batch_calls", calls_joined, "assumes_twins", spread=OF_MOVES)
+FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE}, spread=OF_MOVES)
+fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN)
+PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
+ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
+LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
+FUSED = replace(FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape))
+BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists", spread=OF_KERNELS)
+LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops", spread=OF_KERNELS)
+NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan", "isinf", "all", "any"}
 
 
 @remedy("batch_calls", "launch", "launch-bound")
@@ -38,26 +47,12 @@ def batch_calls(m: Measurements) -> Offer | None:
     return None if known.training or known.in_graphs else Offer(words("batch_calls", "requests"), OVER_STEPS)
 
 
-FUSED_RNN = assuming("fused_rnn", recurrent_fused, figures={"share": CELL_SHARE}, spread=OF_MOVES)
-fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-bound", FUSED_RNN)
-
-PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
-ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
-LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
-
-
 @remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)
 def batched_matmul(m: Measurements) -> Offer:
     """Wherever small products of one shape, or small networks of one, follow each other: whichever gains more."""
     if m.replay is not None and m.replay.gain_ms(ENSEMBLES) > m.replay.gain_ms(PRODUCTS):
         return Offer(words("batched_matmul", "one_network"), ENSEMBLES)
     return Offer(words("batched_matmul", "one_product"), PRODUCTS)
-
-
-FUSED = replace(FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape))
-BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists", spread=OF_KERNELS)
-LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops", spread=OF_KERNELS)
-NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan", "isinf", "all", "any"}
 
 
 @remedy("fused_optimizer", "memory", "optimizer-not-fused")

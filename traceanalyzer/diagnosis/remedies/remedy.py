@@ -12,6 +12,8 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.replay.tape import Change
 
+NO_FIGURES: Mapping[str, object] = {}
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -31,7 +33,6 @@ class Offer:
         return not self.after and not self.changes_work
 
 
-NO_FIGURES: Mapping[str, object] = {}
 Trigger = Callable[[Measurements], Offer | None]
 
 

@@ -20,6 +20,12 @@ BASIS = "this idle time gone, an upper bound"
 ONCE = "this idle time gone, an upper bound; the program's start alone may have it"
 CUDNN_BENCHMARK = "cudnn.benchmark"
 """The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
+SCENARIOS = {
+    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
+    IdleDetail.PAGE_MIGRATION: None,
+    IdleDetail.MANAGED_LOOP: None,
+}
+"""What is replayed for remedies that the list of remedies does not have for these causes."""
 
 
 class _Cause(NamedTuple):
@@ -41,12 +47,6 @@ CAUSES = {
     IdleDetail.MANAGED_LOOP: _Cause("managed-memory-loop", "idle during CPU work on managed memory between migrations",
                                     BASIS, "move_host_work"),
 }  # fmt: skip
-SCENARIOS = {
-    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
-    IdleDetail.PAGE_MIGRATION: None,
-    IdleDetail.MANAGED_LOOP: None,
-}
-"""What is replayed for remedies that the list of remedies does not have for these causes."""
 
 
 def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:

@@ -18,6 +18,10 @@ LEAST_GAIN = 0.04  # a smaller one is within what the replay is off by
 MIN_MIXED = 3
 SPREAD = 0.05  # kernels of another launch, or another run, differ by this much
 PHASES = ("decode", "prefill", "mixed", "verify")
+CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
+    "cuda_graphs": Served.in_graphs, "asynchronous_scheduling": Served.ahead, "less_python": Served.less_between,
+}  # fmt: skip
+"""Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,6 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
     if np.isfinite(longer).sum() < MIN_MIXED:
         return None, None
     return float(np.nanmedian(longer)), float(np.nanmedian(longer / tokens)) * 1000
-
-
-CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
-    "cuda_graphs": Served.in_graphs, "asynchronous_scheduling": Served.ahead, "less_python": Served.less_between,
-}  # fmt: skip
-"""Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
 
 
 def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:

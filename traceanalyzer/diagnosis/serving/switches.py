@@ -11,6 +11,8 @@ from traceanalyzer.diagnosis.serving.outlook import Gain, outlook
 from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 
 HOST_CLASSES = ("launch", "sync", "host")  # classes of a device that waits for its host
+PIECEWISE = "Replay graphs of the model's parts between attention in prefills, too (vLLM: cudagraph_mode PIECEWISE)"
+"""Where decodes replay graphs already."""
 
 
 class Switch(NamedTuple):
@@ -31,9 +33,6 @@ SWITCHES = {
     "less_python": Switch("host", "move_host_work",
         "Halve the Python work between iterations: inputs, sampling and text on other threads or processes"),
 }  # fmt: skip
-
-PIECEWISE = "Replay graphs of the model's parts between attention in prefills, too (vLLM: cudagraph_mode PIECEWISE)"
-"""Where decodes replay graphs already."""
 
 
 def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]) -> list[Recommendation]:

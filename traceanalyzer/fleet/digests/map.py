@@ -18,6 +18,8 @@ MOST_RATIO = 12
 """A compressed trace that lies elsewhere is at most so many times as large once read: what is needed for it."""
 MOST_TURNS = 4096  # processes take work so many times, however many recordings there are
 Done = Callable[[int, int], None]
+Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
+"""Digests recordings on other machines: given those, the folder, and what is called with how many are done."""
 
 
 def make_all(
@@ -52,10 +54,6 @@ def stems_in(folder: str) -> dict[str, list[str]]:
     except OSError as error:
         raise TraceAnalyzerError(f"cannot write {folder}: {error.strerror or error}") from error
     return found
-
-
-Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
-"""Digests recordings on other machines: given those, the folder, and what is called with how many are done."""
 
 
 def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:

@@ -9,6 +9,11 @@ from traceanalyzer.fleet.digests.columns import LeftOut
 from traceanalyzer.fleet.job.causes import Cause
 from traceanalyzer.trace import F64
 
+DRAWS = 400
+INSIDE = (5.0, 95.0)  # percentiles: a 90 % range
+FEW = 5  # of fewer steps the least and the most are the range
+SEED = 39
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -101,12 +106,6 @@ class Job:
     steps: list[JobStep]
     heat: Heat | None
     notes: list[str]
-
-
-DRAWS = 400
-INSIDE = (5.0, 95.0)  # percentiles: a 90 % range
-FEW = 5  # of fewer steps the least and the most are the range
-SEED = 39
 
 
 def draws_of(steps: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":

@@ -20,6 +20,9 @@ from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.simulate import Plan, plan_of
 from traceanalyzer.trace import F64, I64
 
+_PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
+"""How groups of stages are named: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Whole:
@@ -127,10 +130,6 @@ class Whole:
     def plan(self) -> Plan | None:
         """In which order the collectives wait for each other."""
         return None if self.matches is None else plan_of(self.matches)
-
-
-_PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
-"""How groups of stages are named: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`."""
 
 
 def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:

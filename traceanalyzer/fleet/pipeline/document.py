@@ -24,6 +24,7 @@ EXPLAINS = 0.5  # share of the slowdown from which on workers or a stage are nam
 CORRELATED = 0.9
 """From here on forward and backward time vary by the same cause, the length of the sequences: the paper's threshold."""
 SHOWN = 5
+ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
 
 def recognise(path: Path) -> bool:
@@ -118,9 +119,6 @@ def slowdown_facts(found: Slowdown) -> Facts:
 def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
     rows = [(one, f"{value:.4f}") for one, value in of.items()][:SHOWN]
     return TextTable((name, "slowdown"), (False, True), rows, noun="types")
-
-
-ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
 
 def opened(path: Path) -> Any:
