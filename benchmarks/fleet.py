@@ -18,8 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.digests.files import SUFFIX, encoded
+from traceanalyzer.fleet.digests.files import SUFFIX, Rank, encoded
 
 TENSOR, STEPS = 8, 10
 LATE_NS, WORK_NS, TRANSFER_NS, SIGMA_NS = 3_000_000, 400_000, 100_000, 5_000

@@ -9,7 +9,7 @@ import numpy as np
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
 from traceanalyzer.analysis.time.steps import Steps
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.files import Rank
 
 STEP, TRANSFER = 1000, 100
 EPOCH_NS = 1_700_000_000_000_000_000

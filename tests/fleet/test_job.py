@@ -11,7 +11,7 @@ from tests.fleet.build import digest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.skew import arrivals
 from traceanalyzer.base.errors import UnreadableInputError
-from traceanalyzer.fleet.digests.columns import LeftOut, Rank
+from traceanalyzer.fleet.digests.files import LeftOut, Rank
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.document import gone, job_page
 from traceanalyzer.fleet.job.heat import MOST_ROWS

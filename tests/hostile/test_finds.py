@@ -11,8 +11,7 @@ import pytest
 from tests.analyzed import remembering
 from tests.fuzz.guard import Find, failure, guarded
 from tests.fuzz.kinds import KINDS
-from traceanalyzer.fleet.digests.columns import SCHEMA
-from traceanalyzer.fleet.digests.files import METADATA
+from traceanalyzer.fleet.digests.files import METADATA, SCHEMA
 
 FINDS = sorted(Path(__file__).with_name("finds").iterdir())
 

@@ -13,7 +13,7 @@ from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import Advice, advise
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
-from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES, for_server
+from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
 from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction
 

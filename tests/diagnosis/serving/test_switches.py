@@ -7,7 +7,7 @@ import pytest
 from tests.server_builder import Server, waves
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.diagnosis.serving.switches import HOST_CLASSES
+from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES
 
 HOST_BOUND = {"a": 300.0, "b": 1.0, "c": 0.001}
 

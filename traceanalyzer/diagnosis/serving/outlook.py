@@ -1,16 +1,21 @@
-"""What decides how fast a server is: its batch, prefills among decodes, a host that is ahead."""
+"""What decides how fast a server is: its batch, prefills among decodes, a host that is ahead; and what to do about it:
+switches of its engine, not changes of a training loop."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, curve, decode_fit, decodes
 from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
-from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass
+from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass, span
+from traceanalyzer.diagnosis.draft import Draft
+from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.phases import unprofiled
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.trace import F64
 
 TRUSTED_ERROR = 0.1  # a curve that misses a left-out batch by more predicts nothing
@@ -22,6 +27,9 @@ CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
     "cuda_graphs": Served.in_graphs, "asynchronous_scheduling": Served.ahead, "less_python": Served.less_between,
 }  # fmt: skip
 """Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
+HOST_CLASSES = ("launch", "sync", "host")  # classes of a device that waits for its host
+PIECEWISE = "Replay graphs of the model's parts between attention in prefills, too (vLLM: cudagraph_mode PIECEWISE)"
+"""Where decodes replay graphs already."""
 
 
 @dataclass(frozen=True)
@@ -168,3 +176,55 @@ def _of_phase(m: Measurements, served: Served, phase: str, rows: Sequence[Iterat
         if predicted < now.ms * (1 - LEAST_GAIN):
             share = served.mean_ms(usual) / served.mean_ms(served.usual)
             yield Gain(phase, change, now.ms, predicted, low, high, share)
+
+
+class Switch(NamedTuple):
+    """A change of how iterations are launched."""
+
+    cls: BottleneckClass
+    remedy: str
+    words: str
+
+
+SWITCHES = {
+    "cuda_graphs": Switch("launch", "cuda_graph",
+        "Replay CUDA graphs (vLLM without --enforce-eager, SGLang without --disable-cuda-graph, TensorRT-LLM: "
+        "cuda_graph_config)"),
+    "asynchronous_scheduling": Switch("sync", "asynchronous_scheduling",
+        "Schedule the next iteration while the GPU works (vLLM: --async-scheduling, SGLang and TensorRT-LLM: overlap "
+        "scheduler)"),
+    "less_python": Switch("host", "move_host_work",
+        "Halve the Python work between iterations: inputs, sampling and text on other threads or processes"),
+}  # fmt: skip
+
+
+def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]) -> list[Recommendation]:
+    """The advice on the GPU's work, and switches instead of that on the host where iterations can be replayed. A server
+    that replays graphs in all of its iterations is not told to."""
+    if not (launched := {row.graph for row in m.iterations if row.gpu_span_ms is not None}):
+        return advice
+    if m.faithful_server is not None:
+        return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))
+    return advice if "eager" in launched else [one for one in advice if one.remedy != "cuda_graph"]
+
+
+def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendation]:
+    """Each against the finding of its class, or another one on the host."""
+    gains = m.memo(outlook).gains
+    for change, switch in SWITCHES.items():
+        mine = [gain for gain in gains if gain.change == change]
+        found = sorted((d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls)
+        if not mine or not found:
+            continue
+        step, share, text = m.step.step_ms * mine[0].mean_share, mine[0].mean_share, "; ".join(map(_gained, mine))
+        low, high = step * (1 - SCENARIO_SPREAD), step * (1 + SCENARIO_SPREAD)
+        words = PIECEWISE if change == "cuda_graphs" and mine[0].phase != "decode" else switch.words
+        yield Recommendation(
+            found[0].id, found[0].cls, f"{words}: {text}.", step, 1 / share,
+            "replayed without the profiler: all recorded iterations", switch.remedy, low, high,
+        )  # fmt: skip
+
+
+def _gained(gain: Gain) -> str:
+    likely = f"{span(gain.low_ms, gain.now_ms)} to {span(gain.high_ms, gain.now_ms)}"
+    return f"{gain.phase} {span(gain.now_ms)} → {span(gain.predicted_ms, gain.now_ms)} ({likely})"

@@ -1,25 +1,182 @@
-"""Digests as Parquet files: written whole or not at all, found again while their recording stays as it is, and read
-many at a time."""
+"""A digest as a few columns, and as a Parquet file: written whole or not at all, found again while its recording stays
+as it is, and read many at a time. Single facts are JSON, numbers of steps and calls lists, field by field."""
 
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import orjson
 
-from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.ranks.digest import (
+    Claim,
+    Count,
+    DigestedCalls,
+    Family,
+    Long,
+    Pieces,
+    ProcessGroup,
+    RankDigest,
+    Why,
+)
+from traceanalyzer.analysis.time.steps import Steps
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
-from traceanalyzer.fleet.digests.columns import COLUMNS, SCHEMA, TO_COMPARE, LeftOut, Rank, rank_of, row_of
 from traceanalyzer.ingest.places import Place, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.trace import I64, Table
 from traceanalyzer.version import __version__
 
+SCHEMA = 5  # of the columns: digests of another one are made again
+ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
+COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}
+"""Each with what it holds. Numbers stand field by field, each of all steps or calls."""
+TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS, PIECES)  # what comparing ranks needs; the rest says why one is late
+_TIMES, _SPENT = ("host_start", "host_end", "start", "end"), ("compute", "communication", "busy")
+_EXPOSED = ("exposed_communication", "exposed_copy")
+STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in IdleCause))
+_LATER = ("launched", "row")
+_FIRST = tuple(f.name for f in fields(DigestedCalls) if f.name not in _LATER)
+_OF_PIECES = tuple(f.name for f in fields(Pieces))
+MORE_FIELDS = (*_LATER, "compute_before", *(f"{cause.label}_before" for cause in IdleCause))
+T = TypeVar("T", bound=Table)
+_KNOWN = ("path", "gpu", "devices")
+_OF_DIGEST = ("host", "epoch_ns", "device", "only_step_times", "collectives")
+_OF_STEPS = ("source", "warmup", "first", "incomplete", "unlike")
 SUFFIX = ".digest.parquet"
 METADATA = b"traceanalyzer"  # key of what a file says of itself: schema and version of the program
 LONGEST_STEM = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """A rank's digest with what tells it from others."""
+
+    path: str
+    digest: RankDigest
+    why: Why | None = None
+    gpu: str = ""  # which GPU it used, as far as that is known
+    devices: int = 0  # GPUs that its recording lists: those of its host
+    notes: tuple[str, ...] = ()  # what the reader met in the recording
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is no part of the answer, and why."""
+
+    path: str
+    why: str
+    rank: int | None = None  # as its name tells
+
+
+class _About(msgspec.Struct):
+    """The single facts of a rank, as a file may have them."""
+
+    path: str
+    gpu: str
+    devices: Count
+    failure: str
+    claimed: Count | None
+    notes: tuple[str, ...] = ()
+    host: str | None = None
+    epoch_ns: Long = 0
+    device: Count | None = None
+    only_step_times: bool = False
+    collectives: Long = 0
+    source: str = "none"
+    warmup: Count = 0
+    first: Long = 0
+    incomplete: Long = 0
+    unlike: bool = False
+    claim: Claim = Claim(None, None, 0, 0)
+    groups: tuple[ProcessGroup, ...] = ()
+    families: tuple[Family, ...] | None = None
+    clock_mhz: float | None = None
+
+
+def row_of(one: Rank | LeftOut) -> dict[str, Any]:
+    """The value of each column."""
+    if isinstance(one, LeftOut):
+        left_out = {"path": one.path, "gpu": "", "devices": 0, "failure": one.why, "claimed": one.rank, "notes": []}
+        return {ABOUT: orjson.dumps(left_out).decode(), **{name: [] for name in (NAMES, STEPS, CALLS, PIECES, MORE)}}
+    digest, why = one.digest, one.why
+    steps, calls = digest.steps, digest.calls
+    about = _of(one, *_KNOWN) | {"failure": "", "claimed": None, "notes": one.notes}
+    about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
+    about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
+    numbers = [*_of(steps, *_TIMES).values(), *_of(digest, *_SPENT).values()]
+    more = [*_of(calls, *_LATER).values()]
+    if why is not None:
+        about |= {"families": [list(family) for family in why.families], "clock_mhz": why.clock_mhz}
+        numbers += [*_of(why, *_EXPOSED).values(), *why.idle]
+        more += [why.compute_before, *why.idle_before]
+    return {
+        ABOUT: orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY).decode(),
+        NAMES: list(steps.names),
+        STEPS: _joined(numbers),
+        CALLS: _joined([*_of(calls, *_FIRST).values()]),
+        PIECES: _joined([*_of(digest.pieces, *_OF_PIECES).values()]),
+        MORE: _joined(more),
+    }
+
+
+def _joined(columns: list[Any]) -> I64:
+    return np.concatenate([np.asarray(column, np.int64) for column in columns])
+
+
+def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
+    """The rank of a row, or why its recording could not be read; the column that only says why may be missing."""
+    about = msgspec.json.decode(row[ABOUT], type=_About)
+    if about.failure:
+        return LeftOut(about.path, about.failure, about.claimed)
+    names = tuple(row[NAMES])
+    whole = about.families is not None
+    numbers = dict(zip(STEP_FIELDS if whole else _TIMES + _SPENT, row[STEPS].reshape(-1, len(names)), strict=True))
+    calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
+    count = len(calls["start"])
+    more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
+    if MORE in row and count:
+        more = dict(zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True))
+    calls |= {name: more[name] for name in _LATER}
+    pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
+    for what, name, values in (
+        (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names),
+        (calls, "after", range(len(pieces["step"]) + 1)),
+    ):  # fmt: skip
+        if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
+            raise ValueError(f"no such {name}")
+    times = {name: numbers[name] for name in _TIMES}
+    steps = Steps(names=names, of_op=np.empty(0, np.int32), **times, **_of(about, *_OF_STEPS))
+    digest = RankDigest(
+        claim=about.claim, steps=steps, calls=_table(DigestedCalls, calls), groups=about.groups,
+        pieces=_table(Pieces, pieces), **{name: numbers[name] for name in _SPENT}, **_of(about, "path", *_OF_DIGEST),
+    )  # fmt: skip
+    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN))
+
+
+def _table(kind: type[T], columns: dict[str, I64]) -> T:
+    return kind(**{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)})
+
+
+def _of(one: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
+    if about.families is None:
+        return None
+    compute, *idle = (more.get(name, np.empty(0, np.int64)) for name in MORE_FIELDS[len(_LATER) :])
+    stands = np.stack([numbers[f"idle_{one.label}"] for one in IdleCause])
+    return Why(
+        **{name: numbers[name] for name in _EXPOSED}, idle=stands,
+        compute_before=compute, idle_before=np.stack(idle), families=about.families, clock_mhz=about.clock_mhz,
+    )  # fmt: skip
 
 
 class Made(NamedTuple):

@@ -6,8 +6,7 @@ from traceanalyzer.analysis.ranks.digested import digest_of, why_of
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.reading import reading_as
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.fleet.digests.columns import LeftOut, Rank
-from traceanalyzer.fleet.digests.files import SUFFIX, Made, encoded, name_of
+from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, encoded, name_of
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import Place, fetched, write_to
 from traceanalyzer.ingest.run import rank_in_name

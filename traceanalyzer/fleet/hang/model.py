@@ -8,8 +8,7 @@ from pathlib import Path, PurePath
 from statistics import mode
 
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
-from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, culprits_of, odd_ones
-from traceanalyzer.fleet.hang.waits import Wait, waits_of
+from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of, odd_ones, waits_of
 from traceanalyzer.trace.flight import Flight, InGroup, Op, Repeated, Signature, Unreadable
 
 SHORTEST_HANG_S = 2.0

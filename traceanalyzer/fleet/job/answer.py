@@ -1,4 +1,4 @@
-"""From the ranks of a job to the answer: who holds it up, and what it would gain without."""
+"""From the ranks of a job to the answer: who holds it up, why, and what it would gain without."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, ms
-from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.job.causes import cause_of
+from traceanalyzer.fleet.digests.files import Rank
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
-from traceanalyzer.fleet.job.model import Culprit, Job, JobStep, Ranks, range_ms
+from traceanalyzer.fleet.job.model import Cause, Culprit, Job, JobStep, Ranks, range_ms
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.verdict import summary_of
 from traceanalyzer.fleet.job.whole import Whole
-from traceanalyzer.trace import F64
+from traceanalyzer.trace import F64, I64
 
 WORST = 5
 PEERS = 64  # ranks that a late one is compared with: the nearest by number
@@ -25,6 +26,7 @@ BEFORE = 0.25  # of what a rank is late by later on: less was before
 
 
 Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what says why they are late
+_OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
 
 
 def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:
@@ -145,3 +147,54 @@ def _steps(whole: Whole) -> list[JobStep]:
         waiting = ms(float(np.median(waits[name]))) if waits[name] else 0.0
         rows.append(JobStep(name, i in steady, median, waiting, rank, ms(float(own[i][worst]))))
     return rows
+
+
+def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None:
+    """Why `late` costs the job so much of a step; None where neither its stretches between collectives nor its steps
+    tell as much as half of that."""
+    for what in (_before_calls, _in_steps):
+        own, theirs = what(late), np.median([what(one) for one in others], axis=0)
+        compute, host, loading = (own - theirs).tolist()
+        if max(compute, host, loading) < EXPLAINED * gain_ns:
+            continue
+        if compute >= max(host, loading):
+            return "slow_gpu" if _same_work(late, others) else "more_work"
+        return "input" if loading > host else "slow_host"
+    return None
+
+
+def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    return np.array([compute.sum(), idle[_OF_HOST].sum(), idle[IdleCause.INPUT].sum()], np.float64)
+
+
+def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Compute, idle time by the host and by input before the collectives of a mean steady step, ns."""
+    digest, why = one.digest, one.why
+    if why is None or not len(why.compute_before):
+        return np.zeros(3)
+    steady = digest.calls.step >= digest.steps.warmup
+    return _parts(why.compute_before[steady], why.idle_before[:, steady]) / digest.steps.steady_count
+
+
+def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """The same in all of a mean steady step."""
+    digest, why = one.digest, one.why
+    if why is None:
+        return np.zeros(3)
+    return _parts(digest.compute[digest.steps.steady], why.idle[:, digest.steps.steady]) / digest.steps.steady_count
+
+
+def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
+    """Whether it launches as many kernels, with as many threads, as the middle one of the others."""
+    own, theirs = _work(late), [_work(one) for one in others]
+    if own is None or any(one is None for one in theirs):
+        return False
+    middle = np.median([one for one in theirs if one is not None], axis=0)
+    return bool((np.abs(own / np.maximum(middle, 1e-9) - 1.0) <= SAME_WORK).all())
+
+
+def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
+    if one.why is None or any(family.threads < 0 for family in one.why.families):
+        return None
+    sums = [sum(family.launches for family in one.why.families), sum(family.threads for family in one.why.families)]
+    return np.array(sums, np.float64) / one.digest.steps.steady_count

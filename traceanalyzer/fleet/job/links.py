@@ -8,7 +8,7 @@ from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
 from traceanalyzer.base import ms
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.files import Rank
 from traceanalyzer.fleet.job.model import Culprit, range_ms
 from traceanalyzer.trace import I64, ranked
 

@@ -1,14 +1,25 @@
 """What a job of many ranks comes to, and how sure a mean over its steps is."""
 
+from typing import Literal
+
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline import slowdown as pipeline
 from traceanalyzer.base import NS_PER_MS, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import Summary
-from traceanalyzer.fleet.digests.columns import LeftOut
-from traceanalyzer.fleet.job.causes import Cause
+from traceanalyzer.fleet.digests.files import LeftOut
 from traceanalyzer.trace import F64
 
+Cause = Literal["slow_gpu", "more_work", "slow_host", "input", "slow_link", "heavy_stage"]
+WORDS: dict[Cause | None, str] = {
+    "slow_gpu": "its kernels take longer for the same work",
+    "more_work": "it computes longer: more kernels, or larger ones",
+    "slow_host": "its host is late",
+    "input": "its input is late",
+    "slow_link": "its link is slow",
+    "heavy_stage": "its stage is too heavy",
+    None: "the digests do not tell why",
+}
 DRAWS = 400
 INSIDE = (5.0, 95.0)  # percentiles: a 90 % range
 FEW = 5  # of fewer steps the least and the most are the range

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
-from traceanalyzer.fleet.digests.columns import LeftOut, Rank
-from traceanalyzer.fleet.digests.files import SUFFIX, name_of, read_digests
+from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Rank, name_of, read_digests
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.ranks.compare import CLOCK_TOLERANCE_NS
 from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.base import NS_PER_S, dataclass, digits
-from traceanalyzer.fleet.digests.columns import LeftOut, Rank
+from traceanalyzer.fleet.digests.files import LeftOut, Rank
 
 
 @dataclass(frozen=True, eq=False)

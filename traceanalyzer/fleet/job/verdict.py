@@ -6,9 +6,8 @@ from typing import cast
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.base import digits, ms
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
-from traceanalyzer.fleet.digests.columns import Rank
-from traceanalyzer.fleet.job.causes import WORDS
-from traceanalyzer.fleet.job.model import Culprit, ends_of
+from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.job.model import WORDS, Culprit, ends_of
 from traceanalyzer.fleet.job.whole import Whole
 
 SHOWN = 4  # ranks named in a sentence

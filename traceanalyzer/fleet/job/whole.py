@@ -15,7 +15,7 @@ from traceanalyzer.analysis.ranks.late import late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
 from traceanalyzer.base import NS_PER_MS, UnreadableInputError, dataclass
-from traceanalyzer.fleet.digests.columns import Rank
+from traceanalyzer.fleet.digests.files import Rank
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.simulate import Plan, plan_of
 from traceanalyzer.trace import F64, I64
