@@ -27,16 +27,11 @@ class Undersized(NamedTuple):
     """Long kernels of the steady state that leave most of the GPU empty."""
 
     kernels: Group
-    threads: float
-    """Of a launch, mean over their time."""
-    resident: float | None
-    """Threads that the GPU holds at a time; None where it is not known."""
-    narrow_share: float
-    """Share of their time in blocks of fewer threads than a warp."""
-    narrow_threads: float
-    """Threads of such a block, mean over their time."""
-    lost_ms: float
-    """What they would take less a step with all of the GPU, if their work can be spread over it."""
+    threads: float  # of a launch, mean over their time
+    resident: float | None  # threads that the GPU holds at a time; None where it is not known
+    narrow_share: float  # share of their time in blocks of fewer threads than a warp
+    narrow_threads: float  # threads of such a block, mean over their time
+    lost_ms: float  # what they would take less a step with all of the GPU, if their work can be spread over it
 
 
 def filled(rated: Rated) -> F64:
@@ -98,20 +93,16 @@ def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
 
 
 KNOWN = (Bound.COMPUTE, Bound.MEMORY)
-ENOUGH_SHARE = 0.5
-"""With a roofline for less of the computation, what it leaves would be a guess."""
+ENOUGH_SHARE = 0.5  # with a roofline for less of the computation, what it leaves would be a guess
 
 
 class AboveRoofline(NamedTuple):
     """Kernels faster than their roofline; shares of the steady state's device time."""
 
-    kernels: list[str]
-    """Those with the most time."""
+    kernels: list[str]  # those with the most time
     share: float
-    highest: float
-    """Least time over recorded time of the one that is furthest above."""
-    cached_share: float
-    """Of those whose data fits the last cache."""
+    highest: float  # least time over recorded time of the one that is furthest above
+    cached_share: float  # of those whose data fits the last cache
     unexplained_share: float
 
 

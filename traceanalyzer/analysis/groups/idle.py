@@ -51,8 +51,7 @@ def longest_gaps(
 
 
 MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
-MOSTLY = 0.5
-"""A detail of more than half of the host's idle time names it."""
+MOSTLY = 0.5  # a detail of more than half of the host's idle time names it
 
 
 def main_detail(explained: Causes) -> str:

@@ -39,12 +39,10 @@ WAITED_SHARE = 0.05
 class Loading(NamedTuple):
     """Loading of input in the steady steps."""
 
-    workers: bool | None
-    """Whether worker processes load; None where the names do not tell."""
+    workers: bool | None  # whether worker processes load; None where the names do not tell
     pinned: bool | None
     """Whether all input is copied from pinned memory; None where no such copy, or not its memory, was recorded."""
-    waiting_steps: int
-    """Steady steps in which the GPU waits for input, of ..."""
+    waiting_steps: int  # steady steps in which the GPU waits for input, of ...
     steps: int
     stages: tuple[tuple[str, float], ...]
     """What the loading is in (names of `STAGES`), as shares of its time on the launching threads, largest first; empty
@@ -99,12 +97,9 @@ class SmallCopies(NamedTuple):
 
     a_step: float
     median_bytes: float
-    host_ms: float
-    """Host time of a step in the calls and operators that make them."""
-    device_ms: float
-    """Time of a step that they take on the GPU."""
-    operator: str | None
-    """The outermost operator that makes most of them."""
+    host_ms: float  # host time of a step in the calls and operators that make them
+    device_ms: float  # time of a step that they take on the GPU
+    operator: str | None  # the outermost operator that makes most of them
 
 
 def which_small(joined: Joined) -> Bool:

@@ -31,15 +31,11 @@ COPY = re.compile(r"^aten::(?:contiguous|clone)$")
 class Casts(NamedTuple):
     """Casts of tensors to another type."""
 
-    kernels: Group
-    """With the casts whose operator is not known; the figures below are without."""
+    kernels: Group  # with the casts whose operator is not known; the figures below are without
     total_ms: float
-    casts: float
-    """Device ops a step."""
-    alike: float
-    """Mean number a step of one shape and type."""
-    first_ms: float
-    """Time a step of the first of each shape and type alone."""
+    casts: float  # device ops a step
+    alike: float  # mean number a step of one shape and type
+    first_ms: float  # time a step of the first of each shape and type alone
 
 
 def channel_kernels(timed: Timed, free: Bool) -> Group | None:
@@ -99,8 +95,7 @@ class StridedWork(NamedTuple):
     """Elementwise kernels with operands in different orders."""
 
     kernels: Group
-    examples: list[str]
-    """Operator, shape and strides of the two operands."""
+    examples: list[str]  # operator, shape and strides of the two operands
 
 
 def strided_work(rated: Rated) -> StridedWork | None:

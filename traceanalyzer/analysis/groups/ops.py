@@ -41,12 +41,9 @@ def api_times(linked: Linked) -> list[ApiTime]:
 class Group(NamedTuple):
     """Device ops of the steady state with something in common."""
 
-    rows: Bool
-    """Which device ops."""
-    total_ms: float
-    """Their time a step."""
-    top: list[tuple[str, float]]
-    """The kernels with the most of it, and its ms."""
+    rows: Bool  # which device ops
+    total_ms: float  # their time a step
+    top: list[tuple[str, float]]  # the kernels with the most of it, and its ms
 
 
 def group(timed: Timed, rows: Bool) -> Group:
@@ -157,10 +154,8 @@ class WrittenOutAttention(NamedTuple):
     """Passes over the scores between the two products."""
 
     passes: Group
-    attentions: float
-    """A step, forward and backward each."""
-    bytes_saved: float | None
-    """What the passes read and write a step; None where not known."""
+    attentions: float  # a step, forward and backward each
+    bytes_saved: float | None  # what the passes read and write a step; None where not known
 
 
 def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:

@@ -25,8 +25,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
 
-OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
-"""Operators whose first operand is where they write."""
+OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")  # operators whose first operand is where they write
 
 
 def written(rated: Rated, op: I32 | I64) -> F64:
@@ -79,10 +78,8 @@ class OptimizerPasses(NamedTuple):
     """Kernels of an optimizer step that is not fused."""
 
     kernels: Group
-    names: int
-    """Different kernels."""
-    longest_ms: float
-    """Time a step of the one that takes longest."""
+    names: int  # different kernels
+    longest_ms: float  # time a step of the one that takes longest
     longest: str
 
 
@@ -92,8 +89,7 @@ class Chains(NamedTuple):
     kernels: Group
     runs_per_step: float
     kernels_per_run: float
-    longest_ms: float
-    """Time a step if each run took as long as its longest kernel."""
+    longest_ms: float  # time a step if each run took as long as its longest kernel
     bytes_saved: float | None
     """What the runs move a step beyond their kernel with the most traffic; None where not all of it is known."""
 

@@ -35,20 +35,16 @@ class Fp32Products(NamedTuple):
     """Products in fp32 on the ordinary cores."""
 
     kernels: Group
-    at_ms: dict[str, float]
-    """Time a step on the tensor cores by number format; without those that the GPU has not."""
-    unknown: bool
-    """Whether the sizes of some were not recorded."""
+    at_ms: dict[str, float]  # time a step on the tensor cores by number format; without those that the GPU has not
+    unknown: bool  # whether the sizes of some were not recorded
 
 
 class OddProducts(NamedTuple):
     """Slow products whose sizes are not multiples of 16 bytes."""
 
     kernels: Group
-    saved_ms: float
-    """Time a step beyond what aligned ones reach."""
-    shapes: list[str]
-    """Of the operands with such a size, those with most time first."""
+    saved_ms: float  # time a step beyond what aligned ones reach
+    shapes: list[str]  # of the operands with such a size, those with most time first
 
 
 class LastWaves(NamedTuple):
@@ -56,8 +52,7 @@ class LastWaves(NamedTuple):
 
     kernels: Group
     waves: float
-    lost_ms: float
-    """Time a step of the empty part of the last wave, as far as the roofline leaves room."""
+    lost_ms: float  # time a step of the empty part of the last wave, as far as the roofline leaves room
 
 
 def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
@@ -164,8 +159,7 @@ class OddConvolutions(NamedTuple):
     """Convolutions with channel counts that are not multiples of 16 bytes."""
 
     kernels: Group
-    shapes: list[str]
-    """Of their weights: result channels, input channels of a group, window."""
+    shapes: list[str]  # of their weights: result channels, input channels of a group, window
 
 
 def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:

@@ -13,8 +13,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.trace import Condition, distinct
 
-LEAST_SHARE = 0.05
-"""A number format with less of the matrix kernels' time is not one that the program was given."""
+LEAST_SHARE = 0.05  # a number format with less of the matrix kernels' time is not one that the program was given
 SHOWN_INPUTS = 4
 
 

@@ -32,8 +32,7 @@ ALIKE_SHARE = 0.7
 """Ranks that wait for each other have steps of one length, however different the moments of their recordings."""
 EACH_STEP_SHARE = 0.5
 """A rank that waits for another waits in each step; once, it may wait for the other's profiler to start or stop."""
-LISTED_RANKS = 8
-"""Missing ranks named one by one."""
+LISTED_RANKS = 8  # missing ranks named one by one
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class RankRow:
                              "longest")  # fmt: skip
 
 
-CLOCK_TOLERANCE_NS = 10 * 10**9
-"""Hosts' clocks differ by less than this."""
+CLOCK_TOLERANCE_NS = 10 * 10**9  # hosts' clocks differ by less than this
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ class RankComparison:
     """The ranks of a run compared. `rows` has one entry a recording, in the order they were given in."""
 
     rows: tuple[RankRow, ...]
-    critical: int
-    """Index of the rank that the report speaks of."""
+    critical: int  # index of the rank that the report speaks of
     collectives: tuple[CollectiveSkew, ...]
     notes: tuple[str, ...]
     offset_ns: tuple[int, ...] | None = None
@@ -79,8 +76,7 @@ class RankComparison:
     """The ranks that hold up the run at matched collectives, by what it would gain; several by turns or together."""
     waited_ns: tuple[tuple[int, ...] | None, ...] = ()
     """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
-    pipeline: PipelineJob | None = None
-    """The pipeline that they make."""
+    pipeline: PipelineJob | None = None  # the pipeline that they make
 
     @property
     def worst_first(self) -> list[int]:
@@ -140,8 +136,7 @@ class _Matched(NamedTuple):
     by_step: Sequence[tuple[I64, I64] | None]
     """Of each recording what it waited in each step, and what was transferred, ns."""
     skew: Sequence[CollectiveSkew] = ()
-    gains_ms: Mapping[int, float] = {}
-    """By position."""
+    gains_ms: Mapping[int, float] = {}  # by position
     late: tuple[LateRank, ...] = ()
 
 

@@ -11,13 +11,11 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Table, column
 from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
-SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
-"""Kinds of what two ranks exchange."""
+SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)  # kinds of what two ranks exchange
 
 
 Long = Annotated[int, msgspec.Meta(ge=-MOST_IDS, le=MOST_IDS)]
-Count = Annotated[int, msgspec.Meta(ge=-1, le=MOST_RANKS)]
-"""Of ranks, devices or steps: what a digest may be read with."""
+Count = Annotated[int, msgspec.Meta(ge=-1, le=MOST_RANKS)]  # of ranks, devices or steps: what a digest may be read with
 
 
 class Claim(NamedTuple):
@@ -25,8 +23,7 @@ class Claim(NamedTuple):
 
     rank: Count | None
     world_size: Count | None
-    start_ns: Long
-    """From its first event to its last one's end, on the clock of its epoch."""
+    start_ns: Long  # from its first event to its last one's end, on the clock of its epoch
     end_ns: Long
 
 
@@ -36,8 +33,7 @@ class ProcessGroup(NamedTuple):
     name: str
     ranks: str
     communicator: str
-    size: Count
-    """-1 if not known."""
+    size: Count  # -1 if not known
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -54,18 +50,13 @@ class DigestedCalls(Table):
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    launched: I64 = column(np.int64)
-    """When the host launched its first kernel."""
-    row: I64 = column(np.int64)
-    """Its first kernel's row in `Trace.device_ops`."""
+    launched: I64 = column(np.int64)  # when the host launched its first kernel
+    row: I64 = column(np.int64)  # its first kernel's row in `Trace.device_ops`
     step: I32 = column(np.int32)
-    kind: I32 = column(np.int32)
-    """Index in `KINDS`."""
+    kind: I32 = column(np.int32)  # index in `KINDS`
     bytes: I64 = column(np.int64)
-    group: I32 = column(np.int32)
-    """Index in `RankDigest.groups`."""
-    sequence: I64 = column(np.int64)
-    """Number of the operation in its communicator."""
+    group: I32 = column(np.int32)  # index in `RankDigest.groups`
+    sequence: I64 = column(np.int64)  # number of the operation in its communicator
     peer: I32 = column(np.int32)
     queued: I64 = column(np.int64, fill=0)
     """What it starts later than it could have: it was launched, and what was launched before it had ended, ns."""
@@ -83,11 +74,9 @@ class Pieces(Table):
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    busy: I64 = column(np.int64)
-    """Time of it in which the device computed."""
+    busy: I64 = column(np.int64)  # time of it in which the device computed
     step: I32 = column(np.int32)
-    role: I32 = column(np.int32)
-    """A `Role`: forward, backward or optimizer."""
+    role: I32 = column(np.int32)  # a `Role`: forward, backward or optimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +87,13 @@ class RankDigest:
     claim: Claim
     host: str | None
     epoch_ns: int
-    device: int | None
-    """Device of its steps; None without device work."""
-    only_step_times: bool
-    """Whether the recording is a log of step times."""
-    steps: Steps
-    """Without the step of each op."""
-    compute: I64
-    """Time of each step with compute on the device, ns; ..."""
-    communication: I64
-    """... with communication; ..."""
-    busy: I64
-    """... with any work."""
-    collectives: int
-    """Collectives of the recording, on any device, in or between steps."""
+    device: int | None  # device of its steps; None without device work
+    only_step_times: bool  # whether the recording is a log of step times
+    steps: Steps  # without the step of each op
+    compute: I64  # time of each step with compute on the device, ns; ...
+    communication: I64  # ... with communication; ...
+    busy: I64  # ... with any work
+    collectives: int  # collectives of the recording, on any device, in or between steps
     calls: DigestedCalls
     groups: tuple[ProcessGroup, ...]
     pieces: Pieces
@@ -137,8 +119,7 @@ class Family(NamedTuple):
     name: str
     launches: Long
     time_ns: Long
-    threads: Long
-    """That they were launched with; -1 where those of one are not known."""
+    threads: Long  # that they were launched with; -1 where those of one are not known
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +131,6 @@ class Why:
     idle: I64
     compute_before: I64
     """Compute in the stretch before each call: since the rank's communication before had ended, or its step began."""
-    idle_before: I64
-    """Idle time in it, a row for each `IdleCause`."""
+    idle_before: I64  # idle time in it, a row for each `IdleCause`
     families: tuple[Family, ...]
-    clock_mhz: float | None
-    """Mean clock of its device's SMs, where it was sampled."""
+    clock_mhz: float | None  # mean clock of its device's SMs, where it was sampled

@@ -137,8 +137,7 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(columns)
 
 
-MOST_FAMILIES = 12
-"""Kernels by name that take most of the time; the rest is one."""
+MOST_FAMILIES = 12  # kernels by name that take most of the time; the rest is one
 OTHERS = "other kernels"
 
 

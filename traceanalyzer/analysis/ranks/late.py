@@ -20,33 +20,26 @@ MIN_TIMES = 1.5
 """A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
 profiler's start or stop."""
 
-EXPLAINED = 0.5
-"""Share of what the others wait that a rank must do more of, to be why."""
-SAME_WORK = 0.02
-"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
+EXPLAINED = 0.5  # share of what the others wait that a rank must do more of, to be why
+SAME_WORK = 0.02  # ranks whose launches, or threads of their kernels, differ by less have the same work to do
 
 
 @dataclass(frozen=True)
 class LateRank:
     """A rank that holds up the run."""
 
-    position: int
-    """Among the recordings."""
+    position: int  # among the recordings
     gain_ms: float
     """What it comes later than the last but one, a steady step; of several together what the run gains without all."""
-    together: bool = False
-    """Whether it is one of several that are late at the same collectives."""
-    stage: int | None = None
-    """The stage of a pipeline that is too heavy, where it is one of that stage's ranks."""
+    together: bool = False  # whether it is one of several that are late at the same collectives
+    stage: int | None = None  # the stage of a pipeline that is too heavy, where it is one of that stage's ranks
 
 
 class Together(NamedTuple):
     """Ranks that are late at the same collectives: without one of them alone little is gained."""
 
-    ranks: I64
-    """By position."""
-    gain: I64
-    """What each collective gains without all of them, ns."""
+    ranks: I64  # by position
+    gain: I64  # what each collective gains without all of them, ns
 
 
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:

@@ -17,8 +17,7 @@ from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, membe
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
-_MAX_ORDINAL = 2**24
-"""Collectives of one group in a step that fit a key."""
+_MAX_ORDINAL = 2**24  # collectives of one group in a step that fit a key
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,33 +25,21 @@ class Matches:
     """Collectives matched across ranks, in order of start. Their parts, one for each rank that takes part, lie one
     after the other: those of collective `i` from `first[i]` to before `first[i + 1]`, by rank."""
 
-    first: I64
-    """Where the parts of each collective begin, and the number of all of them."""
-    rank: I32
-    """Of each part the recording, by position."""
+    first: I64  # where the parts of each collective begin, and the number of all of them
+    rank: I32  # of each part the recording, by position
     start: I64
-    end: I64
-    """Times on the first recording's clock, ns."""
-    held: Bool
-    """Whether compute waited for its end on its rank."""
-    ready: I64
-    """When it could have started on its rank: later than that it was held by a call before it."""
-    slowed: I64
-    """How much longer its rank computed for communication beside it, since the call before."""
-    row: I64
-    """Row of its first kernel in its rank's `Trace.device_ops`."""
-    kind: I32
-    """Index in `KINDS`, one a collective."""
+    end: I64  # times on the first recording's clock, ns
+    held: Bool  # whether compute waited for its end on its rank
+    ready: I64  # when it could have started on its rank: later than that it was held by a call before it
+    slowed: I64  # how much longer its rank computed for communication beside it, since the call before
+    row: I64  # row of its first kernel in its rank's `Trace.device_ops`
+    kind: I32  # index in `KINDS`, one a collective
     bytes: I64
     group: tuple[str | None, ...]
-    group_size: I64
-    """Ranks in the group, -1 if not known."""
-    step: I32
-    """Index in `steps`."""
-    steady: Bool
-    """Whether it belongs to a steady-state step on all its ranks."""
-    steps: tuple[str, ...]
-    """Names of the steps."""
+    group_size: I64  # ranks in the group, -1 if not known
+    step: I32  # index in `steps`
+    steady: Bool  # whether it belongs to a steady-state step on all its ranks
+    steps: tuple[str, ...]  # names of the steps
     clocks: Clocks
     notes: tuple[str, ...]
 
@@ -178,12 +165,9 @@ class _Calls(NamedTuple):
     row: I64
     kind: I32
     bytes: I64
-    group: I32
-    """Index in the groups of the run."""
-    size: I32
-    """Ranks of the group."""
-    step: I32
-    """Index in the names of the run's steps."""
+    group: I32  # index in the groups of the run
+    size: I32  # ranks of the group
+    step: I32  # index in the names of the run's steps
     steady: Bool
     sequence: I64
 

@@ -9,8 +9,7 @@ from traceanalyzer.analysis.ranks.digested import claim_of
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import Trace
 
-_OF_A_RANK = re.compile(r"\.(?:part|pid)\d+")
-"""What `collect` adds to the name of a rank's second recording."""
+_OF_A_RANK = re.compile(r"\.(?:part|pid)\d+")  # what `collect` adds to the name of a rank's second recording
 NAMED = 4
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, counts, robust_sigma, stable_order
 from traceanalyzer.trace import I32, I64
 
-ROUNDING_NS = 2_000
-"""Ranks end the same collective a microsecond or two apart even on one clock."""
+ROUNDING_NS = 2_000  # ranks end the same collective a microsecond or two apart even on one clock
 MAX_SPREAD_NS = 500_000
 """Ends of one collective scatter by tens of us between ranks; if more, those matched are not the same."""
 
@@ -17,14 +16,11 @@ MAX_SPREAD_NS = 500_000
 class Clocks(NamedTuple):
     """What to subtract from the times of each recording to have them on the first one's clock."""
 
-    offset: I64
-    """ns, one a recording."""
-    corrected: I64
-    """Part of it that the collectives showed beyond the epochs, ns; 0 where that was within noise."""
+    offset: I64  # ns, one a recording
+    corrected: I64  # part of it that the collectives showed beyond the epochs, ns; 0 where that was within noise
     spread_ns: float
     """How far the ends of one collective scatter between recordings after that: standard deviation, the worst."""
-    comparable: bool
-    """Whether the clocks could be compared at all, and the collectives bear it out."""
+    comparable: bool  # whether the clocks could be compared at all, and the collectives bear it out
 
 
 def align_clocks(epochs: Sequence[int], first: I64, rank: I32, end: I64) -> Clocks:

@@ -15,8 +15,7 @@ from traceanalyzer.trace import I64, Bool, distinct, ranked
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the other."""
-MIN_COUNT = 3
-"""One or two collectives tell nothing about the rest."""
+MIN_COUNT = 3  # one or two collectives tell nothing about the rest
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class Arrivals(NamedTuple):
 
     first: I64
     last: I64
-    late: I64
-    """Position of the rank that was ready last, the first of several."""
+    late: I64  # position of the rank that was ready last, the first of several
     own: I64
     """How much later than the last but one it was ready by itself: without what the collective before it ended later.
     While ranks compute beside a series of collectives, one that is late at the first is so at all: the most counts."""

@@ -37,11 +37,9 @@ class Reached:
     """Shares of its ceilings that each device op reaches, 0..1, NaN where not known."""
 
     arithmetic: F64
-    tensor: Bool
-    """Whether the arithmetic is that of tensor cores."""
+    tensor: Bool  # whether the arithmetic is that of tensor cores
     instructions: F64
-    memory: F64
-    """Expected traffic; 0 where the cache has the data."""
+    memory: F64  # expected traffic; 0 where the cache has the data
 
 
 def bounds(shares: Reached) -> U8:
@@ -88,10 +86,8 @@ def tensor_cores(name: str) -> int:
     return YES if TENSOR_CORES.search(name) else UNKNOWN
 
 
-MIN_SAMPLES = 20
-"""Fewer samples tell nothing of a step, or of a kernel."""
-SHARE = re.compile(r"%|pct", re.IGNORECASE)
-"""Counters that are shares of the hardware's peak say so in their names."""
+MIN_SAMPLES = 20  # fewer samples tell nothing of a step, or of a kernel
+SHARE = re.compile(r"%|pct", re.IGNORECASE)  # counters that are shares of the hardware's peak say so in their names
 OF_MEMORY = re.compile(r"dram.{0,12}(throughput|bandwidth)", re.IGNORECASE)
 OF_ARITHMETIC = re.compile(r"sm__throughput|tensor.{0,40}active|sm.{0,6}issue|inst_executed_pipe", re.IGNORECASE)
 

@@ -15,14 +15,10 @@ class Slots(NamedTuple):
     """Issue slots that kernels of such a name take, in threads' instructions."""
 
     kernel: re.Pattern[str]
-    element: float = 0.0
-    """For each element of their operator's largest tensor."""
-    block: float = 0.0
-    """For each block."""
-    thread: float = 0.0
-    """For each thread."""
-    operation: float = 0.0
-    """For each FLOP of their operator."""
+    element: float = 0.0  # for each element of their operator's largest tensor
+    block: float = 0.0  # for each block
+    thread: float = 0.0  # for each thread
+    operation: float = 0.0  # for each FLOP of their operator
 
 
 @dataclass(frozen=True)
@@ -30,30 +26,22 @@ class Pass:
     """How often the kernels of such a name go over a tensor as large as their operator's largest."""
 
     kernel: re.Pattern[str]
-    tensors: float
-    """Tensors of the operator's type read and written."""
-    again: float = 0.0
-    """Tensors of which blocks, of a row or more each, read their part more than once."""
-    times: int = 1
-    """How often they read it again."""
-    in_fp32: float = 0.0
-    """Tensors of as many elements in fp32 read and written beside them."""
+    tensors: float  # tensors of the operator's type read and written
+    again: float = 0.0  # tensors of which blocks, of a row or more each, read their part more than once
+    times: int = 1  # how often they read it again
+    in_fp32: float = 0.0  # tensors of as many elements in fp32 read and written beside them
     each: int = 0
     """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
-    inputs: float = 0.0
-    """How often all inputs of the operator, or as much, are read and written."""
-    operator: str | None = None
-    """Only of this one, where the kernel's name is a common one."""
-    calculates: bool = False
-    """Whether it does the operator's matrix products."""
+    inputs: float = 0.0  # how often all inputs of the operator, or as much, are read and written
+    operator: str | None = None  # only of this one, where the kernel's name is a common one
+    calculates: bool = False  # whether it does the operator's matrix products
 
 
 @dataclass(frozen=True)
 class KernelTables:
     """The tables; of entries for one kernel the first counts."""
 
-    torch: str
-    """Version of PyTorch, major and minor, whose kernels were counted."""
+    torch: str  # version of PyTorch, major and minor, whose kernels were counted
     slots: tuple[Slots, ...]
     passes: tuple[Pass, ...]
     operator_flops: Mapping[str, float]

@@ -26,8 +26,7 @@ from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind,
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
 the last blocks take most of any kernel, whatever it does."""
-LOW_SOL = 0.5
-"""A small kernel that still reaches half of its roofline is limited by that, not by its size."""
+LOW_SOL = 0.5  # a small kernel that still reaches half of its roofline is limited by that, not by its size
 KEPT = 0.5
 """Part of the last cache that data written by one kernel and read by a later one may take to be still there: the other
 half goes to results, and to what is cached twice where the cache has two parts."""
@@ -38,32 +37,21 @@ class Roofline:
     """Figures of each device op; NaN where not known. Whole columns are asked for as `flops[:]`."""
 
     flops: F64 | Coded
-    bytes: F64 | Coded
-    """Least traffic with the memory (or link, see `bound`) that its data needs."""
-    expected: F64 | Coded
-    """Traffic with the memory that such a kernel causes (`kernel_traffic`)."""
-    attainable: F64 | Coded
-    """Least time that work and traffic need on this GPU, ns."""
+    bytes: F64 | Coded  # least traffic with the memory (or link, see `bound`) that its data needs
+    expected: F64 | Coded  # traffic with the memory that such a kernel causes (`kernel_traffic`)
+    attainable: F64 | Coded  # least time that work and traffic need on this GPU, ns
     reachable: F64 | Coded
     """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
-    bound: U8
-    """`Bound` of each."""
-    arithmetic: Bool
-    """Whether arithmetic, not traffic, takes the greater part of the attainable time."""
-    small: Bool
-    """Which are too small to fill the GPU, and slow for it."""
-    precision: NDArray[np.int8]
-    """`Precision` in which it calculates."""
-    tensor: NDArray[np.int8]
-    """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
-    waves: F64 | Coded
-    """Blocks over the blocks that the GPU holds at a time."""
-    row: I32 | I64
-    """Host range whose model describes it, -1 none."""
+    bound: U8  # `Bound` of each
+    arithmetic: Bool  # whether arithmetic, not traffic, takes the greater part of the attainable time
+    small: Bool  # which are too small to fill the GPU, and slow for it
+    precision: NDArray[np.int8]  # `Precision` in which it calculates
+    tensor: NDArray[np.int8]  # whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel
+    waves: F64 | Coded  # blocks over the blocks that the GPU holds at a time
+    row: I32 | I64  # host range whose model describes it, -1 none
     extra: Bool
     """Copies and memsets of an operator whose kernels have all that its data needs (padding before a convolution)."""
-    counted: Bool
-    """Whether a kernel profiler measured it."""
+    counted: Bool  # whether a kernel profiler measured it
 
     @property
     def modelled(self) -> Bool:

@@ -40,8 +40,7 @@ from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
 # SM) and eight times those of the special function unit (16 lanes). Source of the rates: CUDA C++ programming guide,
 # "throughput of native arithmetic instructions".
 
-SLOTS = kernel_tables().slots
-"""The first that fits counts."""
+SLOTS = kernel_tables().slots  # the first that fits counts
 
 
 def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:

@@ -15,8 +15,7 @@ class Residence:
     """For each device op how many of its blocks an SM holds (NaN unknown), and what keeps more from it."""
 
     blocks: F64 | Coded
-    limits: U8
-    """`OccupancyLimit` flags, 0 unknown."""
+    limits: U8  # `OccupancyLimit` flags, 0 unknown
 
 
 def residence_of(linked: Linked) -> Residence:

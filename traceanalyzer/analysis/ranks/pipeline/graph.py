@@ -15,22 +15,18 @@ from traceanalyzer.analysis.ranks.pipeline import operations as by
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, PEERS, Operations
 from traceanalyzer.base import TraceAnalyzerError
 
-CLOCK_S = 5e-5
-"""What the clocks of a worker's streams differ by."""
+CLOCK_S = 5e-5  # what the clocks of a worker's streams differ by
 SERVES = dict(zip(PEERS, ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1)), strict=True))
 """The computation that a type of send or receive is for, and whether its peer is the next stage or the one before."""
-ACROSS = (by.PARAMETERS, by.GRADIENTS, by.SEPARATE, by.CLIP)
-"""What meets in the data-parallel group."""
+ACROSS = (by.PARAMETERS, by.GRADIENTS, by.SEPARATE, by.CLIP)  # what meets in the data-parallel group
 
 
 class Meeting(NamedTuple):
     """Operations that start when the last of them can."""
 
     members: tuple[int, ...]
-    waits_for: tuple[int, ...]
-    """Operations that end before any of the members may start."""
-    across: bool
-    """Whether all data-parallel ranks meet."""
+    waits_for: tuple[int, ...]  # operations that end before any of the members may start
+    across: bool  # whether all data-parallel ranks meet
     is_communication: bool
     """Whether what it takes counts from the last member's start; else it is the operation's own duration."""
 

@@ -21,8 +21,7 @@ from traceanalyzer.trace import F64, I64, Bool
 
 FAITHFUL = 0.05
 """Steps worked out from the operations differ by less from the recorded ones, or nothing is promised."""
-TRIED = 5
-"""Ranks, by what they take longer than others of their stage, without which the steps are worked out."""
+TRIED = 5  # ranks, by what they take longer than others of their stage, without which the steps are worked out
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +29,8 @@ class PipelineJob:
     """A pipeline that was recorded, by its ranks' positions among the recordings."""
 
     of: Pipeline
-    position: I64
-    """[replica, stage]"""
-    steps: tuple[str, ...]
-    """Names of its steps."""
+    position: I64  # [replica, stage]
+    steps: tuple[str, ...]  # names of its steps
 
     @cached_property
     def stage(self) -> Mapping[int, int]:

@@ -19,30 +19,23 @@ KINDS = (*COMPUTE, *PEERS, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING
 IDS = ("optype", "seq_id", "stage")
 COLUMNS = (*IDS, "dp_rank", "step", "rank", "mc", "gmc", "mb_id", "start_ts", "duration")
 
-USUAL_SHARE = 0.5
-"""An operation that fewer steps have is no part of the pipeline."""
-MOST_HOLES = 8
-"""Times that a regular log would hold, for each that it holds: more is no pipeline."""
+USUAL_SHARE = 0.5  # an operation that fewer steps have is no part of the pipeline
+MOST_HOLES = 8  # times that a regular log would hold, for each that it holds: more is no pipeline
 
 
 @dataclass(frozen=True, eq=False)
 class Operations:
     """A row an operation of a step, the same on every data-parallel rank."""
 
-    kind: I64
-    """Index in `KINDS`."""
-    seq: I64
-    """Which of its type it is on its stage."""
+    kind: I64  # index in `KINDS`
+    seq: I64  # which of its type it is on its stage
     stage: I64
-    chunk: I64
-    """Model chunk in its stage, and in the model; -1 where it has none."""
+    chunk: I64  # model chunk in its stage, and in the model; -1 where it has none
     place: I64
     microbatch: I64
-    start: F64
-    """[operation, data-parallel rank, step], s."""
+    start: F64  # [operation, data-parallel rank, step], s
     end: F64
-    worker: I64
-    """[data-parallel rank, stage]: the worker's rank in the job."""
+    worker: I64  # [data-parallel rank, stage]: the worker's rank in the job
     step: I64
     after: I64 | None = None
     """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""

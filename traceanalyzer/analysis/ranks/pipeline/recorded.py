@@ -22,8 +22,7 @@ from traceanalyzer.trace import I64, Bool
 
 _SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
 _FORWARD_SEND, _FORWARD_RECEIVE, _BACKWARD_SEND, _BACKWARD_RECEIVE = PEERS
-ROUNDING_NS = 1_000
-"""Times of kernels are rounded: one that follows another may seem to begin before that has ended."""
+ROUNDING_NS = 1_000  # times of kernels are rounded: one that follows another may seem to begin before that has ended
 
 
 class Times(NamedTuple):
@@ -38,11 +37,9 @@ class _Worker:
     """A rank, and which rows of its digest are of which type of operation."""
 
     digest: RankDigest
-    steps: I64
-    """Its steps, by index, that all ranks have."""
+    steps: I64  # its steps, by index, that all ranks have
     rows: Mapping[str, tuple[DigestedCalls | Pieces, I64]]
-    clock: int = 0
-    """What to subtract from its times."""
+    clock: int = 0  # what to subtract from its times
     times: dict[str, Times] = field(default_factory=dict)
     free: dict[str, I64] = field(default_factory=dict)
     """Of each type of call when what was launched before it had ended, [step, which]."""
@@ -112,8 +109,7 @@ class _First(NamedTuple):
 
     source: int | None
     target: int | None
-    leads: bool
-    """Whether it sends before it receives anything: it is the first stage."""
+    leads: bool  # whether it sends before it receives anything: it is the first stage
 
 
 def _followed(first: Mapping[int | None, _First], root: int | None) -> list[int | None] | None:

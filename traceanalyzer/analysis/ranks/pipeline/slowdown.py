@@ -10,10 +10,8 @@ from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, COMPUTE, 
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.trace import F64, Bool
 
-WORST_SHARE = 0.03
-"""Of the workers, rounded up: those that M_W asks about."""
-LEAST_SPREAD = 0.05
-"""Computations that differ less from microbatch to microbatch differ by noise."""
+WORST_SHARE = 0.03  # of the workers, rounded up: those that M_W asks about
+LEAST_SPREAD = 0.05  # computations that differ less from microbatch to microbatch differ by noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +133,7 @@ def _correlation(ops: Operations) -> float | None:
 
 CLOCKS_APART_S = 0.01
 """A transfer that ends so long before its last member began is one of clocks that differ: it took no time."""
-AT_ONCE = 16_000_000
-"""Times that are worked out together: 128 MB."""
+AT_ONCE = 16_000_000  # times that are worked out together: 128 MB
 
 
 def pipeline(ops: Operations) -> Pipeline:

@@ -17,26 +17,21 @@ class Mask(enum.IntEnum):
     """Which keys a query sees; the numbers are those of `custom_mask_type`."""
 
     NONE = 0
-    TOP_LEFT = 1
-    """Query i sees keys 0..i."""
-    BOTTOM_RIGHT = 2
-    """The last query sees all keys."""
+    TOP_LEFT = 1  # query i sees keys 0..i
+    BOTTOM_RIGHT = 2  # the last query sees all keys
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Positions of an attention operator's arguments after query, key and value (or gradient, query, key, value)."""
 
-    mask: int
-    """A boolean, or where `typed` a `Mask`."""
+    mask: int  # a boolean, or where `typed` a `Mask`
     bias: int | None = None
-    heads_first: bool = True
-    """Tensors are [batch, heads, sequence, d], else [batch, sequence, heads, d]."""
+    heads_first: bool = True  # tensors are [batch, heads, sequence, d], else [batch, sequence, heads, d]
     typed: bool = False
     lengths: int | None = None
     """Where sequences are packed one after the other the tensor of their ends (of queries; of keys the next)."""
-    saved: tuple[int, int] = (4, 5)
-    """Backward: result and log-sum-exp of the forward pass."""
+    saved: tuple[int, int] = (4, 5)  # backward: result and log-sum-exp of the forward pass
 
 
 SDPA = Arguments(mask=5, bias=3)
@@ -67,10 +62,8 @@ BACKWARD = {
 class Sizes(NamedTuple):
     """Extents of one attention. Packed sequences count as equally long: FLOPs of others are more, never fewer."""
 
-    rows: float
-    """Queries of all heads and batches."""
-    pairs: float
-    """Of a query and a key that it may see, in all of these."""
+    rows: float  # queries of all heads and batches
+    pairs: float  # of a query and a key that it may see, in all of these
     d: int
     dv: int
 

@@ -23,10 +23,8 @@ class UnmodelledError(ValueError):
 class Work(NamedTuple):
     """What a call has to do at least."""
 
-    flops: float
-    """Floating-point operations; a multiply-add is two."""
-    bytes: float
-    """DRAM traffic: every input read once, every output written once."""
+    flops: float  # floating-point operations; a multiply-add is two
+    bytes: float  # DRAM traffic: every input read once, every output written once
     precision: Precision = Precision.UNKNOWN
 
 
@@ -47,11 +45,9 @@ class Call:
 
     name: str
     inputs: tuple[Input, ...]
-    values: tuple[str, ...] = ()
-    """Inputs that are no tensors, as text; empty text for the others."""
+    values: tuple[str, ...] = ()  # inputs that are no tensors, as text; empty text for the others
     link: Link | None = None
-    iteration: Iteration | None = None
-    """Of a serving engine, that it is part of."""
+    iteration: Iteration | None = None  # of a serving engine, that it is part of
 
     def tensor(self, index: int) -> Tensor:
         """The tensor at this position."""

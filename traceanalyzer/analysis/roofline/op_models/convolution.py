@@ -123,8 +123,7 @@ def windows(
     return found
 
 
-BILINEAR_FLOPS = 7.0
-"""Three interpolations of a product and an add each, and a difference."""
+BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
 def pool(call: Call, dimensions: int, dilation: int | None, ceil: int, *, positions: bool = False) -> Work:

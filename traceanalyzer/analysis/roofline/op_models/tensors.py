@@ -11,8 +11,7 @@ import msgspec
 from traceanalyzer.base import dataclass
 
 NAN = math.nan
-MAX_DIMS = 64
-"""PyTorch's limit of dimensions; text that claims more is damaged."""
+MAX_DIMS = 64  # PyTorch's limit of dimensions; text that claims more is damaged
 
 
 class Precision(enum.IntEnum):
@@ -66,8 +65,7 @@ SCALAR_TYPES = {
 """`c10::ScalarType` as an argument (`aten::_to_copy`), by its number."""
 
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
-MAX_ELEMENTS = 2**44
-"""Of one tensor: more is in no memory, and products of sizes would leave int64."""
+MAX_ELEMENTS = 2**44  # of one tensor: more is in no memory, and products of sizes would leave int64
 
 
 Shape = tuple[int, ...]
@@ -150,8 +148,7 @@ def tensors_of(shapes: str | None, dtypes: str | None = None, strides: str | Non
     return [one for one in inputs_of(shapes, dtypes, strides) if isinstance(one, Tensor)]
 
 
-_NO_NUMBER = re.compile(r"-?\d{19,}|-{2,}\d+")
-"""What looks like a number that 64 bits hold, and is none."""
+_NO_NUMBER = re.compile(r"-?\d{19,}|-{2,}\d+")  # what looks like a number that 64 bits hold, and is none
 
 
 def parse_values(concrete: str | None) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, eleme
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
 
-Row = tuple[float, ...]
-"""A value for each `Figure`."""
+Row = tuple[float, ...]  # a value for each `Figure`
 
 
 class Figure(enum.IntEnum):
@@ -36,22 +35,17 @@ class Figure(enum.IntEnum):
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
 OVER_CACHES = frozenset(("unified_attention", "unified_attention_with_output", "mha_batch_prefill"))
 """Attention of serving engines: its shapes do not say how long the requests are."""
-MOST = 0.5
-"""Of a composite operator's FLOPs: below this share its children are its preparation, not its work."""
+MOST = 0.5  # of a composite operator's FLOPs: below this share its children are its preparation, not its work
 
 
 @dataclass(frozen=True, eq=False)
 class OpWork:
     """What recorded operators have to do at least. Arrays are aligned with rows of the trace's tables."""
 
-    figures: F64
-    """`Row`s, one for each distinct call; the first is that of what has no model."""
-    kind: I32
-    """For each host range its row of the figures."""
-    counts: Bool
-    """Which host ranges stand for work: figures of these rows may be added up, nothing is counted twice."""
-    of_device_op: I64
-    """For each device op the host range whose work it is part of, -1 where no model describes it."""
+    figures: F64  # `Row`s, one for each distinct call; the first is that of what has no model
+    kind: I32  # for each host range its row of the figures
+    counts: Bool  # which host ranges stand for work: figures of these rows may be added up, nothing is counted twice
+    of_device_op: I64  # for each device op the host range whose work it is part of, -1 where no model describes it
 
     def of(self, figure: Figure, rows: I64) -> F64:
         """A figure of these host ranges; NaN for row -1, and where it is not known."""
@@ -72,10 +66,8 @@ class OpWork:
 class Models:
     """The models by operator name."""
 
-    working: dict[str, Model]
-    """Operators that do the work themselves, or whose children do just what the model says."""
-    composite: dict[str, Model]
-    """Operators that call others which have models; used where none of those was recorded."""
+    working: dict[str, Model]  # operators that do the work themselves, or whose children do just what the model says
+    composite: dict[str, Model]  # operators that call others which have models; used where none of those was recorded
     prefixes: dict[str, Model]
     """Working operators whose names are made up as the program is compiled, by how these begin."""
 
