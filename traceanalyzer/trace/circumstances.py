@@ -37,10 +37,8 @@ class Device:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     uid: str | None = None
-    bandwidth: float | None = None
-    """Of its memory as the recording states it, bytes/s."""
-    clock_hz: float | None = None
-    """Highest clock of its SMs as the recording states it."""
+    bandwidth: float | None = None  # of its memory as the recording states it, bytes/s
+    clock_hz: float | None = None  # highest clock of its SMs as the recording states it
 
     @property
     def called(self) -> str:
@@ -57,8 +55,7 @@ class Process:
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
-    numbered: bool = False
-    """Whether the rank is not the recording's, but made by numbering its processes."""
+    numbered: bool = False  # whether the rank is not the recording's, but made by numbering its processes
 
     @property
     def place(self) -> tuple[str, int]:
@@ -114,8 +111,7 @@ class ProfilerRow:
     device: int | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
     """Operations by the width of their type in bits (`16`; empty: not stated), as the program states them."""
-    bytes: float | None = None
-    """Bytes moved, likewise."""
+    bytes: float | None = None  # bytes moved, likewise
 
 
 @dataclass(frozen=True)
@@ -123,79 +119,58 @@ class StepAmounts:
     """What one step of the recorded process works through, all its micro-steps together; None: not said."""
 
     samples: float | None = None
-    tokens: float | None = None
-    """Tokens that carry content: without padding."""
-    padded_tokens: float | None = None
-    """Tokens computed, padding included."""
-    flops: float | None = None
-    """Operations that the model needs (a multiply-add is two), recomputation left out."""
+    tokens: float | None = None  # tokens that carry content: without padding
+    padded_tokens: float | None = None  # tokens computed, padding included
+    flops: float | None = None  # operations that the model needs (a multiply-add is two), recomputation left out
 
 
 @dataclass(frozen=True)
 class Ceilings:
     """What the GPU was measured to reach just before the recording."""
 
-    bandwidth: float
-    """Of a large copy, bytes/s read and written."""
-    matmul: dict[str, float]
-    """Large matrix products, FLOP/s by number format (`bf16`, `tf32`, ..)."""
+    bandwidth: float  # of a large copy, bytes/s read and written
+    matmul: dict[str, float]  # large matrix products, FLOP/s by number format (`bf16`, `tf32`, ..)
 
 
 @dataclass(frozen=True)
 class Stopwatch:
     """Steps of the same process timed without a profiler, just before the recording."""
 
-    step_ns: int
-    """Median."""
-    low_ns: int | None
-    """90 % interval of the median; None where the capture does not say."""
+    step_ns: int  # median
+    low_ns: int | None  # 90 % interval of the median; None where the capture does not say
     high_ns: int | None
     steady: bool
     """Whether the steps had settled, or were near each other all along: only then is the median the step time."""
-    after_profiler: bool
-    """Whether a profiler had been on before: CUPTI then stays switched on and slows the host."""
-    unit: str | None
-    """What ends a step: `step of AdamW`, `call of Llama`."""
+    after_profiler: bool  # whether a profiler had been on before: CUPTI then stays switched on and slows the host
+    unit: str | None  # what ends a step: `step of AdamW`, `call of Llama`
     roughly: bool = False
     """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the steps."""
     first_ns: tuple[int, ...] = ()
     """The first steps of the process by the host's clock; empty where they were not timed."""
-    from_first: bool = False
-    """Whether the recording begins with the first step, and these were timed after it."""
-    eager_ns: int | None = None
-    """The step with torch.compile switched off; None where it was not timed."""
-    eager_reach_ns: int = 0
-    """Half of its 90 % interval."""
+    from_first: bool = False  # whether the recording begins with the first step, and these were timed after it
+    eager_ns: int | None = None  # the step with torch.compile switched off; None where it was not timed
+    eager_reach_ns: int = 0  # half of its 90 % interval
 
 
 @dataclass(frozen=True)
 class LightRecording:
     """Steps of the same process, recorded just before with device activities alone, which stretches the host less."""
 
-    step_ns: int
-    """Median."""
-    unit: str | None = None
-    """What ends a step."""
+    step_ns: int  # median
+    unit: str | None = None  # what ends a step
 
 
 @dataclass(frozen=True)
 class Health:
     """What the reader met. Counts are of events (rows) in the recording."""
 
-    events: int = 0
-    """Events read."""
-    skipped: int = 0
-    """Events skipped because they hold nothing the analysis uses (flows, counters, markers)."""
-    repaired: int = 0
-    """Events kept after mending damaged text or values."""
-    lost: int = 0
-    """Events that could not be read."""
-    clipped: int = 0
-    """Events whose impossible duration was cut."""
-    truncated: bool = False
-    """The recording stops before its end."""
-    notes: tuple[str, ...] = ()
-    """One plain sentence for each thing a reader of the report should know."""
+    events: int = 0  # events read
+    skipped: int = 0  # events skipped because they hold nothing the analysis uses (flows, counters, markers)
+    repaired: int = 0  # events kept after mending damaged text or values
+    lost: int = 0  # events that could not be read
+    clipped: int = 0  # events whose impossible duration was cut
+    truncated: bool = False  # the recording stops before its end
+    notes: tuple[str, ...] = ()  # one plain sentence for each thing a reader of the report should know
 
 
 class PrintedMemory(NamedTuple):
@@ -210,23 +185,15 @@ class PrintedMemory(NamedTuple):
 class KernelCounters:
     """One kernel, replayed and measured by Nsight Compute. None: not asked for; shares are 0..1 of the peak."""
 
-    name: str
-    """Name as the profiler writes it."""
+    name: str  # name as the profiler writes it
     blocks: int
-    threads: int
-    """Grid and block size of its launch, -1 unknown."""
+    threads: int  # grid and block size of its launch, -1 unknown
     duration_ns: float | None = None
-    dram_bytes: float | None = None
-    """Bytes read from and written to the device memory."""
-    compute_share: float | None = None
-    """Throughput of the busiest unit of the SMs."""
-    memory_share: float | None = None
-    """Throughput of the busiest part of the memory system, caches included."""
-    dram_share: float | None = None
-    """Throughput of the device memory."""
-    tensor_share: float | None = None
-    """Activity of the tensor cores."""
-    occupancy_share: float | None = None
-    """Warps active over those an SM can hold."""
+    dram_bytes: float | None = None  # bytes read from and written to the device memory
+    compute_share: float | None = None  # throughput of the busiest unit of the SMs
+    memory_share: float | None = None  # throughput of the busiest part of the memory system, caches included
+    dram_share: float | None = None  # throughput of the device memory
+    tensor_share: float | None = None  # activity of the tensor cores
+    occupancy_share: float | None = None  # warps active over those an SM can hold
     stalls: tuple[tuple[str, float], ...] = ()
     """What its warps waited for, and the share of all their cycles, largest first; empty where that was not asked."""

@@ -33,20 +33,16 @@ class Span:
     compile_id: str
     thread: int
     depth: int
-    kernel: str = ""
-    """Name of the kernel that it tunes, where it says so."""
+    kernel: str = ""  # name of the kernel that it tunes, where it says so
 
 
 @dataclass(frozen=True)
 class Break:
     """A graph break as dynamo explained it."""
 
-    reason: str
-    """First line of the explanation."""
-    location: str
-    """`file:line` of the program, or empty."""
-    skipped_frame: bool
-    """Whether the whole function runs eager because of it."""
+    reason: str  # first line of the explanation
+    location: str  # `file:line` of the program, or empty
+    skipped_frame: bool  # whether the whole function runs eager because of it
     hint: str = ""
 
 
@@ -57,12 +53,9 @@ class CacheEvent:
     layer: CacheLayer
     state: CacheState
     key: str
-    reason: str
-    """Why it was not asked, where it was bypassed."""
-    saved_ns: int
-    """Compile time that a hit saved, 0 where not said."""
-    cudagraphs: bool | None = None
-    """Whether the graph was to run in a CUDA graph, where the key says so."""
+    reason: str  # why it was not asked, where it was bypassed
+    saved_ns: int  # compile time that a hit saved, 0 where not said
+    cudagraphs: bool | None = None  # whether the graph was to run in a CUDA graph, where the key says so
 
 
 @dataclass(frozen=True)
@@ -70,21 +63,17 @@ class KernelCode:
     """A kernel that inductor wrote."""
 
     name: str
-    file: str
-    """Basename of the file it lies in, without suffix."""
-    nodes: tuple[str, ...]
-    """Nodes of the graph after fusion that it computes."""
+    file: str  # basename of the file it lies in, without suffix
+    nodes: tuple[str, ...]  # nodes of the graph after fusion that it computes
     operators: tuple[str, ...]
-    lines: tuple[str, ...]
-    """`file:line: code` of the program that it comes from."""
+    lines: tuple[str, ...]  # `file:line: code` of the program that it comes from
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Inductor's own guess of the time of an operation."""
 
-    name: str
-    """`op3_op4` for what it fused, the function for a library call; empty where it launches nothing."""
+    name: str  # `op3_op4` for what it fused, the function for a library call; empty where it launches nothing
     time_ns: float | None
 
 
@@ -102,8 +91,7 @@ class NotFused:
 class GraphCode:
     """The code inductor wrote for one graph: forward, backward or inference."""
 
-    key: str
-    """Its key in the FX graph cache: the name of its range in a trace. Empty where the log does not say."""
+    key: str  # its key in the FX graph cache: the name of its range in a trace. Empty where the log does not say
     direction: str
     kernels: tuple[KernelCode, ...]
     launches: tuple[str, ...] = ()
@@ -133,13 +121,11 @@ class Metrics:
     triton_s: float | None
     autotune_s: float | None
     cudagraph_s: float | None
-    logging_s: float | None
-    """What writing the log took."""
+    logging_s: float | None  # what writing the log took
     fail_type: str
     fail_reason: str
     cudagraph_skip: str
-    wants_cudagraphs: bool | None
-    """Whether inductor was told to use CUDA graphs."""
+    wants_cudagraphs: bool | None  # whether inductor was told to use CUDA graphs
 
 
 @dataclass
@@ -149,18 +135,13 @@ class Compilation:
     compile_id: str
     rank: int | None
     thread: int
-    name: str = ""
-    """Of the function."""
-    location: str = ""
-    """`file:line` where the function begins."""
-    stack: tuple[str, ...] = ()
-    """`file:line in function`, outermost first."""
-    graphs: int = 0
-    """Graphs of the last attempt: what was traced before dynamo began again is thrown away."""
+    name: str = ""  # of the function
+    location: str = ""  # `file:line` where the function begins
+    stack: tuple[str, ...] = ()  # `file:line in function`, outermost first
+    graphs: int = 0  # graphs of the last attempt: what was traced before dynamo began again is thrown away
     attempt: int = 0
     operators: int = 0
-    cache_size: int = 0
-    """Compilations of the same code that were there before it."""
+    cache_size: int = 0  # compilations of the same code that were there before it
     started: bool = False
     restarts: list[str] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
@@ -169,13 +150,10 @@ class Compilation:
     codes: list[GraphCode] = field(default_factory=list)
     triton: list[TritonKernel] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
-    collectives: tuple[str, ...] = ()
-    """The collectives it runs, in order."""
-    inputs_changed: int = 0
-    """Inputs of its graphs that they change in place and that take no gradient (no parameters)."""
+    collectives: tuple[str, ...] = ()  # the collectives it runs, in order
+    inputs_changed: int = 0  # inputs of its graphs that they change in place and that take no gradient (no parameters)
     error: str = ""
-    dynamic: bool = False
-    """Whether a size of its graph is a symbol."""
+    dynamic: bool = False  # whether a size of its graph is a symbol
 
     @property
     def frame(self) -> str:
@@ -195,16 +173,11 @@ class Counts:
     records: int = 0
     lines: int = 0
     payload_bytes: int = 0
-    unreadable: int = 0
-    """Lines that look like records but whose JSON cannot be read."""
-    stray_lines: int = 0
-    """Lines that are neither a record nor part of a payload: what the program itself wrote."""
-    damaged_payloads: int = 0
-    """Payloads that are not what their record's MD5 says: cut off, or mixed with other text."""
-    shortened: int = 0
-    """Lines and payloads longer than what is kept of one."""
-    unknown: dict[str, int] = field(default_factory=dict)
-    """Records of kinds that say nothing here, by kind."""
+    unreadable: int = 0  # lines that look like records but whose JSON cannot be read
+    stray_lines: int = 0  # lines that are neither a record nor part of a payload: what the program itself wrote
+    damaged_payloads: int = 0  # payloads that are not what their record's MD5 says: cut off, or mixed with other text
+    shortened: int = 0  # lines and payloads longer than what is kept of one
+    unknown: dict[str, int] = field(default_factory=dict)  # records of kinds that say nothing here, by kind
 
 
 @dataclass(frozen=True)
@@ -214,12 +187,9 @@ class CompileLog:
     path: str
     rank: int | None
     compilations: tuple[Compilation, ...]
-    spans: tuple[Span, ...]
-    """In the order of their starts, on each thread nested."""
+    spans: tuple[Span, ...]  # in the order of their starts, on each thread nested
     counts: Counts
     versions: dict[str, str]
-    unfinished: int = 0
-    """Spans whose end is not in the log."""
+    unfinished: int = 0  # spans whose end is not in the log
     notes: tuple[str, ...] = ()
-    not_fused: tuple[NotFused, ...] | None = None
-    """What inductor left apart; None where it was not logged."""
+    not_fused: tuple[NotFused, ...] | None = None  # what inductor left apart; None where it was not logged

@@ -15,8 +15,7 @@ class DeviceOpKind(enum.IntEnum):
     KERNEL = 1
     MEMCPY = 2
     MEMSET = 3
-    GRAPH = 4
-    """A whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not visible."""
+    GRAPH = 4  # a whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not visible
 
 
 class CopyKind(enum.IntEnum):
@@ -42,16 +41,11 @@ class MemoryKind(enum.IntEnum):
 class RangeKind(enum.IntEnum):
     """Who recorded a host range."""
 
-    OP = 1
-    """A framework operator (`aten::mm`), including autograd nodes."""
-    ANNOTATION = 2
-    """A range the user or a library named (`record_function`, NVTX)."""
-    PYTHON = 3
-    """A Python function call (stack recording)."""
-    LIBRARY = 4
-    """A call into a CUDA library recorded as such (cuBLAS, cuDNN)."""
-    OS = 5
-    """An operating-system call (nsys OSRT)."""
+    OP = 1  # a framework operator (`aten::mm`), including autograd nodes
+    ANNOTATION = 2  # a range the user or a library named (`record_function`, NVTX)
+    PYTHON = 3  # a Python function call (stack recording)
+    LIBRARY = 4  # a call into a CUDA library recorded as such (cuBLAS, cuDNN)
+    OS = 5  # an operating-system call (nsys OSRT)
 
 
 class WaitKind(enum.IntEnum):
@@ -63,12 +57,9 @@ class WaitKind(enum.IntEnum):
 class OverheadKind(enum.IntEnum):
     """Time that is neither the program's nor the device's work."""
 
-    PROFILER = 1
-    """Buffer flushes, instrumentation and bookkeeping of the profiler."""
-    BACK_PRESSURE = 2
-    """The launch queue was full and the host had to wait ("Command Buffer Full")."""
-    DRIVER = 3
-    """The application's own driver work: JIT compilation, lazy loading of kernels."""
+    PROFILER = 1  # buffer flushes, instrumentation and bookkeeping of the profiler
+    BACK_PRESSURE = 2  # the launch queue was full and the host had to wait ("Command Buffer Full")
+    DRIVER = 3  # the application's own driver work: JIT compilation, lazy loading of kernels
 
 
 class OccupancyLimit(enum.IntFlag):
@@ -89,34 +80,26 @@ class DeviceOps(Table):
     name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
-    """CUDA ordinal within the process, as recorded."""
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)  # CUDA ordinal within the process, as recorded
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
     correlation: I64 = column(np.int64, narrow=True)
     """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
     external_id: I64 = column(np.int64, most=table.MOST_IDS)
     """`external_id` of the host op that launched it, where recorded."""
-    graph: I64 = column(np.int64)
-    """CUDA graph it ran in, -1 if launched by itself or not recorded."""
-    graph_node: I64 = column(np.int64)
-    """Node of that graph, the same in every replay; -1 where not recorded."""
+    graph: I64 = column(np.int64)  # CUDA graph it ran in, -1 if launched by itself or not recorded
+    graph_node: I64 = column(np.int64)  # node of that graph, the same in every replay; -1 where not recorded
     bytes: I64 = column(np.int64, most=table.MOST_BYTES, narrow=True)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
     target_memory: U8 = column(np.uint8, fill=0)
     collective: I32 = column(np.int32)
     """Row of `Trace.collectives` where the kernel itself carries the metadata, else -1."""
-    blocks: I64 = column(np.int64, narrow=True)
-    """Thread blocks of a kernel's grid, -1 unknown."""
-    threads: I32 = column(np.int32, narrow=True)
-    """Threads of each of its blocks."""
-    registers: I32 = column(np.int32, narrow=True)
-    """Registers of each of its threads."""
-    shared_bytes: I32 = column(np.int32, narrow=True)
-    """Shared memory of each of its blocks, static and dynamic."""
-    occupancy: I16 = column(np.int16)
-    """Share of an SM's warps that the recorder expects to be resident, percent."""
+    blocks: I64 = column(np.int64, narrow=True)  # thread blocks of a kernel's grid, -1 unknown
+    threads: I32 = column(np.int32, narrow=True)  # threads of each of its blocks
+    registers: I32 = column(np.int32, narrow=True)  # registers of each of its threads
+    shared_bytes: I32 = column(np.int32, narrow=True)  # shared memory of each of its blocks, static and dynamic
+    occupancy: I16 = column(np.int16)  # share of an SM's warps that the recorder expects to be resident, percent
     resident_blocks: I32 = column(np.int32)
     """Blocks of it that an SM holds at a time, as the recorder worked it out; -1 unknown."""
     limits: U8 = column(np.uint8, fill=0)
@@ -130,11 +113,9 @@ class ApiCalls(Table):
     name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    thread: I32 = column(np.int32)
-    """Index into `Trace.threads`."""
+    thread: I32 = column(np.int32)  # index into `Trace.threads`
     correlation: I64 = column(np.int64, narrow=True)
-    error: I32 = column(np.int32, fill=0)
-    """CUDA error code returned; 0 is success or not recorded."""
+    error: I32 = column(np.int32, fill=0)  # CUDA error code returned; 0 is success or not recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,18 +132,14 @@ class HostRanges(Table):
     """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
     forward_thread: I32 = column(np.int32, fill=0)
     """Profiler's own id of the forward thread; above 0 only on ops that run in the backward pass."""
-    shapes: I32 = column(np.int32, text=True)
-    """Input shapes as JSON text."""
-    dtypes: I32 = column(np.int32, text=True)
-    """Input types as JSON text."""
-    strides: I32 = column(np.int32, text=True)
-    """Input strides, in elements, as JSON text."""
+    shapes: I32 = column(np.int32, text=True)  # input shapes as JSON text
+    dtypes: I32 = column(np.int32, text=True)  # input types as JSON text
+    strides: I32 = column(np.int32, text=True)  # input strides, in elements, as JSON text
     concrete: I32 = column(np.int32, text=True)
     """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON text."""
     launch: I32 = column(np.int32, text=True)
     """Configuration of the kernel that it launches, as a kernel generator (Triton) states it: `XBLOCK=16, 4 warps`."""
-    collective: I32 = column(np.int32)
-    """Row of `Trace.collectives`, else -1."""
+    collective: I32 = column(np.int32)  # row of `Trace.collectives`, else -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +155,7 @@ class Waits(Table):
     """The stream that waits, or that the host waits for; -1: the whole context."""
     correlation: I64 = column(np.int64, narrow=True)
     event: I64 = column(np.int64, narrow=True)
-    source_stream: I32 = column(np.int32, narrow=True)
-    """The stream whose work is waited for, where recorded."""
+    source_stream: I32 = column(np.int32, narrow=True)  # the stream whose work is waited for, where recorded
     record: I64 = column(np.int64, narrow=True)
     """Correlation id of the call that recorded the event; -1 where that is not known."""
 
@@ -199,10 +175,8 @@ class Overheads(Table):
 class GraphEdges(Table):
     """Edges of replayed CUDA graphs where the recorder states them. Both columns are rows of `Trace.device_ops`."""
 
-    op: I64 = column(np.int64)
-    """The op that waits ..."""
-    after: I64 = column(np.int64)
-    """... and the one that it waits for."""
+    op: I64 = column(np.int64)  # the op that waits ...
+    after: I64 = column(np.int64)  # ... and the one that it waits for
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,14 +195,12 @@ class MemoryEvents(Table):
     """Allocations (positive bytes) and frees (negative) of the framework's allocator."""
 
     start: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
-    """CUDA ordinal; -1 is host memory."""
+    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)  # CUDA ordinal; -1 is host memory
     bytes: I64 = column(np.int64, most=table.MOST_BYTES)
     allocated: I64 = column(np.int64, most=table.MOST_BYTES)
     """Total bytes allocated after the event, -1 if not recorded."""
     reserved: I64 = column(np.int64, most=table.MOST_BYTES)
-    address: I64 = column(np.int64)
-    """-1 if not recorded."""
+    address: I64 = column(np.int64)  # -1 if not recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +209,7 @@ class GpuMetrics(Table):
 
     name: I32 = column(np.int32, text=True)
     """The counter as the recorder names it, with its unit: `SMs Active [Throughput %]`."""
-    start: I64 = column(np.int64)
-    """Time of the sample."""
+    start: I64 = column(np.int64)  # time of the sample
     device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)
     value: I64 = column(np.int64)
 
@@ -250,30 +221,24 @@ class RangeDetails(Table):
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    domain: I32 = column(np.int32, text=True)
-    """-1: the default domain."""
+    domain: I32 = column(np.int32, text=True)  # -1: the default domain
     category: I32 = column(np.int32, text=True)
-    payload: I32 = column(np.int32, text=True)
-    """A number or JSON, as text."""
+    payload: I32 = column(np.int32, text=True)  # a number or JSON, as text
 
 
 @dataclass(frozen=True, eq=False)
 class Collectives(Table):
     """Metadata of communication operations. Its rows are referred to, not timed."""
 
-    name: I32 = column(np.int32, text=True)
-    """Collective as the framework names it (`allreduce`, `_allgather_base`)."""
+    name: I32 = column(np.int32, text=True)  # collective as the framework names it (`allreduce`, `_allgather_base`)
     in_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
     out_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
     dtype: I32 = column(np.int32, text=True)
-    group: I32 = column(np.int32, text=True)
-    """Process group: its description where recorded, else its name."""
+    group: I32 = column(np.int32, text=True)  # process group: its description where recorded, else its name
     group_size: I32 = column(np.int32, most=table.MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
-    sequence: I64 = column(np.int64)
-    """Number of the operation in its communicator, the same on all its ranks."""
-    communicator: I32 = column(np.int32, text=True)
-    """Id of the communicator, the same on all its ranks."""
+    sequence: I64 = column(np.int64)  # number of the operation in its communicator, the same on all its ranks
+    communicator: I32 = column(np.int32, text=True)  # id of the communicator, the same on all its ranks
     peer: I32 = column(np.int32, most=table.MOST_RANKS)
     """Of a send the rank that it goes to, of a receive the one that it comes from, of all ranks of the run."""
 
@@ -282,39 +247,27 @@ class Collectives(Table):
 class StepTimings(Table):
     """Steps timed by the program itself (a timing log), one row a logged step. Unknown values are -1."""
 
-    step: I64 = column(np.int64)
-    """Number of the step as logged."""
+    step: I64 = column(np.int64)  # number of the step as logged
     start: I64 = column(np.int64, fill=0)
     """Sum of the durations before it, ns: logs have no common clock, and need not hold every step."""
     duration: I64 = column(np.int64)
     """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
-    data: I64 = column(np.int64)
-    """Time of it spent waiting for data, ns."""
-    forward: I64 = column(np.int64)
-    """Time of its forward pass as the program timed it, ns; ..."""
+    data: I64 = column(np.int64)  # time of it spent waiting for data, ns
+    forward: I64 = column(np.int64)  # time of its forward pass as the program timed it, ns; ...
     backward: I64 = column(np.int64)
-    optimizer: I64 = column(np.int64)
-    """... and of these."""
+    optimizer: I64 = column(np.int64)  # ... and of these
     samples: I64 = column(np.int64)
-    tokens: I64 = column(np.int64)
-    """Tokens that carry content: without padding."""
-    padded_tokens: I64 = column(np.int64)
-    """Tokens computed, padding included."""
-    flops: F64 = column(np.float64)
-    """Operations that the model needs for the step, as the program says."""
-    context_requests: I64 = column(np.int64)
-    """Of an iteration of a serving engine: requests that it prefills ..."""
+    tokens: I64 = column(np.int64)  # tokens that carry content: without padding
+    padded_tokens: I64 = column(np.int64)  # tokens computed, padding included
+    flops: F64 = column(np.float64)  # operations that the model needs for the step, as the program says
+    context_requests: I64 = column(np.int64)  # of an iteration of a serving engine: requests that it prefills ...
     context_tokens: I64 = column(np.int64)
-    generation_requests: I64 = column(np.int64)
-    """... and that decode."""
+    generation_requests: I64 = column(np.int64)  # ... and that decode
     generation_tokens: I64 = column(np.int64)
-    kv_tokens: I64 = column(np.int64)
-    """Sum of its requests' lengths."""
-    samples_per_s: F64 = column(np.float64)
-    """Throughput as logged."""
+    kv_tokens: I64 = column(np.int64)  # sum of its requests' lengths
+    samples_per_s: F64 = column(np.float64)  # throughput as logged
     tokens_per_s: F64 = column(np.float64)
-    mfu: F64 = column(np.float64)
-    """Model FLOP/s utilisation as logged, 0..1."""
+    mfu: F64 = column(np.float64)  # model FLOP/s utilisation as logged, 0..1
 
     @property
     def of_server(self) -> bool:

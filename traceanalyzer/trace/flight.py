@@ -6,8 +6,7 @@ from dataclasses import field
 
 from traceanalyzer.base import dataclass
 
-Signature = tuple[str, int, int, str]
-"""Of an operation: its kind, elements in and out, and type."""
+Signature = tuple[str, int, int, str]  # of an operation: its kind, elements in and out, and type
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ class RankDump:
     last: Op | None = None
     last_group: int = -1
     newest_ns: int = 0
-    dumped_ns: int = 0
-    """When the file was written, as far as its time of change says; 0 unknown."""
+    dumped_ns: int = 0  # when the file was written, as far as its time of change says; 0 unknown
     version: str = ""
 
     @property

@@ -23,10 +23,8 @@ programming guide, "multiprocessor" of each compute capability)."""
 MEMORY_RANGE = (0.85, 1.12)
 """Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
 MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
-SAME_SPEED = 0.03
-"""Makers round the bandwidth that clock and width of the memory's bus give."""
-MOST = 1e15
-"""What no figure of a GPU comes near to."""
+SAME_SPEED = 0.03  # makers round the bandwidth that clock and width of the memory's bus give
+MOST = 1e15  # what no figure of a GPU comes near to
 
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
@@ -43,29 +41,19 @@ class Hardware:
     """The limits of one GPU, dense; None where its maker does not publish them. Rates are per second."""
 
     name: str
-    source: str
-    """The datasheet the figures are from."""
+    source: str  # the datasheet the figures are from
     match: tuple[re.Pattern[str], ...]
-    memory_gb: tuple[float, ...]
-    """Sizes of memory that it is sold with."""
-    bandwidth: float
-    """Device memory, bytes/s."""
-    tensor: Mapping[str, float]
-    """FLOP/s on tensor cores by precision."""
-    vector: Mapping[str, float]
-    """FLOP/s on the ordinary cores by precision."""
+    memory_gb: tuple[float, ...]  # sizes of memory that it is sold with
+    bandwidth: float  # device memory, bytes/s
+    tensor: Mapping[str, float]  # FLOP/s on tensor cores by precision
+    vector: Mapping[str, float]  # FLOP/s on the ordinary cores by precision
     sms: int | None = None
-    cache_bytes: int | None = None
-    """Last cache before the device memory."""
-    link: float | None = None
-    """To other GPUs, all links together, each direction, bytes/s."""
-    host: float | None = None
-    """To the host, each direction, bytes/s."""
+    cache_bytes: int | None = None  # last cache before the device memory
+    link: float | None = None  # to other GPUs, all links together, each direction, bytes/s
+    host: float | None = None  # to the host, each direction, bytes/s
     threads_per_sm: int | None = None
-    shared_per_sm: int | None = None
-    """Bytes of shared memory of an SM."""
-    fp32_lanes_per_sm: int | None = None
-    """Multiply-adds in fp32 that an SM starts in a cycle."""
+    shared_per_sm: int | None = None  # bytes of shared memory of an SM
+    fp32_lanes_per_sm: int | None = None  # multiply-adds in fp32 that an SM starts in a cycle
     match_with_sms: tuple[re.Pattern[str], ...] = ()
     """Names that it shares with other products: the number of SMs must be recorded and be its own."""
     stated: bool = False

@@ -8,8 +8,7 @@ from traceanalyzer.trace import events
 from traceanalyzer.trace.compile_log import CompileLog
 from traceanalyzer.trace.snapshot import Snapshot
 
-TORCH_PROFILER = ("kineto", "pftrace")
-"""Formats that torch.profiler writes."""
+TORCH_PROFILER = ("kineto", "pftrace")  # formats that torch.profiler writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +35,7 @@ class Trace:
     collectives: events.Collectives = field(default_factory=events.Collectives.empty)
     step_timings: events.StepTimings = field(default_factory=events.StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
-    captures: "tuple[Trace, ...]" = ()
-    """Recordings of the capture of its CUDA graphs, which were given with it."""
+    captures: "tuple[Trace, ...]" = ()  # recordings of the capture of its CUDA graphs, which were given with it
     unprofiled_step_ns: int | None = None
     """Median step time of the same process without a profiler, where the capture has it undisputed."""
     stopwatch: known.Stopwatch | None = None
@@ -45,8 +43,7 @@ class Trace:
     light: known.LightRecording | None = None
     amounts: known.StepAmounts = known.StepAmounts()
     """What a step works through, as the capture's `environment.json` says."""
-    batch_size: int | None = None
-    """Samples of a batch of the one loader that the collector saw."""
+    batch_size: int | None = None  # samples of a batch of the one loader that the collector saw
     conditions: tuple[known.Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
     loads: tuple[known.Load, ...] = ()
@@ -55,15 +52,12 @@ class Trace:
     collected: known.Collected = known.Collected()
     health: known.Health = known.Health()
     epoch_ns: int = 0
-    memory: Snapshot | None = None
-    """The CUDA memory snapshot of the same process, where the capture carries it."""
-    compile_logs: tuple[CompileLog, ...] = ()
-    """The logs of torch.compile of its run, one a process."""
+    memory: Snapshot | None = None  # the CUDA memory snapshot of the same process, where the capture carries it
+    compile_logs: tuple[CompileLog, ...] = ()  # the logs of torch.compile of its run, one a process
     printed_memory: tuple[known.PrintedMemory, ...] = ()
     profiler_rows: tuple[known.ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
-    window: tuple[int, int] | None = None
-    """Start and end of the recording as the recorder states them, ns."""
+    window: tuple[int, int] | None = None  # start and end of the recording as the recorder states them, ns
     kept_as: str | None = None
     """Digest of all that its tables come from, where a model of it is kept: the same again has the same tables."""
 
@@ -118,8 +112,7 @@ class Failure:
 
     path: str
     message: str
-    rank: int | None = None
-    """Whose recording it is, as far as its name tells."""
+    rank: int | None = None  # whose recording it is, as far as its name tells
 
 
 @dataclass(frozen=True)

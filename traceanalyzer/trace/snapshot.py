@@ -20,8 +20,7 @@ ACTIONS = (
 )  # fmt: skip
 """What the allocator writes down, by code; the first is any action that is not known here."""
 CODE = {name: code for code, name in enumerate(ACTIONS)}
-ACTIVE, PENDING, INACTIVE = range(3)
-"""States of a block: in use; freed, and waiting for another stream; free."""
+ACTIVE, PENDING, INACTIVE = range(3)  # states of a block: in use; freed, and waiting for another stream; free
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,8 +32,7 @@ class Frame:
     line: int
 
 
-Stack = tuple[Frame, ...]
-"""Innermost frame first, empty where none was recorded."""
+Stack = tuple[Frame, ...]  # innermost frame first, empty where none was recorded
 
 
 class Segment(NamedTuple):
@@ -62,12 +60,9 @@ class Events:
     """The allocator's history in its order; one row an action. Columns are no wider than they need be."""
 
     begin_us: int
-    since_us: I64 | I32
-    """Since `begin_us`, the time of the snapshot's first event, be it another GPU's."""
-    address: I64
-    """For `oom`, the driver's free bytes."""
-    size: I64 | I32
-    """What was asked for, before rounding."""
+    since_us: I64 | I32  # since `begin_us`, the time of the snapshot's first event, be it another GPU's
+    address: I64  # for `oom`, the driver's free bytes
+    size: I64 | I32  # what was asked for, before rounding
     action: I8
     stack: I32 | I16
 

@@ -163,14 +163,10 @@ def narrowed(values: NDArray[Any]) -> NDArray[Any]:
 
 # Distinct values of integer columns, as `np.unique` gives them: counted in one pass where the values lie near each
 # other (codes, streams, steps, rows), else sorted.
-NEAR = 2
-"""Values are counted where their range is at most this many times as wide as there are values ..."""
-NEAR_AT_LEAST = 1 << 12
-"""... or this wide: that takes no longer than to sort even a few."""
-AT_ONCE = 1 << 14
-"""Values that are counted at once: numpy makes 64-bit places of them."""
-MOST_COUNTED = 1 << 29
-"""Values; so many places fit 32 bits."""
+NEAR = 2  # values are counted where their range is at most this many times as wide as there are values ...
+NEAR_AT_LEAST = 1 << 12  # ... or this wide: that takes no longer than to sort even a few
+AT_ONCE = 1 << 14  # values that are counted at once: numpy makes 64-bit places of them
+MOST_COUNTED = 1 << 29  # values; so many places fit 32 bits
 
 
 def near(low: int, high: int, count: int) -> bool:
