@@ -17,8 +17,7 @@ FILE: dict[str, Any] = {"type": click.Path(dir_okay=False, path_type=Path), "met
 """Of options that name a file."""
 _FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
 """Of those that are in force before anything is read; commands do not get them."""
-LEAST_CHARS = 4_000
-"""A report's answer alone needs so many, with the longest of names in it."""
+LEAST_CHARS = 4_000  # a report's answer alone needs so many, with the longest of names in it
 
 
 def about(name: str) -> dict[str, Any]:
@@ -88,8 +87,7 @@ def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:
     read_with(cache=not without)
 
 
-MOST_JOBS = 16
-"""Of the processes that are started unasked: beyond, a disk seldom keeps up."""
+MOST_JOBS = 16  # of the processes that are started unasked: beyond, a disk seldom keeps up
 
 
 def _jobs(_: click.Context, __: click.Parameter, jobs: int | None) -> None:
@@ -201,8 +199,7 @@ def pattern(text: str) -> re.Pattern[str]:
         raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
 
 
-Hidden = Sequence[re.Pattern[str]] | None
-"""Names to hide beside paths, hosts and users; None: nothing is hidden."""
+Hidden = Sequence[re.Pattern[str]] | None  # names to hide beside paths, hosts and users; None: nothing is hidden
 
 
 def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:

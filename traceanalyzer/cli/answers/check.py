@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.verdicts import Checked
 
 FORMATS = ("terminal", "markdown", "junit", "json", "github")
-BREACHED = 3
-"""Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
+BREACHED = 3  # exit status where a limit does not hold: told apart from input that cannot be analysed and from usage
 
 
 @command("check")

@@ -20,12 +20,9 @@ SHOWN_ROWS = 20
 SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
 MEMORY, OF_MEMORY = "memory", "op_memory"
 """What operators are sorted by that the table of their memory is then shown for, which is in that order."""
-SHOWN_IN_TIME = 16
-"""Of single events in time order: the longest, which a screen has room for."""
-SHOWN_RANKS = 3
-"""Ranks whose sums stand above all rows: those that idle most."""
-SHOWN_TOTALS = 4
-"""Rows that sum a table up, above it."""
+SHOWN_IN_TIME = 16  # of single events in time order: the longest, which a screen has room for
+SHOWN_RANKS = 3  # ranks whose sums stand above all rows: those that idle most
+SHOWN_TOTALS = 4  # rows that sum a table up, above it
 
 
 ONLY = {
@@ -118,11 +115,9 @@ class _Show(NamedTuple):
     """Which rows are printed, and whether those that a terminal has room for."""
 
     rows: int | None
-    order: str
-    """The column by which they are largest first; empty: they stand as they come."""
+    order: str  # the column by which they are largest first; empty: they stand as they come
     fits: bool = False
-    totals: Sequence[Table] = ()
-    """What sums them up, for people."""
+    totals: Sequence[Table] = ()  # what sums them up, for people
 
     @classmethod
     def of(cls, table: Table, form: str, chosen: bool, *, top: int | None, order: str, by: str) -> "_Show":

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.trace import Run
 
-LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
-"""Smaller than one parameter's gradient, larger than a GPU."""
+LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6  # smaller than one parameter's gradient, larger than a GPU
 
 
 @command("whatif")

@@ -9,8 +9,7 @@ import click
 from traceanalyzer.base.frozen import dataclass
 
 REPORT_FORMATS = ("terminal", "markdown", "json", "html")
-PICTURED = ("html", "svg")
-"""Formats that show more than the report value."""
+PICTURED = ("html", "svg")  # formats that show more than the report value
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
     ".md": "markdown", ".markdown": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".html": "html",

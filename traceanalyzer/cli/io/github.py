@@ -11,10 +11,8 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.base.frozen import dataclass
 
 GITHUB = "github.com"
-PATIENCE_S = 120
-"""A comment is one request."""
-NOT_LOGGED_IN = 4
-"""Status of gh where a command needs an account (gh help exit-codes)."""
+PATIENCE_S = 120  # a comment is one request
+NOT_LOGGED_IN = 4  # status of gh where a command needs an account (gh help exit-codes)
 NAME = r"[A-Za-z0-9][\w.-]*/[\w.-]+"
 SHORT = re.compile(rf"(?P<repository>{NAME})#(?P<number>[1-9]\d{{0,17}})")
 URL = re.compile(
@@ -46,8 +44,7 @@ def parse_issue(text: str) -> Issue:
     return Issue(parts["repository"], int(parts["number"]), parts.get("host") or GITHUB, parts.get("kind") == "pull")
 
 
-MARK = "<!-- traceanalyzer{} -->"
-"""Begins a comment, invisibly, so that it can be found again."""
+MARK = "<!-- traceanalyzer{} -->"  # begins a comment, invisibly, so that it can be found again
 COMMENTS = "comments(last: 100) { nodes { id url viewerDidAuthor body } }"
 FIND = (
     "query($owner: String!, $name: String!, $number: Int!) { repository(owner: $owner, name: $name) { "

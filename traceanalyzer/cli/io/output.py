@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 KEEP, WARNED = "traceanalyzer.keep", "traceanalyzer.warned"
 """Of a command: what is to be done with the text that it prints, and whether it warned of something."""
-BROKEN_PIPE = 141
-"""What a shell reports of a program that ends by SIGPIPE."""
-NARROWEST, WIDEST = 60, 200
-"""Columns: narrower, tables lose their meaning; wider, lines cannot be followed."""
+BROKEN_PIPE = 141  # what a shell reports of a program that ends by SIGPIPE
+NARROWEST, WIDEST = 60, 200  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
 IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""})
 
 
@@ -224,8 +222,7 @@ def named_as_given(run: "Run", given: dict[str, str]) -> "Run":
     return replace(run, traces=traces, logs=logs)
 
 
-PAGER = "TRACEANALYZER_PAGER"
-"""Goes before PAGER; empty or `cat`: none."""
+PAGER = "TRACEANALYZER_PAGER"  # goes before PAGER; empty or `cat`: none
 
 
 def paged(text: str) -> bool:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.timeline.lanes import Timeline
 
-CAPTURE = "environment.json"
-"""What every capture holds."""
+CAPTURE = "environment.json"  # what every capture holds
 
 
 class Side(NamedTuple):

@@ -11,8 +11,7 @@ import click
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.cli.options import command
 
-SELF_TEST_SECONDS = 120
-"""The self-test takes about ten; a cold file system many more."""
+SELF_TEST_SECONDS = 120  # the self-test takes about ten; a cold file system many more
 
 
 @command("doctor")
