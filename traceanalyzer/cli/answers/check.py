@@ -46,7 +46,7 @@ def check(
     from traceanalyzer.comparison.limits import LimitError, Policy
 
     try:
-        limits = (*_limits("max", most), *_limits("min", least))
+        limits = (*(_limit("max", text) for text in most), *(_limit("min", text) for text in least))
         policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict, recorded))
         result = _checked(report, policy, scope, hidden)
     except LimitError as error:
@@ -71,16 +71,13 @@ def _policy(file: str | None, given: "Policy") -> "Policy":
     )  # fmt: skip
 
 
-def _limits(bound: "Bound", texts: tuple[str, ...]) -> "list[Limit]":
+def _limit(bound: "Bound", text: str) -> "Limit":
     from traceanalyzer.comparison.limits import Limit
 
-    found = []
-    for text in texts:
-        name, equals, limit = text.partition("=")
-        if not equals or not name.strip():
-            raise click.UsageError(f"--{bound} {text}: write NAME=LIMIT")
-        found.append(Limit.of(name.strip(), bound, limit))
-    return found
+    name, equals, limit = text.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"--{bound} {text}: write NAME=LIMIT")
+    return Limit.of(name.strip(), bound, limit)
 
 
 def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Checked":

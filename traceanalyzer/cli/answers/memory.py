@@ -10,7 +10,6 @@ from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.memory.model import Traced
     from traceanalyzer.trace.snapshot import Snapshot
 
 
@@ -36,8 +35,13 @@ def memory(
     from traceanalyzer.report.memory.build import memory_report
     from traceanalyzer.report.memory.model import UNTRACED
 
-    second, first = None if other is None else _read(other), _read(snapshot)
-    report = memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
+    second, first, beside = None if other is None else _read(other), _read(snapshot), UNTRACED
+    if trace is not None:
+        from traceanalyzer.cli.io.reports import read
+        from traceanalyzer.report.memory.traced import traced
+
+        beside = traced(read([trace]), first)
+    report = memory_report(first, beside, second, ranks)
     del first, second
     from traceanalyzer.report.memory.document import memory_document  # after the history is freed
     from traceanalyzer.report.memory.redact import redacted
@@ -46,31 +50,19 @@ def memory(
     emit(memory_document(shown, full or output.file is not None), output)
 
 
-def _traced(trace: str, snapshot: "Snapshot") -> "Traced":
-    from traceanalyzer.cli.io.reports import read
-    from traceanalyzer.report.memory.traced import traced
-
-    return traced(read([trace]), snapshot)
-
-
-def _only_one(folder: Path) -> Path:
-    """The snapshot in a folder. Raises UnreadableInputError where there is none, or more than one."""
-    found = sorted(folder.glob("*.pickle*"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(one.name for one in found)
-        raise UnreadableInputError(f"{folder}: several snapshots; name one: {names}")
-    raise UnreadableInputError(
-        f"{folder}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
-        "`traceanalyzer analyze` has what a trace says of memory"
-    )
-
-
 def _read(path: Path) -> "Snapshot":
+    """The snapshot, or the one in a folder. Raises UnreadableInputError where there is none, or more than one."""
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.ingest.memory import read_snapshot
 
-    file = _only_one(path) if path.is_dir() else path
+    found = sorted(path.glob("*.pickle*")) if path.is_dir() else [path]
+    if not found:
+        raise UnreadableInputError(
+            f"{path}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
+            "`traceanalyzer analyze` has what a trace says of memory"
+        )
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise UnreadableInputError(f"{path}: several snapshots; name one: {names}")
     with progress("Reading") as report_progress:
-        return read_snapshot(file, lambda share: report_progress(round(share * 1000), 1000))
+        return read_snapshot(found[0], lambda share: report_progress(round(share * 1000), 1000))

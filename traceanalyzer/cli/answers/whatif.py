@@ -10,7 +10,6 @@ from traceanalyzer.cli.options import Hidden, Number, command, output_options, r
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.trace import Run
 
 LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6  # smaller than one parameter's gradient, larger than a GPU
@@ -37,7 +36,7 @@ def whatif(
     hidden: Hidden, output: Output,
 ) -> None:  # fmt: skip
     """Predict the step time under each of several scenarios, by replaying the recording."""
-    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.output import emit, warn
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
 
@@ -48,19 +47,11 @@ def whatif(
 
     with working("Replaying"):
         result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
-    _warn_of_unmatched(wanted, result, run)
-    emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
-
-
-def _warn_of_unmatched(wanted: list[tuple[str, float]], result: "WhatIf", run: "Run") -> None:
-    """Say on standard error which patterns match no device work, with names that are like them."""
-    from traceanalyzer.cli.io.output import warn
-
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:
-            hint = names_like(pattern, run)
-            warn(f"--speedup {pattern}: no device work has this name{hint}")
+            warn(f"--speedup {pattern}: no device work has this name{names_like(pattern, run)}")
+    emit(ScenariosPage(cleaned(result, hidden, run), full or output.file is not None), output)
 
 
 def names_like(pattern: str, run: "Run") -> str:

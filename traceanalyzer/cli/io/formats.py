@@ -27,7 +27,9 @@ class Output:
 
 def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:
     """The output that the options ask for. Raises UsageError where they make no sense together."""
-    if file is not None and any(_is_read(file, Path(path)) for name in paths for path in _paths_of(name)):
+    # What may be read where a command is given a name: a path, a pattern of paths, or a run of a history.
+    read = (path for name in paths for path in (name, *glob(name), *([name.rpartition("#")[0]] * ("#" in name))))
+    if file is not None and any(_is_read(file, Path(path)) for path in read):
         raise click.UsageError(f"-o {file} would overwrite what it is made from")
     asked = format_of(format_, file)
     if format_ is None and file is not None and asked not in formats:
@@ -42,11 +44,6 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
 def format_of(format_: str | None, file: Path | None) -> str:
     """The format that is asked for: by `--format`, else by the suffix of the file; empty for an unknown suffix."""
     return format_ or ("terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), ""))
-
-
-def _paths_of(name: str) -> list[str]:
-    """What may be read where a command is given `name`: a path, a pattern of paths, or a run of a history."""
-    return [name, *glob(name), *([name.rpartition("#")[0]] if "#" in name else [])]
 
 
 def _is_read(file: Path, path: Path) -> bool:

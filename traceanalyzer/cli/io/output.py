@@ -226,25 +226,19 @@ PAGER = "TRACEANALYZER_PAGER"  # goes before PAGER; empty or `cat`: none
 
 
 def paged(text: str) -> bool:
-    """Show the text in a pager if it has more lines than the terminal; whether that was done."""
-    command = _pager()
-    if text.count("\n") < shutil.get_terminal_size().lines or not command:
+    """Show a text of more lines than the terminal in a pager, if one is wanted and there; whether that was done."""
+    try:
+        words = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less")))
+    except ValueError:
+        return False
+    if text.count("\n") < shutil.get_terminal_size().lines or words in ([], ["cat"]) or not shutil.which(words[0]):
         return False
     import subprocess
 
     # What less does unless LESS says otherwise: leave at once what fits, show colours, keep the screen.
     environment = {"LESS": "FRX", **os.environ}
     try:
-        subprocess.run(command, input=text.encode("utf-8", "replace"), env=environment, check=False)  # noqa: S603
+        subprocess.run(words, input=text.encode("utf-8", "replace"), env=environment, check=False)  # noqa: S603
     except OSError:
         return False
     return True
-
-
-def _pager() -> list[str]:
-    """The program with its arguments; empty where none is wanted or there is none."""
-    try:
-        words = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less")))
-    except ValueError:
-        return []
-    return words if words and words != ["cat"] and shutil.which(words[0]) else []

@@ -25,27 +25,22 @@ def explain(words: tuple[str, ...]) -> None:
 
 def _meaning(name: str) -> str:
     """What a figure of that name means, wherever there is one. Raises UsageError."""
-    from traceanalyzer.report.explain import explained
+    from traceanalyzer.report.explain import entries, explained
 
-    found = explained(name)
-    if not found:
-        raise click.UsageError(f"there is no finding, metric or column {name!r}; {_hint(name)}")
     places: dict[str, list[str]] = {}
-    for entry in found:
+    for entry in explained(name):
         unit = f" ({entry.unit})" if entry.unit else ""
         places.setdefault(f"{entry.meaning}{unit}", []).extend([entry.where] if entry.where != "word" else [])
+    if not places:
+        from difflib import get_close_matches
+
+        from traceanalyzer.diagnosis.pages import finding_pages
+
+        known = [*(page.id for page in finding_pages().values()), *(entry.name for entry in entries())]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
+        raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
         click.wrap_text(f"{name}: {meaning}", 80) + "\n" + f"    in {', '.join(where)}\n" * bool(where)
         for meaning, where in places.items()
     )
-
-
-def _hint(name: str) -> str:
-    from difflib import get_close_matches
-
-    from traceanalyzer.diagnosis.pages import finding_pages
-    from traceanalyzer.report.explain import entries
-
-    known = [*(page.id for page in finding_pages().values()), *(entry.name for entry in entries())]
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"

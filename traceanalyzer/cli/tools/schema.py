@@ -18,23 +18,18 @@ DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
 def schema(document: str, file: Path | None) -> None:
     """Print the JSON Schema (draft 2020-12) of what a command prints with --format json."""
     from traceanalyzer.cli.io.output import check_writable, write
-    from traceanalyzer.report.json import dump
-
-    check_writable(file)
-    write(dump(_schema(document)), file)
-
-
-def _schema(document: str) -> dict[str, Any]:
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.history.runs import MetricSeries, StoredRun
     from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report import schema as schemas
+    from traceanalyzer.report.json import dump
 
-    if document == "report":
-        return schemas.report_schema()
-    if document == "runs":
-        return schemas.rows_schema(document, StoredRun)
+    check_writable(file)
     whole: dict[str, type[Any]] = {"whatif": WhatIf, "compare": Comparison, "metric": MetricSeries}
-    if document in whole:
-        return schemas.document_schema(whole[document])
-    return schemas.rows_schema(document, named(document).row)
+    if document == "report":
+        found = schemas.report_schema()
+    elif document in whole:
+        found = schemas.document_schema(whole[document])
+    else:
+        found = schemas.rows_schema(document, StoredRun if document == "runs" else named(document).row)
+    write(dump(found), file)
