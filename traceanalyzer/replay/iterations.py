@@ -112,8 +112,7 @@ class Served:
 
     def _inside(self, tape: Tape) -> Bool:
         """Which events lie in an iteration's mark."""
-        marks = union(self.found.host_start, self.found.host_end)
-        return contains(marks, tape.source.trace.api_calls.start[tape.call])
+        return contains(union(self.found.host_start, self.found.host_end), tape.source.trace.api_calls.start[tape.call])
 
     def less_between(self, tape: Tape) -> Tape:
         """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""

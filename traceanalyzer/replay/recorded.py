@@ -66,8 +66,7 @@ def _waits_for_unlaunched(rated: Rated) -> bool:
     gaps, steps = rated.causes.gaps, rated.timed.steps
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.cause == IdleCause.HOST))
     ended = ended[(rated.linked.launch[gaps.next_op[ended]] < 0) & rated.timed.steady_ops[gaps.next_op[ended]]]
-    waited = int((gaps.end[ended] - gaps.start[ended]).sum())
-    return waited > UNLAUNCHED_SHARE * int(steps.duration[steps.steady].sum())
+    return int((gaps.end[ended] - gaps.start[ended]).sum()) > UNLAUNCHED_SHARE * int(steps.duration[steps.steady].sum())
 
 
 def _tape(rated: Rated, rows: I64, chosen: I64, host: dict[str, I64], steps: int, latency: I64) -> Tape:

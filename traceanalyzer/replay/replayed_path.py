@@ -55,8 +55,7 @@ def _waits(tape: Tape, times: Pass) -> HostWaits:
     """Events that held the host: until the work that they wait for had ended, or the queue had room."""
     called, returned, end = np.array(times.called), np.array(times.returned), np.array(times.end)
     launched = np.searchsorted(tape.event, np.arange(len(called)), side="right") - 1
-    device_done = np.maximum.accumulate(end)
-    last = np.maximum.accumulate(np.where(end == device_done, np.arange(len(end)), 0))
+    last = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(len(end)), 0))
     awaited = np.where(tape.waits_for >= 0, tape.waits_for, np.append(last, -1)[launched])
     op = np.where(tape.waits, awaited, launched - QUEUE_DEPTH)
     held = np.flatnonzero((returned > called) & (op >= 0))

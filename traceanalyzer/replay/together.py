@@ -53,8 +53,7 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
         of_row[tape.row] = np.arange(len(tape.row))
         position[matches.collective[mine], rank] = of_row[matches.row[mine]]
     taking_part = np.diff(matches.first)
-    shared = ((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)
-    position = position[shared]
+    position = position[((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
     transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
     joined = []

@@ -45,8 +45,7 @@ def hiccups(explained: Causes) -> Bool:
     if explained.timed.device is None or not slow.any():
         return np.zeros(len(slow), bool)
     idle = idle_by_cause(explained.timed, explained.gaps, explained.timed.device)
-    few = slow[steps.steady].mean() <= FEW_HICCUPS
-    causes = NAMELESS if few else (IdleCause.PROFILER,)
+    causes = NAMELESS if slow[steps.steady].mean() <= FEW_HICCUPS else (IdleCause.PROFILER,)
     nameless = np.sum([idle[cause] for cause in causes], axis=0)
     beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (steps.duration - median)
     return slow & beyond

@@ -115,8 +115,7 @@ class _Run:
                 behind = self.followed(other, (*trail, other))
                 scale = waited / (sum(behind.values()) or 1.0)
                 more = {part: time + scale * behind[part] for part, time in more.items()}
-            late = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps)
-            scale = late / (sum(more.values()) or 1.0)
+            scale = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps) / (sum(more.values()) or 1.0)
             found = {part: time + scale * more[part] for part, time in found.items()}
         return found
 
@@ -142,8 +141,7 @@ def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Cau
     gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
 
     def checked(part: Waited) -> Causes:
-        lost = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause)
-        share = lost / (sum(gained.values()) or 1.0)
+        share = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause) / (sum(gained.values()) or 1.0)
         return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
 
     return checked(own), {**waited, **(checked(waited) if waited else {})}
@@ -197,12 +195,10 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     came, called = np.array(times.came, np.int64), np.array(times.called, np.int64)
     rows = np.flatnonzero(tape.source.trace.device_ops.device[tape.row] == device)
     rows = rows[np.argsort(came[rows], kind="stable")]
-    position = np.searchsorted(came[rows], gaps.end)
-    next_op = np.append(rows, -1)[position]
+    next_op = np.append(rows, -1)[np.searchsorted(came[rows], gaps.end)]
     launched = np.where(next_op >= 0, called[tape.event[next_op]], gaps.end)
     recorded = np.where(next_op >= 0, _recorded_cause(tape)[next_op], IdleCause.LAUNCH)
-    arrival = np.clip(launched, gaps.start, gaps.end)
-    spent = HostClock(tape, times).spent(gaps.start, arrival)
+    spent = HostClock(tape, times).spent(gaps.start, np.clip(launched, gaps.start, gaps.end))
     left = gaps.end - gaps.start - sum(spent.values(), np.zeros(len(gaps.start)))
     late = launched > gaps.start
     waits_for_others = recorded == IdleCause.COMMUNICATION

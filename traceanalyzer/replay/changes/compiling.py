@@ -119,8 +119,7 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     cost = (TRAINING if tape.in_backward.any() else INFERENCE)[reading]
     usual = float(tape.dispatch[mine].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch
-    inside = np.flatnonzero(model)
-    launches[_firsts(inside, _regions(tape, model)[0])] += cost.call
+    launches[_firsts(np.flatnonzero(model), _regions(tape, model)[0])] += cost.call
     spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
     return left.with_dispatch(np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch))
 

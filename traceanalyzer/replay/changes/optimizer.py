@@ -29,8 +29,7 @@ def optimizer_fused(tape: Tape) -> Tape | None:
     """Adam's step as one pass over all parameters, in as few launches as that takes; None without an Adam whose step
     is not one already."""
     instance = _optimizer_steps(tape, ADAM)
-    fused = np.isin(instance, instance[kernels_named(tape, FUSED)])
-    return _changed(tape, np.where(fused, -1, instance), _in_one_pass)
+    return _changed(tape, np.where(np.isin(instance, instance[kernels_named(tape, FUSED)]), -1, instance), _in_one_pass)
 
 
 def optimizer_by_lists(tape: Tape) -> Tape | None:

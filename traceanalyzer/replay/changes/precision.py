@@ -81,8 +81,7 @@ def with_casts(tape: Tape, products: Bool) -> Tape:
 def fp32_products(tape: Tape) -> Bool:
     """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
     roofline = tape.source.roofline
-    wanted = tape.source.linked.is_matrix & (roofline.tensor == NO) & (roofline.precision == Precision.FP32)
-    return wanted[tape.row]
+    return (tape.source.linked.is_matrix & (roofline.tensor == NO) & (roofline.precision == Precision.FP32))[tape.row]
 
 
 def wide_products(tape: Tape) -> Bool:
@@ -150,8 +149,7 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
             largest = max(one.shapes, key=math.prod)
             # A parameter is the same for all items of the other tensor's batch.
             large, small = sorted((*one.shapes, (), ())[:2], key=math.prod, reverse=True)
-            parameter = is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
-            promoted = one.named(PROMOTES) and parameter
+            promoted = one.named(PROMOTES) and is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
             stays[node], taken = promoted or largest in wide, set()
             wide |= {largest} if promoted else set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])

@@ -47,8 +47,7 @@ def prepared_before(tape: Tape, pattern: str) -> Tape | None:
     """Operators with such a name (regular expression) are ready when they are called (a library's search for an
     algorithm, its plan): no long work of the host within them, and nothing of what they do up to their last wait for
     the device, which is how algorithms are tried."""
-    named = operators_named(tape.source.linked, re.compile(pattern))
-    operator = tape.source.linked.tree.outermost(named)[tape.nodes]
+    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, re.compile(pattern)))[tape.nodes]
     waits, last = np.flatnonzero(tape.waits & (operator >= 0)), np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
     last[operator[waits]] = waits
     tried = np.arange(len(operator)) <= last[operator]

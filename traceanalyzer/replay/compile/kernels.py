@@ -27,8 +27,7 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
                 about, lines, operators = noted.get(one.name), list(one.lines), list(one.operators)
                 of_graph = (compilation.compile_id, code.key, code.direction, lines, operators, len(one.nodes))
                 tuned = (about.compile_us / 1e3, about.configurations, about.autotune_cache) if about else UNTUNED
-                row = KernelRow(one.name, *of_graph, *tuned)
-                rows.append(replace(row, estimate_us=estimates.get(one.name)))
+                rows.append(replace(KernelRow(one.name, *of_graph, *tuned), estimate_us=estimates.get(one.name)))
     return rows
 
 

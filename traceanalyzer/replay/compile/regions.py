@@ -151,5 +151,4 @@ class Traced:
             return None, None, None
         now = self.replay.base_ms if self.replay is not None else 0.0
         low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))
-        high = max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step)))
-        return step, low, high
+        return step, low, max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step)))

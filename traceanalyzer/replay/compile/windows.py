@@ -76,8 +76,7 @@ def idle_in(timed: Timed, windows: IntervalSet) -> float:
         return 0.0
     steps, gaps = timed.steps, timed.activity[timed.device].gaps
     device = np.flatnonzero(timed.trace.device_ops.device == timed.device)
-    starts = timed.trace.device_ops.start[device]
-    following = device[np.minimum(np.searchsorted(starts, gaps.end), len(device) - 1)]
+    following = device[np.minimum(np.searchsorted(timed.trace.device_ops.start[device], gaps.end), len(device) - 1)]
     launched = timed.linked.launch_time[following]
     latency = np.where(launched >= 0, np.maximum(gaps.end - launched, 0), 0)
     steady = (steps.of_op[following] >= steps.warmup) & (launched >= 0)

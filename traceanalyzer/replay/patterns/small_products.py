@@ -119,8 +119,7 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
 def _turned(rated: Rated, run: _Run) -> bool:
     """Whether views give each result of a run dimensions that the next product does not take."""
     tree, known = rated.linked.tree, operators(rated.linked)
-    places = np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()
-    for here, following in pairwise(places):
+    for here, following in pairwise(np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()):
         *between, product = known.of_nodes(tree.outermost_operators[here + 1 : max(following, here) + 1]) or [NONE]
         views = [i for i, one in enumerate(between) if one.named(VIEW) and math.prod(one.first) == run.size]
         turned = between[views[0] + 1].first if len(views) == 1 and between[-1].named(TURNS) else ()

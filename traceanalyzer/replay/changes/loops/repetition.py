@@ -176,8 +176,7 @@ def between(tape: Tape, gone: Bool) -> Bool:
     index, step = np.arange(len(removed)), tape.step_of_event
     last_gone = np.maximum.accumulate(np.where(removed, index, -1))
     last_kept = np.maximum.accumulate(np.where(kept, index, -1))
-    inside = (last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)])
-    return removed | inside
+    return removed | ((last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)]))
 
 
 def one_call_a_step(tape: Tape) -> bool:

@@ -63,8 +63,7 @@ def tensor_loops(tape: Tape) -> Loops | None:
     away = tape.copies_of(CopyKind.HOST_TO_DEVICE) | tape.copies_of(CopyKind.DEVICE_TO_HOST) | updating(tape)
     usable &= ~np.logical_or.reduceat(away, calls.first)
     number, names = np.full(len(sizes), -1, np.int64), set[str]()
-    new = where_changed(np.where(usable, calls.step, -1))
-    for mine in split_where(np.arange(len(sizes)), new[1:]):
+    for mine in split_where(np.arange(len(sizes)), where_changed(np.where(usable, calls.step, -1))[1:]):
         if usable[mine[0]] and _is_loop(calls.name[mine], sizes[mine[0] : mine[-1] + 1]):
             number[mine] = number.max() + 1
             names |= {one.name for one in known.of_nodes(calls.node[mine])}
@@ -84,8 +83,7 @@ def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
     """Whether the same few operators come again and again, and sizes change often."""
     if len(names) < FEWEST_OPERATORS:
         return False
-    tensors = [size for size in sizes if size]
-    changes = sum(a != b for a, b in pairwise(tensors))
+    changes = sum(a != b for a, b in pairwise([size for size in sizes if size]))
     alike = max(float((names[body:] == names[:-body]).mean()) for body in range(1, LONGEST_BODY_OPERATORS + 1))
     return changes >= FEWEST_SIZE_CHANGES and alike >= ALIKE_SHARE
 

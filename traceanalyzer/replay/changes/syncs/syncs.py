@@ -45,8 +45,7 @@ def read_at_once(tape: Tape) -> Bool:
     """Which events launch something that the host then waits for: in their own call, or in one right after it that
     launches nothing. The first does not hold the host up where the device has nothing else left to do."""
     launching = tape.launching_events
-    after = np.append((tape.waits & ~launching)[1:], False)
-    return launching & (tape.waits | after)
+    return launching & (tape.waits | np.append((tape.waits & ~launching)[1:], False))
 
 
 @parametric

@@ -53,8 +53,7 @@ def masks_spread(tape: Tape) -> Tape | None:
 def _picks(tape: Tape, outer: I32) -> I64:
     """The operators of the forward pass, nodes of the host tree, that pick by a mask and that no product follows."""
     source, all_outer = tape.source, tape.source.linked.tree.outermost_operators
-    counting = nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward
-    found = distinct(outer[counting])
+    found = distinct(outer[nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward])
     found = found[are_named(source.linked, found, PICKS)]
     products = np.flatnonzero(are_named(source.linked, all_outer, PRODUCT))
     place = np.searchsorted(all_outer, found)
