@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
-from traceanalyzer.replay.typical_steps import typical_steps
+from traceanalyzer.replay.recorded import typical_steps
 from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import RangeKind
 

@@ -119,7 +119,7 @@ def test_frozen_dataclasses_are_the_quick_ones() -> None:
 
 UNCOUNTED = {
     "ingest/timing/formats.py", "ingest/torch_log/explained.py", "ingest/unitrace.py", "ingest/xplane/host.py",
-    "replay/compile/guards.py", "report/markdown/mermaid.py",
+    "replay/compile/breaks.py", "report/markdown/mermaid.py",
 }  # fmt: skip
 """Where numbers stay text, or are cut before they are read."""
 

@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.remedies.kernels import channels_last
 from traceanalyzer.diagnosis.remedies.launches import compile_model
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.replay.changes.communication.gathers import gathered_again
+from traceanalyzer.replay.changes.communication.collectives import gathered_again
 from traceanalyzer.replay.changes.fusion import find_runs
 from traceanalyzer.replay.host_speed import _mean_between
 from traceanalyzer.replay.limits import GAIN_SPREAD, OF_KERNELS

@@ -1,4 +1,4 @@
-"""The tape of a recording: its steady steps' host time, launches, waits and dependencies."""
+"""The tape of a recording: host time, launches, waits and dependencies of steady steps without hiccups."""
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from traceanalyzer.analysis.algebra import (
     texts_where,
     union,
 )
+from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.causes.gaps import idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.causes.started import Started
@@ -28,7 +30,6 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.tape import Tail, Tape
-from traceanalyzer.replay.typical_steps import typical_steps
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
 LONG_HELD_NS = 100_000  # an op that is queued starts within this, unless it waits for something on another stream
@@ -212,3 +213,47 @@ def _reading(joined: Joined) -> IntervalSet:
     pauses = others.start[1:] - others.end[:-1]
     longest = PAUSES_TO_A_WAIT * int(np.median(pauses)) if len(pauses) else 0
     return union(found.start - np.clip(found.start - before, 0, longest), found.end)
+
+
+MAX_STEPS = 16  # steps on a tape at most: more of the same say nothing new and cost time
+OUTLIER_RATIO = 1.5
+"""A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
+FEW_HICCUPS = 0.2  # ... unless more than this share of the steps did: then it is how the program runs ...
+NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
+"""What a machine that is busy with something else looks like."""
+NAMELESS_SHARE = 0.5  # ... or less than this share of its excess has no cause of its own
+
+
+def typical_steps(*recordings: Causes) -> Bool:
+    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no hiccup, and of
+    a long recording the steps in its middle."""
+    typical = _usual(recordings[0])
+    for other in recordings[1:]:
+        usual = {name for name, here in zip(other.timed.steps.names, _usual(other).tolist(), strict=True) if here}
+        typical &= np.array([name in usual for name in recordings[0].timed.steps.names])
+    chosen = np.flatnonzero(typical)
+    surplus = max(len(chosen) - MAX_STEPS, 0)
+    typical[chosen[: surplus // 2]] = False
+    typical[chosen[len(chosen) - (surplus - surplus // 2) :]] = False
+    return typical
+
+
+def _usual(explained: Causes) -> Bool:
+    usual = ~hiccups(explained)
+    usual[: explained.timed.steps.warmup] = False
+    return usual
+
+
+def hiccups(explained: Causes) -> Bool:
+    """Steps that took far longer than the median for nothing that the program is known to do: longer by the profiler's
+    own time, or, a few, by idle time in which the host was merely slow; not by device work, waits or loading."""
+    steps = explained.timed.steps
+    median = np.median(steps.duration[steps.steady])
+    slow: Bool = steps.duration > OUTLIER_RATIO * median
+    if explained.timed.device is None or not slow.any():
+        return np.zeros(len(slow), bool)
+    idle = idle_by_cause(explained.timed, explained.gaps, explained.timed.device)
+    causes = NAMELESS if slow[steps.steady].mean() <= FEW_HICCUPS else (IdleCause.PROFILER,)
+    nameless = np.sum([idle[cause] for cause in causes], axis=0)
+    beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (steps.duration - median)
+    return slow & beyond

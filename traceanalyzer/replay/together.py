@@ -15,9 +15,8 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.roofline.rated import Rated
-from traceanalyzer.replay.recorded import make_tape
+from traceanalyzer.replay.recorded import make_tape, typical_steps
 from traceanalyzer.replay.tape import Tail, Tape
-from traceanalyzer.replay.typical_steps import typical_steps
 
 MAX_RANKS = 8
 """Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""

@@ -13,11 +13,11 @@ from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.replay.host_speed import step_ms, without_profiler
 from traceanalyzer.replay.limits import GAIN_SPREAD, LIMITED_DUTY, PESSIMISTIC_DUTY, duties, least_times_ns, slowed
+from traceanalyzer.replay.recorded import hiccups, typical_steps
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
-from traceanalyzer.replay.typical_steps import hiccups, typical_steps
 
 FAITHFUL = 0.1
 """A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one

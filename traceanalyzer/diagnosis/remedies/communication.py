@@ -23,10 +23,11 @@ from traceanalyzer.replay.changes.communication.collectives import (
     compressed,
     overlapped,
     overlapped_by_halves,
+    parameters_kept,
+    prefetched,
     wide_sums,
 )
 from traceanalyzer.replay.changes.communication.collectives import smaller_messages as shrunk
-from traceanalyzer.replay.changes.communication.gathers import parameters_kept, prefetched
 from traceanalyzer.replay.limits import OF_MOVES
 from traceanalyzer.replay.scenarios import AS_RECORDED
 

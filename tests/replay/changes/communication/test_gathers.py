@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.changes.communication.gathers import gathered_again, parameters_kept, prefetched
+from traceanalyzer.replay.changes.communication.collectives import gathered_again, parameters_kept, prefetched
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.replay.tape import Tape

@@ -10,8 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.changes.data.constants import MOVES
-from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies, waiting_for
+from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, MOVES, large_copies, waiting_for
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
