@@ -34,8 +34,11 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
         node = at(tree.operator, usual.nodes, -1)
         name = np.where(node >= 0, trace.host_ranges.name[at(tree.row, node, 0)], -1)
     call, other = trace.api_calls.name[usual.call], usual.work + usual.loading
-    groups = Groups.of(name, call)
-    (median,), (between,) = (groups.quantiles(times, 0.5) for times in (usual.dispatch, _between(recorded, usual)))
+    groups, calls, outer = Groups.of(name, call), trace.api_calls, tree.outermost_operators
+    covered = union(np.append(tree.start[outer], calls.start), np.append(tree.end[outer], calls.end))
+    python = np.maximum(1.0 - recorded.before_events(covered) / np.maximum(recorded.dispatch, 1), 0.0)
+    python_ns = np.rint(usual.dispatch * python).astype(np.int64)
+    (median,), (between,) = (groups.quantiles(times, 0.5) for times in (usual.dispatch, python_ns))
 
     def each(values: I64 | Bool) -> F64:
         return groups.sum(values) / usual.steps
@@ -46,13 +49,3 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     figures = np.stack((*columns, each(other > 0), stretch_ms))[:, longest].T.tolist()
     texts = [(trace.text(int(name[row])), trace.text(int(call[row]))) for row in groups.first[longest]]
     return [HostPart(*text, *row) for text, row in zip(texts, figures, strict=True)]
-
-
-def _between(recorded: Tape, usual: Tape) -> I64:
-    """Dispatch before each event outside operators and API calls, ns."""
-    tree, calls = recorded.source.linked.tree, recorded.source.trace.api_calls
-    whole = tree.outermost_operators
-    start, end = (np.append(*both) for both in ((tree.start[whole], calls.start), (tree.end[whole], calls.end)))
-    inside = recorded.before_events(union(start, end))
-    share = np.maximum(1.0 - inside / np.maximum(recorded.dispatch, 1), 0.0)
-    return np.rint(usual.dispatch * share).astype(np.int64)

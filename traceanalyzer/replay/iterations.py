@@ -133,17 +133,15 @@ class Served:
 
 
 def _hosts(tape: Tape, *shares: float) -> list[Tape]:
-    """The tape without the profiler, for each of these shares of the dispatch that is left."""
-    return [_short_graph_launches(*host_scaled((tape,), share)) for share in shares]
-
-
-def _short_graph_launches(tape: Tape) -> Tape:
-    """Graph launches as long as without a recorder of their kernels, which makes a call of each: what follows such a
-    call begins earlier by that, on the host as on the device."""
+    """The tape without the profiler, for each of these shares of the dispatch that is left. Graph launches are as long
+    as without a recorder of their kernels, which makes a call of each: what follows such a call begins earlier by that,
+    on the host as on the device."""
     calls, replays = tape.source.trace.api_calls, tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
     spared = np.where(replays, np.maximum((calls.end - calls.start)[tape.call] - GRAPH_CALL_NS, 0), 0)
-    after = np.append(0, spared[:-1])
-    work = np.maximum(tape.work - after, 0)
-    dispatch = np.maximum(tape.dispatch - np.maximum(after - tape.work, 0), 0)
-    latency = np.where(replays[tape.event], np.maximum(tape.latency - spared[tape.event], 0), tape.latency)
-    return replace(tape, work=work, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch), latency=latency)
+    after, hosts = np.append(0, spared[:-1]), list[Tape]()
+    for host in (one for share in shares for one in host_scaled((tape,), share)):
+        dispatch = np.maximum(host.dispatch - np.maximum(after - host.work, 0), 0)
+        latency = np.where(replays[host.event], np.maximum(host.latency - spared[host.event], 0), host.latency)
+        left = replace(host, work=np.maximum(host.work - after, 0), latency=latency)
+        hosts.append(left.with_dispatch(dispatch))
+    return hosts

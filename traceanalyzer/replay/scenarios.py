@@ -75,13 +75,9 @@ def launches_free(tape: Tape) -> Tape:
     """Dispatch, launch calls and the framework's own pauses cost the host nothing, as in a CUDA graph; waits and the
     program's work stay."""
     own, at_end = programs_own(tape)
-    return replace(
-        tape.with_dispatch(np.zeros_like(tape.dispatch)),
-        work=np.where(own, tape.work, 0),
-        tail=tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0),
-        latency=np.zeros_like(tape.latency),
-        gap=in_graph(tape.gap),
-    )
+    tail = tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0)
+    left = tape.with_dispatch(np.zeros_like(tape.dispatch)).without_work(~own)
+    return replace(left, tail=tail, latency=np.zeros_like(tape.latency), gap=in_graph(tape.gap))
 
 
 def input_ready(tape: Tape) -> Tape:

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
-from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
+from traceanalyzer.trace import I64, Bool, distinct, ranked
 
 OWN_WORK_NS = 300_000
 """A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
@@ -119,16 +119,9 @@ def first_launches(timed: Timed) -> IntervalSet:
         np.maximum.at(done, at, step)
         first = (begun == done)[at]
     else:
-        first = _unlike_later(begin, took, names)
+        order, first = np.lexsort((begin, names)), np.zeros(len(names), bool)
+        for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+            if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
+                first[rows[0]] = True
     long = first & (took >= FIRST_LAUNCH_NS)
     return union(begin[long], calls.end[call][long])
-
-
-def _unlike_later(begin: I64, took: I64, names: I32) -> Bool:
-    """The first launch of each kernel, where it took many times as long as the median of the later ones."""
-    result = np.zeros(len(names), bool)
-    order = np.lexsort((begin, names))
-    for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
-        if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
-            result[rows[0]] = True
-    return result

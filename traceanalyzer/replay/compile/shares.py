@@ -152,24 +152,20 @@ def eager_operators(traced: Traced) -> list[EagerRow]:
 def with_trace(compiled: Compiled, log: CompileLog | None, rated: Rated, replay: Replay | None) -> Compiled:
     """What was measured of the log, with what the trace says."""
     traced = Traced(rated, replay, CompiledCode(rated.joined))
-    kernels, triton_ms, mapped = measured_kernels(compiled.kernels, traced)
-    source, use = "trace" if log is None else "log+trace", _trace_use(traced, log, triton_ms, mapped)
-    breaks, graphs = priced(compiled.graph_breaks, log, traced), captured(compiled, traced)
-    return replace(compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use)
-
-
-def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped: float | None) -> TraceUse:
-    rated, code = traced.rated, traced.code
-    ops, steady = rated.trace.device_ops, traced.steady
+    code, ops, steady = traced.code, rated.trace.device_ops, traced.steady
     duration = (ops.end - ops.start).astype(float)
     busy = float(duration[steady].sum())
     steady_regions = rated.timed.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
     runs = Counter(text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here)
     regions = {name: traced.per_step(n) for name, n in sorted(runs.items())}
     of_code = (float(duration[steady & part].sum()) for part in (code.is_compiled, code.is_triton))
-    compiled, triton = (time / busy if busy else None for time in of_code)
+    by_code, by_triton = (time / busy if busy else None for time in of_code)
+    kernels, triton_ms, mapped = measured_kernels(compiled.kernels, traced)
     within, eager, notes = _compiles_within(rated, log), eager_operators(traced), _notes(traced, log)
-    return TraceUse(rated.trace.path, regions, compiled, triton, triton_ms, mapped, within, eager, notes)
+    use = TraceUse(rated.trace.path, regions, by_code, by_triton, triton_ms, mapped, within, eager, notes)
+    source, breaks = "trace" if log is None else "log+trace", priced(compiled.graph_breaks, log, traced)
+    graphs = captured(compiled, traced)
+    return replace(compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use)
 
 
 def _compiles_within(rated: Rated, log: CompileLog | None) -> int:

@@ -51,7 +51,12 @@ def with_steps(
     durations = steps.duration / NS_PER_MS
     steady = float(durations[steps.steady].mean())
     durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
-    use, parts = replace(use, recorded_step_ms=steady), _first_step(timed, log)
+    use, first = replace(use, recorded_step_ms=steady), union(np.array([begin_of_first(timed)]), steps.end[:1])
+    each = union(steps.start[steps.steady], steps.end[steps.steady])
+    parts = [
+        FirstStepPart(what, ms(intersect(found, first).total), ms(intersect(found, each).total) / steps.steady_count)
+        for what, found in _parts(timed, log, first)
+    ]
     # A long first step is the program's own if most of what it takes more than a steady one has a name: the rest may be
     # the recorder's start-up.
     more = {part.what: part.ms - part.steady_ms for part in parts}
@@ -75,17 +80,6 @@ def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
     steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, basis=basis if compiled.compile_s is not None else "")
     steps = replace(steps, pays_after_steps=pays.steps, pays_low=pays.low, pays_high=pays.high)
     return replace(compiled, steps=steps)
-
-
-def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
-    """What the first step's time went into, with what a steady step has of it; the parts sum to the step."""
-    steps = timed.steps
-    first = union(np.array([begin_of_first(timed)]), steps.end[:1])
-    steady = union(steps.start[steps.steady], steps.end[steps.steady])
-    return [
-        FirstStepPart(what, ms(intersect(found, first).total), ms(intersect(found, steady).total) / steps.steady_count)
-        for what, found in _parts(timed, log, first)
-    ]
 
 
 def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:

@@ -122,10 +122,16 @@ NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an 
 
 def scalars_reuploaded(tape: Tape) -> Bool:
     """Which events read a value that the next operator takes as a number; none where most reads are only looked at."""
-    result = np.zeros(len(tape.dispatch), bool)
-    first, after = _reads(tape)
+    tree, result = tape.source.linked.tree, np.zeros(len(tape.dispatch), bool)
+    outer, operator = tree.outermost_operators, tree.outer_operator[tape.nodes]
+    first = np.flatnonzero(tape.reads & (operator >= 0) & where_changed(operator))  # event of each read
     if len(first) < FEWEST_READS * tape.steps:
         return result
+    # The operator that launches something next, -1 where that is not near.
+    launching = np.append(distinct(operator[tape.events_of(tape.compute) & (operator >= 0)]), -1)
+    after = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
+    apart = np.searchsorted(outer, after) - np.searchsorted(outer, operator[first])
+    after = np.where(apart <= OPERATORS_AFTER, after, -1)
     uses = operators(tape.source.linked).of_nodes(after)
     often = Counter(one.name for one in uses)
     values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
@@ -139,18 +145,6 @@ def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
     """For each of these reads the host launches so many kernels more, each as costly as usual."""
     more = round(launches * tape.usual_dispatch_ns(tape.compute))
     return tape.with_dispatch(np.where(events, tape.dispatch + more, tape.dispatch))
-
-
-def _reads(tape: Tape) -> tuple[I64, I64]:
-    """The first event of each read, and the operator (node of the host tree) that launches something next, -1 where
-    that is not near."""
-    tree = tape.source.linked.tree
-    outer, operator = tree.outermost_operators, tree.outer_operator[tape.nodes]
-    first = np.flatnonzero(tape.reads & (operator >= 0) & where_changed(operator))
-    launching = np.append(distinct(operator[tape.events_of(tape.compute) & (operator >= 0)]), -1)
-    following = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
-    apart = np.searchsorted(outer, following) - np.searchsorted(outer, operator[first])
-    return first, np.where(apart <= OPERATORS_AFTER, following, -1)
 
 
 def _plain(one: Operator) -> bool:
