@@ -6,11 +6,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, shared_time
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
-from traceanalyzer.trace import I32, I64, Bool, CopyKind, MemoryKind
+from traceanalyzer.trace import I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
@@ -68,7 +67,8 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
     inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
     size = np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows]))
     columns = (ops.device, ops.copy_kind, ops.source_memory, ops.target_memory)
-    asked = (_call_names(timed.linked, rows), _waited_for(timed.joined, rows), tree.names(inner), tree.names(outer))
+    names = at(timed.trace.api_calls.name, timed.linked.launch[rows], -1)
+    asked = (names, _waited_for(timed.joined, rows), tree.names(inner), tree.names(outer))
     groups = Groups.of(*(column[rows] for column in columns), size, *asked).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
@@ -77,12 +77,13 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
 def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     ops, steps, first = timed.trace.device_ops, timed.steps.steady_count, int(chosen[0])
     call, size = int(timed.linked.launch[first]), ops.bytes[chosen]
-    known = bool((size >= 0).all())
+    known, kinds = bool((size >= 0).all()), (int(ops.source_memory[first]), int(ops.target_memory[first]))
+    source, target = (MemoryKind(kind).name.lower() if kind else None for kind in kinds)
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
     return CopyStats(
         rank=timed.trace.rank, device=int(ops.device[first]), direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
-        source_memory=_memory(int(ops.source_memory[first])), target_memory=_memory(int(ops.target_memory[first])),
+        source_memory=source, target_memory=target,
         size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
         call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
         op=op_path(timed.linked, int(timed.linked.tree.node_of_call[call])) if call >= 0 else None,
@@ -92,17 +93,9 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     )  # fmt: skip
 
 
-def _memory(kind: int) -> str | None:
-    return MemoryKind(kind).name.lower() if kind else None
-
-
-def _call_names(linked: Linked, rows: I64) -> I32:
-    return at(linked.trace.api_calls.name, linked.launch[rows], -1)
-
-
 def _waited_for(joined: Joined, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
-    ops, names = joined.trace.device_ops, _call_names(joined.linked, rows)
+    ops, names = joined.trace.device_ops, at(joined.trace.api_calls.name, joined.linked.launch[rows], -1)
     ordered = np.array([*(bool(_STREAM_ORDERED.search(text)) for text in joined.trace.strings), True])[names]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE

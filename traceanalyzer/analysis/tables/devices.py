@@ -86,7 +86,7 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
     samples = None if timed.device is None else samples_of(timed, timed.device)
     if samples is None:
         return None
-    window = _steady(timed)
+    window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
     if not (count := samples.count(*window)):
         return None
     active, occupancy, tensor, dram = (samples.mean(role, *window) for role in ("sm_active", "warps", "tensor", "dram"))
@@ -96,7 +96,7 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
 def counter_stats(timed: Timed) -> list[CounterStats]:
     """A row for each counter of each device, by name."""
     table, strings = timed.trace.gpu_metrics, timed.trace.strings
-    start, end = _steady(timed)
+    start, end = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
     rows = np.flatnonzero((table.start > start) & (table.start <= end) & (table.name >= 0))
     busy = {device: clip(activity.busy, (start, end)) for device, activity in timed.activity.items()}
     result = []
@@ -116,8 +116,3 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
             )
         )  # fmt: skip
     return sorted(result, key=lambda row: (row.device or 0, row.counter))
-
-
-def _steady(timed: Timed) -> tuple[int, int]:
-    """Start and end of the steady steps, ns."""
-    return int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])

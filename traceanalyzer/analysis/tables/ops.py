@@ -77,12 +77,9 @@ class _Calls(NamedTuple):
     of gigabytes there are millions."""
 
     node: I32
-    name: I32
-    """Code of the name they are grouped under."""
-    host_self: I64
-    """Time of the call that lies in no call inside it, ns."""
-    around: I32
-    """For each node of the host tree the innermost call around it, -1 without."""
+    name: I32  # code of the name they are grouped under
+    host_self: I64  # time of the call that lies in no call inside it, ns
+    around: I32  # for each node of the host tree the innermost call around it, -1 without
 
 
 def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
@@ -171,8 +168,7 @@ class _Inner(NamedTuple):
 
     tree: HostTree
     counted: Bool
-    nearest: I32
-    """For each node the innermost counted one among itself and those around it, -1 without."""
+    nearest: I32  # for each node the innermost counted one among itself and those around it, -1 without
 
     def within(self, here: slice) -> tuple[I64, I32]:
         """The counted ones of these nodes, and the counted one around each, -1 without."""

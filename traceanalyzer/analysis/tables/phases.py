@@ -61,15 +61,11 @@ class PhaseStats:
 class _Phase(NamedTuple):
     """What a row is made of."""
 
-    path: tuple[str, ...]
-    """Names from the outermost phase down."""
+    path: tuple[str, ...]  # names from the outermost phase down
     calls: int | None
-    rows: I32 | I64
-    """Host ranges: its instances, or of a derived phase its operators."""
-    ops: I32 | I64
-    """Device ops, and ..."""
-    instance: I32 | I64 | None
-    """... the instance that each belongs to; None in a derived phase."""
+    rows: I32 | I64  # host ranges: its instances, or of a derived phase its operators
+    ops: I32 | I64  # device ops, and ...
+    instance: I32 | I64 | None  # ... the instance that each belongs to; None in a derived phase.
     role: Role
 
 

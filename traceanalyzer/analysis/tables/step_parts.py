@@ -57,10 +57,8 @@ class StepPart:
 class _Pieces(NamedTuple):
     """Stretches of time that do not cross the boundary of a step."""
 
-    row: I32
-    """Index of what was cut."""
-    step: I32
-    """Steady step, from 0."""
+    row: I32  # index of what was cut
+    step: I32  # steady step, from 0
     start: I64
     end: I64
 
@@ -73,8 +71,7 @@ class _Keys(NamedTuple):
     shapes: I32
     dtypes: I32
     kernel: I32
-    label: I32
-    """Index of the class of work; of idle time the cause."""
+    label: I32  # index of the class of work; of idle time the cause
 
     def take(self, rows: I64) -> "_Keys":
         return _Keys(*(key[rows] for key in self))
@@ -84,18 +81,12 @@ class _Keys(NamedTuple):
 class _Spent:
     """The time of one part of the budget by what it was spent on: kinds of stretches, and the stretches."""
 
-    part: int
-    """Index into `BUDGET`."""
-    keys: _Keys
-    """Of each kind."""
-    calls: F64
-    """For each kind how many device ops or gaps begin (what was cut counts once)."""
-    since: I64
-    """For each kind how long after the beginning of a step it is first met."""
-    first: I64
-    """For each kind its first stretch."""
-    kind: NDArray[Any]
-    """Of each stretch; of as few bytes as the columns need."""
+    part: int  # index into `BUDGET`
+    keys: _Keys  # of each kind
+    calls: F64  # for each kind how many device ops or gaps begin (what was cut counts once)
+    since: I64  # for each kind how long after the beginning of a step it is first met
+    first: I64  # for each kind its first stretch
+    kind: NDArray[Any]  # of each stretch; of as few bytes as the columns need
     step: NDArray[Any]
     ns: NDArray[Any]
 
@@ -153,14 +144,10 @@ class _Rows(NamedTuple):
     """The rows that are shown, in the order of their keys: each kind with much time, and the others of each part of
     the budget put together."""
 
-    of_kind: list[I64]
-    """For each part of the budget the row of each of its kinds."""
-    part: I64
-    """Index into `BUDGET` of each row."""
-    keys: _Keys
-    """What the first stretch of each row was spent on."""
-    mixed: Bool
-    """Which rows hold different things."""
+    of_kind: list[I64]  # for each part of the budget the row of each of its kinds
+    part: I64  # index into `BUDGET` of each row
+    keys: _Keys  # what the first stretch of each row was spent on
+    mixed: Bool  # which rows hold different things
     calls: F64
     since: I64
 
