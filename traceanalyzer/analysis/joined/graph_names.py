@@ -19,7 +19,7 @@ from traceanalyzer.analysis.joined.launched import capture_intervals
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.trace import I32, I64, Bool, HostRanges, RangeKind, Trace
+from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
 
 UNNAMED = "CUDA graph: operators not recorded"
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
@@ -76,14 +76,10 @@ def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | Non
 
 def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
     """How many ops of CUDA graphs have an operator, and how many there are."""
-    inside = np.flatnonzero(_in_graphs(linked))
+    inside = np.flatnonzero(at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
     names = linked.tree.names(linked.tree.operator[launch_node[inside]])
     unnamed = linked.trace.strings.index(UNNAMED) if UNNAMED in linked.trace.strings else -1
     return int(((names >= 0) & (names != unnamed)).sum()), len(inside)
-
-
-def _in_graphs(linked: Linked) -> Bool:
-    return at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
 
 
 def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
@@ -98,7 +94,7 @@ def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
 def _replays(linked: Linked) -> Iterator[Replay]:
     """The graph launches. Where nodes are recorded they tell the order, else the starts of the ops."""
     ops, calls, launch = linked.trace.device_ops, linked.trace.api_calls, linked.launch
-    inside = np.flatnonzero(_in_graphs(linked))
+    inside = np.flatnonzero(at(linked.api_kind, launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
     inside = inside[np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))]
     ranges = linked.trace.host_ranges
     told = {code: one.requests for code, text in enumerate(linked.trace.strings) if (one := iteration(text))}
