@@ -27,7 +27,8 @@ class Groups:
 
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> "Groups":
-        """Group rows that are equal in all of the keys (integers of any size together)."""
+        """Group rows that are equal in all of the keys (integers of any size together: those too large for a table are
+        replaced by their places among the distinct ones)."""
         combined: I32 | I64
         combined, highest = np.zeros(len(keys[0]), np.int32), 0
         for key in keys if len(combined) else ():
@@ -36,10 +37,11 @@ class Groups:
             if width == 1:
                 continue
             if highest and not near(0, (highest + 1) * width, len(combined)):
-                combined, highest = _ranked(combined)
+                values, combined = ranked(combined)
+                highest = len(values) - 1
             if not near(0, (highest + 1) * width, len(combined)):
-                key, most = _ranked(key)
-                low, width = 0, most + 1
+                values, key = ranked(key)
+                low, width = 0, len(values)
             highest = (highest + 1) * width - 1
             if highest > np.iinfo(combined.dtype).max:
                 combined = combined.astype(np.int64)
@@ -131,10 +133,3 @@ def mostly(groups: Groups, values: I32 | I64, weights: I32 | I64) -> I64:
     result = np.full(len(groups), -1, np.int64)
     result[group[order]] = values[pairs.first][order]
     return result
-
-
-def _ranked(key: I32 | I64 | U8 | Bool) -> tuple[I32 | I64, int]:
-    """Each value's place among the distinct ones, and the last place: the same groups in the same order, by small
-    numbers."""
-    values, places = ranked(key)
-    return places, len(values) - 1
