@@ -61,7 +61,11 @@ class ComparisonPage(Result):
 def _screen(every: Sequence[Section]) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
     by_title, shown = {one.title: one.parts for one in every if not one.folded}, outline.ANSWER
-    changes = Section(outline.CHANGES, [_longest(part) for part in by_title[outline.CHANGES]], is_minor=True)
+    # Of a table the first rows with its last two, the rest and the total.
+    parts = [
+        Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS) if isinstance(part, Table) else part
+        for part in by_title[outline.CHANGES]
+    ]
     rows = [row for part in by_title.get(outline.UNLIKE, ()) if isinstance(part, Table) for row in part.rows]
     notes = [*(f"{row.condition}: {row.effect}" for row in rows), *by_title.get(outline.NOTES, ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
@@ -69,14 +73,8 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     more += [t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)]
     if more:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
-    return [Section(shown, by_title[shown], untitled=True), changes, Section("", end)]
-
-
-def _longest(part: Part | None) -> Part | None:
-    """Of a table the first rows with its last two, the rest and the total."""
-    if not isinstance(part, Table):
-        return part
-    return Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS)
+    answer = Section(shown, by_title[shown], untitled=True)
+    return [answer, Section(outline.CHANGES, parts, is_minor=True), Section("", end)]
 
 
 def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:

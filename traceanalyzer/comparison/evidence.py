@@ -106,11 +106,7 @@ def _counts_alike(a: Report, b: Report) -> bool:
 
 def same_calls(a: float, b: float) -> bool:
     """Whether both sides make as many calls a step."""
-    return bool(a and b) and abs(b - a) <= _margin(a, b)
-
-
-def _margin(a: float, b: float) -> float:
-    return max(SAME_CALLS * max(a, b), EDGE)
+    return bool(a and b) and abs(b - a) <= max(SAME_CALLS * max(a, b), EDGE)
 
 
 def _device(a: list[StepPart], b: list[StepPart]) -> tuple[Speed | None, float, list[float]]:
@@ -129,8 +125,7 @@ class _Host(NamedTuple):
     """What a report says of its host, calls and ms a step."""
 
     parts: list[HostPart]
-    recorded: tuple[bool, bool]
-    """Whether operators were, and stacks: their cost is part of the host's time."""
+    recorded: tuple[bool, bool]  # whether operators were, and stacks: their cost is part of the host's time
     waits: float
     sync_ms: float
     stretch_ms: float
@@ -156,7 +151,7 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
     factor = (speed or Speed()).factor
     sums = [[Work(sum(p.dispatch_ms for p in side), sum(p.calls for p in side)) for side in pair] for pair in pairs]
     changed = [theirs.ms / factor - mine.ms for mine, theirs in sums if not same_calls(mine.calls, theirs.calls)]
-    if abs(y.waits - x.waits) > _margin(x.waits, y.waits):
+    if abs(y.waits - x.waits) > max(SAME_CALLS * max(x.waits, y.waits), EDGE):
         changed.append(y.sync_ms - x.sync_ms)
     stretches = ((x.stretch_ms, y.stretch_ms), (x.allocate_ms, y.allocate_ms / factor))
     changed += _differences(stretches, least)

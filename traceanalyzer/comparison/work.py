@@ -126,15 +126,12 @@ def _of_budget(report: Report) -> list[StepPart]:
     budget, idle = report.metrics.budget_ms, report.metrics.idle_ms
     times = {(name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"}
     times |= {("idle", cause): ms for cause, ms in vars(idle).items()} if idle else {}
-    return [_plain(part, cls, ms, []) for (part, cls), ms in times.items() if ms]
+    return [StepPart(part, cls, None, None, None, None, 0.0, ms, []) for (part, cls), ms in times.items() if ms]
 
 
 def _whole(report: Report) -> list[StepPart]:
     rows = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
     batches = min(len(rows), MAX_BATCHES)
     bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
-    return [_plain(WHOLE, WHOLE, recorded_ms(report) or 0.0, [fmean(rows[i:j]) for i, j in pairwise(bounds)])]
-
-
-def _plain(part: str, cls: str, ms: float, batch_ms: list[float]) -> StepPart:
-    return StepPart(part, cls, None, None, None, None, 0.0, ms, batch_ms)
+    batch_ms = [fmean(rows[i:j]) for i, j in pairwise(bounds)]
+    return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, recorded_ms(report) or 0.0, batch_ms)]
