@@ -102,8 +102,7 @@ def _by_length(timed: Timed, gaps: Gaps) -> Iterator[tuple[I64, I64, float, floa
     """Lengths and causes of the gaps of each range that has some, and its ends."""
     length = steady_lengths(timed, gaps)
     length, cause = length[length > 0], gaps.cause[length > 0]
-    bounds = np.array(BOUNDS_US) * NS_PER_US
-    for low, high in pairwise(bounds.tolist()):
+    for low, high in pairwise((np.array(BOUNDS_US) * NS_PER_US).tolist()):
         inside = (length >= low) & (length < high)
         if inside.any():
             yield length[inside], cause[inside], low, high

@@ -159,8 +159,7 @@ def events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:
         # All that is allocated after each row: what is held in the end, without what changes later.
         allocated = blocks.requested[blocks.state == ACTIVE].sum() - (change.sum() - change.cumsum())
         rows = np.flatnonzero((start >= begin) & (start <= end) & (change != 0))
-        of_device = np.full(len(rows), device.device)
-        taken = (start[rows], of_device, change[rows], allocated[rows], events.address[rows])
+        taken = (start[rows], np.full(len(rows), device.device), change[rows], allocated[rows], events.address[rows])
         for name, values in zip(columns, taken, strict=True):
             columns[name].append(values)
     return MemoryEvents.from_columns({name: np.concatenate(parts) for name, parts in columns.items() if parts}, None)

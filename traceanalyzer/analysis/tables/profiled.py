@@ -78,8 +78,7 @@ def profiled(
     marks = [row for row in rows if PROFILER_STEP.match(row.name)]
     steps = _total(marks, "calls")
     each = steps or 1.0
-    kernels = [row for row in rows if _kind(row) == "kernel"]
-    device = _total(kernels or rows, "self_device_ms")
+    device = _total([row for row in rows if _kind(row) == "kernel"] or rows, "self_device_ms")
     made = [_row(row, each, device, classes, gpus) for row in rows if row not in marks]
     made.sort(key=lambda row: (-(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)))
     return Profiled(
