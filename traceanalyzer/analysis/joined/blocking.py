@@ -65,8 +65,7 @@ def searching_calls(linked: Linked) -> I64:
     shape; a convolution itself waits for nothing."""
     tree, strings = linked.tree, linked.trace.strings
     rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
-    around = tree.names(tree.parent[tree.node_of_call[rows]])
-    return rows[texts_where(strings, CONVOLVES.search)[around]]
+    return rows[texts_where(strings, CONVOLVES.search)[tree.names(tree.parent[tree.node_of_call[rows]])]]
 
 
 def device_waits(linked: Linked) -> Bool:

@@ -108,8 +108,7 @@ class Linked(Memo):
         if len(unknown):
             rows = np.flatnonzero(ranges.external_id > 0)
             order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
-            found = look_up(ranges.external_id[order], ops.external_id[unknown])
-            result[unknown] = at(ranges.start[order], found, -1)
+            result[unknown] = at(ranges.start[order], look_up(ranges.external_id[order], ops.external_id[unknown]), -1)
         return result
 
     def launch_times_of(self, ops: I32) -> I64:
