@@ -57,8 +57,7 @@ class Groups:
     @property
     def rows(self) -> list[I64]:
         """The rows of each group, in order."""
-        ordered = stable_order(self.index)
-        return np.split(ordered, np.cumsum(self.count)[:-1]) if len(self) else []
+        return np.split(stable_order(self.index), np.cumsum(self.count)[:-1]) if len(self) else []
 
     def sum(self, values: I32 | I64 | F64 | Bool) -> F64:
         """Sum of the values in each group; exact below 2**53."""

@@ -113,8 +113,7 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     if not len(a.start) or not len(b.start):
         return np.empty(0, np.int64), EMPTY
     first = places(b.end, a.start, side="right")
-    stop = places(b.start, a.end, side="left")
-    count = np.maximum(stop - first, 0)
+    count = np.maximum(places(b.start, a.end, side="left") - first, 0)
     if int(count.max()) <= 1:  # most are asked for what lies within few
         of_a = np.flatnonzero(count)
         of_b = first[of_a]
