@@ -90,5 +90,4 @@ def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[S
 
 
 def _filled(one: Said, other: Said) -> Said:
-    missing = {f.name: getattr(other, f.name) for f in fields(one) if getattr(one, f.name) is None}
-    return replace(one, **missing)
+    return replace(one, **{f.name: getattr(other, f.name) for f in fields(one) if getattr(one, f.name) is None})

@@ -46,8 +46,7 @@ def curve(requests: F64, kv: F64, time: F64, among: Sequence[int] | None = None)
     used = _terms(columns, weighted, bool(np.isfinite(kv).all())) if among is None else list(among)
     terms, deviations = np.zeros(TERMS), np.zeros(TERMS)
     terms[used] = _least_squares(weighted[:, used])
-    residual = weighted @ terms - 1.0
-    variance = float((residual**2).sum()) / max(len(time) - len(used), 1)
+    variance = float(((weighted @ terms - 1.0) ** 2).sum()) / max(len(time) - len(used), 1)
     deviations[used] = np.sqrt(np.diag(np.linalg.pinv(weighted[:, used].T @ weighted[:, used])) * variance)
     ratio, batches = time / np.maximum(columns @ terms, np.finfo(float).tiny), np.unique(requests)
     ratios = [float(np.median(ratio[requests == batch])) for batch in batches]

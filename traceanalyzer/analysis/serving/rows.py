@@ -134,8 +134,7 @@ def _gaps(linked: Linked, found: Iterations) -> tuple[dict[int, int], dict[int, 
     idle = np.flatnonzero(begins > ends)
     first = np.array([found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]], int)
     gap.update(zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True))
-    causes = gap_causes(linked, ends[idle], begins[idle], first[idle])
-    cause.update(zip(worked[idle].tolist(), causes, strict=True))
+    cause.update(zip(worked[idle].tolist(), gap_causes(linked, ends[idle], begins[idle], first[idle]), strict=True))
     return gap, cause
 
 
@@ -167,5 +166,4 @@ def _graph(linked: Linked, rows: I64, graphs: int) -> str:
     plain = plain[plain >= 0]
     is_graph = linked.api_kind[plain] == ApiKind.GRAPH_LAUNCH
     order = is_graph[np.argsort(linked.trace.api_calls.start[plain], kind="stable")]
-    pieces = int((order[1:] & ~order[:-1]).sum())
-    return "piecewise" if pieces >= PIECES else "replayed"
+    return "piecewise" if (order[1:] & ~order[:-1]).sum() >= PIECES else "replayed"
