@@ -53,8 +53,7 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
     names = np.concatenate((timed.trace.device_ops.name[timed.steady_ops], operators))
     if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or texts_where(strings, TRAINING.search)[names].any():
         return "training"
-    runs = texts_where(strings, MODULES.__contains__)[operators]
-    return "inference" if runs.any() and timed.steps.found else None
+    return "inference" if texts_where(strings, MODULES.__contains__)[operators].any() and timed.steps.found else None
 
 
 def _runs(roles: U8, wanted: Role) -> int:
