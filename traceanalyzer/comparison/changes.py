@@ -105,8 +105,7 @@ def _names(parts: Iterable[StepPart]) -> str:
     for p in parts:
         time[name_of(p)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _details(group: Group) -> list[Detail]:

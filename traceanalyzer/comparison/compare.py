@@ -94,8 +94,7 @@ def _largest(step: Difference, changes: list[Change], conditions: list[Condition
 
 def _of_waiting(a: Report, b: Report, step: Difference) -> str:
     """What of the communication is waiting for other ranks, where both know and that differs."""
-    sides = a.metrics.communication, b.metrics.communication
-    before, after = (getattr(side, "waiting_ms", None) for side in sides)
+    before, after = (getattr(report.metrics.communication, "waiting_ms", None) for report in (a, b))
     if before is None or after is None or abs(after - before) < LEAST_SHARE * step.a_ms:
         return ""
     return f"Waiting for other ranks within communication: {before:.3g} → {after:.3g} ms per step."

@@ -110,8 +110,7 @@ class Several(Result):
     @property
     def best(self) -> Comparison | None:
         """The one that makes the step shortest; None where none is faster."""
-        faster = [one for one in self.comparisons if one.verdict in FASTER]
-        return min(faster, key=_ratio, default=None)
+        return min((one for one in self.comparisons if one.verdict in FASTER), key=_ratio, default=None)
 
     @property
     def headline(self) -> str:

@@ -62,8 +62,7 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
     for prefix, name, row in _rows(report):
         for figure, column in ROW_FIGURES[prefix].items():
             path = f"{prefix}.{name}.{figure}"
-            before = found.get(path, NOT_THERE).value or 0.0
-            found[path] = Figure(before + getattr(row, column), _unit(figure))
+            found[path] = Figure((found.get(path, NOT_THERE).value or 0.0) + getattr(row, column), _unit(figure))
     return found
 
 
