@@ -9,8 +9,6 @@ from traceanalyzer.analysis.algebra import Nesting, levels, nest, still_open, te
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, distinct
 
-MOST_FRAMES = 1024
-"""Of a stack the innermost; Python's own limit is 1000."""
 _SOURCE_LINE = re.compile(r"\(\d+\): ")
 _LIBRARY = re.compile(
     r"(site|dist)-packages/|^(\S*/)?torch/|^<frozen |/lib(64)?/python3|^(threading|runpy|contextlib)\.py"
@@ -84,23 +82,7 @@ class PythonStacks:
     def _nesting(self) -> Nesting:
         return nest(self.thread, self.start, self.end)
 
-    def stack(self, frame: int) -> tuple[str, ...]:
-        """Names of a frame and its callers, outermost first; empty for -1."""
-        names: list[str] = []
-        while frame >= 0 and len(names) < MOST_FRAMES:
-            names.append(self.strings[self.name[frame]])
-            frame = int(self.parent[frame])
-        return tuple(reversed(names))
-
-    def innermost(self, thread: int, time: int) -> str | None:
-        """The innermost frame that the thread was in, None if none was recorded."""
-        frame = int(self.frames_at(np.array([thread]), np.array([time]))[0])
-        return self.strings[self.name[frame]] if frame >= 0 else None
-
     def source_line(self, thread: int, time: int) -> str | None:
-        """The line of the program that the thread was in, as `file(line): function`: the innermost frame with
-        a source line outside installed libraries, else with any, else the innermost frame; None without."""
-        stack = self.stack(int(self.frames_at(np.array([thread]), np.array([time]))[0]))[::-1]
-        with_line = [name for name in stack if _SOURCE_LINE.search(name)]
-        own = [name for name in with_line if not _LIBRARY.search(name)]
-        return next(iter([*own, *with_line, *stack]), None)
+        """The `line` of the program that the thread was in, as `file(line): function`; None without."""
+        frame = int(self.frames_at(np.array([thread]), np.array([time]))[0])
+        return self.strings[self.name[self.line[frame]]] if frame >= 0 else None
