@@ -1,7 +1,6 @@
 """Operators, modules and kernels of two reports: how often they run apart from how long a call takes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,8 +35,7 @@ def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChan
 
 
 def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChange]:
-    of_a, of_b = _sums(table, a), _sums(table, b)
-    rows = []
+    of_a, of_b, rows = _sums(table, a), _sums(table, b), []
     for name in dict.fromkeys((*of_a, *of_b)):
         if any(name not in side and len(r.tables.get(table, [])) >= TOP_ROWS for side, r in ((of_a, a), (of_b, b))):
             continue  # it may be below the rows that the other report has
@@ -53,8 +51,7 @@ def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChang
 def _sums(table: str, report: Report) -> dict[str, tuple[float, float]]:
     """Calls and device time of a step by name."""
     found: dict[str, tuple[float, float]] = {}
-    rows: list[Any] = report.tables.get(table, [])
-    for row in rows:
+    for row in report.tables.get(table, []):
         calls, ms = found.get(row.name, (0.0, 0.0))
         found[row.name] = calls + row.calls, ms + getattr(row, TIMES[table])
     return found

@@ -29,11 +29,8 @@ EXPECTED = ("command", "git revision")
 
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
-    found = [
-        Condition(name, sides[0], sides[1], effect, incomparable)
-        for name, of, effect, incomparable in CONDITIONS
-        if all(sides := (of(a), of(b))) and sides[0] != sides[1]
-    ]
+    said = ((name, of(a), of(b), effect, incomparable) for name, of, effect, incomparable in CONDITIONS)
+    found = [Condition(*row) for row in said if row[1] and row[2] and row[1] != row[2]]
     return sorted([*found, *_shapes(a, b), *_stated(a, b)], key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
 
 

@@ -130,18 +130,16 @@ def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) 
         meant = f"did you mean {', '.join(near)}?" if near else "their names are those of `analyze --format json`"
         raise LimitError(f"no figure is called {limit.metric}; {meant}")
     if limit.text.endswith("%") and not limit.relative and figure.unit != "share":
-        raise LimitError(
-            f"{limit.metric}={limit.text}: it is no share; say +{limit.text} for a limit against a baseline"
-        )
+        say = f"it is no share; say +{limit.text} for a limit against a baseline"
+        raise LimitError(f"{limit.metric}={limit.text}: {say}")
     return figure
 
 
 def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool) -> Verdict:
     baseline = before.value if before else None
-    allowed: float | None = limit.value
-    if limit.relative:
-        allowed = None if baseline is None else baseline * (1 + limit.value)
     outcome: Outcome = "missing"
+    relative = None if baseline is None else baseline * (1 + limit.value)
+    allowed = relative if limit.relative else limit.value
     if figure.value is not None and allowed is not None:
         beyond = figure.value > allowed if limit.bound == "max" else figure.value < allowed
         outcome = "noise" if beyond and noisy else "breach" if beyond else "ok"
@@ -152,11 +150,9 @@ def _is_noise(limit: Limit, comparison: Comparison) -> bool:
     """Whether a change of the figure is no more than machines and steps vary by; False for figures without a spread."""
     if limit.metric in WITH_VERDICT:
         return comparison.verdict in ("no_change", "not_comparable")
-    if not limit.metric.startswith(PARTS):
-        return False
     part = limit.metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
-    found = next((p for p in comparison.budget if p.name == part), None)
-    return found is not None and found.significant is False
+    same = [p for p in comparison.budget if p.name == part and limit.metric.startswith(PARTS)]
+    return bool(same) and same[0].significant is False
 
 
 @dataclass(frozen=True)
@@ -175,8 +171,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     allow_missing: bool = False
     strict: bool = False
     recorded: bool = False
-    max: dict[str, Any] = msgspec.field(default_factory=dict)
-    min: dict[str, Any] = msgspec.field(default_factory=dict)
+    max: dict[str, Any] = {}
+    min: dict[str, Any] = {}
 
 
 def read_policy(path: Path) -> Policy:

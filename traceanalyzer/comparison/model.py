@@ -124,10 +124,8 @@ class PerUnit:
         """The answer for a user who changed the batch size."""
         share = (self.b_ms - self.a_ms) / self.a_ms if self.a_ms else 0.0
         verdict = "no significant change" if abs(share) < RUN_NOISE_SHARE else "slower" if share > 0 else "faster"
-        return (
-            f"Per {self.unit} {verdict}: {self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%}), at {self.a_units:,.6g} "
-            f"and {self.b_units:,.6g} a step."
-        )
+        times = f"{self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%})"
+        return f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and {self.b_units:,.6g} a step."
 
 
 @dataclass(frozen=True)

@@ -203,10 +203,8 @@ def _shown(name: str) -> str:
 
 
 def _values(name: str, values: list[Any], origin: int) -> list[Any]:
-    if not name.endswith(NS):
-        return values
     base = origin if name in MOMENTS else 0
-    return [None if value is None else (value - base) / NS_PER_MS for value in values]
+    return [v if v is None else (v - base) / NS_PER_MS for v in values] if name.endswith(NS) else values
 
 
 def _kind(hint: Any) -> ColumnType | None:

@@ -88,11 +88,9 @@ def _memory(a: str, b: str) -> Printed:
 def _compiled(a: str, b: str) -> Printed:
     logs = [read_logs(Path(name)) for name in (a, b)]
     before, after = map(stats_of_logs, logs)
-    times = f"{figure(before.compile_s, 's')} → {figure(after.compile_s, 's')}"
-    answer = (
-        f"Compilation {times}, {before.graphs} → {after.graphs} graphs, {before.graph_breaks} → {after.graph_breaks} "
-        f"graph breaks, {before.recompiles} → {after.recompiles} recompilations."
-    )
+    answer = f"Compilation {figure(before.compile_s, 's')} → {figure(after.compile_s, 's')}"
+    for name, words in (("graphs", "graphs"), ("graph_breaks", "graph breaks"), ("recompiles", "recompilations")):
+        answer += f", {getattr(before, name)} → {getattr(after, name)} {words}"
     units = {"compile_s": "s"}
     rows = [FigureRow.of(name, x, getattr(after, name), units.get(name, "")) for name, x in vars(before).items()]
     counts: dict[tuple[str, str], list[int]] = {}
@@ -101,7 +99,7 @@ def _compiled(a: str, b: str) -> Printed:
             counts.setdefault((row.location, row.reason), [0, 0])[side] += row.count
     changed = [BreakChange(*key, *both) for key, both in counts.items() if both[0] != both[1]]
     changed.sort(key=lambda row: -abs(row.b - row.a))
-    return _printed(answer, rows, "Graph breaks that differ", changed)
+    return _printed(f"{answer}.", rows, "Graph breaks that differ", changed)
 
 
 def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[Any]) -> Printed:

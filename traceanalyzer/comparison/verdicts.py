@@ -53,9 +53,8 @@ class Checked(Result):
     @property
     def printed(self) -> Printed:
         """The verdicts as a table."""
-        style = "bold green" if self.passed else "bold red"
         notes = [part for note in self.notes for part in ("", note)]
-        answer = document.Verdict(self.headline, style=style)
+        answer = document.Verdict(self.headline, style="bold green" if self.passed else "bold red")
         section = Section("", [answer, "", Table(limit_rows(self)), *notes])
         return Printed(Document(self.headline, [section]), self.values())
 
