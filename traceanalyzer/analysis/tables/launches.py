@@ -4,7 +4,7 @@ busy its threads are: the step can be no shorter than their own work.
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import clip, measure
+from traceanalyzer.analysis.algebra import clip, measure, one_of
 from traceanalyzer.analysis.joined.launched import bore_work, captured_calls, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -98,12 +98,13 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         due = due[calls.start[due] <= last]
     return LaunchStats(
         kernels=len(length) / steps, launch_calls=len(launching) / steps,
-        launch_ms=float(spent.sum()) / NS_PER_MS / steps, launch_mean_us=_mean_us(spent),
+        launch_ms=float(spent.sum()) / NS_PER_MS / steps,
+        launch_mean_us=float(spent.mean()) / NS_PER_US if len(spent) else None,
         launch_p50_us=_percentile_us(spent, 50), launch_p95_us=_percentile_us(spent, 95),
         back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
         queue_delay_p50_us=_percentile_us(delay, 50), queue_delay_p95_us=_percentile_us(delay, 95),
         short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US)) if len(length) else None,
-        kernel_mean_us=_mean_us(length), graph_launches=graph_launches / steps,
+        kernel_mean_us=float(length.mean()) / NS_PER_US if len(length) else None, graph_launches=graph_launches / steps,
         kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
         copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
@@ -125,18 +126,11 @@ def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
 def _queue_delays(timed: Timed) -> I64:
     """Time from the end of each steady launch call to the start of its first op, ns; negative ones left out."""
     ops, calls = timed.trace.device_ops, timed.trace.api_calls
-    launched = (ops.kind == DeviceOpKind.KERNEL) | (ops.kind == DeviceOpKind.GRAPH)
+    launched = one_of(ops.kind, (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH))
     rows = np.flatnonzero(launched & timed.steady_ops & (timed.linked.launch >= 0))
-    launch = timed.linked.launch[rows]
-    if not (launch[1:] > launch[:-1]).all():
-        launch, first = np.unique(launch, return_index=True)
-        rows = rows[first]
-    delay = ops.start[rows] - calls.end[launch]
+    launch, first = np.unique(timed.linked.launch[rows], return_index=True)
+    delay = ops.start[rows[first]] - calls.end[launch]
     return delay[delay >= 0]
-
-
-def _mean_us(ns: I64) -> float | None:
-    return float(ns.mean()) / NS_PER_US if len(ns) else None
 
 
 def _percentile_us(ns: I64, q: float) -> float | None:

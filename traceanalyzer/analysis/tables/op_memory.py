@@ -21,7 +21,6 @@ NAMED = (RangeKind.OP, RangeKind.ANNOTATION)
 BEFORE_CODE = -2
 MAKES_ROOM = re.compile(r"^(aten::(new_)?(empty|empty_strided|empty_like|resize_)|ProfilerStep#\d+)$")
 """Operators that allocate for the one that calls them, which is named instead; and the step, which is no operator."""
-
 WRONG_BY_NS, CLEARLY = 20_000, 2.0
 """Clocks agree if so many times as many allocations fall into operators that do nothing else (a few us each) as would
 with clocks that are wrong by so much."""

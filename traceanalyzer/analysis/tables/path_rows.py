@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, blockwise, run_lengths, texts_where
+from traceanalyzer.analysis.algebra import at, blockwise, one_of, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -70,13 +70,9 @@ class _Sums:
     def __init__(self, codes: int) -> None:
         shape = (codes, len(PathKind))
         self.count, self.total = np.zeros(shape, np.int64), np.zeros(shape)
-        self.longest, self.node = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
-        """Length and node of the last of the longest segments ..."""
-        self.place = np.full(shape, -1, np.int64)
-        """... and which of all segments it is."""
-        self.running = np.zeros(codes, bool)
-        """Codes of what ran."""
-        self.segments = 0
+        # Length and node of the last of the longest segments, and which of all segments it is.
+        self.longest, self.node, self.place = (np.full(shape, fill, np.int64) for fill in (0, -1, -1))
+        self.running, self.segments = np.zeros(codes, bool), 0  # codes of what ran, and how many segments there were
 
     def add(self, code: I32, path: CriticalPath) -> None:
         """Count these segments, which follow those before."""
@@ -118,9 +114,8 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
     code = _segment_codes(timed, path)
-    count, running = np.bincount(code), np.zeros(len(timed.trace.strings) + len(Part), bool)
-    running[code[path.part == Part.OP]] = True
-    names, index = _names(timed.trace.strings, count, running)
+    running = np.bincount(code[path.part == Part.OP], minlength=len(timed.trace.strings) + len(Part)) > 0
+    names, index = _names(timed.trace.strings, np.bincount(code), running)
     return index[code], names
 
 
@@ -139,11 +134,10 @@ def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
     trace, tree = timed.trace, timed.linked.tree
     code = path.part.astype(np.int32)
     code += len(trace.strings)
-    runs = path.part == Part.OP
+    runs, waits = path.part == Part.OP, path.part == Part.RETURN
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
     code[inside] = names_at(timed, path.node[inside], len(trace.strings) + Part.HOST)
-    waits = path.part == Part.RETURN
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     return code
 
@@ -175,6 +169,6 @@ def is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
     tree, ranges = timed.linked.tree, timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
-    result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
+    result = one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result

@@ -107,21 +107,18 @@ def _at_limits(
 
 def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is not known."""
-    if time_ns <= 0:
-        return None
     r, matrix, needed = rated.roofline, rated.linked.is_matrix & chosen, 0.0
     for code in distinct(r.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:
             return None
         needed += float(r.flops[matrix & (r.precision == code)].sum()) / peak
-    return needed / (time_ns / 1e9)
+    return needed / (time_ns / 1e9) if time_ns > 0 else None
 
 
 Figures = Callable[[Any], NDArray[Any]]
 """A figure of these device ops (rows, or a slice of them)."""
 Sum = Callable[[Figures], F64]
-
 MODELLED_SHARE = 0.9
 """Figures of a group are told where models know this share of its device time: those of a part (a memset within an
 operator) would be taken for the whole."""

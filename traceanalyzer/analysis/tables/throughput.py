@@ -20,7 +20,6 @@ from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
-
 MOST_ROOM = 1000.0
 """Of a step with less computation than that nobody asks how much faster it could compute."""
 LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
