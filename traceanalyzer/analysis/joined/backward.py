@@ -11,7 +11,6 @@ from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
-
 FORWARD_ONLY = re.compile(
     r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
     r"|scaled_dot_product_attention|gelu|silu|relu|dropout|softmax|log_softmax|cross_entropy_loss)$"

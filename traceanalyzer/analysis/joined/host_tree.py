@@ -11,7 +11,6 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, distinct, is_constant, narrowed, ordered
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
 FEW = 4
 """Where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree."""
 
