@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from traceanalyzer.trace import F64, I32
 
 Made = TypeVar("Made")
-
 AT_ONCE = 1 << 14
 """Rows that are computed at a time."""
 
