@@ -7,20 +7,15 @@ import msgspec
 
 OTHER = "other"
 BARRIER = "barrier"
-
 KINDS = (
     OTHER, "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
     BARRIER, "send", "recv", "send_recv",
 )  # fmt: skip
-
 CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
 """What torch.distributed and NCCL name around every call of a collective on the host."""
-
 WIDE = ("Float", "float32", "float", "fp32")
 """What frameworks call 32 bits."""
-
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
-
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", BARRIER})
 """No rank can finish one before every rank has begun it."""
 
@@ -35,7 +30,6 @@ _PATTERNS = (
     ("all_to_all", "dispatch|combine"),
     ("reduce", "reduce"), ("gather", "gather"), ("scatter", "scatter"), ("send", "send"), ("recv", "recv"),
 )  # fmt: skip
-
 _BYTES = {
     1: "byte char bool int8 uint8 qint8 quint8",
     2: "half bfloat16 float16 short int16 uint16 bits16",

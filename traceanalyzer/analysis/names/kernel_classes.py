@@ -17,7 +17,6 @@ OTHER = "other"
 MAX_NAME = 400
 """Characters of a name that are looked at: templates write out their arguments several times over (names of
 10,000 characters exist), and what a kernel does stands near the front."""
-
 _BY_KIND = {DeviceOpKind.MEMCPY: "memcpy", DeviceOpKind.MEMSET: "memset", DeviceOpKind.GRAPH: "graph"}
 UNKNOWN = "unknown"
 _BOUNDS = ("compute", "memory", UNKNOWN)

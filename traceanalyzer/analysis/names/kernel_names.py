@@ -8,7 +8,6 @@ from traceanalyzer.base import cut
 FEW_ROWS = 32
 """A tile this narrow does at most 32 multiply-adds for each weight that it reads: a few tens of FLOP a byte in 16 bits,
 where tensor cores take hundreds of FLOP a byte to be the limit."""
-
 _TILE = re.compile(r"(?<![\d.])(?<!bf)(?<!f)(\d{1,3})x(\d{1,3})(?!\d)")
 _ORDINARY_CORES = re.compile(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
 """Products on the ordinary cores are limited by arithmetic from a few rows on."""
@@ -16,9 +15,7 @@ _ORDINARY_CORES = re.compile(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
 
 def streams_weights(kernel: str) -> bool:
     """Whether a matrix kernel's tile is so narrow that memory limits it on any GPU."""
-    if _ORDINARY_CORES.search(kernel):
-        return False
-    tile = _TILE.search(kernel)
+    tile = None if _ORDINARY_CORES.search(kernel) else _TILE.search(kernel)
     return tile is not None and min(int(tile[1]), int(tile[2])) <= FEW_ROWS
 
 
@@ -28,7 +25,6 @@ MAX_FUNCTORS = 2
 """`multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does."""
 MAX_LOOKED_AT = 1000
 """Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
-
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
 _PARENTHESES = re.compile(r"\([^()]*(\)|$)")
 _NAMESPACE = re.compile(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")
@@ -43,8 +39,6 @@ _SAYS_NOTHING = re.compile(
     )$""",
     re.VERBOSE,
 )
-
-
 _TOKENS = re.compile(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
 _VOID = "void "
 _INTO, _DEEPER = {"(": 1, ")": -1}, {"<": 1, ">": -1}
@@ -74,11 +68,9 @@ def short_name(name: str) -> str:
     while nested:
         plain, nested = _PARENTHESES.subn("", plain)
     base, _, arguments = _NAMESPACE.sub("", plain).removeprefix(_VOID).partition("<")
-    base = base.strip()
-    telling = [m[1] for m in _IDENTIFIER.finditer(arguments) if not _SAYS_NOTHING.match(m[1])]
-    functors = list(dict.fromkeys(telling))[:MAX_FUNCTORS]
-    result = f"{base}<{', '.join(functors)}>" if base and functors else base or name
-    return cut(result, MAX_LENGTH)
+    base, found = base.strip(), (m[1] for m in _IDENTIFIER.finditer(arguments))
+    functors = list(dict.fromkeys(one for one in found if not _SAYS_NOTHING.match(one)))[:MAX_FUNCTORS]
+    return cut(f"{base}<{', '.join(functors)}>" if base and functors else base or name, MAX_LENGTH)
 
 
 _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
@@ -90,6 +82,5 @@ def function_name(kernel: str) -> str:
     plain, nested = kernel.replace("(anonymous namespace)", ""), 1
     while nested:
         plain, nested = _NESTED.subn("", plain)
-    plain = re.split(r"[<({\[]", plain)[0]
-    found = _NAME.search(plain)
+    found = _NAME.search(re.split(r"[<({\[]", plain)[0])
     return found[1] if found else kernel

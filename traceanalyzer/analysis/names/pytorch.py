@@ -38,14 +38,12 @@ BOOKKEEPING = frozenset({
 COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
 """Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
 addresses of its tensors, a backward pass activations that were kept on the host."""
-
 FRAMEWORK = re.compile(
     r"\b(aten|torch|c10|at::native|at_cuda_detail|caffe2|autograd::engine|torchvision|fbgemm|inductor)::|\bat::|"
     r"^(ProfilerStep[#*]|Optimizer\.\w+#|enumerate\(DataLoader\)|nn\.Module: |record_param_comms|triton_\w*fused|"
     r"(?:Distributed|Fully)\w*Data\w*Parallel|FSDP::|Torch-Compiled Region|CompiledFxGraph|## Call CompiledFxGraph)"
 )
 """Any of these names proves that PyTorch ran."""
-
 TRAINING = re.compile(
     r"(?<!Register)(?<!RegisterPre)(?<!RegisterPost)(?<!register_)backward|autograd::engine|Optimizer\.step|"
     r"(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|bwd|dgrad|wgrad",
@@ -53,14 +51,12 @@ TRAINING = re.compile(
 )
 """A backward pass or an optimizer, as an operator, a range or a kernel. What only registers a hook for one (FSDP's
 `RegisterPostBackwardFunction`) runs in the forward pass; C++ writes `lambda` into the names of most kernels."""
-
 LAYER_LIKE = re.compile(
     r"(^|[^a-z])(layers?|blocks?|modules?|identity|encoders?|decoders?|experts?|heads?|stages?|buckets?|h)"
     r"[\W_]*\d|\.\d+(\W|$)",
     re.IGNORECASE,
 )
 """Numbered parts of a model: repetition within a step, not of steps."""
-
 _RECORDED = re.compile(rf"^{MODULE_PREFIX}(?P<kind>.+?)(?:_\d+)?$", re.DOTALL)
 """`nn.Module: Linear_3`: PyTorch's profiler with stacks; the number is the instance's."""
 _DESCRIBED = re.compile(r"^\{'Module': ?'(?P<path>[^']{1,300})'")

@@ -42,9 +42,7 @@ _SGLANG_PHASES = {
     "IDLE": "idle",
 }
 _SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
-
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
-
 Sums = dict[str, int]
 """Sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products."""
 
