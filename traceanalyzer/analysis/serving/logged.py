@@ -13,7 +13,6 @@ MATCHED = 0.9
 """The log is of another time if fewer of the recorded iterations are in it, in their order."""
 MOST_COMPARED = 50_000_000
 """Iterations of the log times those of the recording; more takes seconds."""
-
 SAME_RUN = 0.03
 """Decodes that are as long in the log as in the recording are those that were recorded, else the same ones without the
 profiler."""
