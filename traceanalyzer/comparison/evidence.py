@@ -21,7 +21,6 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 
 US_TO_MS = 1e-3
-
 COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
 """A difference of less than one a step is the edge of the recording."""
 SAME_CALLS = 0.005

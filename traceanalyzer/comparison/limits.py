@@ -36,7 +36,6 @@ from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
-
 LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?")
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 NEAR = 3

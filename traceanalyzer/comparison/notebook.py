@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 ColumnType = Literal["boolean", "Int64", "float64"]
-
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
 LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
 """Lists of a report that are tables as well."""

@@ -21,7 +21,6 @@ from traceanalyzer.trace import Run
 
 MARK = b'"schema_version"'
 """Every saved report holds this; a recording that does as well is recognised by decoding it."""
-
 LONG_BYTES = 4 * MIB
 """Few reports are so long: a recording of that length is recognised by its first bytes."""
 

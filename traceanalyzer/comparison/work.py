@@ -13,7 +13,6 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 
 T = TypeVar("T")
-
 WHOLE = "step"
 """The only part where neither side's recording can divide the step."""
 
