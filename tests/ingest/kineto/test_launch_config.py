@@ -8,9 +8,10 @@ import pytest
 from tests.ingest.kineto.test_kineto import read  # noqa: F401 a fixture
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.ingest.kineto.arguments import NOT_RECORDED, Occupancies, Occupancy
+from traceanalyzer.ingest.kineto.arguments import Occupancies, Occupancy
 from traceanalyzer.trace import OccupancyLimit as Limit
 
+NOT_RECORDED = Occupancy(-1, 0)
 LIMITED = {
     "activeBlocksPerMultiprocessor": 2,
     "limitingFactors": "REGS|SMEM",

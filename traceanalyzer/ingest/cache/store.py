@@ -187,8 +187,9 @@ def _head(key: str) -> bytes:
     return MAGIC + bytes.fromhex(key)
 
 
-def make_room(folder: Path, most: int = MOST_BYTES) -> None:
-    """Remove the models used longest ago until the others take at most so many bytes, and what was left unfinished."""
+def make_room(folder: Path, most: int = MOST_BYTES, least_age_s: float = _ABANDONED_S) -> list[Entry]:
+    """Remove the models used longest ago until the others take at most so many bytes, and what was left unfinished for
+    so long; returns what there was."""
     kept = entries(folder)
     total = sum(entry.bytes for entry in kept)
     for entry in kept:
@@ -196,20 +197,13 @@ def make_room(folder: Path, most: int = MOST_BYTES) -> None:
             break
         entry.path.unlink(missing_ok=True)
         total -= entry.bytes
-    _remove_unfinished(folder, _ABANDONED_S)
-
-
-def clear(folder: Path) -> list[Entry]:
-    """Remove every model, and nothing else; returns what there was. Raises OSError."""
-    gone = entries(folder)
-    for entry in gone:
-        entry.path.unlink(missing_ok=True)
-    _remove_unfinished(folder, 0)
-    return gone
-
-
-def _remove_unfinished(folder: Path, least_age_s: float) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
             if _UNFINISHED.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= least_age_s:
                 path.unlink()
+    return kept
+
+
+def clear(folder: Path) -> list[Entry]:
+    """Remove every model, and nothing else; returns what there was. Raises OSError."""
+    return make_room(folder, -1, 0)

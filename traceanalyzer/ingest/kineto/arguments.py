@@ -78,21 +78,16 @@ class Occupancy(NamedTuple):
     limits: int
 
 
-NOT_RECORDED = Occupancy(-1, 0)
-
-
 class Occupancies(dict[bytes, Occupancy]):
     """Occupancy by its JSON text."""
 
     def __missing__(self, text: bytes) -> Occupancy:
-        found = NOT_RECORDED
-        if text:
-            try:
-                read = _DECODER.decode(text)
-            except (msgspec.DecodeError, ValueError):
-                read = _Limits()
-            flags = sum(_FACTORS.get(one.strip(), 0) for one in set(read.factors.split("|")))
-            found = Occupancy(read.blocks if 0 <= read.blocks <= _MOST_BLOCKS else -1, int(flags))
+        try:
+            read = _DECODER.decode(text)
+        except (msgspec.DecodeError, ValueError):
+            read = _Limits()
+        flags = sum(_FACTORS.get(one.strip(), 0) for one in set(read.factors.split("|")))
+        found = Occupancy(read.blocks if 0 <= read.blocks <= _MOST_BLOCKS else -1, int(flags))
         if len(self) < _MOST_DISTINCT:
             self[text] = found
         return found

@@ -27,15 +27,11 @@ _MAX_CLOSINGS = 8  # places tried as the end of the array in one chunk; each cos
 
 @dataclass
 class KinetoFile:
-    """What is met besides the events while they are read; holds once `events` is exhausted."""
+    """What is met besides the events while they are read; holds once `rest` is exhausted."""
 
     metadata: bytes = b""  # text of the object around the events, with an empty array in their place
     arrays: int = 0  # of events in the file: more than one where recordings were written one after the other
     truncated: bool = False
-
-    def events(self, stream: ByteStream) -> Iterator[Decoded]:
-        """The decoded chunks, in order."""
-        yield from self.rest(stream, self.begin(stream))
 
     def begin(self, stream: ByteStream) -> bytes | None:
         """Read up to the first array of events: what has been read of it, None where there is none."""

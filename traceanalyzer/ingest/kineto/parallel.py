@@ -116,8 +116,8 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
     with open_stream(path, progress) as stream:
         file = KinetoFile()
         buffer = file.begin(stream)
-        stretches = None if buffer is None else _stretches(size, stream.place, stream.place - len(buffer), jobs)
-        if stretches is None:
+        stretches = [] if buffer is None else _stretches(size, stream.place, stream.place - len(buffer), jobs)
+        if len(stretches) < 2:
             return None
         with (
             shared_numbers(len(stretches) - 1) as numbers,
@@ -128,15 +128,13 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
             return None if rows is None else (file, rows)
 
 
-def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch] | None:
-    """The stretches from `start` on, ever shorter, so that all processes end at about the same time; None where there
-    is but one. `begun`: how much of the file has been read in pieces."""
+def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
+    """The stretches from `start` on, ever shorter, so that all processes end at about the same time. `begun`: how much
+    of the file has been read in pieces."""
     pieces = [begun]
     while (left := size - pieces[-1]) >= 2 * LEAST_STRETCH_BYTES:
         length = max(left // (2 * jobs), LEAST_STRETCH_BYTES)
         pieces.append(pieces[-1] + length // PIECE_BYTES * PIECE_BYTES)
-    if len(pieces) < 2:
-        return None
     starts = [start, *[None] * (len(pieces) - 1)]
     return [Stretch(*one) for one in zip(starts, pieces, [*pieces[1:], size], strict=True)]
 

@@ -43,7 +43,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     file, rows = found or (KinetoFile(), Rows())
     if found is None:
         with open_stream(path, progress) as stream:
-            for chunk in file.events(stream):
+            for chunk in file.rest(stream, file.begin(stream)):
                 rows.add(chunk)
         damage = stream.damage
     if not file.arrays:

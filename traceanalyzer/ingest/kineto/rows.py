@@ -172,7 +172,7 @@ class Rows:
             | _as_they_stand(args, ("context", "correlation", "bytes", "registers", "shared_bytes"))
             | {
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
-                "external_id": _external_ids(args),
+                "external_id": [a.external_id if a.external_id >= 0 else a.old_external_id for a in args],
                 # of a node of a graph whose id is not recorded: 0
                 "graph": [a.graph if a.graph > 0 else 0 if bytes(a.kind) == _OF_A_GRAPH else -1 for a in args],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
@@ -200,7 +200,7 @@ class Rows:
             | {
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
-                "external_id": _external_ids(args),
+                "external_id": [a.external_id if a.external_id >= 0 else a.old_external_id for a in args],
                 "launch": [self.texts.code(text) if text else -1 for text in launches],
                 "collective": self._collective_codes(args),
             }
@@ -271,10 +271,6 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
         "device": [pid if a.device < 0 and isinstance(pid, int) else a.device for pid, a in where],
         "stream": [a.stream if a.stream < 2**31 else a.stream >> 4 & 2**31 - 1 for a in args],
     }
-
-
-def _external_ids(args: list[Args]) -> list[int]:
-    return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
 
 
 def _is_time(text: Any) -> bool:

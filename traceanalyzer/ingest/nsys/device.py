@@ -40,7 +40,12 @@ def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
     def name_of_graph(graph: int) -> int:
         return strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph")
 
-    found = _kernels(database, strings, tally) + _copies(database, strings, tally)
+    extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1, **dict.fromkeys(_LAUNCH, -1)}
+    found = _read(database, KERNEL, extra, tally, _kernel_rows)
+    codes = strings.of_parts([events.columns["name"] for events in found], "unnamed kernel")
+    for events, code in zip(found, codes, strict=True):
+        events.columns["name"] = code
+    found += _copies(database, strings, tally)
     found += _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets)
     return Events.concatenate(found + _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs))
 
@@ -56,15 +61,6 @@ def memory_events(database: Database) -> Events:
         "bytes": np.where(is_free, -rows["bytes"], rows["bytes"]),
     }
     return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
-
-
-def _kernels(database: Database, strings: Strings, tally: Tally) -> list[Events]:
-    extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1, **dict.fromkeys(_LAUNCH, -1)}
-    found = _read(database, KERNEL, extra, tally, _kernel_rows)
-    codes = strings.of_parts([events.columns["name"] for events in found], "unnamed kernel")
-    for events, code in zip(found, codes, strict=True):
-        events.columns["name"] = code
-    return found
 
 
 def _kernel_rows(rows: dict[str, I64]) -> Events:

@@ -72,14 +72,6 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
     return events
 
 
-def of_kind(database: Database, kind: NvtxEvent) -> str:
-    """SQL that chooses the events of a kind that is no range, without going through the whole table."""
-    if database.where_kinds is None:
-        return f"eventType = {kind:d}"
-    low, high = database.where_kinds.get(kind, (0, -1))
-    return f"rowid BETWEEN {low} AND {high} AND eventType = {kind:d}"
-
-
 def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     """Which ranges have possible times, and an end on the thread they began on; the others are counted."""
     tid, end_tid = rows["globalTid"], rows["endGlobalTid"]
@@ -96,7 +88,11 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
 def named(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
     """Of each event of a kind that names something the thread, these columns (0 where they are missing), the name."""
     wanted: _Wanted = {"globalTid": UNKNOWN, **dict.fromkeys(columns, 0), "textId": -1}
-    rows = list(database.rows(NVTX, {**wanted, "text": None}, where=of_kind(database, kind)))
+    where = f"eventType = {kind:d}"
+    if database.where_kinds is not None:  # without going through the whole table
+        low, high = database.where_kinds.get(kind, (0, -1))
+        where = f"rowid BETWEEN {low} AND {high} AND {where}"
+    rows = list(database.rows(NVTX, {**wanted, "text": None}, where=where))
     registered = database.texts({row[-2] for row in rows})
     return [(*row[:-2], str(row[-1] or registered.get(row[-2], ""))) for row in rows]
 

@@ -28,7 +28,7 @@ class RangeNames:
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
-        self._codes: dict[bytes, int] = {b"": -1}
+        self._code = cache(lambda name: strings.code(name.decode("utf-8", "replace")) if name else -1)
         self._numbered: set[int] = set()
 
     def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
@@ -54,11 +54,6 @@ class RangeNames:
             numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
             is_operator[code] = numbered or text.startswith("aten::")  # PyTorch's own even without numbers
         return is_operator[name] | (sequence >= 0)
-
-    def _code(self, name: bytes) -> int:
-        if name not in self._codes:
-            self._codes[name] = self._strings.code(name.decode("utf-8", "replace"))
-        return self._codes[name]
 
     def _said(self, raw: bytes) -> tuple[int, int, int]:
         """What a text of any form says: name, sequence number, shapes."""

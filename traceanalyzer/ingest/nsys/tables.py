@@ -24,8 +24,6 @@ from traceanalyzer.trace import I32, Table, Trace, narrowed, ordered
 def canonical(traces: list[Trace]) -> list[Trace]:
     """The traces of one export with their common strings in alphabetical order, and rows that start at the same time in
     the order of their other columns."""
-    if not traces:
-        return traces
     strings = traces[0].strings
     order = sorted(range(len(strings)), key=strings.__getitem__)
     code = np.full(len(strings) + 1, -1, np.int32)  # the last one for -1: no text

@@ -12,7 +12,7 @@ from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
 from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
-from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps, DeviceRanges
+from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps
 from traceanalyzer.trace.table import distinct, ranked
 
 _Read = Callable[[dict[str, str]], dict[str, int]]
@@ -117,11 +117,6 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
         **_columns(np.where(copies, rows["memcpy_details"], rows["memset_details"]), strings, _copy, _COPY),
     }
     return DeviceOps.from_columns(columns, then="kind")
-
-
-def device_ranges(rows: Columns, base: int) -> DeviceRanges:
-    """Modules and steps of a TPU."""
-    return DeviceRanges.from_columns(timed(rows, base) | {"device": rows["device"], "stream": rows["stream"]})
 
 
 def operators_of(rows: Columns, texts: Texts, correlation: I64) -> I64:

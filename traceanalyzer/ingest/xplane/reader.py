@@ -14,11 +14,11 @@ from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.xplane.chrome import read_chrome
-from traceanalyzer.ingest.xplane.device import DeviceLines, device_lines, device_ops, device_ranges, devices, rows_of
+from traceanalyzer.ingest.xplane.device import DeviceLines, device_lines, device_ops, devices, rows_of
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
-from traceanalyzer.ingest.xplane.space import Space
-from traceanalyzer.trace import Collected, Condition, Health, Process, RangeKind, Thread, Trace
+from traceanalyzer.ingest.xplane.space import Space, timed
+from traceanalyzer.trace import Collected, Condition, DeviceRanges, Health, Process, RangeKind, Thread, Trace
 
 MOST_EVENTS = 1_000_000  # the profiler keeps no more of the host, nor of the devices
 
@@ -33,7 +33,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     base = start if start and first >= start else 0  # in old recordings times count from the epoch
     stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
     versions = (name for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version") if name in stats)
-    rows = rows_of(lines.ops)
+    rows, modules = rows_of(lines.ops), rows_of(lines.ranges)
     host = Host.of(host_lines, rows, texts)
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
     calls, ranges = host.calls(base), host.ranges(base)
@@ -48,7 +48,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         device_ops=ops,
         api_calls=calls,
         host_ranges=ranges,
-        device_ranges=device_ranges(rows_of(lines.ranges), base),
+        device_ranges=DeviceRanges.from_columns(timed(modules, base) | {k: modules[k] for k in ("device", "stream")}),
         memory_events=memory,
         conditions=tuple(Condition(name.replace("_", " "), str(stats[name])) for name in versions),
         collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
