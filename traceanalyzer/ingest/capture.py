@@ -54,8 +54,7 @@ def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace
 
 
 def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
-    """The traces with what the snapshot or timing log of their rank has; the only one of a run with one trace is its
-    own."""
+    """The traces with what the snapshot or timing log of their rank (or of none) has, where there is one."""
     made = []
     for trace in traces:
         mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
@@ -83,7 +82,6 @@ def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...
 
 
 def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
-    """The memory snapshot, and what is wrong with its file."""
     from traceanalyzer.ingest.memory import read_snapshot
 
     try:

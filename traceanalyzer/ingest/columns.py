@@ -17,9 +17,7 @@ from traceanalyzer.trace import I64, alike, is_constant, order_of, ranked, reord
 
 Recoded = NDArray[np.integer[Any]] | None
 """New codes by old ones; None: they stay."""
-
 Key = TypeVar("Key")
-
 _SAMPLES = 16
 """Most columns are seen not to be of one value from so many."""
 

@@ -1,8 +1,7 @@
 """Device operations that cannot have lasted as long as the recording says.
 
 On one stream an op ends before the next begins, save for small overlaps that are real: with programmatic dependent
-launch a kernel starts while its predecessor drains, and clocks of ROCm devices are tens of ns apart.
-"""
+launch a kernel starts while its predecessor drains, and clocks of ROCm devices are tens of ns apart."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ LONGEST = 2**52
 OUTLIVES_NS = 10_000
 """An op that runs this much longer than its whole successor cannot be real: a dependent kernel may start early,
 but not end early. The largest real overlap seen with a successor is 3.2 us (split-K reductions on H100/H200)."""
-
 OVERLAP_NS = 100_000
 """No early start is this early: a predecessor drains for as long as its last wave of blocks runs."""
 
@@ -65,8 +63,7 @@ def clip_impossible(columns: dict[str, I64], window_end: int | None) -> tuple[I6
 
     `columns`: start, end, device, context, stream and correlation of the ops, in any order. An op on a recorded
     stream is cut at the start of the next one there; kernels of one graph launch (same correlation) may run side
-    by side. An op without a successor is cut at the end of the recording if it outlasts the recording twice over.
-    """
+    by side. An op without a successor is cut at the end of the recording if it outlasts the recording twice over."""
     start, end = columns["start"], columns["end"]
     clipped = np.zeros(len(start), bool)
     if not len(start):

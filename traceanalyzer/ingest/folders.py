@@ -2,8 +2,7 @@
 
 A process takes the next file, the largest first, when it is free: no more than `jobs` are being read at any moment, and
 no more than there is memory for. What another process cannot read, or was reading when it died, is read by this one:
-traces and errors are those of reading one file after the other.
-"""
+traces and errors are those of reading one file after the other."""
 
 import os
 import re
@@ -103,7 +102,6 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
 
 Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
 Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
-
 _STARTED_BYTES = 60 * 10**6
 """An interpreter with numpy and the readers."""
 

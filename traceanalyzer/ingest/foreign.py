@@ -19,8 +19,6 @@ EXPECTED = (
     "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times, "
     f"the first of them within {STEPS_WITHIN:,} lines"
 )
-
-
 _KNOWN = (
     (rb"(?s)PK\x03\x04.{20,60}data\.pkl", f"weights saved by torch.save, not a recording; {EXPECTED}"),
     (rb"PERFILE2", "a recording of Linux perf, which knows the CPU alone; record the GPU with "

@@ -1,8 +1,7 @@
 """Nsight Compute reports: what `ncu --csv` prints, as the pages `raw` (a row a kernel) or `details` (a row a metric).
 
 An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and units of metrics are those of the
-Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`, `--print-units`).
-"""
+Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`, `--print-units`)."""
 
 import csv
 import math
@@ -31,7 +30,6 @@ ROUNDED = 1.02
 Metrics = dict[str, float]
 _NAME, _METRIC = "Kernel Name", ("Metric Name", "Metric Unit", "Metric Value")
 _HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
-
 _TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8"))
 _NAMES, _REASONS, _SCALES = (_TABLE[name] for name in ("metrics", "reasons", "scales"))
 _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")

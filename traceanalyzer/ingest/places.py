@@ -1,7 +1,6 @@
 """Where recordings lie: files of this machine, or addresses that fsspec reads (`s3://`, `gs://`, `hf://`, `https://`).
 
-A remote object is fetched to a temporary file when it is read, and removed after.
-"""
+A remote object is fetched to a temporary file when it is read, and removed after."""
 
 import shutil
 import tempfile

@@ -37,8 +37,6 @@ _RECORD = 'profile with proton.start(..., data="tree") and its default backend'
 
 @dataclass
 class _Sums:
-    """Of a kernel on a device."""
-
     time_ns: float = 0.0
     calls: float = 0.0
     flops: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -55,8 +53,6 @@ class _Sums:
 
 @dataclass
 class _Node:
-    """A node of the tree."""
-
     name: str
     metrics: dict[str, Any]
     above: "_Node | None"

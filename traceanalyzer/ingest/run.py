@@ -18,7 +18,6 @@ from traceanalyzer.trace import Failure, Run, Trace
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
-
 _WITHOUT_RANKS = frozenset(("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane"))
 """Sources that write a file a process, as a rule, and do not say which rank it is."""
 
@@ -30,8 +29,7 @@ def load(
 
     `progress` is called with the bytes done and the bytes of all files; `pattern` is a regular expression with
     named groups for the lines of timing logs that are of no known kind. A file that cannot be read is in
-    `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
-    """
+    `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError)."""
     files, failures, notes = _files([Path(path) for path in paths], pattern)
     sizes = {path: _size(path) for path in files}
     outcomes = read_files(sizes, partial(_read, pattern=pattern), progress, alone=pattern is not None)

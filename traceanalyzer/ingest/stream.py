@@ -24,7 +24,6 @@ PIECE_BYTES = MIB
 some; 3 MB take 8 % more."""
 PACKED_BYTES = 256 * 1024
 """Of a compressed file so much is read at once: where it is damaged, no more is lost."""
-
 _LENGTH_BYTES, _WRAPS_AT = 4, 1 << 32
 _LEAST_RATIO, _MOST_RATIO = 6, 1032
 """A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a tenth or less, and
@@ -62,7 +61,6 @@ class ByteStream:
         return self._last
 
     def __iter__(self) -> Iterator[bytes]:
-        """The pieces to the end."""
         return iter(self.read, b"")
 
     def _read(self, size: int) -> bytes:
@@ -111,9 +109,7 @@ def open_stream(
     path: Path, progress: Callable[[float], None] | None = None, *, probing: bool = False, log: bool = False
 ) -> Iterator[ByteStream]:
     """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible.
-
-    `probing`: only to see what it is, which does not make it a file that was read.
-    """
+    `probing`: only to see what it is, which does not make it a file that was read."""
     try:
         source = (may_read if probing else note_read)(path).open("rb")
     except OSError as error:

@@ -2,8 +2,7 @@
 
 `cpu_op` are calls of Level Zero, SYCL or MPI, `gpu_op` commands of a device, which has a process of its own
 (`DEVICE<host>[name] pci #n`) and in that a thread for each engine and host thread. A flow leads from the call that
-appended a command to the command. Times are microseconds since 1970 as floating point: no finer than 250 ns.
-"""
+appended a command to the command. Times are microseconds since 1970 as floating point: no finer than 250 ns."""
 
 import math
 import re
@@ -121,7 +120,6 @@ def _command(texts: Texts, full: str) -> Command | None:
 
 
 def _columns(numbers: "array[int]", *names: str) -> dict[str, I64]:
-    """Rows of numbers by the names of these."""
     return dict(zip(names, np.array(numbers).reshape(-1, len(names)).T, strict=True))
 
 
@@ -222,10 +220,7 @@ class _Rows:
         )  # fmt: skip
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:
-        """The number of the call that appended each command; -1 where no flow tells, or the call was not recorded.
-
-        A flow begins within its call: on its thread that is the last one that had begun.
-        """
+        """The number of the call that appended each command, the last on its thread as the flow began; -1: none."""
         flows = _columns(self._flows, "thread", "start", "id")
         if not len(flows["id"]) or not len(calls["start"]):
             return np.full(len(ids), -1)

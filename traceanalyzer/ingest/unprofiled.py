@@ -67,8 +67,7 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
 def _range_of_steps(
     values: dict[str, Any], step_ns: int, low_ns: int | None, high_ns: int | None
 ) -> tuple[int, int] | None:
-    """Between which times most of the timed steps were, ns; None where their median, of which the interval is given,
-    says nothing of a step."""
+    """Where most of the timed steps were, ns; None where their median, whose interval is given, tells nothing."""
     times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
     known = low_ns is not None and high_ns is not None and high_ns - low_ns <= ROUGHLY_SHARE * step_ns
     if len(times) < LEAST_SERIES or not known:

@@ -1,8 +1,7 @@
 """One rank's dump as a `RankDump`: where it stands in each group.
 
 Written by PyTorch 2.3 to 2.15 (versions 1.x to 2.10 of the format), for NCCL and gloo:
-https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/FlightRecorder.hpp
-"""
+https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/FlightRecorder.hpp"""
 
 import math
 import re

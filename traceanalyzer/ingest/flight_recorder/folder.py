@@ -46,8 +46,7 @@ def plain_values(data: bytes) -> Any:
 
     Two passes. The first walks the opcodes and refuses any that does more than state a value, or that could make the
     second take memory out of proportion. The second is the interpreter's own, which then has nothing to import or call,
-    and refuses to: ten times as fast as `ingest.memory`'s, and a job may have ten thousand ranks of 200,000 opcodes.
-    """
+    and refuses to: ten times as fast as `ingest.memory`'s, and a job may have ten thousand ranks of 200,000 opcodes."""
     _check(data)
     try:
         return _Plain(io.BytesIO(data)).load()
@@ -128,7 +127,6 @@ def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None
 def _read_chunks(
     chunks: Sequence[Sequence[Path]], numbers: Iterable[int]
 ) -> Iterator[tuple[int, list[Group], list[Read]]]:
-    """The chunks that a process is free for."""
     for number in numbers:
         digests = Digests()
         yield number, digests.groups, [_read(path, digests) for path in chunks[number]]
@@ -213,8 +211,7 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
 
 
 def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
-    """The rank of each file: what its groups leave no choice of, else the number in its name, at the place that suits
-    most files."""
+    """The rank of each file: what its groups leave no choice of, else the number in its name that suits most files."""
     names = [str(Path(one.path).relative_to(folder) if folder.is_dir() else Path(one.path).name) for one in found]
     numbers = [_numbers(name) for name in names]
     dumps = [i for i, one in enumerate(found) if one.dump is not None]

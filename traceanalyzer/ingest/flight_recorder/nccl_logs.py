@@ -1,8 +1,7 @@
 """What NCCL itself says about the ranks of a job: the text of its RAS client, the JSON of its Inspector plug-in.
 
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html,
-https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector
-"""
+https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector"""
 
 import re
 from collections import defaultdict

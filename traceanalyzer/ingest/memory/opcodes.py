@@ -3,8 +3,7 @@
 What a dictionary stands for is taken out as soon as it is complete (`Shapes.take`), so that a history of a gigabyte
 never stands in memory as Python objects. Nothing is imported, called or built, and no class is ever made; any other
 opcode is refused by name. Both writers are read: Python's (protocols 2 to 5) and PyTorch's own in C++
-(`torch::jit::Pickler`, protocol 2). https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes.
-"""
+(`torch::jit::Pickler`, protocol 2). https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes."""
 
 import pickle
 import re
@@ -33,7 +32,6 @@ MARGIN = 300
 """Bytes that any opcode but a long text fits in."""
 PIECE = 64 << 10
 """Bytes between two looks at how much is kept."""
-
 RUN = re.compile(b"(?:" + PUSH + b")+", re.DOTALL).match
 VALUES = re.compile(PUSH, re.DOTALL).findall
 PUSHES = bytes(op in b"jhKJM\x8aN\x88\x89" for op in range(256))

@@ -1,7 +1,6 @@
 """What the dictionaries of a snapshot stand for: events, blocks, segments, frames and annotations, as columns.
 
-A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version agree on.
-"""
+A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version agree on."""
 
 from array import array
 from typing import Any, Final

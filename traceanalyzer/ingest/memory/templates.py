@@ -1,8 +1,7 @@
 """The fast lane for a snapshot's events: thousands of dictionaries with the same keys in the same opcodes.
 
 The opcodes of one event that was interpreted become a pattern, keys as they stand and values open. What fits it means
-what the interpreter would have made of it, at a third of the time; what does not fit is left to the interpreter.
-"""
+what the interpreter would have made of it, at a third of the time; what does not fit is left to the interpreter."""
 
 import pickletools
 import re

@@ -70,10 +70,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 def read(path: Path, progress: Callable[[float], None] | None = None, pattern: str | None = None) -> list[Trace]:
     """A `Trace` for each rank that wrote to the log, with nothing in it but `step_timings`; `pattern` is a regular
-    expression with named groups that replaces the known formats.
-
-    Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
-    """
+    expression with named groups that replaces the known formats. Raises UnreadableInputError where no line says
+    anything about steps, TraceAnalyzerError for a bad pattern."""
     found, form, damage = _read(path, pattern, progress)
     by_rank, memory = _by_rank(found.entries[form]), found.entries.get(PRINTED_MEMORY, [])
     lost = found.damaged.get(form, 0)

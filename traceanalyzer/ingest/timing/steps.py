@@ -102,8 +102,7 @@ def _merged(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry a step. A bar is drawn several times a step, and ranks without a name log the same steps; but a
-    counter that starts again is another epoch."""
+    """One entry a step: bars are redrawn, ranks without a name repeat; a counter that starts again is another epoch."""
     result: list[Entry] = []
     seen: set[int] = set()
     series, first, last = "", 0, 0

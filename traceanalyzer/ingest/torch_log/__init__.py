@@ -48,11 +48,9 @@ _ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d{1,18}) nodes 
 
 
 def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
-    """The pairs that inductor left apart, graph by graph, and why, from the text that TORCH_LOGS=+fusion writes.
-
-    Rounds of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are
-    those that were left apart.
-    """
+    """The pairs that inductor left apart, graph by graph, and why, from the text that TORCH_LOGS=+fusion writes. Rounds
+    of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are those that
+    were left apart."""
     threads: dict[str, _Graph] = {}
     found: list[NotFused] = []
     for line in lines:
@@ -68,8 +66,6 @@ def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
 
 
 class _Graph:
-    """The rounds of one graph."""
-
     def __init__(self, compile_id: str) -> None:
         self.compile_id = compile_id
         self.left: list[NotFused] = []
@@ -109,10 +105,8 @@ _RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
 
 
 def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> list[CompileLog]:
-    """What each process compiled, of a log or of a folder of them, ordered by rank.
-
-    Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
-    """
+    """What each process compiled, of a log or of a folder of them, ordered by rank. Raises UnreadableInputError (no
+    such file, no log), EmptyRecordingError (nothing in it can be read)."""
     found = [log for file in _log_files(path) for log in _read(file, progress)]
     if not found:
         raise EmptyRecordingError(
@@ -123,8 +117,7 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 
 
 def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
-    """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
-    of its file, or of the only one that there is."""
+    """The logs with what text beside them says of fusion: of the rank in its file's name, or of the only one."""
     ranks = {log.rank for log in logs}
     for file in sorted(folder.iterdir())[:MAX_FILES]:
         if not _passes(file, lambda path: MARK in head_of(path)):
@@ -191,7 +184,6 @@ def is_log(path: Path) -> bool:
 
 class _Processes:
     """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
-
     Before the process group is made there is no rank: the record belongs to what its thread belongs to later or, where
     there is one process, to that."""
 

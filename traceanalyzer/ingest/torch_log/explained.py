@@ -1,8 +1,7 @@
 """What inductor and dynamo write for people, as facts: output code and the graphs before it, graph breaks, metrics.
 
 Inductor writes above each kernel which nodes it computes (`# Graph fragment:`) and the names that these had in the
-program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the line of the program above each node.
-"""
+program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the line of the program above each node."""
 
 import math
 import re
@@ -18,7 +17,6 @@ from traceanalyzer.trace.compile_log import Break, Estimate, GraphCode, KernelCo
 
 MAX_LINES_OF_KERNEL = 32
 """Source lines kept of one kernel."""
-
 _FILE = re.compile(r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$")
 _NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
 _COMMENT = re.compile(

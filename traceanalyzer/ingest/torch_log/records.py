@@ -2,8 +2,7 @@
 
 A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON has `has_payload`
 (the MD5 of the payload), the payload follows as lines that begin with one tab. Launchers put `[rank0]:` before every
-line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own.
-"""
+line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own."""
 
 import hashlib
 import re
@@ -24,7 +23,6 @@ ENVELOPE = frozenset(
     {"rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process"}
 )
 """Keys of the JSON that say where a record belongs; the other one says what it is."""
-
 _PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
 _HEADER = re.compile(rb"(?s)[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +(\d{1,20}) *[^\]\n]{0,1000}?:\d{1,9}\] ?(\{.*)")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
