@@ -37,11 +37,9 @@ TYPES = {"i": int, "u": int, "b": int, "f": float}
 
 
 def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:
-    """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
-
-    Takes the place of a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError
-    where the file cannot be written.
-    """
+    """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`. Takes the place of
+    a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError where the file cannot
+    be written."""
     from sqlite_utils import Database
 
     written = {}
@@ -73,17 +71,14 @@ def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:
 
 
 def _objects(values: Any) -> list[Any]:
-    """A column's values as Python's own objects, None where there is none."""
     if values.hasnans:
         return [None if missing else one for one, missing in zip(values.tolist(), values.isna(), strict=True)]
     return values.tolist()
 
 
 def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str, int]:
-    """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by table.
-
-    Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder cannot be written.
-    """
+    """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by table. Needs pyarrow.
+    Raises TraceAnalyzerError where that is not installed, or the folder cannot be written."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

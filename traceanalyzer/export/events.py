@@ -1,8 +1,7 @@
 """The events of a recording as DataFrames: the same names and columns whatever recorded it.
 
 Times are ns on the recording's clock (int64), text is decoded, what was not recorded is missing. Each frame has the
-row's number in the recording as its index.
-"""
+row's number in the recording as its index."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -27,13 +26,9 @@ MISSING = -1
 
 
 def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
-    """The events of one rank.
-
-    `device_ops` (kernels, copies, memsets: operator, API call and step of each), `api_calls` (which operator calls
-    it, whether it waits for the device), `host_ranges` (operators, annotations, Python), `memory_events`.
-
-    Raises KeyError for a table that there is not.
-    """
+    """The events of one rank. `device_ops` (kernels, copies, memsets: operator, API call and step of each), `api_calls`
+    (which operator calls it, whether it waits for the device), `host_ranges` (operators, annotations, Python),
+    `memory_events`. Raises KeyError for a table that there is not."""
     return EVENTS[table](m)
 
 

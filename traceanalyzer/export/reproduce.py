@@ -28,10 +28,8 @@ _BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,20
 
 
 def reproduction(m: Measurements, operator: str) -> str:
-    """The script for the call of an operator on which most device time is spent, of all its shapes.
-
-    Raises TraceAnalyzerError where the recording has no such operator, or not the inputs that a call needs.
-    """
+    """The script for the call of an operator on which most device time is spent, of all its shapes. Raises
+    TraceAnalyzerError where the recording has no such operator, or not the inputs that a call needs."""
     rows = [row for row in op_stats(m.rated, by_shape=True) if row.shapes is not None]
     chosen = max((row for row in rows if row.name == operator), key=_DEVICE_MS, default=None)
     if chosen is None:

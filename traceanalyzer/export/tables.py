@@ -27,8 +27,6 @@ OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source",
 """Columns with words of this program, not of the recording."""
 RECORDING = "recording"
 """The table of the ranks: which file each is, and what recorded it."""
-
-
 Hidden = Sequence[re.Pattern[str]] | None
 """Names to hide with paths, hosts and users; None: nothing is hidden."""
 

@@ -79,10 +79,8 @@ class Overlay:
 
 
 def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Overlay:
-    """The overlay of one rank, the critical one unless one is asked for.
-
-    Raises EmptyRecordingError for a rank, device or step that the recording does not have.
-    """
+    """The overlay of one rank, the critical one unless one is asked for. Raises EmptyRecordingError for a rank, device
+    or step that the recording does not have."""
     asked = Asked(run, selection, knowledge)
     m = asked.measured.critical
     trace, steps = m.trace, m.timed.steps
@@ -173,10 +171,8 @@ FIRST_PID = 1_900_000_000
 
 
 def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
-    """Events in Chrome's trace format, on the clock of the run's trace (of the epoch without one).
-
-    Raises TraceAnalyzerError where the trace has no wall clock.
-    """
+    """Events in Chrome's trace format, on the clock of the run's trace (of the epoch without one). Raises
+    TraceAnalyzerError where the trace has no wall clock."""
     trace = None if run is None else fitting(run, logs)
     if trace is not None and not trace.epoch_ns:
         raise TraceAnalyzerError(f"{trace.path}: the trace has no wall clock, so compile work cannot be laid onto it")

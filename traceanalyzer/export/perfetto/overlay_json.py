@@ -1,8 +1,7 @@
 """An overlay as a Chrome trace, which Perfetto opens: alone, or with the recording's own events in one file.
 
 Times are microseconds with three decimals on the recording's own clock, written as exact decimals (floats would not
-hold them), and `baseTimeNanoseconds` is the recording's: the events lie beside those of a Kineto trace.
-"""
+hold them), and `baseTimeNanoseconds` is the recording's: the events lie beside those of a Kineto trace."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -41,10 +40,7 @@ def overlay_pieces(overlay: Overlay) -> Iterator[bytes]:
 
 def merged(overlay: Overlay, recording: Iterable[bytes]) -> Iterator[bytes]:
     """The (decompressed) JSON of the recording, read and given a piece at a time, with the overlay's events before its
-    own.
-
-    Raises UnreadableInputError where the recording has no list of events to put them into.
-    """
+    own. Raises UnreadableInputError where the recording has no list of events to put them into."""
     pieces, kept, begun = iter(recording), b"", False
     for piece in pieces:
         text = kept + piece

@@ -2,8 +2,7 @@
 
 Perfetto's page reads traces of its users from http://127.0.0.1:9001 alone (its content security policy; its own
 `trace_processor` and `record_android_trace` serve there, too). The trace does not leave the machine: the page reads it
-within the browser.
-"""
+within the browser."""
 
 import secrets
 import time
