@@ -1,7 +1,6 @@
 """A figure carries its definition and unit with it: `metric()` is the field of every measurement.
 
-The report's definitions, the headers of its tables and the documentation are all read from here.
-"""
+The report's definitions, the headers of its tables and the documentation are all read from here."""
 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
@@ -17,15 +16,13 @@ product's, a fixed set, which stay. `scenario`: own words as well, but with a `=
 OWN: Mapping[str, Text] = {"text": "own"}
 SENTENCE: Mapping[str, Text] = {"text": "sentence"}
 """The same as metadata of a field that needs no definition."""
-
 MEMORY = "bytes of GPU memory"
 """The unit of figures that people are shown in GiB and MiB, as PyTorch's messages have them."""
 
 
 def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
-    """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that ends with its
-    unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options` are those of `dataclasses.field`.
-    """
+    """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that ends with its unit
+    (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options` are those of `dataclasses.field`."""
     return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
 
 

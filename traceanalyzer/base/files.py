@@ -15,8 +15,6 @@ from traceanalyzer.base.limits import MIB, limits
 
 _read: dict[Path, None] = {}
 """Every file that was opened to be read since the command began."""
-
-
 _roots: ContextVar[tuple[Path, ...]] = ContextVar("roots", default=())
 
 
@@ -43,8 +41,7 @@ def may_read(path: Path) -> Path:
 
 
 def note_read(path: Path) -> Path:
-    """The path, remembered as one that is read. Whoever opens an input says so here. Raises what
-    `may_read` does."""
+    """The path, remembered as one that is read. Whoever opens an input says so here. Raises what `may_read` does."""
     _read[may_read(path).absolute()] = None
     return path
 
@@ -87,10 +84,8 @@ def check_not_read(path: Path) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write beside `path`; it takes its place where the block ends well, else `path` stays as it was. One
-    that replaces another is on the disk before it does, so that a machine that fails leaves one of them.
-
-    What is no regular file (a pipe, a terminal) is written as it is. Raises TraceAnalyzerError, OSError.
-    """
+    that replaces another is on the disk before it does, so that a machine that fails leaves one of them. What is no
+    regular file (a pipe, a terminal) is written as it is. Raises TraceAnalyzerError, OSError."""
     check_not_read(path)
     target = path.resolve()
     if target.exists() and not target.is_file():

@@ -2,8 +2,7 @@
 
 `dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled; the others are shared,
 and know the names of the fields. What comes out is a dataclass: `fields`, `replace`, `asdict` and all that reads fields
-see no difference. There is no `__post_init__`, and every field is one of `__init__`, compared, hashed and shown.
-"""
+see no difference. There is no `__post_init__`, and every field is one of `__init__`, compared, hashed and shown."""
 
 import dataclasses
 from dataclasses import MISSING, FrozenInstanceError

@@ -1,7 +1,6 @@
 """What a recording may hold at most. Real ones stay far below; a file beyond is damaged, or meant to do harm.
 
-Each limit is stated in SECURITY.md and raised by `--limit NAME=N` or `raised(name=n)`.
-"""
+Each limit is stated in SECURITY.md and raised by `--limit NAME=N` or `raised(name=n)`."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """How recordings are read: whether models of them are kept, and by how many processes.
 
-A library neither writes files nor starts processes unless it is asked to; commands ask.
-"""
+A library neither writes files nor starts processes unless it is asked to; commands ask."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """SQLite files of strangers: a schema is code (views, generated columns, triggers), and must not run for ever.
 
-See "Defense Against The Dark Arts" of SQLite's own documentation (https://www.sqlite.org/security.html).
-"""
+See "Defense Against The Dark Arts" of SQLite's own documentation (https://www.sqlite.org/security.html)."""
 
 import sqlite3
 from collections.abc import Collection
@@ -13,16 +12,13 @@ WRITTEN_BYTES = 16 << 20
 LARGEST_VALUE = 2**31 - 1
 """Bytes; more is no number to SQLite."""
 ASKED_EVERY = 100_000
-
 _FUNCTIONS = frozenset({"coalesce", "like", "count", "min", "max", "substr", "typeof", "group_concat"})
 """What this program's own queries call."""
 
 
 def distrust(connection: sqlite3.Connection, size: int) -> None:
-    """Let no statement on a file of `size` bytes run functions of its schema, recurse, or go on and on.
-
-    A statement that does raises sqlite3.OperationalError.
-    """
+    """Let no statement on a file of `size` bytes run functions of its schema, recurse, or go on and on. A statement
+    that does raises sqlite3.OperationalError."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max(size, WRITTEN_BYTES), LARGEST_VALUE))
     connection.set_authorizer(_harmless)

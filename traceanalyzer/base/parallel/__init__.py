@@ -1,8 +1,7 @@
 """What is computed at the same time, and in which process: every decision of it is in this file.
 
 Only commands compute in parallel (`--jobs`): a program that uses this library gets neither processes nor threads that
-it did not ask for.
-"""
+it did not ask for."""
 
 import ctypes
 import os
@@ -71,7 +70,6 @@ def _lines(file: Path) -> list[str]:
 
 A = TypeVar("A")
 B = TypeVar("B")
-
 LEAST_ROWS = 250_000
 """Rows of a recording (device ops, host ranges, API calls) that are worth a second process. Measured: a process costs a
 tenth of a second, since both copy what they write to; 330,000 rows take 0.3 s less for it on quiet cores, 80,000 rows
@@ -95,11 +93,9 @@ def worth_a_child(rows: int, least: int | None = None) -> bool:
 
 
 def run_both(child: Callable[[], A], here: Callable[[], B], *, worth: bool) -> tuple[A, B]:
-    """The results of both functions: `child` is computed by a fork, at the same time as `here` by this process.
-
-    `child` computes and nothing else (see `children.py`), and its result can be pickled. Where a process is not worth
-    it (`worth`), not allowed or cannot be had, this process computes `child`, then `here`. Raises what they raise.
-    """
+    """The results of both functions: `child` is computed by a fork, at the same time as `here` by this process. `child`
+    computes and nothing else (see `children.py`), and its result can be pickled. Where a process is not worth it
+    (`worth`), not allowed or cannot be had, this process computes `child`, then `here`. Raises what they raise."""
     if not worth or sys.platform != "linux" or reading().jobs < 2:
         return child(), here()
     from traceanalyzer.base.parallel.children import children

@@ -2,8 +2,7 @@
 not safe.
 
 A child prints nothing, and is interrupted where this process ends, however that comes about. A fork loads no module and
-takes no lock that another thread may have held. What a child does not deliver, its parent computes itself.
-"""
+takes no lock that another thread may have held. What a child does not deliver, its parent computes itself."""
 
 import gc
 import io
@@ -30,7 +29,6 @@ from traceanalyzer.base.limits import Limits, limits, raise_for_all
 from traceanalyzer.base.reading import Reading, read_with, reading
 
 T = TypeVar("T")
-
 METHOD = "fork" if sys.platform == "linux" else "spawn"
 PATIENCE_S = 2.0
 """For a process that is interrupted, and may have files to remove."""
@@ -136,7 +134,6 @@ def _run(work: Callable[[], Iterable[object]], output: "Handle", way: Reading, i
 
 
 def _end_with_parent() -> None:
-    """Interrupt the work where the parent ends."""
     parent, main = parent_process(), threading.main_thread().ident
     if parent is not None and main is not None:
         select.select([parent.sentinel], [], [])
