@@ -1,8 +1,7 @@
 """Opening a history file: whose it is, which schema it has, and one clear line for whatever is wrong with it.
 
 Writers queue for the write lock, each for one transaction. Not WAL but SQLite's ordinary journal mode: it is one file
-then, which can be copied, and lies safely on the network file systems that clusters share.
-"""
+then, which can be copied, and lies safely on the network file systems that clusters share."""
 
 import os
 import re
@@ -59,10 +58,8 @@ def reading(path: Path) -> "Iterator[Database]":
 
 @contextmanager
 def writing(path: Path) -> "Iterator[Database]":
-    """The history in a file, made where there is none, in one transaction of the only writer.
-
-    Raises TraceAnalyzerError where the file cannot be written or is something else.
-    """
+    """The history in a file, made where there is none, in one transaction of the only writer. Raises TraceAnalyzerError
+    where the file cannot be written or is something else."""
     with _errors_of(path), _no_empty_file(path), _connection(path, "rwc") as db:
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -141,8 +138,7 @@ _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'v
 
 
 def _check_schema(db: "Database", path: Path) -> None:
-    """Raises UnreadableInputError where a table lacks columns, or a table or view is not what this program makes: a
-    view is code, which runs when it is read."""
+    """Raises UnreadableInputError where a table lacks columns, or a view, which is code, is not this program's."""
     found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
     for name, (kind, sql, columns) in _expected(MIGRATIONS).items():
         kind_found, sql_found = found.get(name, ("", ""))

@@ -1,8 +1,7 @@
 """The schema of a history file, as the steps that lead to it.
 
 `PRAGMA user_version` is the number of steps a file has had. A released step never changes: what comes next is
-one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps.
-"""
+one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -97,7 +97,6 @@ def _first_and_last(series: MetricSeries | None) -> str:
 
 
 def _words(series: MetricSeries) -> str:
-    """What the metric is called in a sentence or a title."""
     words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
     return words[:1].upper() + words[1:]
 
@@ -110,7 +109,6 @@ def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any
 
 
 def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
-    """The step's budget in each run, idle time by cause."""
     shown = runs[-MAX_RUNS:]
     parts = []
     for name in filter(by_name.__contains__, (*BUDGET, *IDLE)):
@@ -138,7 +136,6 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
 
 
 def _lines(series: MetricSeries) -> list[Chart]:
-    """A metric over the runs of each program."""
     programs = series.by_program
     return [_line(one, one.values[0].program if len(programs) > 1 else "", i) for i, one in enumerate(programs)]
 

@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
-
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
 LARGEST = 1e30
 """No figure of a report is larger."""
-
-
 OF_A_RUN = frozenset(("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version"))
 """Tags that say which run it is; the others say of which program."""
 
@@ -99,10 +96,8 @@ def stored_runs(
     since: str | None = None,
     last: int | None = None,
 ) -> list[StoredRun]:
-    """The runs that have all of `tags`, this bottleneck, and were stored at `since` (UTC, ISO 8601) or later.
-
-    Oldest first; `last` keeps so many of the newest.
-    """
+    """The runs that have all of `tags`, this bottleneck, and were stored at `since` (UTC, ISO 8601) or later. Oldest
+    first; `last` keeps so many of the newest."""
     conditions: list[str] = ["1"]
     values: list[str | int] = []
     for key, value in (tags or {}).items():

@@ -29,11 +29,9 @@ def store_report(
     fingerprint: str | None = None,
     selection: str | None = None,
 ) -> int:
-    """Add a run to the history in a file, made where there is none; gives the run's number.
-
-    Every call adds a run: what was analysed twice is there twice, with the same `fingerprint`. `selection` says
-    what the report was narrowed to. Raises TraceAnalyzerError where the file cannot be written or is something else.
-    """
+    """Add a run to the history in a file, made where there is none; gives the run's number. Every call adds a run: what
+    was analysed twice is there twice, with the same `fingerprint`. `selection` says what the report was narrowed to.
+    Raises TraceAnalyzerError where the file cannot be written or is something else."""
     run = _run(report) | {"fingerprint": fingerprint, "selection": selection}
     with writing(path) as db:
         key: Any = db.table("runs").insert(run).last_pk
@@ -72,10 +70,8 @@ def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
 
 
 def fingerprint(paths: Iterable[str]) -> str | None:
-    """SHA-256 over the files' contents, in hexadecimal; their order and names do not count.
-
-    None where there are no files, or one cannot be read any more.
-    """
+    """SHA-256 over the files' contents, in hexadecimal; their order and names do not count. None where there are no
+    files, or one cannot be read any more."""
     contents: list[bytes] = []
     try:
         for path in set(paths):
