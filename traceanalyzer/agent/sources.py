@@ -107,7 +107,6 @@ def _with(option: str) -> str:
 
 _TORCH = "traceanalyzer collect torch -- python train.py"
 _NCU = "traceanalyzer collect ncu --trace TRACE -- python train.py, then --ncu"
-
 _TIME = Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)
 _DEVICE = Unknown("what the GPU does", "device activities were not recorded", _TORCH)
 _IDLE = Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH)
