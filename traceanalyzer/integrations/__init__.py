@@ -7,5 +7,4 @@
 | `trackers` | `log_to_wandb(report)`, `log_to_mlflow(report)`, `log_to_tensorboard(report, writer)` | the tracker |
 | `magic` | `%load_ext traceanalyzer`, then `%traceanalyzer trace.json.gz` | IPython |
 
-`recorder` is what the callbacks share; it never ends the training that it watches.
-"""
+`recorder` is what the callbacks share; it never ends the training that it watches."""

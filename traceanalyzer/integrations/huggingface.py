@@ -19,8 +19,7 @@ class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checke
 
     A step is one of the optimizer. The key figures and the report go to Weights & Biases, MLflow and TensorBoard where
     `report_to` names them, unless `log` is False. `options` are those of `traceanalyzer.collect.torch_profiler.record`
-    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training.
-    """
+    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training."""
 
     _mlflow_run: str | None = None
 

@@ -20,8 +20,7 @@ class RecordCallback(Recorded, Callback):  # type: ignore[misc]  # whose class i
 
     A step is one of the optimizer. The key figures and the report go to the trainer's loggers for Weights & Biases,
     MLflow and TensorBoard, unless `log` is False. `options` are those of `traceanalyzer.collect.torch_profiler.record`
-    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training.
-    """
+    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training."""
 
     _steps = 0
 

@@ -1,7 +1,6 @@
 """What the callbacks share: a training is recorded by plan, read in a process of its own, put into its trackers.
 
-Nothing that fails here ends the training: it is one warning, and nothing more is recorded.
-"""
+Nothing that fails here ends the training: it is one warning, and nothing more is recorded."""
 
 import functools
 import subprocess
@@ -19,7 +18,6 @@ from traceanalyzer.comparison.notebook import NotebookReport, shown
 from traceanalyzer.report.read import report_from_json
 
 P = ParamSpec("P")
-
 ANALYZE = """
 import sys, pathlib
 import traceanalyzer as ta
@@ -50,9 +48,7 @@ def _harmless(method: Callable[P, None]) -> Callable[P, None]:
 
 class TrainingRecorder:
     """A recording of one training run: `begin`, `step` after each step, `end`; `log` gets the report on rank 0.
-
-    `options` are those of `traceanalyzer.collect.torch_profiler.record`.
-    """
+    `options` are those of `traceanalyzer.collect.torch_profiler.record`."""
 
     def __init__(self, folder: str | Path, log: Callable[[NotebookReport, Path], None], **options: Any) -> None:
         self.folder, self.failed = Path(folder), False

@@ -16,11 +16,9 @@ PREFIX = "traceanalyzer/"
 
 
 def key_figures(report: NotebookReport) -> dict[str, float]:
-    """The figures of a run that are worth a chart, by name; one that the recording cannot tell is left out.
-
-    `_ms` are milliseconds a step, `_share` and `mfu` 0 to 1. The step and its parts are without the profiler where
-    `summary.basis` is `unprofiled`. `best_*` are what the first recommendation promises.
-    """
+    """The figures of a run that are worth a chart, by name; one that the recording cannot tell is left out. `_ms` are
+    milliseconds a step, `_share` and `mfu` 0 to 1. The step and its parts are without the profiler where
+    `summary.basis` is `unprofiled`. `best_*` are what the first recommendation promises."""
     metrics, summary = report.metrics, report.summary
     parts = metrics.unprofiled if summary.basis == "unprofiled" else metrics
     best = next((one for one in report.recommendations if one.predicted_step_ms is not None), None)
@@ -43,10 +41,8 @@ def key_figures(report: NotebookReport) -> dict[str, float]:
 
 def log_to_wandb(report: NotebookReport, run: Any = None, *, files: Path | None = None) -> None:
     """Put the key figures into the summary of a Weights & Biases run (the active one), the pages into an artifact.
-
     Neither adds a step to the run's history. `files` is a folder of pages that were written already. Raises
-    TraceAnalyzerError where no run is active.
-    """
+    TraceAnalyzerError where no run is active."""
     import wandb
 
     run = wandb.run if run is None else run
@@ -64,10 +60,8 @@ def log_to_mlflow(
     report: NotebookReport, run_id: str | None = None, *, files: Path | None = None, client: Any = None
 ) -> None:
     """Put the key figures into an MLflow run (the active one, also one that has ended), the pages into its artifacts.
-
     `files` as for `log_to_wandb`; `client` is an MlflowClient, where the run is on another server than the active one.
-    Raises TraceAnalyzerError where no run is active.
-    """
+    Raises TraceAnalyzerError where no run is active."""
     import mlflow
     from mlflow.entities import Metric, RunTag
 
