@@ -85,38 +85,26 @@ def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     # A log of step times has other questions.
     collected = m.trace.collected if events else Collected(device=True, api=True, shapes=True, stacks=True)
     sizes = [item.world_size for item in report.inputs if item.world_size]
-    is_open = {
-        _TIME: not events,
-        _DEVICE: not collected.device,
-        _IDLE: not collected.api,
-        _STEP: whole == "recording",
-        _VARIANCE: steps is not None and whole == "step" and steps.count < 3,  # fewer tell nothing of how they vary
-        _UNPROFILED: events and report.metrics.unprofiled_source != "measured",
-        _LINE: not collected.stacks,
-        _SIZES: not collected.shapes,
-        _MEMORY: m.trace.memory is None,
-        _RANKS: max(sizes, default=0) > len(report.inputs),
-        _COUNTERS: events and not m.linked.knowledge.counters,
-    }
-    return [unknown for unknown, yes in is_open.items() if yes]
-
-
-def _with(option: str) -> str:
-    return f"traceanalyzer collect torch {option} -- python train.py"
-
-
-_TORCH = "traceanalyzer collect torch -- python train.py"
-_NCU = "traceanalyzer collect ncu --trace TRACE -- python train.py, then --ncu"
-_TIME = Unknown("where the time of a step goes", "a log of step times has no events", _TORCH)
-_DEVICE = Unknown("what the GPU does", "device activities were not recorded", _TORCH)
-_IDLE = Unknown("why the GPU is idle", "launches and waits of the CPU were not recorded", _TORCH)
-_STEP = Unknown("how long a step takes", "no steps were found", f"call profiler.step() once per step, or {_TORCH}")
-_VARIANCE = Unknown("how much steps vary", "too few steps were recorded", _with("--active 5"))
-_UNPROFILED = Unknown(
-    "the step without the profiler, measured", "only the profiled step was recorded", f"{_TORCH} (times it first)"
-)
-_LINE = Unknown("the source line of a wait or a gap", "Python stacks were not recorded", _with("--stacks"))
-_SIZES = Unknown("sizes of matmuls, FLOP and roofline", "input shapes were not recorded", _with("--shapes"))
-_MEMORY = Unknown("what fills GPU memory", "there is no memory snapshot", _with("--memory-snapshot"))
-_RANKS = Unknown("who waits for whom", "not every rank of the run is here", "the recordings of all ranks")
-_COUNTERS = Unknown("measured use of each kernel's resources", "hardware counters were not read", _NCU)
+    few_steps = steps is not None and whole == "step" and steps.count < 3  # fewer tell nothing of how they vary
+    torch, end = "traceanalyzer collect torch", "-- python train.py"
+    questions = (
+        (not events, "where the time of a step goes", "a log of step times has no events", f"{torch} {end}"),
+        (not collected.device, "what the GPU does", "device activities were not recorded", f"{torch} {end}"),
+        (not collected.api, "why the GPU is idle", "launches and waits of the CPU were not recorded", f"{torch} {end}"),
+        (whole == "recording", "how long a step takes", "no steps were found",
+         f"call profiler.step() once per step, or {torch} {end}"),
+        (few_steps, "how much steps vary", "too few steps were recorded", f"{torch} --active 5 {end}"),
+        (events and report.metrics.unprofiled_source != "measured", "the step without the profiler, measured",
+         "only the profiled step was recorded", f"{torch} {end} (times it first)"),
+        (not collected.stacks, "the source line of a wait or a gap", "Python stacks were not recorded",
+         f"{torch} --stacks {end}"),
+        (not collected.shapes, "sizes of matmuls, FLOP and roofline", "input shapes were not recorded",
+         f"{torch} --shapes {end}"),
+        (m.trace.memory is None, "what fills GPU memory", "there is no memory snapshot",
+         f"{torch} --memory-snapshot {end}"),
+        (max(sizes, default=0) > len(report.inputs), "who waits for whom", "not every rank of the run is here",
+         "the recordings of all ranks"),
+        (events and not m.linked.knowledge.counters, "measured use of each kernel's resources",
+         "hardware counters were not read", f"traceanalyzer collect ncu --trace TRACE {end}, then --ncu"),
+    )  # fmt: skip
+    return [Unknown(*texts) for is_open, *texts in questions if is_open]
