@@ -50,15 +50,11 @@ def _of_groups(root: Path) -> Iterator[int]:
         _, controllers, path = line.split(":", 2)
         for folder, limit, used in (_GROUPS[name] for name in controllers.split(",") if name in _GROUPS):
             own = Path(path.lstrip("/"))
-            for group in (own, *own.parents):
-                yield from _left(root / folder / group, limit, used)
-
-
-def _left(group: Path, limit: str, used: str) -> Iterator[int]:
-    with suppress(OSError, ValueError):  # `max`: it has no limit
-        most, taken = (int((group / name).read_text()) for name in (limit, used))
-        stat = dict(line.split() for line in _lines(group / "memory.stat"))
-        yield most - taken + max((int(stat[name]) for name in _CACHED if name in stat), default=0)
+            for group in (root / folder / one for one in (own, *own.parents)):
+                with suppress(OSError, ValueError):  # `max`: it has no limit
+                    most, taken = (int((group / name).read_text()) for name in (limit, used))
+                    stat = dict(line.split() for line in _lines(group / "memory.stat"))
+                    yield most - taken + max((int(stat[name]) for name in _CACHED if name in stat), default=0)
 
 
 def _lines(file: Path) -> list[str]:
