@@ -1,6 +1,7 @@
 """A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens offline."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import attrgetter
 from statistics import median
@@ -136,8 +137,9 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
 
 
 def _lines(series: MetricSeries) -> list[Chart]:
-    programs = series.by_program
-    return [_line(one, one.values[0].program if len(programs) > 1 else "", i) for i, one in enumerate(programs)]
+    programs = list(dict.fromkeys(v.program for v in series.values))
+    each = [replace(series, values=[v for v in series.values if v.program == one]) for one in programs]
+    return [_line(one, programs[i] if len(programs) > 1 else "", i) for i, one in enumerate(each)]
 
 
 def _line(series: MetricSeries, program: str, number: int) -> Chart:

@@ -81,12 +81,6 @@ class MetricSeries:
     unit: str = defined("unit of the values")
     values: list[MetricValue] = defined("its value in each run that has it")
 
-    @property
-    def by_program(self) -> "list[MetricSeries]":
-        """A series of each program, in the order of their first runs."""
-        programs = dict.fromkeys(v.program for v in self.values)
-        return [replace(self, values=[v for v in self.values if v.program == one]) for one in programs]
-
 
 def stored_runs(
     db: "Database",
