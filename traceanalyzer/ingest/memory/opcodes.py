@@ -77,7 +77,13 @@ class _Interpreter:
         at = 0
         while True:
             if at > self._safe:
-                at = self._refill(at)
+                piece = next(self._pieces, b"")
+                self._before += at
+                self._data, at = self._data[at:] + piece, 0
+                self._safe = len(self._data) - MARGIN if piece else len(self._data)
+                if len(stack) + len(self._memo) > MIN_VALUES + self._before // MAX_VALUE_RATE:
+                    refuse("more values than a snapshot of its size has")
+                self._shapes.after(self._before)
             data = self._data
             op = data[at]
             if PUSHES[op]:
@@ -118,17 +124,6 @@ class _Interpreter:
             0x80: self._protocol,  # PROTO
         }
         return [known.get(op, self._unknown) for op in range(256)]
-
-    def _refill(self, at: int) -> int:
-        """Read on; where the same place is in the new data."""
-        piece = next(self._pieces, b"")
-        self._before += at
-        self._data = self._data[at:] + piece
-        self._safe = len(self._data) - MARGIN if piece else len(self._data)
-        if len(self._stack) + len(self._memo) > MIN_VALUES + self._before // MAX_VALUE_RATE:
-            refuse("more values than a snapshot of its size has")
-        self._shapes.after(self._before)
-        return 0
 
     def _open(self, container: Any, at: int) -> int:
         self._is_open += 1

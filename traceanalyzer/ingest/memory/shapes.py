@@ -130,7 +130,13 @@ class Shapes:
         if "blocks" in values:
             return self._segment(values)
         if "state" in values:
-            return self._block(values)
+            history: Any = values.get("history") or ({},)  # as PyTorch before 2.1 wrote it
+            size = values["size"]
+            requested = values.get("requested_size", history[0].get("real_size", size))
+            stack = self.stack(values.get("frames", history[0].get("frames", ()))).row
+            state = STATES.get(values["state"], INACTIVE)
+            self.blocks.extend((values.get("address", NO_TIME), size, requested, state, stack))
+            return BLOCK
         if "stage" in values:
             numbers = int(values.get("device", 0)), int(values.get("time_us", NO_TIME))
             self.annotations.append(Annotation(str(values.get("name", "")), values["stage"] == "START", *numbers))
@@ -178,15 +184,6 @@ class Shapes:
             kept = self._stacks[stack] = KeptStack(len(self.stacks))
             self.stacks.append(stack)
         return kept
-
-    def _block(self, values: dict[str, Any]) -> Taken:
-        history: Any = values.get("history") or ({},)  # as PyTorch before 2.1 wrote it
-        size = values["size"]
-        requested = values.get("requested_size", history[0].get("real_size", size))
-        stack = self.stack(values.get("frames", history[0].get("frames", ()))).row
-        state = STATES.get(values["state"], INACTIVE)
-        self.blocks.extend((values.get("address", NO_TIME), size, requested, state, stack))
-        return BLOCK
 
     def _segment(self, values: dict[str, Any]) -> TakenSegment:
         segment = Segment(

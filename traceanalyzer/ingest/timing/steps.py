@@ -35,9 +35,11 @@ class LoggedSteps:
 
 
 def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
-    """The steps in the order of the log. Progress bars of the same name but fewer steps (evaluation) are left out."""
+    """The steps in the order of the log."""
     entries = list(steps_of_phases(entries))
-    kept = _without_repeats(_merged(_longest_bars(entries)))
+    # Bars that share their (empty) name with a longer one are evaluation inside training.
+    longest = max((e.total or 0 for e in entries if not e.series), default=0)
+    kept = _without_repeats(_merged([e for e in entries if e.series or (e.total or 0) == longest]))
     between = not any(e.iter_s for e in kept)
     duration = between_lines(kept) if between else _column([e.iter_s for e in kept])
     impossible = duration > MAX_STEP_S
@@ -81,12 +83,6 @@ def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
         "Whether the log's iterations include its data time is not known; they are taken to. Where they do not, name "
         "the iteration compute_ms (a key, a column, or a group of --pattern)."
     )
-
-
-def _longest_bars(entries: Sequence[Entry]) -> list[Entry]:
-    """Without the bars that share their (empty) name with a longer one: evaluation inside training."""
-    longest = max((e.total or 0 for e in entries if not e.series), default=0)
-    return [e for e in entries if e.series or (e.total or 0) == longest]
 
 
 def _merged(entries: Sequence[Entry]) -> list[Entry]:
