@@ -56,15 +56,6 @@ def files_read() -> set[Path]:
     return set(_read)
 
 
-def was_read(path: Path) -> bool:
-    """Whether this file was read, by whatever name."""
-    for other in _read if path.exists() else ():
-        with suppress(OSError):
-            if path.samefile(other):
-                return True
-    return False
-
-
 def read_whole(path: Path, most: int | None = None) -> bytes:
     """The bytes of a small file. Raises OSError; UnreadableInputError above `most` bytes (`limits().side`)."""
     most = limits().side if most is None else most
@@ -77,8 +68,10 @@ def read_whole(path: Path, most: int | None = None) -> bytes:
 
 def check_not_read(path: Path) -> None:
     """Raises TraceAnalyzerError where writing the file would destroy what was read."""
-    if was_read(path):
-        raise TraceAnalyzerError(f"cannot write {path}: it was read for this result; name another file")
+    for read in _read if path.exists() else ():
+        with suppress(OSError):
+            if path.samefile(read):  # by whatever name
+                raise TraceAnalyzerError(f"cannot write {path}: it was read for this result; name another file")
 
 
 @contextmanager

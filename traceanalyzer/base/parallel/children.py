@@ -90,28 +90,20 @@ def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
     output = _memory_file()
     system = get_context("fork") if METHOD == "fork" else get_context("spawn")
     started = system.Process(target=_run, args=(work, Handle(output.fileno()), reading(), limits()))
+    # A fresh interpreter looks for modules where this one finds them, not in the folder of the recording.
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
     try:
-        with warnings.catch_warnings(), _without_this_folder():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of threads; the work asks nothing of them
             started.start()
     except BaseException:
         output.close()
         raise
-    return Child(started, output)
-
-
-@contextmanager
-def _without_this_folder() -> Iterator[None]:
-    """A fresh interpreter looks for modules where this one finds them, not in the folder of the recording."""
-    before = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"
-    try:
-        yield
     finally:
-        if before is None:
-            del os.environ[_SAFE_PATH]
-        else:
-            os.environ[_SAFE_PATH] = before
+        del os.environ[_SAFE_PATH]
+        os.environ.update({} if before is None else {_SAFE_PATH: before})
+    return Child(started, output)
 
 
 def _run(work: Callable[[], Iterable[object]], output: "Handle", way: Reading, in_force: Limits) -> NoReturn:
