@@ -57,9 +57,9 @@ class Digests:
         for i, entry in enumerate(entries):
             i = _whole(entry.get("record_id", i))  # counts what was overwritten or left out, too
             named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
-            group = by_name.get(named[0])
-            if group is None:
-                group = by_name[named[0]] = self._group({"name": named[0], "desc": named[1], "ranks": ""})
+            if named[0] not in by_name:
+                by_name[named[0]] = self._group({"name": named[0], "desc": named[1], "ranks": ""})
+            group = by_name[named[0]]
             by_group.setdefault(group, []).append((i, entry))
             ids[str(entry.get("pg_id", ""))] = group
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)

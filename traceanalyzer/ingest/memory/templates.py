@@ -67,15 +67,13 @@ class Templates:
             pattern.append(re.escape(get))
             number += 3 if key == "frames" else 1
             at += 1
+            more, after = b"", at + 1
             if key == "frames":
-                pattern.append(b"(" + PUSH + b"|" + FRAMES + b")")
-                at = _after_value(tokens, at)
+                more, after = b"|" + FRAMES, _after_value(tokens, at)
             elif tokens[at][0] == "SHORT_BINUNICODE" and tokens[at + 1][0] == "MEMOIZE":
-                pattern.append(b"(" + PUSH + b"|" + re.escape(tokens[at][1]) + rb"\x94)")
-                at += 2
-            else:
-                pattern.append(b"(" + PUSH + b")")
-                at += 1
+                more, after = b"|" + re.escape(tokens[at][1]) + rb"\x94", at + 2
+            pattern.append(b"(" + PUSH + more + b")")
+            at = after
         self._groups = groups
         return b"".join([*pattern, b"u"])
 
