@@ -17,8 +17,7 @@ from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.selection import Selection
-from traceanalyzer.export.perfetto.overlay import Label, Overlay, Track, build_overlay
-from traceanalyzer.export.perfetto.overlay_json import PROCESS, merged, overlay_pieces
+from traceanalyzer.export.perfetto.overlay import PROCESS, Label, Overlay, Track, build_overlay, merged, overlay_pieces
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Run
 

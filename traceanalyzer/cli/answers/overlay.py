@@ -28,8 +28,7 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
     checked("json", file, ("json",), paths)
     run = opened(paths)
-    from traceanalyzer.export.perfetto.overlay import build_overlay
-    from traceanalyzer.export.perfetto.overlay_json import overlay_pieces
+    from traceanalyzer.export.perfetto.overlay import build_overlay, overlay_pieces
 
     made = cleaned(build_overlay(run, *scope), hidden, run)
     pieces = merged_pieces(made) if merge else overlay_pieces(made)
@@ -42,7 +41,7 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
 def merged_pieces(made: "Overlay") -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
-    from traceanalyzer.export.perfetto.overlay_json import merged
+    from traceanalyzer.export.perfetto.overlay import merged
     from traceanalyzer.ingest.stream import open_stream
 
     if not made.opens_in_viewer:
