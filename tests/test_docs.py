@@ -28,7 +28,7 @@ from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.diagnosis.memory import OOM
 from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
-from traceanalyzer.history.store import store_report
+from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.model import Metrics
 

@@ -180,7 +180,7 @@ def test_the_json_has_everything_under_plain_names():
 
 
 def test_reports_are_taken_as_values_files_and_stored_runs(tmp_path):
-    from traceanalyzer.history.store import store_report
+    from traceanalyzer.history.runs import store_report
 
     (tmp_path / "a.json").write_text(render_json(A), encoding="utf-8")
     store_report(tmp_path / "runs.db", B)

@@ -427,7 +427,7 @@ def _recording() -> dict[str, bytes]:
 @cache
 def _histories() -> Sequence[bytes]:
     from tests.report.reports import empty, full
-    from traceanalyzer.history.store import store_report
+    from traceanalyzer.history.runs import store_report
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"

@@ -15,7 +15,7 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history import database
 from traceanalyzer.history.database import APPLICATION_ID, check_storable, reading, writing
 from traceanalyzer.history.migrations import MIGRATIONS
-from traceanalyzer.history.store import is_reference, store_report, stored_report
+from traceanalyzer.history.runs import is_reference, store_report, stored_report
 
 KILLED = """
 import os, signal, sqlite3, sys

@@ -10,8 +10,7 @@ import pytest
 from tests.report.reports import empty, full, hostile
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.history.database import reading
-from traceanalyzer.history.runs import metric_series, stored_runs
-from traceanalyzer.history.store import fingerprint, store_report, stored_report
+from traceanalyzer.history.runs import fingerprint, metric_series, store_report, stored_report, stored_runs
 from traceanalyzer.report.json import render_json
 
 RUNS_OF_A_WRITER = 100
@@ -19,7 +18,7 @@ WRITER = f"""
 import sys
 from pathlib import Path
 from tests.report.reports import full
-from traceanalyzer.history.store import store_report
+from traceanalyzer.history.runs import store_report
 report, path, name = full(), Path(sys.argv[1]), sys.argv[2]
 sys.stdin.readline()
 for n in range({RUNS_OF_A_WRITER}):

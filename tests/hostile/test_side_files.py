@@ -12,8 +12,7 @@ import pytest
 from tests.hostile.test_recordings import small
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history.database import reading
-from traceanalyzer.history.runs import metric_names, metric_series, stored_runs
-from traceanalyzer.history.store import store_report, stored_report
+from traceanalyzer.history.runs import metric_names, metric_series, store_report, stored_report, stored_runs
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.report.build import build_report

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from tests.report.reports import empty, full
 from traceanalyzer.cli import cli
 from traceanalyzer.cli.tools.schema import DOCUMENTS
-from traceanalyzer.history.store import store_report
+from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.table_entries import BY_COMMAND
 

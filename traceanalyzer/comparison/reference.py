@@ -11,7 +11,7 @@ from traceanalyzer.base import UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import MIB, limits
 from traceanalyzer.diagnosis.selection import Asked, Knowledge, Selection
-from traceanalyzer.history.store import is_reference, stored_report
+from traceanalyzer.history.runs import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.report.compile.figures import logs_of, with_compile
 from traceanalyzer.report.kept_report import kept_report

@@ -6,7 +6,7 @@ import pytest
 
 from tests.github_stand_in import FINE, URL, StandIn, comments
 from tests.report.reports import full
-from traceanalyzer.history.store import store_report
+from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.privacy.redact import redact

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.report.reports import full
-from traceanalyzer.history.store import store_report
+from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.model import Report
 
 

@@ -113,7 +113,7 @@ def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[
 
 
 def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:
-    from traceanalyzer.history.store import fingerprint, store_report
+    from traceanalyzer.history.runs import fingerprint, store_report
 
     number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None)
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
