@@ -49,10 +49,8 @@ OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.MANAGED_LOOP), int(
 
 FAULT_NS = 50_000
 """What a fault on managed memory costs before its pages move: 9 to 36 us in a dozen programs on Pascal and later."""
-LOOP_NS = 4 * FAULT_NS
-"""A pause this long before a migration is the CPU's work on the pages that it had."""
-DOMINANT = 0.5
-"""A detail owns a gap if it filled at least this share of it."""
+LOOP_NS = 4 * FAULT_NS  # a pause this long before a migration is the CPU's work on the pages that it had
+DOMINANT = 0.5  # a detail owns a gap if it filled at least this share of it
 
 _COMPILES = re.compile(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
 _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, CopyKind.UNIFIED_DEVICE_TO_DEVICE)

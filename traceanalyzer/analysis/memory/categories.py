@@ -98,7 +98,7 @@ def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArra
     return result, setup & ~same_step
 
 
-SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
+SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (  # of a stack: the first that any frame does counts
     (STATE, lambda frame: frame.name == "_init_group"),
     (ACTIVATIONS, lambda frame: phases.CHECKPOINT_FILE.search(frame.file)),
     (STATE, lambda frame: phases.OPTIMIZER_FILE.search(frame.file)),
@@ -106,7 +106,6 @@ SPEAKS: tuple[tuple[int, Callable[[Frame], object]], ...] = (
     (PARAMETERS, lambda frame: MAKES_PARAMETERS.search(frame.name)),
     (PARAMETERS, lambda frame: frame.name == "__init__" and OF_MODULES.search(frame.file)),
 )
-"""Which frames of a stack speak for a category; the first that any does counts."""
 
 
 def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:

@@ -14,14 +14,11 @@ from traceanalyzer.trace.snapshot import I64, Stack
 Verdict = Literal["leak", "growth", "steady", "unknown"]
 
 WARM_UP = 1  # steps that make what stays: optimizer state, workspaces
-LEAST_STEPS = 4
-"""Steps after warm-up that a slope needs."""
+LEAST_STEPS = 4  # steps after warm-up that a slope needs
 MOST_STEPS = 1000  # more are thinned out: the slope is the same
 LEAST_BYTES = 512  # a slope below one block a step is none
-STILL_GROWS = 0.3
-"""Slope of the second half against the whole's: less, and it was warm-up."""
-EXPLAINS = 0.5
-"""Share of the growth that lines with ever more allocations carry in a leak."""
+STILL_GROWS = 0.3  # slope of the second half against the whole's: less, and it was warm-up
+EXPLAINS = 0.5  # share of the growth that lines with ever more allocations carry in a leak
 LEAST_SHARE = 0.02  # share of the growth from which a line is named
 NINETY_PERCENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.645)
 """Standard errors to each side of a 90 % interval (Student's t) with 1, 2, ... and very many degrees of freedom."""

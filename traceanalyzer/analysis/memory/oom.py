@@ -18,8 +18,7 @@ OomVerdict = Literal[
     "too_large", "unknown",
 ]  # fmt: skip
 
-LARGE_SHARE = 0.2
-"""Share of the usable memory from which one allocation is a cause of its own."""
+LARGE_SHARE = 0.2  # share of the usable memory from which one allocation is a cause of its own
 PAGE = 2 << 20  # what expandable segments grow by at least
 LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20  # requests of 1 to 10 MiB take one of 20 MiB (kMinLargeAlloc)
 SMALL_REQUEST = 1 << 20

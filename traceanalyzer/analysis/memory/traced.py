@@ -24,10 +24,8 @@ from traceanalyzer.analysis.tables.op_memory import OUTSIDE, innermost_operator,
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, Bool, MemoryEvents, distinct
 
-LEAST_STEPS = 3
-"""Steps that a slope needs."""
-CLOSE = 0.2
-"""Width of the range over the slope below which a level that grows without leftovers is believed."""
+LEAST_STEPS = 3  # steps that a slope needs
+CLOSE = 0.2  # width of the range over the slope below which a level that grows without leftovers is believed
 MAKES = 2  # more than a later step keeps, by which the first makes what all use
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)

@@ -24,10 +24,8 @@ from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
-CHUNKS = 8
-"""Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
-LARGE_LOSS = 0.05
-"""Share of the peak from which the loss's largest tensor is worth cutting up."""
+CHUNKS = 8  # pieces of the loss: the rows of one are then an eighth, and more would save little more
+LARGE_LOSS = 0.05  # share of the peak from which the loss's largest tensor is worth cutting up
 BATCHES = (0.5, 2.0)
 BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)  # kept where they change nothing: that is the answer
 FOR_EACH = 0.9  # share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs

@@ -14,8 +14,7 @@ from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, DeviceOpKind, RangeKind
 
-MIN_MATCH = 0.9
-"""Share of device ops that must recur one period later; occasional extra ops are the rest."""
+MIN_MATCH = 0.9  # share of device ops that must recur one period later; occasional extra ops are the rest
 MIN_COMPLETE = 2  # complete repetitions left once the sequence has been cut at its pause, of at least three of its mark
 MAX_ANCHORS = 32  # how many rare kernel names are tried as the mark of a period
 TELLING_OPS = 20

@@ -6,21 +6,15 @@ from traceanalyzer.analysis.algebra import robust_sigma
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, Bool
 
-MIN_STEPS = 20
-"""Fewer steps show neither a trend nor two modes."""
-DRIFT_BLOCKS = 40
-"""The trend is that of the medians of this many blocks of steps: single slow steps do not move it."""
-DRIFT_Z = 3.0
-"""Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)."""
+MIN_STEPS = 20  # fewer steps show neither a trend nor two modes
+DRIFT_BLOCKS = 40  # the trend is that of the medians of this many blocks of steps: single slow steps do not move it
+DRIFT_Z = 3.0  # Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)
 OUTLIER_RATIO = 1.25
 """An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints, garbage
 collection and stalled input cost whole factors."""
-OUTLIER_DEVIATIONS = 6.0
-"""And it is this many robust standard deviations away, where steps spread more."""
-MODE_SHARE = 0.1
-"""Each of two modes holds at least this share of the steps; fewer are outliers."""
-MODE_RATIO = 1.1
-"""Two kinds that differ by less are not worth telling apart."""
+OUTLIER_DEVIATIONS = 6.0  # and it is this many robust standard deviations away, where steps spread more
+MODE_SHARE = 0.1  # each of two modes holds at least this share of the steps; fewer are outliers
+MODE_RATIO = 1.1  # two kinds that differ by less are not worth telling apart
 MODE_SEPARATION = 4.0
 """Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
 (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""

@@ -13,8 +13,7 @@ from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, Range
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
-MIN_REPEATS = 3
-"""Fewer instances of a name are not a rhythm."""
+MIN_REPEATS = 3  # fewer instances of a name are not a rhythm
 MIN_COVERAGE = 0.8
 """A range is the step only if it holds nearly all launches between its first and last instance; the forward pass or
 the optimizer alone do not."""

@@ -33,8 +33,7 @@ allocator growth cost whole factors; the spread of steady steps is tens of perce
 LONGEST_WARMUP = 256
 """Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
 PAUSE_RATIO = 100  # a repetition this many times as long as the median is two, with a pause of the program between
-WITHOUT_PAUSE = 0.75
-"""A last repetition that is so much shorter than the others lacks the pause behind it."""
+WITHOUT_PAUSE = 0.75  # a last repetition that is so much shorter than the others lacks the pause behind it
 FEWEST_SHRINKING = 8  # in fewer steps there is no telling work that shrinks from a slow start
 
 
@@ -241,8 +240,7 @@ def whole_recording(linked: Linked) -> Steps:
     return Steps(source, ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
 
 
-COMPLETE_SHARE = 0.95
-"""A step at the end of a cut recording with less of the device work of the others has lost some."""
+COMPLETE_SHARE = 0.95  # a step at the end of a cut recording with less of the device work of the others has lost some
 
 LEAD_SHARE = 0.75
 """The first range on a device begins with its work; where it is so much shorter than the others, the idle time before
