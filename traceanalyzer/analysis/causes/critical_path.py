@@ -206,15 +206,9 @@ def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar
 
 
 def _segments(
-    bindings: Bindings,
-    waits: HostWaits,
-    starts: I64,
-    ends: I64,
-    op: I32,
-    wait: I32,
-    window: tuple[int, int],
+    bindings: Bindings, waits: HostWaits, starts: I64, ends: I64, op: I32, wait: I32, window: tuple[int, int],
     own: slice,
-) -> Chain:
+) -> Chain:  # fmt: skip
     """The segments of its own ones of these ops of the chain, latest first, each with the host wait before its launch
     (-1: none); those beside them tell where they begin and end."""
     begin, finish = window

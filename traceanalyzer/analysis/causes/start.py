@@ -119,8 +119,10 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
     launched = stretch(linked.launch >= 0)
     own = lean(ops.start[launched] - linked.launch_time[launched])
     result = np.full(len(ops), DEFAULT_LATENCY_NS, own.dtype)
-    call, latency = linked.launch[launched], result[launched]
-    shown, kinds = alone[launched] & (own >= 0) & _is_first(call, len(calls)), linked.api_kind[call]
+    call, latency, first = linked.launch[launched], result[launched], np.empty(len(calls), np.int32)
+    rows = np.arange(len(call), dtype=np.int32)
+    first[call[::-1]] = rows[::-1]  # of the ops of a call the last one written stays
+    shown, kinds = alone[launched] & (own >= 0) & (first[call] == rows), linked.api_kind[call]
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
         here = kinds == kind
         if (here & shown).any():
@@ -131,15 +133,6 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
     np.minimum(latency, own, out=latency, where=own >= 0)
     result[launched] = latency
     return result
-
-
-def _is_first(call: I32 | I64, count: int) -> Bool:
-    """Which entries are the first ones of their API call, of so many calls."""
-    if (call[1:] > call[:-1]).all():
-        return np.ones(len(call), bool)
-    first, rows = np.empty(count, np.int32), np.arange(len(call), dtype=np.int32)
-    first[call[::-1]] = rows[::-1]  # of several the last one written stays
-    return first[call] == rows
 
 
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:

@@ -263,12 +263,10 @@ class _Replay:
     def result(self) -> Lives:
         """The lives, those alive at the end with the sizes that the snapshot states."""
         columns = {name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()}
-        size = columns["size"]
-        known = 0
-        for address, life in self._live.items():
-            if address in self._end:
-                size[life] = self._end[address][0]
-                known += self._end[address][0]
+        size, known = columns["size"], 0
+        for address in self._live.keys() & self._end.keys():
+            size[self._live[address]] = self._end[address][0]
+            known += self._end[address][0]
         state = sum(size for size, _, _ in self._end.values())
         replayed = int(size[list(self._live.values())].sum()) if self._live else 0
         unexplained = (state - known) + (replayed - known)

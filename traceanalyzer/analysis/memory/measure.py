@@ -229,8 +229,6 @@ def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
     return MemoryStats(
         peak=max(after.values()),
         reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
-        forward=after.get("forward"),
-        backward=after.get("backward"),
-        optimizer=after.get("optimizer"),
+        forward=after.get("forward"), backward=after.get("backward"), optimizer=after.get("optimizer"),
         other=after.get(""),
-    )
+    )  # fmt: skip

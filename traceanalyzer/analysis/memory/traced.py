@@ -6,16 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import union
-from traceanalyzer.analysis.memory.growth import (
-    LEAST_BYTES,
-    LEAST_SHARE,
-    UNKNOWN,
-    Growth,
-    GrowthSite,
-    goes_on,
-    growth_site,
-    slope_of,
-)
+from traceanalyzer.analysis.memory import growth as slopes
+from traceanalyzer.analysis.memory.growth import LEAST_BYTES, LEAST_SHARE, UNKNOWN, Growth, GrowthSite
 from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.measure import MemoryStats
 from traceanalyzer.analysis.names.phase_names import Role
@@ -124,14 +116,14 @@ def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
     if not steps.found or len(ends) < LEAST_STEPS:
         return UNKNOWN
     levels, lives = _level(events)[ends], _lives(events)
-    slope, low, high = whole = slope_of(levels)
+    slope, low, high = whole = slopes.slope_of(levels)
     staying, kept = _staying(events, lives, np.searchsorted(events.start, steps.host_start[chosen][:1]), ends)
     leaks = np.diff(kept).min() >= LEAST_BYTES and levels[-1] > levels[0]
     close = low > 0 and high - low <= CLOSE * slope
-    if slope < LEAST_BYTES or not (leaks or (close and goes_on(levels))):
+    if slope < LEAST_BYTES or not (leaks or (close and slopes.goes_on(levels))):
         return Growth(*whole, "steady", len(ends), ())
     if leaks and not close:
-        slope, low, high = slope_of(kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept)
+        slope, low, high = slopes.slope_of(kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept)
         low, high = min(low, whole[0]), max(high, whole[0])
         lives = (lives[0][staying], lives[1][staying], lives[2][staying])
     sites = _sites(timed, phases, events.start, lives, ends, slope)
@@ -184,7 +176,7 @@ def _sites(
         phase = phases.name_of(timed.trace, node) if node >= 0 else None
         ended = "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"
         phase_of.setdefault(place_of[node], ended)
-    found = (growth_site(born[at], freed[at], size[at], ends, name + phase_of[name]) for name, at in rows.items())
+    found = (slopes.growth_site(born[at], freed[at], size[at], ends, n + phase_of[n]) for n, at in rows.items())
     kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope]
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 

@@ -6,17 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import (
-    ACTIVATIONS,
-    BEFORE,
-    GRADIENTS,
-    LEAST_MATCHED,
-    OTHER,
-    PARAMETERS,
-    STATE,
-    TEMPORARIES,
-    phase_of,
-)
+from traceanalyzer.analysis.memory import categories as by_kind
+from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, OTHER, PARAMETERS, STATE, TEMPORARIES
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
@@ -73,7 +64,7 @@ class Subject:
         """The phase that each life began in; -1 before the history."""
         if not self.lives.n_events:
             return np.full(len(self.lives), -1, np.int8)
-        return np.where(self.lives.born >= 0, phase_of(self.lives, self.timeline), np.int8(-1))
+        return np.where(self.lives.born >= 0, by_kind.phase_of(self.lives, self.timeline), np.int8(-1))
 
     def peak(self, size: I64) -> int:
         """The peak with other sizes."""
@@ -93,10 +84,10 @@ def _weights(subject: Subject) -> I64:
     """The size of each parameter, of gradients where parameters are not known."""
     lives, categories = subject.lives, subject.categories
     for category in (PARAMETERS, GRADIENTS):
-        alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= LEAST_MATCHED)
+        alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= by_kind.LEAST_MATCHED)
         if alive.any():
             return lives.requested[alive]
-    return distinct(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
+    return distinct(lives.requested[(categories == GRADIENTS) & (lives.requested >= by_kind.LEAST_MATCHED)])
 
 
 def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
@@ -136,7 +127,7 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
             f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
             "batch is not known"
         )
-    before = int(lives.size[alive[subject.categories[alive] == BEFORE]].sum())
+    before = int(lives.size[alive[subject.categories[alive] == by_kind.BEFORE]].sum())
     if before >= BEFORE_SHARE * peak:
         return f"{before:,} bytes at the peak are from before the recording: what they are of is not known"
     return None

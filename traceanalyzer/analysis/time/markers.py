@@ -12,14 +12,8 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, LIBRARY_MARK, MODULE_PREFIX, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.time.step_evidence import (
-    MIN_COVERAGE,
-    MIN_WORK_SHARE,
-    STEP_LIKE,
-    HostSteps,
-    held,
-    without_numbers,
-)
+from traceanalyzer.analysis.time import step_evidence
+from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held, without_numbers
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
@@ -108,7 +102,7 @@ def module_calls(linked: Linked) -> HostSteps | None:
 
 def one_marked_step(linked: Linked) -> HostSteps | None:
     """The outermost annotation called a step that holds nearly all launches and device work; it need not repeat."""
-    return _one_marked(linked, lambda text: bool(STEP_LIKE.search(text)))
+    return _one_marked(linked, lambda text: bool(step_evidence.STEP_LIKE.search(text)))
 
 
 def one_marked_range(linked: Linked) -> HostSteps | None:

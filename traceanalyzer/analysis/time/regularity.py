@@ -52,18 +52,11 @@ def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
     slow, modes = outliers(time), two_modes(time)
     change = None if busy is None else drift(busy) if busy.any() else 0.0
     fast, slower, share = (ms(modes[0]), ms(modes[1]), modes[2]) if modes else (None, None, None)
+    changed = None if busy is None or change is None else change * float(np.median(busy)) / float(np.median(time))
     return Regularity(
-        steps=len(time),
-        drift_share=drift(time),
-        busy_drift_share=None
-        if busy is None or change is None
-        else change * float(np.median(busy)) / float(np.median(time)),
-        outliers=int(slow.sum()),
-        outlier_excess_share=excess_share(time, slow),
-        fast_mode_ms=fast,
-        slow_mode_ms=slower,
-        slow_steps_share=share,
-    )
+        steps=len(time), drift_share=drift(time), busy_drift_share=changed, outliers=int(slow.sum()),
+        outlier_excess_share=excess_share(time, slow), fast_mode_ms=fast, slow_mode_ms=slower, slow_steps_share=share,
+    )  # fmt: skip
 
 
 def excess_share(time: F64, slow: Bool) -> float:

@@ -148,7 +148,15 @@ def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
     if len(ticks) <= IO_WAIT:
         return None
     now, used = time.monotonic(), 0
-    for pid in _descendants(root, proc):
+    found: list[int] = []
+    waiting = [root]
+    while waiting and len(found) < MOST_PROCESSES:
+        for task in (proc / str(waiting.pop()) / "task").glob("*"):
+            with contextlib.suppress(OSError, ValueError):
+                children = [int(word) for word in (task / "children").read_text().split()]
+                found += children
+                waiting += children
+    for pid in found:
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
             used += int(fields[USER]) + int(fields[SYSTEM])
@@ -168,15 +176,3 @@ def cpu_load(before: Reading, after: Reading) -> dict[str, Any] | None:
         # a process that ended takes its time with it
         "program_cores": max(after.program_s - before.program_s, 0.0) / seconds,
     }
-
-
-def _descendants(root: int, proc: Path) -> list[int]:
-    found: list[int] = []
-    waiting = [root]
-    while waiting and len(found) < MOST_PROCESSES:
-        for task in (proc / str(waiting.pop()) / "task").glob("*"):
-            with contextlib.suppress(OSError, ValueError):
-                children = [int(word) for word in (task / "children").read_text().split()]
-                found += children
-                waiting += children
-    return found

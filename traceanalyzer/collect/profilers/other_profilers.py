@@ -40,7 +40,11 @@ class Watch:
         """Watch from now on. Costs nothing but at the beginning and end of a profile."""
         for module in filter(None, map(sys.modules.get, MODULES)):
             for name in (*BEGIN, *END):
-                _wrap(module, name, self._before_begin if name in BEGIN else self._after_end)
+                original, around = getattr(module, name, None), self._before_begin if name in BEGIN else self._after_end
+                if original is not None and not hasattr(original, MARK):
+                    watched = functools.wraps(original)(functools.partial(around, original))
+                    setattr(watched, MARK, True)
+                    setattr(module, name, watched)
 
     def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
         """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""
@@ -95,15 +99,6 @@ class Watch:
 
 
 WATCH = Watch()
-
-
-def _wrap(module: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a function of a module, once, by `around` with the function as its first argument."""
-    original = getattr(module, name, None)
-    if original is not None and not hasattr(original, MARK):
-        watched = functools.wraps(original)(functools.partial(around, original))
-        setattr(watched, MARK, True)
-        setattr(module, name, watched)
 
 
 def end_copy() -> None:

@@ -97,10 +97,8 @@ def rates(elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: flo
 
     flops_per_s = per_second(amounts.flops)
     return Rates(
-        steps_per_s=steps / seconds,
-        samples_per_s=per_second(amounts.samples),
-        tokens_per_s=per_second(amounts.tokens),
+        steps_per_s=steps / seconds, samples_per_s=per_second(amounts.samples), tokens_per_s=per_second(amounts.tokens),
         padded_tokens_per_s=per_second(amounts.padded_tokens),
         tflops_per_s=None if flops_per_s is None else flops_per_s / FLOP_PER_TFLOP,
         mfu=None if flops_per_s is None or not peak_flops_per_s else flops_per_s / peak_flops_per_s,
-    )
+    )  # fmt: skip
