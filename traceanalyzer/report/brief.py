@@ -7,8 +7,7 @@ from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, 
 from traceanalyzer.report.format import plain
 
 SHOWN_CHANGES, SHOWN_NOTES = 3, 2
-LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
-"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
+LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320  # characters on the screen; other forms have all of it
 
 
 def first_screen(

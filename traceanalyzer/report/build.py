@@ -30,11 +30,8 @@ NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a
 def build_report(
     run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, top: int = TOP_ROWS
 ) -> Report:
-    """The report of a run, or of the selected part of it.
-
-    Figures of a step are the critical rank's; `top` is how many rows its long tables have. Raises
-    EmptyRecordingError for a rank, device or step that the recording does not have.
-    """
+    """The report of a run, or of the selected part of it. Figures of a step are the critical rank's; its long tables
+    have `top` rows. Raises EmptyRecordingError for a rank, device or step that the recording does not have."""
     return report_of(measured(run, selection, knowledge), top)
 
 

@@ -12,8 +12,7 @@ that `--format json` has. Nothing else is needed.
 
 Parts stand in the order given; a renderer leaves out what its medium cannot show (a `Drawing` in a terminal). Names and
 units of columns come from the `metric(...)` of the rows. What is costly to make is a function: `Drawing(make=...)` is
-called for a page alone. The renderers are `terminal/render.py`, `markdown/render.py` and `html/render.py`.
-"""
+called for a page alone. The renderers are `terminal/render.py`, `markdown/render.py` and `html/render.py`."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -53,8 +52,7 @@ class Item:
     title: str
     lines: Sequence[tuple[str, str]] = ()
     details: Sequence[str] = ()
-    evidence: Sequence[tuple[str, str, str]] | None = None
-    """Figure, value and place; Markdown has them as a table below a heading."""
+    evidence: Sequence[tuple[str, str, str]] | None = None  # figure, value and place; Markdown has them as a table
 
 
 @dataclass(frozen=True)
@@ -163,8 +161,7 @@ class Section:
     parts: Sequence[Part | None] = ()
     is_minor: bool = False  # whether it belongs to the section before
     folded: bool = False  # whether it is for who wants to know more
-    untitled: bool = False
-    """Whether its title is not shown, only named (in navigation, or where the section was left out)."""
+    untitled: bool = False  # whether its title is only named (in navigation, or where the section was left out)
     weight: Weight = Weight.ANSWER
     id: str = ""  # its address on a page; empty: a number
 

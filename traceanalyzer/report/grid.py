@@ -1,8 +1,5 @@
-"""A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and definitions.
-
-Headers and units come from the fields' `metric()`. What is the same in every row, or in none, stands once
-instead of taking a column.
-"""
+"""A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and definitions. Headers and
+units come from the fields' `metric()`. What is the same in every row, or in none, stands once, without a column."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,16 +14,15 @@ from traceanalyzer.report.format import Scale, figure, label, measured, number, 
 TIMESTAMPS = ("start_ns", "end_ns")  # fields that hold a moment, not a length: three digits of it would say nothing
 IDENTIFIERS = ("rank", "device", "step", "id")  # fields that hold an integer which is not a figure
 FOR_PROGRAMS = ("full_name", "end_ns")  # fields that people get in a shorter form as well: the name, start and duration
+# Fields by which rows are in order, or that a row is about.
 MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
-"""Fields by which rows are in order, or that a row is about."""
 DECIDING = (
     "bound_by", "sol", "headroom_ms", "op", "module", "python", "cause", "detail", "share_of_step", "outcome",
     "verdict",
 )  # fmt: skip
 """Fields that say what to do about a row: shown first where there is not room for all."""
 OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
-DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
-"""Parts of the names of fields that come last: few people need them."""
+DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")  # parts of names of fields that come last: few need them
 NOT_RECORDED = "-"  # a cell without a value; most of a column may be such, so it has to be quiet
 
 

@@ -1,7 +1,5 @@
-"""Answers kept beside the models of their recordings: how each is written down and read back, exactly as it was.
-
-Each sort of answer has a module of its own, so that a table does without what makes reports and advice.
-"""
+"""Answers kept beside the models of their recordings: how each is written down and read back, exactly as it was. Each
+sort of answer has a module of its own, so that a table does without what makes reports and advice."""
 
 from typing import Any
 

@@ -3,8 +3,7 @@
 Its JSON form is the contract other programs rely on: names and meanings do not change within a
 `schema_version`. `_ms` figures are milliseconds per steady-state step of the critical rank (of the whole
 window where `metrics.step_source` is `none`); `devices` speaks of the whole recording. A figure that the
-recording cannot support is None, and a finding or a health note says why.
-"""
+recording cannot support is None, and a finding or a health note says why."""
 
 from typing import Any
 

@@ -1,7 +1,5 @@
-"""What `analyze` prints: one screen or all of the report in a terminal, Markdown, JSON, a page, a picture.
-
-What makes each is loaded when it is asked for: that takes as long as reading a small recording.
-"""
+"""What `analyze` prints: one screen or all of the report in a terminal, Markdown, JSON, a page, a picture. What makes
+each is loaded when it is asked for: that takes as long as reading a small recording."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,8 +27,7 @@ class ReportPage(Result):
     full: bool = False  # whether a terminal gets all of it, and Markdown as much as GitHub takes
     max_chars: int | None = None
     short: bool = False  # whether a terminal gets the verdict alone
-    compiled: "CompileReport | None" = None
-    """What the log of torch.compile says, which stands at the end (in JSON as `compile`)."""
+    compiled: "CompileReport | None" = None  # on the log of torch.compile: stands at the end (in JSON as `compile`)
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The verdict, the first screen, or all of it."""

@@ -114,8 +114,7 @@ class Rows(Result):
     shown: Sequence[Row] | None = None
     remarks: Sequence[str] = field(default_factory=tuple)  # sentences below the table, for people
     heads: Sequence[str] = field(default_factory=tuple)  # sentences above it, for people
-    columns: Sequence[str] | None = None
-    """The columns that people are shown, in order; None: as many as there is room for."""
+    columns: Sequence[str] | None = None  # that people are shown, in order; None: as many as there is room for
     totals: "Rows | None" = None  # what sums it up, which people are shown below; its title is `title`
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)  # what JSON has before the rows
@@ -165,9 +164,8 @@ class Rows(Result):
         return file.getvalue()
 
 
+# What a text begins with that spreadsheets run as a formula (https://owasp.org/www-community/attacks/CSV_Injection).
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that spreadsheets take for a formula, and run
-(https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
 def defused(value: str) -> str:

@@ -18,8 +18,7 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
 
     A figure that was added after the report was saved is None, and so is every figure that could not be measured;
     tables that this version does not know are left out. Raises UnreadableInputError where the text is no report,
-    or one of a newer `schema_version`.
-    """
+    or one of a newer `schema_version`."""
     try:
         saved = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -69,8 +68,7 @@ def _named(value: Any, kind: Any) -> Any:
 
 @cache
 def _fields(kind: Any) -> list[tuple[str, str, Any]] | None:
-    """Name, published name and type of the fields of a dataclass, or of the one among what a value may be; None where
-    there is none."""
+    """Name, published name and type of the fields of a dataclass, or of the one that a value may be; None without."""
     for part in (kind, *get_args(kind)):
         if dataclasses.is_dataclass(part):
             return [(name, RENAMED.get(name, name), of) for name, of in get_type_hints(part).items()]

@@ -1,6 +1,5 @@
 """Predictions as a document: step times under each scenario, what each assumes, and why there is none of the others;
-and predictions that were kept.
-"""
+and predictions that were kept."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -18,8 +17,7 @@ from traceanalyzer.report.json import dump
 from traceanalyzer.report.kept import question_of, text_of
 from traceanalyzer.report.printed import Printed, Result, Rows
 
-COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]
-"""All but the assumptions, which stand below the table."""
+COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]  # assumptions stand below the table
 LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 

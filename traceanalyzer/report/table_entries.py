@@ -1,7 +1,6 @@
 """The tables there are: one list, which the report, the commands, the schemas, the page and the documentation read.
 
-An entry names the class of its rows, so that `--help` lists the commands before anything that measures is loaded.
-"""
+An entry names the class of its rows, so that `--help` lists the commands before anything that measures is loaded."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -40,8 +39,7 @@ class Table:
     name: str  # its key in the report's `tables` and in documents
     title: str
     row_class: str  # the dataclass of its rows, below the package
-    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
-    """Its rows for one rank of a measured run; more than are asked for do no harm."""
+    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"  # of one rank; more than asked for do no harm
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only

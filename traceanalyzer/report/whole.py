@@ -1,6 +1,5 @@
 """Sections of a whole report that the terminal and Markdown have in common: findings, advice, figures, tables; and the
-figures that practitioners quote of a step.
-"""
+figures that practitioners quote of a step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -21,10 +21,7 @@ COUNTED_ONCE = (
 
 
 def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED) -> CompileReport:
-    """The report on logs, on a run with a trace of the same program, or on both.
-
-    Raises TraceAnalyzerError where the run has no trace.
-    """
+    """The report on logs, and on a run of the same program. Raises TraceAnalyzerError where the run has no trace."""
     inputs = [dict[str, Any](path=log.path, kind="torch_log", rank=log.rank, devices=[]) for log in logs]
     if run is None:
         log = headline_log(logs)

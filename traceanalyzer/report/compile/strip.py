@@ -1,6 +1,5 @@
 """The report on torch.compile as a value; and when the program compiled, stage by stage, with the steps that a trace
-recorded: one strip on one clock.
-"""
+recorded: one strip on one clock."""
 
 from typing import Any
 

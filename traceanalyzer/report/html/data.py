@@ -14,8 +14,7 @@ from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
 
-FIRST_BYTES, REST_BYTES = 650_000, 300_000
-"""Of the representative step, and of any other timeline: a page is to stay below 2 MB."""
+FIRST_BYTES, REST_BYTES = 650_000, 300_000  # of the representative step, of any other: a page stays below 2 MB
 FEW = 100  # events that are shown however long their names are
 
 
@@ -43,8 +42,7 @@ def _valid(value: Any) -> Any:
 
 
 def timelines_block(timelines: Sequence[Timeline]) -> Markup:
-    """The timelines, each by columns and in bounded size: of those that have too many events the shortest are left
-    out."""
+    """The timelines, each by columns and in bounded size: of those with too many events the shortest are left out."""
     made: list[orjson.Fragment] = []
     for timeline in timelines:
         limit, encoded = (REST_BYTES if made else FIRST_BYTES), _encoded(_columns(timeline))

@@ -46,8 +46,7 @@ class Details:
     messages: list[of_events.Message] = field(default_factory=list)  # its collectives
     idle_of_steps: dict[int, Idle] = field(default_factory=dict)  # idle time of each step by cause
     idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)  # of the mean step of each rank
-    idle_by_length: dict[str, Idle] = field(default_factory=dict)
-    """Of the mean step by the length of the gaps, as the table of these has it."""
+    idle_by_length: dict[str, Idle] = field(default_factory=dict)  # of the mean step by the length of the gaps
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":

@@ -2,8 +2,7 @@
 
 Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a cause. The longest
 event of the timeline that the words name is the place; a finding of idle time is at its longest gap of that cause.
-Where there is no timeline there are no places.
-"""
+Where there is no timeline there are no places."""
 
 import numpy as np
 from markdown_it import MarkdownIt
@@ -102,8 +101,7 @@ OF_CLASS = {
     "host": Category.IDLE_HOST, "communication": Category.COMMUNICATION, "transfer": Category.COPY,
 }  # fmt: skip
 """What on the timeline a finding of a class is about; others are where their evidence says."""
-DETAIL = {"launch-latency": "the next op was already queued"}
-"""How the details of those gaps begin that a finding is about, where not all gaps of its class are."""
+DETAIL = {"launch-latency": "the next op was already queued"}  # the details of gaps that alone a finding is about
 NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 

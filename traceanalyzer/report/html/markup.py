@@ -17,11 +17,8 @@ TEXTS = 4096  # that are remembered as HTML: most cells and attributes of a page
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:
-    """An element. Children that are None are left out.
-
-    Of the attributes, None and False are left out, True stands without a value; `class_` is `class`, and other
-    underscores are hyphens.
-    """
+    """An element. Children that are None are left out, and attributes that are None or False; True stands without a
+    value; `class_` is `class`, and other underscores are hyphens."""
     start = f"<{name}"
     for key, value in attributes.items():
         if value is True:

@@ -1,7 +1,6 @@
 """The report as one HTML file that opens anywhere: its sections in order, each left out where the report has nothing
 for it. No request leaves it, its size is bounded, scripts only add; one button opens Perfetto's page, and hands it what
-the timeline shows.
-"""
+the timeline shows."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,8 +24,7 @@ from traceanalyzer.report.whole import NO_FINDING, TITLE, quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
-ELSEWHERE = (step_facts.STEP_GROUPS["communication"], step_facts.STEP_GROUPS["roofline"])
-"""Groups of figures that have a section of their own."""
+ELSEWHERE = [step_facts.STEP_GROUPS[name] for name in ("communication", "roofline")]  # have a section of their own
 
 
 MAX_BYTES = 3_000_000  # of the file

@@ -16,14 +16,12 @@ from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
 MAX_BARS = 200  # Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks.
 PARTS = ("compute_ms", "exposed_communication_ms", "exposed_copy_ms", "idle_ms")
-OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
-"""What the table of gaps by length tells of their causes."""
+OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))  # that the table of gaps tells
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
 
 def step_budget(report: Report, details: Details) -> Chart | None:
-    """The budget of each step, stacked, with its idle time by cause; only the steps' times where there was no device
-    work."""
+    """The budget of each step, stacked, with its idle time by cause; without device work only the steps' times."""
     rows = report.tables.get("steps", [])
     if not rows:
         return None

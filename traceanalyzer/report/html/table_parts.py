@@ -24,10 +24,8 @@ def table(
     title: str, rows: Sequence[Any], *, limit: int, origin_ns: int | None = None, link: Link | None = None,
     more: str = "",
 ) -> Markup:  # fmt: skip
-    """The table of some rows (instances of one dataclass; at least one), of which `limit` are shown.
-
-    `more` says where the others are. Moments count from `origin_ns`.
-    """
+    """The table of some rows (instances of one dataclass; at least one), of which `limit` are shown; `more` says where
+    the others are. Moments count from `origin_ns`."""
     shown, left = rows[:limit], max(len(rows) - limit, 0)
     grid = make_grid(shown, origin_ns)
     below = [tag("p", remark, class_="remark") for remark in grid.remarks]

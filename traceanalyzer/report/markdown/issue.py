@@ -16,11 +16,8 @@ ROOM = 4_096  # left for the words of the person who posts it
 
 
 def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: bool = False) -> str:
-    """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays).
-
-    `advice_first`: recommendations stand before the evidence for them. Rows of the longest tables go first, then
-    whole sections from the least important on, and it says so.
-    """
+    """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays), as
+    `render.render_markdown` has it. `advice_first`: recommendations stand before the evidence for them."""
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
     bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
     sections = [

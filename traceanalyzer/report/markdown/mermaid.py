@@ -1,8 +1,7 @@
 """Small charts in Markdown: Mermaid, which GitHub and GitLab draw themselves, and bars of text within tables.
 
 Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xychart-beta` is the name that all their
-versions know.
-"""
+versions know."""
 
 import json
 import re
@@ -14,8 +13,7 @@ from traceanalyzer.report.format import measured, plain, shorten
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
-SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")
-"""From one figure to another of the same unit: written shorter below a bar."""
+SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")  # figures of one unit: written shorter below a bar
 BAR_WIDTH = 20
 MOST_SLICES = 8
 MOST_BARS = 20  # more steps are drawn as a line

@@ -1,7 +1,5 @@
-"""A document as GitHub Markdown: long tables folded, never longer than it may be.
-
-Where there is no room, whole rows go, then whole sections, the least important first; each is mentioned.
-"""
+"""A document as GitHub Markdown: long tables folded, never longer than it may be. Where there is no room, whole rows
+go, then whole sections, the least important first; each is mentioned."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

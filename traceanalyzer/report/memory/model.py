@@ -44,8 +44,7 @@ class Traced:
     forward_ms: float | None = None
     capacity_bytes: dict[int, int] = field(default_factory=dict)  # what each GPU has, by device
     operators: tuple[OpMemory, ...] = ()  # the ones that hold the most at its peak first
-    sample_speedup: Callable[[float], float | None] | None = None
-    """Time of a sample now over its time with so many times the batch."""
+    sample_speedup: Callable[[float], float | None] | None = None  # of a sample with so many times the batch
 
 
 UNTRACED = Traced()

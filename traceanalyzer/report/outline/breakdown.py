@@ -90,8 +90,7 @@ def finest(parts: list[Share]) -> list[Share]:
 
 
 def waiting_ms(report: Report) -> float | None:
-    """What of the exposed communication of the step that the report speaks of is waiting for other ranks, ms; None
-    where that is not known."""
+    """What of the exposed communication of that step is waiting for other ranks, ms; None where that is not known."""
     metrics = report.metrics
     if report.summary.basis == "unprofiled":
         waiting = metrics.unprofiled.waiting_ms if metrics.unprofiled else None

@@ -1,6 +1,5 @@
 """What a report answers, before it is drawn: verdict, step times, hardware, caveats, files. The same words in the
-terminal, in Markdown and on the page.
-"""
+terminal, in Markdown and on the page."""
 
 from typing import Any
 
@@ -9,8 +8,7 @@ from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.breakdown import recorded_ms, whole
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 
-COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}
-"""What snapshots and logs are on, where they are all that was given."""
+COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}  # where they are all that was given
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
 CLEAR, LIKELY = 0.75, 0.5  # from here on a verdict is clear, likely; below it is a close call
 ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
@@ -115,8 +113,7 @@ def damage(item: Input) -> str:
 
 
 def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
-    """What was read: path, kind, rank, what of it, and one of the inputs meant. Of many the whole ones of a kind are
-    one entry."""
+    """What was read: path, kind, rank, what of it, one of the inputs meant. Of many whole ones of a kind are one."""
     whole: dict[str, list[Input]] = {}
     for item in report.inputs:
         whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)

@@ -25,8 +25,7 @@ OF_SOME_INPUTS = (
     "phases", "throughput", "utilisation", "first_steps", "counters", "regularity", "latency",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
-ONLY_KNOWN = ("throughput", "utilisation", "program")
-"""Groups most of whose figures need to be asked for; the key figures say what for."""
+ONLY_KNOWN = ("throughput", "utilisation", "program")  # most of their figures need to be asked for
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -34,8 +33,7 @@ GLOSSARY = (
     ("headroom", "time a step that removing the cause would save at most; counted once over all findings"),
     ("confidence", "margin of the bottleneck over the next cause, less for thin or damaged evidence; 0 to 100%"),
 )
-STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100
-"""Of fewer a percentile is the slowest step in other words: people are not shown it."""
+STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100  # of fewer a percentile is the slowest step in other words, and not shown
 
 
 def shown_step_time(time: StepTime) -> Any:

@@ -4,8 +4,7 @@ Forms, for services that the rules lack and for tokens that are cut short or set
 out document them: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers
 (AKIA, ASIA), Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-),
 npm_, PyPI (pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519),
-PEM (RFC 7468).
-"""
+PEM (RFC 7468)."""
 
 import re
 from collections.abc import Callable, Mapping

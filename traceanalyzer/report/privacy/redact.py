@@ -1,8 +1,5 @@
-"""A report that can be published: no paths, hosts or user names, and aliases for the names its owner marks.
-
-Every text is looked at unless its field says that it is the product's own (`metric(..., text="own")`: classes, causes,
-units).
-"""
+"""A report that can be published: no paths, hosts or user names, and aliases for the names its owner marks. Every text
+is looked at unless its field says that it is the product's own (`metric(..., text="own")`: classes, causes, units)."""
 
 import dataclasses
 import re

@@ -62,8 +62,7 @@ HOSTS = re.compile(
     r"\.(?:com|net|org|edu|gov|io|ai|dev|cloud|local|lan|internal|intranet|corp|cluster)(?!\.?\w)"
 )
 HOMES = re.compile(r"(?:/home/|/Users/|[a-z]:[\\/]+Users[\\/]+|~)([^/\\\s\"'<>|:,;()]+)", re.I)
-RECORDER_HOST = re.compile(r"(?:^|[/\\])([^/\\]+?)_\d+\.\d+\.pt\.trace\.json")
-"""PyTorch's TensorBoard handler names its files HOST_PID.TIME.pt.trace.json."""
+RECORDER_HOST = re.compile(r"(?:^|[/\\])([^/\\]+?)_\d+\.\d+\.pt\.trace\.json")  # PyTorch's HOST_PID.TIME.pt.trace.json
 PATHS = re.compile(
     r"(?<![\w/\\])(?:~[\w.-]*|\.{1,2}|[A-Za-z]:)?(?:[/\\]+(?:[^\s/\\\"'<>|:][^/\\\n\"'<>|:]*(?=[/\\])|[^\s/\\\"'<>|:;,()]*))+"
     r"|(?<![\w/\\.~-])(?:[\w.~-]+[/\\])+[\w.~-]*\.\w+"

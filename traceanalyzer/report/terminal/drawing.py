@@ -22,8 +22,7 @@ NAME_WIDTH = 28  # least width of a table's first text column, which says what a
 TEXT_WIDTH = 14
 LONGEST_CELL = 300  # characters of a text in a table of texts
 LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
-MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}
-"""Cells whose colour says what they mean."""
+MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}  # by what is in the cell
 TURNED_ROWS, TURNED_FIELDS = 2, 18
 """So many rows fit side by side in 80 columns when a table is turned, names included, and so many fields a screen."""
 

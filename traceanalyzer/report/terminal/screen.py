@@ -1,6 +1,5 @@
 """The report in a terminal: the first screen (the answer in about 24 lines, which begins Markdown and notebooks),
-and all of it, tables cut to their first rows.
-"""
+and all of it, tables cut to their first rows."""
 
 from rich.cells import cell_len
 from rich.text import Text

@@ -1,7 +1,5 @@
-"""What charts show of single events: lengths of kernels, depth of the launch queue, steps, collectives, memory.
-
-Of bounded size whatever the recording: events are counted in bins, or those of one step are taken.
-"""
+"""What charts show of single events: lengths of kernels, depth of the launch queue, steps, collectives, memory. Of
+bounded size whatever the recording: events are counted in bins, or those of one step are taken."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,5 @@
 """Boxes of an icicle: device time by who launched it, idle time by who is behind it, of the representative step.
-
-Annotations and operators from the outside in; innermost the kernels, or the causes of idle time. Of bounded size
-whatever the recording.
-"""
+Annotations and operators from the outside in; innermost kernels, or causes of idle time. Of bounded size always."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,8 +30,7 @@ class Box:
     level: int
     begin_ms: float
     end_ms: float
-    sort: str = field(metadata=OWN, default="")
-    """Of what is innermost the colour of its sort (`compute`, `copy`, `idle-sync`), else empty."""
+    sort: str = field(metadata=OWN, default="")  # of what is innermost its colour (`compute`, `idle-sync`), else empty
 
 
 def device_time(m: Measurements) -> list[Box]:

@@ -1,6 +1,5 @@
 """The timeline of a step as a value: lanes of events, in bounded size; which steps are drawn; compile work of a log on
-the clock of a trace.
-"""
+the clock of a trace."""
 
 import enum
 from collections.abc import Sequence
@@ -99,8 +98,7 @@ class Events(Table):
     detail: I32 = column(np.int32)  # index into `Timeline.detail`, -1 without
     facts: I32 = column(np.int32)  # index into `Timeline.facts`, -1 without
     own: I64 = column(np.int64)  # what other events call this one, -1 where none does
-    link: I64 = column(np.int64)
-    """`own` of the call that launched it, or of the device op that ended this wait; -1 without."""
+    link: I64 = column(np.int64)  # `own` of the call that launched it, or of the op that ended this wait; -1 without
     on_path: I64 = column(np.int64, fill=0)  # how much of the critical path it is, ns
     filled: U8 = column(np.uint8, fill=100)  # how much of it there is something, %: less where it stands for several
 
@@ -120,8 +118,7 @@ class Timeline:
     shown: list[Shown]
     title: str = field(metadata=SENTENCE, default="")  # which step of which rank, in words
     facts: list[list[str]] = field(default_factory=list)  # what is known of an event beyond name and times, each a line
-    path: list[tuple[int, int, int]] = field(default_factory=list)
-    """The critical path from lane to lane: start, end, lane."""
+    path: list[tuple[int, int, int]] = field(default_factory=list)  # the critical one: start, end, lane
 
 
 def representative(steps: Steps) -> int:

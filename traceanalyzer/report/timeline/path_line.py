@@ -1,6 +1,4 @@
-"""Where the critical path runs on a timeline, from lane to lane, and what is known of an event beyond its name and
-times.
-"""
+"""Where the critical path runs on a timeline, and what is known of an event beyond its name and times."""
 
 import math
 from collections.abc import Iterator
@@ -19,8 +17,7 @@ from traceanalyzer.report.timeline.lanes import extent_of, shown_steps
 from traceanalyzer.trace import I32, I64, Bool
 
 MAX_STRETCHES = 6_000  # longest stretches on one lane that are drawn; more than a screen has pixels to tell apart
-_OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)
-"""Parts of the path that are drawn where their device op is; the others are the host's."""
+_OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)  # drawn where their device op is; others are the host's
 
 
 class ShownPath:
@@ -72,8 +69,7 @@ class OnPath:
 
 
 def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """The stretches of the path within the extent (ns), in time order: start, end, lane. What is on no lane is left
-    out."""
+    """Start, end and lane of the stretches of the path on lanes within the extent (ns), in time order."""
     path = on.path
     here = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
     on_device = np.isin(path.part[here], _OF_OP) & (path.op[here] >= 0)

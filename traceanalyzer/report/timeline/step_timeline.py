@@ -1,7 +1,5 @@
-"""The timeline of one representative step: device streams, idle gaps by cause, host threads, in bounded size.
-
-What is shown are the longest events of each sort; `Timeline.shown` says how many that is of how many.
-"""
+"""The timeline of one representative step: device streams, idle gaps by cause, host threads, in bounded size: the
+longest events of each sort; `Timeline.shown` says how many that is of how many."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -29,8 +27,7 @@ MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
 """Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
 is shown in full, and a browser still draws all of it at once."""
 EXPLAINED_GAPS = 400  # longest gaps whose cause is explained in words; each costs a search of the host's timeline
-MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16
-"""Threads and streams with the most time, and levels of nesting, that a screen can show."""
+MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16  # those with the most time, levels of nesting: what a screen can show
 MAX_NAME = 160  # characters of a name or of its explanation
 
 

@@ -2,8 +2,7 @@
 without its dashes.
 
 Everything that has an extent is a rectangle: bars, cells of a heat map, boxes of an icicle. Marks are in the units of
-the axes; places of an axis with names are 0, 1, 2, ..., each taking the room from half before to half after it.
-"""
+the axes; places of an axis with names are 0, 1, 2, ..., each taking the room from half before to half after it."""
 
 import math
 from collections.abc import Sequence
@@ -130,8 +129,7 @@ class Words:
 
 
 Mark: TypeAlias = "Rects | Lines | Dots | Words"
-Key: TypeAlias = "tuple[str, str, str]"
-"""Of a legend: name, colour, and form, which is empty for a box, else `dot` or `line`."""
+Key: TypeAlias = "tuple[str, str, str]"  # of a legend: name, colour, and form: empty for a box, else `dot` or `line`
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,7 @@ class Plot:
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
     down: bool = False  # whether the vertical axis begins at the top
-    keys: Sequence[Key] | None = None
-    """Names, colours and forms of the legend; None: those of the marks, where there are several."""
+    keys: Sequence[Key] | None = None  # of the legend; None: those of the marks, where there are several
 
     @property
     def legend(self) -> list[Key]:

@@ -1,6 +1,5 @@
 """Pictures that need no page: SVG files for issues and READMEs, which show no HTML; among them a step as a still
-picture, in a few hundred boxes.
-"""
+picture, in a few hundred boxes."""
 
 import re
 from collections.abc import Sequence
@@ -65,8 +64,7 @@ MOST_LINES = 4  # of one text: names can be endless
 KEY_PX = 24  # of a legend's key: its square and the room around it
 
 
-Panel: TypeAlias = tuple[str, Plot, int]
-"""One picture of several: title, what it shows, height."""
+Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what it shows, height
 
 
 def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:

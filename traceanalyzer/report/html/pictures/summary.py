@@ -1,6 +1,5 @@
 """A report as one picture: the verdict, the step's budget, the timeline, what changes would bring; and one figure to
-another by the parts of their difference.
-"""
+another by the parts of their difference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,8 +39,7 @@ def ladder(
     today: tuple[str, float], changes: Sequence[tuple[str, float, tuple[float, float] | None]],
     floor: tuple[str, float] | None,
 ) -> tuple[Plot, int]:  # fmt: skip
-    """Today's step, the step after each change alone with its range, the least that it could be (ms); and the
-    height."""
+    """Today's step, the step after each change alone with its range, the least it could be (ms); and the height."""
     rows = [(today[0], 0.0, today[1], "neutral", figure(today[1], "ms"))]
     for name, value, likely in changes:
         ends = "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"

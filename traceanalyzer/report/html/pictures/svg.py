@@ -1,8 +1,5 @@
-"""Draws a `Plot` as SVG.
-
-In the page a picture is as wide as its column: places across are shares of the width, texts keep their size. Drawn
-for a width, it stands alone.
-"""
+"""Draws a `Plot` as SVG. In the page a picture is as wide as its column: places across are shares of the width, texts
+keep their size. Drawn for a width, it stands alone."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +11,7 @@ from traceanalyzer.report.html.pictures import plot as of
 from traceanalyzer.report.html.pictures.colours import on
 
 CHARACTER_PX = 6.9  # a character of 12 px text, on average
-EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
-"""Room around the marks: at the top, to the right, for the numbers below, for a title."""
+EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18  # room: at the top, to the right, for numbers, for a title
 MAX_LEFT_PX = 130
 LEAST_PX = 34.0  # narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full
 USUAL_PX, NARROW_PX = 1000, 330  # width of a picture on a screen, and on a telephone
