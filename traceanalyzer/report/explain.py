@@ -31,11 +31,8 @@ def entries() -> list[Entry]:
     glossary = tomllib.loads((files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8"))
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
-    columns = [
-        Entry(RENAMED.get(d.name, d.name), f"table {table.asked_as}", d.unit, d.definition)
-        for table in TABLES
-        for d in definitions(table.row)
-    ]
+    of_tables = ((f"table {table.asked_as}", d) for table in TABLES for d in definitions(table.row))
+    columns = [Entry(RENAMED.get(d.name, d.name), where, d.unit, d.definition) for where, d in of_tables]
     changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
     for one in REMEDIES:
         offered = " ".join((one.offer.__doc__ or "").split()).replace("Where", "where", 1)

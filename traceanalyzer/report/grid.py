@@ -171,11 +171,9 @@ def _scales(fields: Sequence[_Field]) -> dict[str, Scale]:
     largest: dict[str, float] = {}
     for f in fields:
         largest[f.unit] = max(largest.get(f.unit, 0.0), f.largest)
-    # Readable in the unit they were recorded in, which other tables use as well?
-    return {
-        unit: recorded_scale(unit) if most == 0 or 1 <= most < 10_000 else scale_for(most, unit)
-        for unit, most in largest.items()
-    }
+    # The unit they were recorded in, which other tables use as well, where figures are readable in it.
+    readable = {unit for unit, most in largest.items() if most == 0 or 1 <= most < 10_000}
+    return {unit: recorded_scale(unit) if unit in readable else scale_for(most, unit) for unit, most in largest.items()}
 
 
 def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:

@@ -9,7 +9,6 @@ from traceanalyzer.diagnosis.measurements import Measurements
 
 A = TypeVar("A")
 B = TypeVar("B")
-
 LEAST_ROWS_OF_ROOFLINE = 1_000_000  # for the roofline alone: that of 330,000 rows takes 0.06 s
 
 

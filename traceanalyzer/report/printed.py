@@ -16,6 +16,9 @@ from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 WIDTH = 100  # columns in a notebook
+SCREEN_LINES, LEAST_ROWS = 24, 3  # of a terminal; so few rows are shown in any case, where nothing above sums them up
+# What a text begins with that spreadsheets run as a formula (https://owasp.org/www-community/attacks/CSV_Injection).
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Result:
@@ -100,9 +103,6 @@ class Printed(Result):
         return "" if self.picture is None else self.picture()
 
 
-SCREEN_LINES, LEAST_ROWS = 24, 3  # of a terminal; so few rows are shown in any case, where nothing above sums them up
-
-
 @dataclass(frozen=True)
 class Rows(Result):
     """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
@@ -162,10 +162,6 @@ class Rows(Result):
         )
         writer.writerows(zip(*columns, strict=True))
         return file.getvalue()
-
-
-# What a text begins with that spreadsheets run as a formula (https://owasp.org/www-community/attacks/CSV_Injection).
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def defused(value: str) -> str:

@@ -51,16 +51,12 @@ def rows_schema(key: str, row: type[Any]) -> Schema:
 
 def document_schema(kind: type[Any], more: list[type[Any]] | None = None) -> Schema:
     """Of a document that is one dataclass; `more` are defined as well."""
-    roots = [kind, *(more or [])]
-    _, parts = msgspec.json.schema_components(roots, ref_template=REFERENCE)
-    found: dict[str, type[Any]] = {}
+    roots, found = [kind, *(more or [])], dict[str, type[Any]]()
+    parts = msgspec.json.schema_components(roots, ref_template=REFERENCE)[1]
     for root in roots:
         _collect(root, found)
-    return {
-        "$schema": DIALECT,
-        "$ref": REFERENCE.format(name=kind.__name__),
-        "$defs": {name: _completed(part, found[name]) for name, part in parts.items()},
-    }
+    defined = {name: _completed(part, found[name]) for name, part in parts.items()}
+    return {"$schema": DIALECT, "$ref": REFERENCE.format(name=kind.__name__), "$defs": defined}
 
 
 def _rows(row: type[Any]) -> Schema:

@@ -13,8 +13,8 @@ PATH = "critical_path"
 def table(
     run: Run, name: str, selection: Selection | None = None, knowledge: Knowledge | None = None, wanted: RowFilter = ALL
 ) -> list[Any]:
-    """Rows of a table, given by its name or its command's. Single events come in time order. Raises
-    EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have; ValueError for no such table."""
+    """Rows of a table, given by its name or its command's. Single events come in time order. Raises ValueError for no
+    such table, EmptyRecordingError, naming what there is, for a rank, device or step that is not recorded."""
     return rows_of(measured(run, selection, knowledge), name, wanted)
 
 

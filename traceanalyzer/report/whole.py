@@ -15,6 +15,9 @@ from traceanalyzer.report.outline import gains, step_facts
 TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
+CONDITIONS = "conditions"  # a table without a command of its own, all of which a reader of a report has to see
+TABLE_ROWS = 5  # rows of a table within the report in a terminal; the table's own command prints all
+NO_FINDING = "No finding: the recording supports none."
 
 
 def quoted(report: Report) -> list[Fact]:
@@ -106,11 +109,6 @@ def _mfu(used: Utilisation | None) -> str:
     return figure(used.mfu, "share") + most
 
 
-CONDITIONS = "conditions"  # a table without a command of its own, all of which a reader of a report has to see
-TABLE_ROWS = 5  # rows of a table within the report in a terminal; the table's own command prints all
-NO_FINDING = "No finding: the recording supports none."
-
-
 def findings(report: Report) -> Items:
     """Every finding with its evidence."""
     items = []
@@ -135,8 +133,7 @@ def recommendations(report: Report, against: bool = False) -> Items:
 
 def key_figures(report: Report) -> list[Section]:
     """The figures that practitioners quote."""
-    key = quoted(report)
-    return [_facts(TITLE, key, Weight.ADVICE)] if key else []
+    return [_facts(TITLE, key, Weight.ADVICE)] if (key := quoted(report)) else []
 
 
 def step_time(report: Report) -> list[Section]:

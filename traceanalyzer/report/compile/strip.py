@@ -64,9 +64,8 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
 
 
 def _spans(log: CompileLog, stage: str) -> IntervalSet:
-    spans = [span for span in log.spans if stage_of(span.name) == stage]
-    start, end = ([getattr(span, side) for span in spans] for side in ("start_ns", "end_ns"))
-    return union(np.array(start, np.int64), np.array(end, np.int64))
+    spans = [(span.start_ns, span.end_ns) for span in log.spans if stage_of(span.name) == stage]
+    return union(*np.array(spans, np.int64).reshape(-1, 2).T)
 
 
 def strip_svg(strip: Strip) -> Markup:

@@ -107,7 +107,6 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
 
 
 def _warnings(report: Report) -> Markup | None:
-    """What spoils the figures: conditions, damage, the profiler."""
     conditions = report.tables.get("conditions", [])
     lines = [f"{row.name}: {row.value} ({row.spoils})" for row in conditions if getattr(row, "spoils", "")]
     lines += [f"{item.path}: {opening.damage(item)}" for item in report.inputs[:FIRST] if opening.is_damaged(item)]

@@ -59,14 +59,14 @@ def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: s
     for n, group in enumerate(groups):
         base, left = np.zeros(len(places)), n * width
         for one in group:
-            values = zip(base.tolist(), (base + one.known()).tolist(), one.hints_of(places), strict=True)
-            boxes = [
-                Box(i - BAR / 2 + left, i - BAR / 2 + left + width, low, high, hint)
-                for i, (low, high, hint) in enumerate(values)
-                if high != low
-            ]
+            after, boxes = base + one.known(), []
+            for i, (low, high, hint) in enumerate(
+                zip(base.tolist(), after.tolist(), one.hints_of(places), strict=True)
+            ):
+                x = i - BAR / 2 + left
+                boxes += [Box(x, x + width, low, high, hint)] if high != low else []
             marks.append(Rects(one.name, one.colour, boxes))
-            base = base + one.known()
+            base = after
     return Plot(marks, Axis(names=[name_of(p) for p in places]), Axis(y))
 
 
@@ -86,10 +86,8 @@ def rows(
     if ends:
         after_bars = zip(base.tolist(), top, ends, strict=True)
         marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
-    reach = 1.18 if ends else 1.0
-    return Plot(
-        marks, Axis(x, range=(0.0, float(base.max(initial=0.0)) * reach)), Axis(names=names, hidden=True), down=True
-    )
+    across = Axis(x, range=(0.0, float(base.max(initial=0.0)) * (1.18 if ends else 1.0)))
+    return Plot(marks, across, Axis(names=names, hidden=True), down=True)
 
 
 def height_of(count: int) -> int:

@@ -26,6 +26,14 @@ ELSEWHERE = (
     ("profiler-cost", "recording", "about the recording"),
 )
 """Findings, by how their ids begin, that are about more than a step, and the sections that show them."""
+LEAST = 8  # characters that a shortened name needs to stand for one
+OF_CLASS = {
+    "launch": Category.IDLE_LAUNCH, "sync": Category.IDLE_SYNC, "input": Category.IDLE_INPUT,
+    "host": Category.IDLE_HOST, "communication": Category.COMMUNICATION, "transfer": Category.COPY,
+}  # fmt: skip
+"""What on the timeline a finding of a class is about; others are where their evidence says."""
+DETAIL = {"launch-latency": "the next op was already queued"}  # the details of gaps that alone a finding is about
+NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 
 def findings(report: Report, timeline: Timeline | None) -> Markup:
@@ -95,16 +103,6 @@ def explained(finding_id: str) -> Markup | None:
     return tag("details", tag("summary", "What it means, how it was decided, what to do"), tag("div", drawn))
 
 
-LEAST = 8  # characters that a shortened name needs to stand for one
-OF_CLASS = {
-    "launch": Category.IDLE_LAUNCH, "sync": Category.IDLE_SYNC, "input": Category.IDLE_INPUT,
-    "host": Category.IDLE_HOST, "communication": Category.COMMUNICATION, "transfer": Category.COPY,
-}  # fmt: skip
-"""What on the timeline a finding of a class is about; others are where their evidence says."""
-DETAIL = {"launch-latency": "the next op was already queued"}  # the details of gaps that alone a finding is about
-NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
-
-
 @dataclass(frozen=True)
 class Place:
     """A stretch of the timeline, ns from its origin."""
@@ -155,12 +153,12 @@ def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
 
 def _named(timeline: Timeline, where: str) -> Bool:
     """Which events have a name, or a name in full, that the words are."""
-    names, details = _matching(timeline.names, where), _matching(timeline.detail, where)
-    return np.append(names, False)[timeline.events.name] | np.append(details, False)[timeline.events.detail]
-
-
-def _matching(texts: list[str], where: str) -> Bool:
     head = where.split(" in ")[0].split(" (")[0].strip()
     beginning = head.rstrip("….").strip()
     cut = head != beginning and len(beginning) >= LEAST
-    return np.array([text in (head, where) or (cut and text.startswith(beginning)) for text in texts], bool)
+
+    def matching(texts: list[str]) -> Bool:
+        found = [text in (head, where) or (cut and text.startswith(beginning)) for text in texts]
+        return np.array([*found, False], bool)
+
+    return matching(timeline.names)[timeline.events.name] | matching(timeline.detail)[timeline.events.detail]

@@ -5,15 +5,14 @@ from html import escape
 
 from traceanalyzer.report.format import plain
 
+VOID = frozenset(("br", "input", "meta"))  # elements without an end tag
+TEXTS = 4096  # that are remembered as HTML: most cells and attributes of a page say what others say
+
 
 class Markup(str):
     """Text that is HTML already."""
 
     __slots__ = ()
-
-
-VOID = frozenset(("br", "input", "meta"))  # elements without an end tag
-TEXTS = 4096  # that are remembered as HTML: most cells and attributes of a page say what others say
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:

@@ -31,9 +31,8 @@ def kernel_classes(report: Report) -> Chart | None:
     hints = [f"{row.title}: {figure(row.total_ms, 'ms')}, {row.share_of_device:.1%} of the device time" for row in rows]
     colours = [f"bound-{row.bound}" if row.bound in BOUNDS else "neutral" for row in rows]
     series = Series("", "neutral", [row.total_ms for row in rows], hints)
-    plot = rows_of([row.title for row in rows], [series], "ms a step", ends, colours)
-    known = [(f"limited by {bound}", f"bound-{bound}", "") for bound in BOUNDS]
-    plot = replace(plot, keys=[*known, ("limit unknown", "neutral", "")])
+    keys = [*((f"limited by {bound}", f"bound-{bound}", "") for bound in BOUNDS), ("limit unknown", "neutral", "")]
+    plot = replace(rows_of([row.title for row in rows], [series], "ms a step", ends, colours), keys=keys)
     caption = (
         "Sum of the durations of a mean step's device ops by kind of work (ops side by side count twice); the colour "
         "says what usually limits such kernels: compute or memory."

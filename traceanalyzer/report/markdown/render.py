@@ -13,6 +13,7 @@ from traceanalyzer.report.markdown.escape import Lines, cell, grid_table, prose,
 
 MARKER_LENGTH = 60  # room for the line that says how many rows were left out
 LEAST_ROWS = 5  # rows that a table keeps as long as whole sections can go instead
+LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go instead
 
 
 @dataclass
@@ -71,9 +72,6 @@ def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
     """The sections that are missing, in the order in which they would have come."""
     titles = dict.fromkeys(block.title for index, block in enumerate(blocks) if index not in kept and block.title)
     return f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
-
-
-LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go instead
 
 
 def render_markdown(document: doc.Document, max_chars: int | None = None) -> str:

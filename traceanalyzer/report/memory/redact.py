@@ -16,7 +16,6 @@ def redacted(report: MemoryReport, patterns: Sequence[re.Pattern[str]] = ()) -> 
     """The report without paths, hosts and users; names that match a pattern become `name-1`, `name-2`, ..."""
     other = None if report.other_path is None else ""
     cleaned: MemoryReport = redact_rows(replace(report, path="", other_path=other), Run(()), patterns)
-    notes = [
-        note.replace(report.path, ALIAS).replace(PurePath(report.path).name or ALIAS, ALIAS) for note in cleaned.notes
-    ]
+    name = PurePath(report.path).name or ALIAS
+    notes = [note.replace(report.path, ALIAS).replace(name, ALIAS) for note in cleaned.notes]
     return replace(cleaned, notes=notes, path=ALIAS, other_path=None if other is None else OTHER_ALIAS)

@@ -19,6 +19,9 @@ TABLES = {
     "communication": "comm", "transfer": "copies",
 }  # fmt: skip
 """The command whose table shows a bottleneck's places."""
+MOST_LEADS = 3  # lines, and kernels: a run under Nsight Compute repeats each of their launches many times
+OF_KERNELS = ("compute", "memory")  # classes whose cause is in kernels; the others' is in what the CPU does
+NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)  # devices that Nsight Compute does not know
 
 
 def headroom(report: Report, finding: Finding) -> str:
@@ -86,13 +89,8 @@ def _arrow(report: Report, likely: tuple[float, float | None, float | None], wha
 
 def evidence_value(item: Evidence) -> str:
     """A figure of evidence with what it was held against."""
-    held = "" if item.threshold is None else f" (threshold {figure(item.threshold, item.unit)})"
-    return figure(item.value, item.unit) + held
-
-
-MOST_LEADS = 3  # lines, and kernels: a run under Nsight Compute repeats each of their launches many times
-OF_KERNELS = ("compute", "memory")  # classes whose cause is in kernels; the others' is in what the CPU does
-NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)  # devices that Nsight Compute does not know
+    against = "" if item.threshold is None else f" (threshold {figure(item.threshold, item.unit)})"
+    return figure(item.value, item.unit) + against
 
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:

@@ -35,8 +35,7 @@ class Aliases:
         if self._known is None:
             longest_first = sorted(self._aliases, key=len, reverse=True)
             self._known = re.compile("|".join(f"({re.escape(n)})" for n in longest_first) or r"(?!)")
-        text = self._uncut(text)
-        done, position = [], 0
+        text, done, position = self._uncut(text), [], 0
         for match in self._known.finditer(text):
             done += [self._words(text[position : match.start()]), self._aliases[match[0]]]
             position = match.end()

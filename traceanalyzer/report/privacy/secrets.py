@@ -72,6 +72,8 @@ SOURCE_FILE = re.compile(r"[\w.-]+\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)")
 """Files whose base names stay: they are the places in the code that the report is about."""
 RECORDINGS = re.compile(r"(?<![\w.-])[\w.-]+\.(?:json|gz|zst|sqlite|db|pftrace|pb|nsys-rep|qdrep|csv|jsonl|log|txt)\b")
 """Names of recordings often hold a host or a user."""
+WORD = re.compile(r"[^\W_]+")
+MOST_WORDS = 8  # parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,6 @@ def _is_name(setting: re.Match[str]) -> bool:
 def _without_value(setting: re.Match[str]) -> str:
     hidden = f"{setting['name']}{setting['sign']}{USER if setting['user'] else HOST}"
     return hidden if _is_name(setting) else setting[0]
-
-
-WORD = re.compile(r"[^\W_]+")
-MOST_WORDS = 8  # parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain
 
 
 def _bare(name: str) -> str:

@@ -20,6 +20,7 @@ SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 OF_COMPILE = {"mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error"}
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
+ONE_BY_ONE = ("steps", "gaps")  # lists of single events, whose first rows say little; they have commands
 
 
 def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True) -> str:
@@ -78,8 +79,7 @@ def _culprit(page: Page, report: Report) -> None:
 
 
 def _budget(page: Page, report: Report) -> None:
-    parts = [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
-    if not parts:
+    if not (parts := [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]):
         return
     page.line("")
     scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
@@ -130,9 +130,6 @@ def _next(page: Page, report: Report) -> None:
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
     texts = (f"Next: traceanalyzer {' | '.join(some)}" for some in (every, every[:-1], [*more, every[-2]]))
     page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")
-
-
-ONE_BY_ONE = ("steps", "gaps")  # lists of single events, whose first rows say little; they have commands
 
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:

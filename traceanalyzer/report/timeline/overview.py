@@ -101,11 +101,10 @@ class _Overview:
         self.least = max(self.least, (one.end - one.start) // FINEST)
         if one.steps:
             steps = one.m.timed.steps
-            kind, names = (
-                np.full(len(steps), int(Category.ANNOTATION)),
-                lambda i: [f"step {steps.first + n}" for n in i],
-            )
-            self._lane(one, "steps", np.arange(len(steps)), kind, (steps.start, steps.end), names)
+            self._lane(
+                one, "steps", np.arange(len(steps)), np.full(len(steps), int(Category.ANNOTATION)),
+                (steps.start, steps.end), lambda i: [f"step {steps.first + n}" for n in i],
+            )  # fmt: skip
         self._idle(one)
         self._streams(one)
         self._threads(one)

@@ -18,6 +18,8 @@ from traceanalyzer.trace import I32, I64, Bool
 
 MAX_STRETCHES = 6_000  # longest stretches on one lane that are drawn; more than a screen has pixels to tell apart
 _OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)  # drawn where their device op is; others are the host's
+MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
+MAX_OUTER = 3  # operators and annotations around an event that are named
 
 
 class ShownPath:
@@ -85,10 +87,6 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     start, end, lane = start[first], np.append(end[first[1:] - 1], end[-1]), lane[first]
     kept = np.sort(np.argsort(start - end, kind="stable")[:MAX_STRETCHES])
     return list(zip(start[kept].tolist(), end[kept].tolist(), lane[kept].tolist(), strict=True))
-
-
-MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
-MAX_OUTER = 3  # operators and annotations around an event that are named
 
 
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:

@@ -13,6 +13,10 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.report.format import number
 
 Numbers: TypeAlias = "Sequence[float]"
+TICKS = 6  # lines across a picture at most: more make it no easier to read
+NAMED = 24  # Names along an axis at most; of more, every second, third, ... one is written.
+LEAST = 1e-290  # values that differ by less are one: no line fits between them
+MOST = 1e300  # what is larger is not drawn
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,6 @@ class Plot:
         return list(dict.fromkeys(named)) if len(named) > 1 else []
 
 
-TICKS = 6  # lines across a picture at most: more make it no easier to read
-NAMED = 24  # Names along an axis at most; of more, every second, third, ... one is written.
-LEAST = 1e-290  # values that differ by less are one: no line fits between them
-MOST = 1e300  # what is larger is not drawn
-
-
 @dataclass(frozen=True)
 class Scale:
     """Where the values of an axis are."""
@@ -186,11 +184,8 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
 
 def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
     """The least and the largest value that can be drawn; zero is among those of an axis that has it."""
-    least = LEAST if log else -MOST
-    known = [v for v in values if least < v < MOST]
-    if log:
-        return min(known, default=1.0), max(known, default=1.0)
-    return min([0.0, *known]), max([0.0, *(known or [1.0])])
+    known = [v for v in values if (LEAST if log else -MOST) < v < MOST] or [1.0]
+    return (min(known), max(known)) if log else (min(0.0, *known), max(0.0, *known))
 
 
 def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:

@@ -21,6 +21,14 @@ BOXES = 400  # across a lane: less than a pixel of a wide screen each
 MAX_LANES = 10
 ROW_PX, EDGES_PX = 22, 66
 ON_HOST = (Category.OPERATOR, Category.ANNOTATION, Category.LIBRARY, Category.API_CALL, Category.WAIT, Category.COMPILE)
+WIDTH, EDGE = 900, 20  # as wide as a column of an issue shows without shrinking it
+LINE_PX, TITLE_PX, LEGEND_PX = 20, 30, 20
+MOST_LINE = 122  # characters of a line of text that fit the width
+MOST_LINES = 4  # of one text: names can be endless
+KEY_PX = 24  # of a legend's key: its square and the room around it
+
+
+Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what it shows, height
 
 
 def strip(timeline: Timeline) -> tuple[Plot, int]:
@@ -55,16 +63,6 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
         boxes = [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
         made.append(Rects(Category(code).label, of_category(Category(code)), boxes))
     return made
-
-
-WIDTH, EDGE = 900, 20  # as wide as a column of an issue shows without shrinking it
-LINE_PX, TITLE_PX, LEGEND_PX = 20, 30, 20
-MOST_LINE = 122  # characters of a line of text that fit the width
-MOST_LINES = 4  # of one text: names can be endless
-KEY_PX = 24  # of a legend's key: its square and the room around it
-
-
-Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what it shows, height
 
 
 def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:

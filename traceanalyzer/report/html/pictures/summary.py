@@ -17,6 +17,8 @@ from traceanalyzer.report.timeline.lanes import Timeline
 ROW_PX, EDGES_PX = 36, 52
 MAX_NAME = 90
 TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28  # within a row of 1: its bar, and its name above
+MOST_CHANGES = 5
+NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
 
 def waterfall(
@@ -44,10 +46,10 @@ def ladder(
     for name, value, likely in changes:
         ends = "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"
         rows.append((name, 0.0, value, "less", f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}"))
+    past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
     if floor is not None:
         rows.append((floor[0], 0.0, floor[1], "floor", figure(floor[1], "ms")))
-    past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
-    past += [] if floor is None else [floor[1]]
+        past.append(floor[1])
     plot = _rows(rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past)
     ranges = [Box(*likely, y + 0.17, y + 0.21) for y, (_, _, likely) in enumerate(changes, 1) if likely is not None]
     return replace(plot, marks=[*plot.marks, Rects("", "text", ranges)]), EDGES_PX + ROW_PX * len(rows)
@@ -70,10 +72,6 @@ def _rows(
     least, most = min([0.0, *(box.x0 for box in boxes)]), max([0.0, *(box.x1 for box in boxes)])
     axis = Axis("ms a step", range=(least, most * reach))
     return Plot([Rects("", "neutral", boxes), above, after], axis, Axis(names=names, hidden=True), down=True, keys=keys)
-
-
-MOST_CHANGES = 5
-NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
 
 def picture(report: Report, timeline: Timeline | None = None) -> str:
