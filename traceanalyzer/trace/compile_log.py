@@ -6,7 +6,6 @@ from typing import Literal
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
-
 LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
 """What dynamo says when it has compiled a function as often as it may."""
 

@@ -25,7 +25,6 @@ MEMORY_RANGE = (0.85, 1.12)
 MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
 SAME_SPEED = 0.03  # makers round the bandwidth that clock and width of the memory's bus give
 MOST = 1e15  # what no figure of a GPU comes near to
-
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
     "sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs", "threads_per_sm", "shared_kb_per_sm",

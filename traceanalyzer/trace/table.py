@@ -18,7 +18,6 @@ I16 = NDArray[np.int16]
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
-
 MOST_DEVICES, MOST_BYTES, MOST_ELEMENTS, MOST_RANKS, MOST_IDS = 2**12, 2**50, 2**44, 2**24, 2**62
 """Beyond, a number is damage: no host has so many GPUs, no memory is so large, no run so wide, no id so high."""
 

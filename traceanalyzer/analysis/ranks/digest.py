@@ -12,8 +12,6 @@ from traceanalyzer.trace import I32, I64, Table, column
 from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
 SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)  # kinds of what two ranks exchange
-
-
 Long = Annotated[int, msgspec.Meta(ge=-MOST_IDS, le=MOST_IDS)]
 Count = Annotated[int, msgspec.Meta(ge=-1, le=MOST_RANKS)]  # of ranks, devices or steps: what a digest may be read with
 

@@ -19,7 +19,6 @@ given the same work differ by up to three percent."""
 MIN_TIMES = 1.5
 """A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
 profiler's start or stop."""
-
 EXPLAINED = 0.5  # share of what the others wait that a rank must do more of, to be why
 SAME_WORK = 0.02  # ranks whose launches, or threads of their kernels, differ by less have the same work to do
 

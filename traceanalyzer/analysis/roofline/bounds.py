@@ -75,7 +75,6 @@ TENSOR_CORES = re.compile(
     r"|mfma|_MI\d+x\d+|sdpa_sm\d+|tf32",
     re.IGNORECASE,
 )
-
 YES, NO, UNKNOWN = 1, 0, -1
 
 

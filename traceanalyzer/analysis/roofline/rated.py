@@ -65,7 +65,6 @@ def counted_roofline(rated: Rated) -> Roofline:
 TENSOR_SHARE = 0.01  # tensor cores active for less than this are not what the kernel calculates with
 MULTIPLYING = 0.5
 """Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the kernel is named."""
-
 _NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 

@@ -117,8 +117,7 @@ def build_roofline(timed: Timed) -> Roofline:
 def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
     """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
     finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of those whose data could not have
-    been moved in their time even with all that fits in the cache: the model does not fit (one tensor was given
-    twice)."""
+    been moved in their time even with all that fits in the cache: the model does not fit (one tensor given twice)."""
     ops, count = linked.trace.device_ops, len(row)
     flops, traffic, precision = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)

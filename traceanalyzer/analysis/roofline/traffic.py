@@ -52,8 +52,7 @@ def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:
 
 def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     """Least time, ns, that each device op needs to issue its instructions; NaN where they are not known, or would need
-    more than it took: it does not go over the operator's largest tensor. `row` is the host range whose work it is part
-    of."""
+    more than it took: it does not go over the operator's largest tensor. `row`: the host range it works for."""
     ops = linked.trace.device_ops
     if not (row >= 0).any():
         return np.broadcast_to(np.nan, len(ops))

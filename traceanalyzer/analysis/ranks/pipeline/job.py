@@ -159,7 +159,7 @@ def _repeats(gains: F64) -> bool:
 
 
 def pipeline_job(digests: Sequence[RankDigest], offset: I64 | None) -> tuple[PipelineJob | None, str]:
-    """The pipeline that ranks make; None, with a note where its slowdown is not known. `offset` is that of their
+    """The pipeline that ranks make; None, with a note where its slowdown is unknown. `offset` is that of their
     clocks."""
     try:
         ops = operations_of(digests, offset)

@@ -18,7 +18,6 @@ KINDS = (*COMPUTE, *PEERS, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING
 """Types of operations, by their published names."""
 IDS = ("optype", "seq_id", "stage")
 COLUMNS = (*IDS, "dp_rank", "step", "rank", "mc", "gmc", "mb_id", "start_ts", "duration")
-
 USUAL_SHARE = 0.5  # an operation that fewer steps have is no part of the pipeline
 MOST_HOLES = 8  # times that a regular log would hold, for each that it holds: more is no pipeline
 

@@ -1,7 +1,7 @@
 """Operators of serving engines (vLLM's `_C`, sgl_kernel, aiter), which are given their results as tensors.
 
-Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest tensor is as the
-input."""
+Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest tensor is the input or
+as large as it, whatever the order."""
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor

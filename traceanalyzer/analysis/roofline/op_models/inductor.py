@@ -14,7 +14,6 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, promoted
 
 OPERATOR_FLOPS = kernel_tables().operator_flops
 """FLOPs an element of the operators that names are made of; views, casts and look-ups have none."""
-
 _OPERATORS = re.compile("|".join(sorted((re.escape(name) for name in OPERATOR_FLOPS), key=len, reverse=True)))
 _OF_TWO = re.compile(r"(?:^|_)(add|sub|mul|div|maximum|minimum|[a-z0-9]{1,40}(?:_[a-z0-9]{1,40}){0,6}?_backward)(?=_)")
 _BIASED = re.compile(r"(?:^|_)b?addb?mm_")

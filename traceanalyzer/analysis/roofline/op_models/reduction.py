@@ -11,8 +11,8 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, LONG, DType, Kind, Tensor
 
 RMS_FLOPS = 4.0
-"""Square, sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, sum of h·x^ 2, dx = r·(h - x^·b) 3, scaling
-1."""
+"""A square, its sum, two products. Backward 10: x^ 1, the weight's sum 2, h 1, sum of h·x^ 2, dx = r·(h - x^·b) 3,
+scaling 1."""
 
 
 def layer_norm(call: Call) -> Work:

@@ -44,7 +44,6 @@ COMPLEX_DOUBLE = DType(16, Precision.FP64, Kind.COMPLEX)
 BYTE = DType(1, Precision.INT8, Kind.INTEGER)
 SHORT, INT32, LONG = (DType(size, kind=Kind.INTEGER) for size in (2, 4, 8))
 BOOL = DType(1, kind=Kind.BOOL)
-
 DTYPES = {
     "double": DOUBLE, "float": FLOAT, "c10::Half": HALF, "c10::BFloat16": BFLOAT16,
     "c10::Float8_e4m3fn": FP8, "c10::Float8_e5m2": FP8, "c10::Float8_e4m3fnuz": FP8, "c10::Float8_e5m2fnuz": FP8,
@@ -57,17 +56,13 @@ DTYPES = {
     "signed char": BYTE, "unsigned char": BYTE, "c10::qint8": BYTE, "c10::quint8": BYTE, "bool": BOOL,
 }  # fmt: skip
 """Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch (c10/core/ScalarType.h)."""
-
 SCALAR_TYPES = {
     0: BYTE, 1: BYTE, 2: SHORT, 3: INT32, 4: LONG, 5: HALF, 6: FLOAT, 7: DOUBLE, 9: COMPLEX, 10: COMPLEX_DOUBLE,
     11: BOOL, 15: BFLOAT16, 23: FP8, 24: FP8, 45: FP4,
 }  # fmt: skip
 """`c10::ScalarType` as an argument (`aten::_to_copy`), by its number."""
-
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
 MAX_ELEMENTS = 2**44  # of one tensor: more is in no memory, and products of sizes would leave int64
-
-
 Shape = tuple[int, ...]
 
 
@@ -118,7 +113,6 @@ def promoted(*tensors: Tensor) -> DType:
 TensorList = tuple[Tensor, ...]
 Input = Tensor | TensorList | None
 """A tensor, a list of tensors (empty where the recorder left a long one out), None for anything else."""
-
 _Dims = msgspec.json.Decoder(list[list[Any]])
 _Types = msgspec.json.Decoder(list[str])
 _Values = msgspec.json.Decoder(list[Any])
