@@ -27,7 +27,6 @@ ANSWERS = (
 TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
 COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
 """In the order of `--help`, each with the package of its module; those of tables are made from their entries."""
-
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -47,7 +46,14 @@ class Commands(click.Group):
             return super().resolve_command(ctx, args)
         if name == "-" or Path(name).exists() or "://" in name:
             return "analyze", self.get_command(ctx, "analyze"), args
-        raise click.UsageError(_no_command(name), ctx)
+        if "/" in name or "." in name:
+            said = f"{name}: no such file, and no command; a command comes first: traceanalyzer analyze FILE"
+            raise click.UsageError(said, ctx)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), COMMANDS, 1)
+        hint = f"did you mean `traceanalyzer {near[0]}`?" if near else f"commands: {', '.join(COMMANDS)}"
+        raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         """The command of that name."""
@@ -114,17 +120,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory: the input is too large for this machine"
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-
-
-def _no_command(name: str) -> str:
-    """What is said of a word that is neither a command nor a file."""
-    if "/" in name or "." in name:
-        return f"{name}: no such file, and no command; a command comes first: traceanalyzer analyze FILE"
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), COMMANDS, 1)
-    hint = f"did you mean `traceanalyzer {near[0]}`?" if near else f"commands: {', '.join(COMMANDS)}"
-    return f"there is no command {name!r}; {hint}"
 
 
 def _say(message: str) -> None:

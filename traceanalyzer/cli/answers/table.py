@@ -23,8 +23,6 @@ MEMORY, OF_MEMORY = "memory", "op_memory"
 SHOWN_IN_TIME = 16  # of single events in time order: the longest, which a screen has room for
 SHOWN_RANKS = 3  # ranks whose sums stand above all rows: those that idle most
 SHOWN_TOTALS = 4  # rows that sum a table up, above it
-
-
 ONLY = {
     "ops": (
         click.option("--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."),

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from traceanalyzer.collect.profilers.nsys import NsysOptions
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
 SECONDS = Number(min=0, min_open=True)
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
