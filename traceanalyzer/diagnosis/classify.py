@@ -18,10 +18,10 @@ from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
-from traceanalyzer.diagnosis.no_device import no_gpu_work
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
+from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
+from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
-from traceanalyzer.diagnosis.timing import profiled_summary, timing_summary
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
 

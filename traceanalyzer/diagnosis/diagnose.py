@@ -27,8 +27,8 @@ from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
+from traceanalyzer.diagnosis.rules.timing import timing_parts
 from traceanalyzer.diagnosis.shares import step_shares
-from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.trace import Bool
 
 Rule = Callable[[Measurements, Bool], Iterator[Draft]]

@@ -105,8 +105,7 @@ class Measurements(OfTimed):
     program = made(lambda m: program_stats(m.timed, m.phases))
     """What the program does in a step; None where nothing tells."""
     path_tables = made(lambda m: path_tables(m.timed, path_parts(m.started)))
-    """Both tables of the critical path, made from one part of it after the other: it has more segments than there
-    is of anything else."""
+    """Both tables of the critical path, made part by part: it has more segments than there is of anything else."""
     coverage = made(lambda m: coverage(m.timed))  # which part of the recording its steps are
     repeats = made(lambda m: repeats(m.timed))  # what repeats within a step
     budgets = made(
@@ -169,9 +168,8 @@ class Measurements(OfTimed):
 
     @cached_property
     def unprofiled(self) -> of_steps.Unprofiled | None:
-        """The step without the profiler, taken apart: as the replay has it, else, where the capture timed it, with the
-        recorded work on the device and causes as in the recording; None where it was neither measured nor can be
-        replayed."""
+        """The step without the profiler, taken apart, by the replay, else as the capture timed it with what it recorded
+        on the device; None where it was neither measured nor can be replayed."""
         timed, replay = self.unprofiled_time, self.faithful_replay
         if self.budget is None or self.idle is None or self.timed.device is None:
             return None
@@ -204,8 +202,7 @@ class Measurements(OfTimed):
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
-        """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
-        replay is too far from the recording."""
+        """The critical path of the step replayed without the profiler; None without a replay that is faithful."""
         replay = self.faithful_replay
         return None if replay is None else replayed_path_time(replay.typical, replay.scale)
 

@@ -27,8 +27,7 @@ ADVISED = {
     "fused-optimizer": "memory-optimizer-temporaries", "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss", "checkpoint": "memory-activations", "accumulate": "memory-activations",
 }  # fmt: skip
-"""Scenarios that change the program alone, not the model's numbers, its batch or its machines, each with the finding
-that it is against: in this order where they are equal."""
+"""Scenarios of the program alone, each with the finding that it is against: in this order where they are equal."""
 OOM = {
     "fragmentation": ("fragmentation", " because of fragmentation: enough was free, in holes too small"),
     "leak": ("a leak", " because of a leak: allocations of one line are never freed"),
@@ -54,8 +53,7 @@ _CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass", ("gradients",)),
     "memory-large-loss": ("chunked-loss", "The loss materializes the full logits", ()),
 }  # fmt: skip
-"""What cures it, its title, and what it lists by line: of the loss that is in the prediction, and others' activations
-are no evidence."""
+"""What cures it, its title, and what it lists by line: the line of the loss is in the prediction."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""What to do, by the step that it is predicted to lead to: remedies where the step can be replayed, else what the rules
-propose."""
+"""What to do, by the step that it leads to: remedies where that can be replayed, else what the rules propose."""
 
 import math
 from collections.abc import Sequence
@@ -25,16 +24,13 @@ MIN_PART_SHARE = 0.01
 SMALL_GAIN_SHARE = 0.1
 """What gains less of the step than this gives way to the GPU's own work where that is the bottleneck."""
 MIN_BOUND_SHARE = 0.05
-"""Share of the step that a proposal must save at most, where it is only known that it saves no more: what such a bound
-allows is hardly ever reached."""
+"""Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly ever reached."""
 MIN_TOUCHED_SHARE = 0.1
-"""Share of the step that kernels must take before something of unknown gain is proposed for them: hardly more than half
-of their time can be saved."""
+"""Share of the step that kernels of unknown gain must take: hardly more than half of it can be saved."""
 
 
 def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
-    themselves, and the rules do not."""
+    """What to do, by the predicted step. Where it can be replayed, remedies speak for themselves, and rules do not."""
     drafts = [draft for draft, _ in settled]
     offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS

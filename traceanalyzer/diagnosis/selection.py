@@ -51,8 +51,7 @@ class Asked:
 
     @cached_property
     def measured(self) -> Measured:
-        """The same measured, when that is first needed: an answer that was kept needs no measurements. Raises as
-        `measured` does."""
+        """The same measured, when first needed: a kept answer needs no measurements. Raises as `measured` does."""
         return measured(self.run, self.selection, self.knowledge)
 
 

@@ -67,18 +67,14 @@ def step_shares(m: Measurements) -> Shares | None:
     # Copies within the device are traffic of its memory.
     within = min(copied_within_gpu_ms(m), budget.exposed_copy)
     return Shares(
-        compute=max(computed - memory - small - unknown, 0.0) / step,
-        memory=(memory + within) / step,
-        small=small / step,
-        unknown=unknown / step,
+        compute=max(computed - memory - small - unknown, 0.0) / step, memory=(memory + within) / step,
+        small=small / step, unknown=unknown / step,
         communication=(budget.exposed_communication - waits.total + waits.transfer + idle.communication) / step,
-        transfer=(budget.exposed_copy - within + waits.copy) / step,
-        launch=(idle.launch + waits.launch) / step,
-        sync=(idle.sync + waits.sync) / step,
-        input=(idle.input + waits.input) / step,
+        transfer=(budget.exposed_copy - within + waits.copy) / step, launch=(idle.launch + waits.launch) / step,
+        sync=(idle.sync + waits.sync) / step, input=(idle.input + waits.input) / step,
         host=(idle.host + waits.host) / step,
         unexplained=(idle.profiler + idle.other + waits.communication + waits.profiler + waits.other) / step,
-    )
+    )  # fmt: skip
 
 
 def copied_within_gpu_ms(m: Measurements) -> float:

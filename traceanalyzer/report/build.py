@@ -12,9 +12,9 @@ from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.rules.evidence import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
+from traceanalyzer.diagnosis.rules.timing import profiled_notes
 from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, measured
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
-from traceanalyzer.diagnosis.timing import profiled_notes
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool

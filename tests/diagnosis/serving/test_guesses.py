@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from tests.server_builder import Server, waves
 from traceanalyzer.diagnosis.measurements import Measurements, measure
-from traceanalyzer.diagnosis.serving.guesses import Guesses, guessed
+from traceanalyzer.diagnosis.serving.outlook import Guesses, guessed
 from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 from traceanalyzer.ingest import load
 

@@ -1,5 +1,4 @@
-"""What is known of torch.compile in a process: of its trace, the logs of its run, or both; and what the report says of
-it."""
+"""What is known of torch.compile in a process, by its trace, its logs, or both; and what the report says of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 UNTIMED = Stopwatch()
 IN_EACH_STEP = ("graph-break", "recompilation")
-"""How the ids of findings begin whose remedy comes before all that is replayed: what they leave eager would be warmed
-up or captured, and not compiled."""
+"""Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not compiled."""
 
 
 class CompiledBy(NamedTuple):
@@ -58,8 +56,7 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
 
 
 def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
-    """The log of the trace's process: the one that has its graphs, else of its rank, else of the process that compiled
-    most."""
+    """The log of the trace's process: the one with its graphs, else of its rank, else that which compiled most."""
     if not logs:
         return None
     texts, call = set(trace.strings), "## Call CompiledFxGraph {} ##"

@@ -22,8 +22,7 @@ FUSED_CHAINS = assuming(
 LEAST_SAVED_BY_KERNELS = 0.02
 """Share of the step that its kernels must become shorter by: what only saves launches is for a compiler."""
 LEAST_OF_CHAINS = 0.08
-"""What is gained less often lies between operators that no library has together, and is within what fused kernels
-differ by."""
+"""Less often lies between operators that no library has together, or within what fused kernels differ by."""
 FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
 fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
 IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)

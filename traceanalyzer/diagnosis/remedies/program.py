@@ -22,13 +22,11 @@ _LIBRARIES = {
 """What names in the recording show, by fields of `Program`."""
 USUAL_BUCKET_BYTES = 25 * 2**20  # DDP's bucket of gradients, unless another is set
 LEAST_OF_MESSAGES = 0.04
-"""Share of the step that another way to send the same gradients or parameters must save: what it costs the
-computation beside it is not recorded."""
+"""Share of the step that sending gradients or parameters otherwise must save: what compute pays is not recorded."""
 MOST_IN_BACKWARD = 0.75
 """Share of the collectives that the backward pass launches where hooks reduce gradients: a few sums are of losses."""
 MOSTLY_WAITING = 0.8
-"""Communication that is waiting for other ranks to this share is made shorter neither by overlapping nor by sending
-less."""
+"""Communication of which so much is waiting for other ranks gets no shorter by overlapping or by sending less."""
 IN_GRAPHS_SHARE = 0.9  # a step with this share of its kernels in CUDA graphs has been captured already
 
 

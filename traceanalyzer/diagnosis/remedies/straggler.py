@@ -27,8 +27,7 @@ from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64
 
 MIN_SHARE = 0.05
-"""Share of the step that a rank must wait for another, or have more to do, before that one is what holds up the
-run."""
+"""Share of the step that a rank must wait for another, or have more to do, before that one holds up the run."""
 LATE_SHARE = 0.08
 """Share of the step by which the latest rank must be later than the others. Two that do the same differ by up to six
 percent, in what their hosts work, or in kernels that collectives slow."""

@@ -101,8 +101,7 @@ def _of_gradients(m: Measurements) -> bool:
 
 
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """One rank is late at the collectives, or a few by turns: because they compute longer, or because their devices
-    idle."""
+    """One rank is late at the collectives, or a few by turns, as they compute longer or their devices idle."""
     if (ranks := m.ranks) is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     waited = longest_wait_ms(ranks)

@@ -25,8 +25,7 @@ GPU_BUSY = "gpu-busy"
 UNDERSIZED = "undersized-kernels"
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
-"""Share of their time by which kernels stay above the roofline even where they are good: large products reach 0.71 to
-0.79 of the tensor cores' peak."""
+"""Share of their time by which even good kernels stay above the roofline: large products reach 0.71 to 0.79 of it."""
 FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
 """Classes of kernels that are an operator each, for which a program has no other."""
 MOSTLY_BUSY = 0.5  # share of the step from which its kernels are what makes it long

@@ -11,15 +11,14 @@ from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.base import NS_PER_MS, Aside, span
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
-from traceanalyzer.diagnosis.timing import DRIFT_SHARE
 from traceanalyzer.trace import RangeKind
 
 MANY_STEPS, MANY_EVENTS = 30, 200_000
 """More steps tell nothing new; a recording with fewer events than that is small however many steps it has."""
 RANGE_MS = 0.001
-"""What pushing and popping a range costs the host about with a recorder attached; `record_function` costs several
-times that."""
+"""About what a range costs the host with a recorder attached; `record_function` costs several times that."""
 MANY_RANGES, RANGES_SHARE = 500, 0.05
 """Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
 WORK_OUTSIDE = 0.1  # share of the GPU's work outside all steps from which the step markers are worth a look

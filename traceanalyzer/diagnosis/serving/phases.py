@@ -70,8 +70,7 @@ def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
 
 
 def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | None:
-    """The median of these iterations without the profiler: as the log has them, else replayed; None where neither
-    tells."""
+    """The median of these iterations without the profiler: as logged, else replayed; None where neither tells."""
     found, log = m.timed.memo(find_iterations), m.timed.memo(found_in_log)
     if found is None:
         return None

@@ -12,8 +12,15 @@ from traceanalyzer.analysis.serving.fit import DecodeFit
 from traceanalyzer.analysis.serving.rows import by_phase, column, found_in_log
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements
-from traceanalyzer.diagnosis.serving.guesses import USUAL, Guesses, guessed
-from traceanalyzer.diagnosis.serving.outlook import TRUSTED_ERROR, Outlook, fit_of_decodes, outlook
+from traceanalyzer.diagnosis.serving.outlook import (
+    TRUSTED_ERROR,
+    USUAL,
+    Guesses,
+    Outlook,
+    fit_of_decodes,
+    guessed,
+    outlook,
+)
 from traceanalyzer.diagnosis.serving.phases import Phase, phases
 
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}

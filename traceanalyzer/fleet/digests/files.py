@@ -232,8 +232,8 @@ def _column(pa: Any, kind: str, value: Any) -> Any:
 
 
 def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank | LeftOut]:
-    """The ranks of digests, in their order, and why a file is none, or of another version. `why`: with
-    all that says why a rank is late. Raises TraceAnalyzerError."""
+    """The ranks of digests in order, or why a file is none; `why`: with all that says why one is late. Raises
+    TraceAnalyzerError."""
     pa = arrow()
     columns = [*COLUMNS] if why else [*TO_COMPARE]
     for place, data in contents(places):

@@ -91,8 +91,7 @@ def _between(matches: Matches, end: F64, begin: float) -> F64:
 
 
 def middle_of_alike(plan: Plan) -> I64:
-    """Of each part the middle stretch of the parts at the same place of the program: those of collectives of one kind
-    and wave."""
+    """Of each part the middle stretch of those at its place of the program: of collectives of one kind and wave."""
     matches = plan.matches
     alike = Groups.of((plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective])
     order, begin = np.lexsort((matches.stretch, alike.index)), np.cumsum(alike.count) - alike.count

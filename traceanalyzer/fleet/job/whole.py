@@ -133,8 +133,7 @@ class Whole:
 
 
 def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:
-    """The host of each rank, and whether that is assumed: where none was recorded, ranks are counted over the GPUs that
-    each recording lists."""
+    """The host of each rank, and whether it is assumed: of as many ranks as a recording lists GPUs, where none says."""
     named = [one.host for one in digests]
     size = next((size for size, _ in Counter(n for n in gpus if n > 1).most_common(1)), len(digests))
     if any(named) or len(digests) <= size:
