@@ -111,11 +111,6 @@ def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
         yield "The logs have no times: stops and goodput are not known. Log when each step ended (t)."
 
 
-def _moment(seconds: float | None) -> str | None:
-    moment = moment_of(seconds)
-    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else None
-
-
 def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
     starts = np.flatnonzero(np.diff(steps.attempt, prepend=-1))
     since = np.arange(len(steps.step)) - np.repeat(starts, np.diff(starts, append=len(steps.step)))
@@ -126,7 +121,7 @@ def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
         ms = float(np.median(steps.ms[part]))
         change = ms / found[-1].step_ms - 1 if found else None
         first, last = steps.step[part[[0, -1]]].tolist()
-        found.append(Level(first, last, _moment(steps.ended[part[0]]), ms, change))
+        found.append(Level(first, last, moment_of(steps.ended[part[0]]), ms, change))
     return tuple(found), drift
 
 
@@ -143,7 +138,7 @@ def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]
         redone |= again
         gap = max(float(gaps[i]), 0.0) if np.isfinite(gaps[i]) else None
         kind = "restart" if back[i] else "pause"
-        found.append(Stop(kind, _moment(steps.ended[i]), last, following, gap, int(again.sum())))
+        found.append(Stop(kind, moment_of(steps.ended[i]), last, following, gap, int(again.sum())))
     return found, redone
 
 
@@ -156,7 +151,7 @@ def _slow_ranks(behind: Mapping[str, list[tuple[Any, ...]]], minutes_of_window: 
             if len(run) > 1 and minutes >= SLOW_MINUTES:
                 *_, step, since, _ = run[0]
                 excess = float(np.median([one[-1] for one in run]))
-                yield SlowRank(rank, own, step, _moment(since), minutes, excess)
+                yield SlowRank(rank, own, step, moment_of(since), minutes, excess)
 
 
 def _goodput(steps: Steps, stops: list[Stop], redone: Bool, stride: float) -> Goodput | None:

@@ -70,7 +70,7 @@ def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
         if e.step is not None and np.isfinite(took):
             when = moment_of(e.when_s)
             data = np.nan if e.data_s is None else e.data_s * MS_PER_S
-            rows.append((rank, e.step, e.when_s, took, data, e.tokens, line, str(when.date()) if when else NO_DAY))
+            rows.append((rank, e.step, e.when_s, took, data, e.tokens, line, when[:10] if when else NO_DAY))
     frame = pd.DataFrame(rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"])
     frame = frame.astype(dict.fromkeys(("t", "data_ms", "tokens"), float))
     for day, part in frame.groupby("day"):
@@ -81,9 +81,11 @@ def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
             part.drop(columns="day").to_parquet(file, index=False)
 
 
-def moment_of(seconds: float | None) -> datetime | None:
-    """The moment of a clock, s since 1970; None where it is none."""
-    return datetime.fromtimestamp(seconds, UTC) if seconds is not None and 0 <= seconds < LAST_S else None
+def moment_of(seconds: float | None) -> str | None:
+    """The moment of a clock, s since 1970, as a text; None where it is none."""
+    if seconds is None or not 0 <= seconds < LAST_S:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def runs(store: Path) -> list[str]:

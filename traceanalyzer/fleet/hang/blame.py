@@ -88,7 +88,8 @@ def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], f
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
         known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
         yield Wait(
-            index, _known(seq, standing, known.values()), elsewhere=_elsewhere(standing, first),
+            index, _known(seq, standing, known.values()),
+            elsewhere=tuple(rank for rank, op in standing if first[rank] < op.record),
             signatures=tuple(known.items()), unseen=any(here[rank].ended_unseen for rank in places["passed"]),
             **{name: tuple(found) for name, found in places.items()},
         )  # fmt: skip
@@ -109,11 +110,6 @@ def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Si
     return next((op for _, op in standing if op.kind), Op(seq, signature[0], signature=signature, record=-1))
 
 
-def _elsewhere(standing: Iterable[tuple[int, Op]], first: dict[int, int]) -> tuple[int, ...]:
-    """The ranks that stand at an operation that they issued before, too."""
-    return tuple(rank for rank, op in standing if first[rank] < op.record)
-
-
 def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = {rank: i for i, rank in enumerate(ranks)}
@@ -131,7 +127,8 @@ def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: 
             done.add(end)
             ends = ((rank, op), (peer, ops[other_end]))
             signatures = tuple((r, ("send", *o.signature[1:])) for r, o in ends)
-            yield Wait(index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures)
+            elsewhere = tuple(r for r, o in ends if first[r] < o.record)
+            yield Wait(index, op, (rank, peer), elsewhere=elsewhere, signatures=signatures)
 
 
 @dataclass(frozen=True)
@@ -211,7 +208,8 @@ def _causes(flight: Flight, blame: Blame) -> list[Blame]:
 def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -> Iterable[Blame]:
     """CPUs that stopped with operations in flight on which peers of the same program went on."""
     for wait in waits:
-        if wait.op.peer >= 0 or len(wait.absent) > min(COMPARED, _few(wait)):  # a collective that few have not issued
+        few = min(COMPARED, max(1.0, MOST_SHARE * len(wait.waiting)))
+        if wait.op.peer >= 0 or len(wait.absent) > few:  # a collective that few have not issued
             continue
         for rank in set(wait.absent) - known:
             mine = flight.dumps[rank].pending
@@ -219,11 +217,6 @@ def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -
             same = (peer for peer in peers if all(_stands_at(flight, peer, index, op) for index, op in mine))
             if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
                 yield Blame(rank, "cpu_stopped", wait, not known)
-
-
-def _few(wait: Wait) -> float:
-    """How many ranks are few towards those that wait."""
-    return max(1.0, MOST_SHARE * len(wait.waiting))
 
 
 def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
@@ -286,7 +279,7 @@ def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
         pending = ((rank, op) for rank in wait.waiting for op in flight.dumps[rank].groups[wait.group].pending)
         begun = {rank for rank, op in pending if op.started and (op.peer >= 0) == (wait.op.peer >= 0)}
         late = set(wait.waiting) - begun
-        if 0 < len(late) <= _few(wait):
+        if 0 < len(late) <= max(1.0, MOST_SHARE * len(wait.waiting)):
             return [Blame(rank, "gpu_stopped", wait, True) for rank in wait.waiting if rank in late]
     return []
 

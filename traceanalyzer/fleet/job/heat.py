@@ -7,7 +7,7 @@ from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.fleet.job.model import Heat
 from traceanalyzer.fleet.job.simulate import middle_of_alike
 from traceanalyzer.fleet.job.whole import Whole
-from traceanalyzer.trace import F64
+from traceanalyzer.trace import F64, I64
 
 MOST_ROWS = 256
 MOST_STEPS = 128
@@ -27,16 +27,14 @@ def heat_of(whole: Whole) -> Heat | None:
         key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
         excess = np.bincount(key, longer, minlength=size * count).reshape(size, count).astype(np.float64)
     table = excess[:, steps] / NS_PER_MS
-    order = sorted(range(size), key=lambda i: (_or(whole.stages[i]), whole.hosts[0][i] or "", i))
+    stages = [-1 if stage is None else stage for stage in whole.stages]
+    order = sorted(range(size), key=lambda i: (stages[i], whole.hosts[0][i] or "", i))
     names = []
     for i in order:
         rank, stage = whole.digests[i].rank, whole.stages[i]
         names.append(f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}"))
-    return Heat(*_binned(table[order], names), [whole.steps[i] for i in steps.tolist()], _folded(table, whole))
-
-
-def _or(stage: int | None) -> int:
-    return -1 if stage is None else stage
+    shown = [whole.steps[i] for i in steps.tolist()]
+    return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
 
 
 def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
@@ -53,9 +51,8 @@ def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
     return np.stack(rows), labels
 
 
-def _folded(table: F64, whole: Whole) -> F64 | None:
+def _folded(table: F64, stages: I64) -> F64 | None:
     """The mean excess of each stage (row) and place in it (column); None without stages."""
-    stages = np.array([_or(stage) for stage in whole.stages])
     if stages.min() < 0 or len(np.unique(stages)) < 2:
         return None
     mean, width = table.mean(axis=1), int(np.bincount(stages).max())
