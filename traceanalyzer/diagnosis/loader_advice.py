@@ -48,18 +48,11 @@ def action(found: Loading | None, workers: int | None = None) -> str:
             "make each batch cheaper (decode and transform less, or on the GPU); "
             f"{ONE_CORE}{pinned.replace(', ', '; ')}"
         )
-    return ". ".join([who, *(line[0].upper() + line[1:] for line in _stages(found))]) + "."
-
-
-def _stages(found: Loading | None) -> Iterator[str]:
-    if found is None:
-        return
-    large = {stage: share for stage, share in found.stages if share >= LARGE_STAGE}
-    if (found.os_share or 0.0) >= LARGE_STAGE:
+    large = {stage: share for stage, share in (found.stages if found else ()) if share >= LARGE_STAGE}
+    if found is not None and (found.os_share or 0.0) >= LARGE_STAGE:
         large.setdefault("storage", found.os_share or 0.0)
-    for stage, share in large.items():
-        subject, change = STAGES[stage]
-        yield f"{subject} {share:.0%} of the loading: {change}"
+    where = [f"{STAGES[stage][0]} {share:.0%} of the loading: {STAGES[stage][1]}" for stage, share in large.items()]
+    return ". ".join([who, *(line[0].upper() + line[1:] for line in where)]) + "."
 
 
 def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:

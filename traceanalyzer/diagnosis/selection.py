@@ -63,7 +63,11 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     SeveralRunsError for recordings that are not ranks of one run.
     """
     selection = selection or Selection()
-    chosen = _of_rank(run, selection.rank)
+    rank = selection.rank
+    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
+        known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
+        there = f"ranks: {known}" if known else "the recordings do not say their rank"
+        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
     traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
@@ -73,15 +77,6 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     matches = match_collectives(digests) if len(each) == len(every) and each[0].peers else None
     ranks = compare_ranks(digests, unread, matches)
     return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
-
-
-def _of_rank(run: Run, rank: int | None) -> list[int]:
-    """Which traces are of this rank; all for None. Raises EmptyRecordingError, naming the ranks there are."""
-    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
-        known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
-        there = f"ranks: {known}" if known else "the recordings do not say their rank"
-        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
-    return chosen
 
 
 def only_device(trace: Trace, device: int | None) -> Trace:

@@ -1,5 +1,5 @@
-"""What decides how fast a server is (batches, prefills among decodes, a host that is ahead, guessed tokens), and what to
-do about it: switches of its engine, not changes of a training loop."""
+"""What decides how fast a server is (batches, prefills among decodes, a host that is ahead, guessed tokens), and what
+to do about it: switches of its engine, not changes of a training loop."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -255,8 +255,9 @@ def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     A text says why the recording does not tell."""
     verifying: dict[float, list[IterationRow]] = defaultdict(list)
     for row in m.iterations:
-        if _per_request(row) > 1 and _time(row):
-            verifying[_per_request(row) - 1].append(row)
+        each = (row.generation_tokens or 0) / row.requests if row.requests else 0.0
+        if each > 1 and _time(row):
+            verifying[each - 1].append(row)
     found = _recorded(m, verifying, count) if verifying else _predicted(m, count)
     if isinstance(found, str):
         return found
@@ -265,11 +266,6 @@ def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
         count, acceptance, found.source, found.requests, tokens, found.ms, found.low_ms, found.high_ms,
         found.requests * tokens / found.ms * MS_PER_S, now and tokens * now / found.ms,
     )  # fmt: skip
-
-
-def _per_request(row: IterationRow) -> float:
-    """New tokens of a request."""
-    return (row.generation_tokens or 0) / row.requests if row.requests else 0.0
 
 
 def _time(row: IterationRow) -> float | None:
