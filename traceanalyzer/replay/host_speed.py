@@ -83,8 +83,7 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:
-    """Share of the recorded dispatch that is left without the profiler, and how far it is from that in nine of ten
-    recordings."""
+    """Share of the recorded dispatch left without the profiler, and how far nine of ten recordings are from it."""
     if not trace.operators_slowed:
         return DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS
     return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE

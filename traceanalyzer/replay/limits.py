@@ -76,8 +76,7 @@ def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chose
 
 
 def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
-    """Time that the hidden ops need on their links, those of one device in one direction one after the other, ns a
-    step: as the scenario has them, or as recorded where it takes them out."""
+    """Time of hidden ops on their links, one after the other, ns a step: as changed, or recorded if taken out."""
     ops, rows = tape.source.trace.device_ops, tape.row[hidden]
     links = Groups.of(ops.device[rows], ops.copy_kind[rows])
     takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])

@@ -200,8 +200,7 @@ def waited_time(joined: Joined, rows: I64) -> I64:
 
 
 def _reading(joined: Joined) -> IntervalSet:
-    """Host time in operators that only read a value, in calls that wait and launch nothing, and what Python takes from
-    the operator before to get there."""
+    """Host time in operators that only read a value, calls that only wait, and what Python takes to get there."""
     calls, waiting = joined.trace.api_calls, joined.blocks.copy()
     waiting[joined.linked.launch[joined.linked.launch >= 0]] = False
     found, tree = join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting])), joined.linked.tree

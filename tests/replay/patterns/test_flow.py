@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.replay.patterns.operators import linear, op
-from traceanalyzer.replay.patterns.flow import flow, given_by, is_chain
-from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.operators import Operator, flow, given_by, is_chain
 
 
 def part(number: int, *shape: int) -> Operator:

@@ -115,8 +115,7 @@ class _Neighbours:
 
 
 def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
-    """What one kernel takes for these ops of an attention, ns; where the GPU or the sizes are not known, what their
-    products take."""
+    """What one kernel takes for these ops, ns; without known GPU or sizes what their products take."""
     source, row = tape.source, tape.row[ops]
     shape = next(iter(_shapes(tape, softmax)), ())
     products = with_text(source.linked, operators(source)[row], PRODUCT) & source.linked.is_matrix[row]

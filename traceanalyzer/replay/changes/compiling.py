@@ -152,8 +152,7 @@ def _backward_twice(joined: Joined) -> bool:
 
 
 def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
-    """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
-    it has, and whether its step has no other."""
+    """For each op its step's stretch between two waits; for each its ops of the model, and whether it is alone."""
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     each = int(waits.max(initial=0)) + 1
     stretch, region = ranked(tape.step_of_op.astype(np.int64) * each + waits)

@@ -147,8 +147,7 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
 
 
 def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F64:
-    """What each run takes to move what crosses its border at its best rate, ns, NaN where not known; with what it keeps
-    for others."""
+    """What each run takes to move what crosses its border (or it keeps for others) at its best rate, ns, else NaN."""
     out, moving = np.zeros(len(traffic)), np.flatnonzero(traffic > 0)
     out[moving] = written(tape.source, tape.row[moving])
     crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, tape.of_classes(*REDUCING)))

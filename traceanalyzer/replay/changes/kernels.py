@@ -15,9 +15,8 @@ from traceanalyzer.base import NS_PER_S
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
-from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.named import kernels_named, launched_within
-from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, operators
 from traceanalyzer.replay.patterns.repeats import after_each, every
 from traceanalyzer.replay.patterns.small_products import small_products
 from traceanalyzer.replay.tape import Tape

@@ -18,9 +18,8 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.replay.patterns.flow import is_shared
 from traceanalyzer.replay.patterns.named import kernels_named
-from traceanalyzer.replay.patterns.operators import operators
+from traceanalyzer.replay.patterns.operators import is_shared, operators
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 

@@ -44,8 +44,7 @@ def kept(tape: Tape, hooked: float) -> Tape | None:
 
 
 def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:
-    """The stretches of the forward pass that run again later (the same kernels in the same order): the first op of
-    each, and all of them."""
+    """Stretches of the forward pass that run again later (the same kernels in order): the first op of each, and all."""
     name = tape.source.trace.device_ops.name[tape.row]
     begins = np.flatnonzero(gone & ~after_each(gone))
     ends = np.flatnonzero(gone & ~np.append(gone[1:], False)) + 1

@@ -65,8 +65,7 @@ def _is_number(value: str) -> bool:
 
 
 def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
-    """How many of a dimension these operators, up to the next sort, take from its beginning; None where one takes
-    all, or something else of a tensor of this shape."""
+    """How many these operators, up to the next sort, take from the begin of a dimension; None if one takes else."""
     of_whole = (one for one in following if (found := _first(one)) is not None and found.shape == whole.shape)
     taken = list[int]()
     for one in takewhile(lambda one: not one.named(SORTS), of_whole):

@@ -73,8 +73,7 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
 
 
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
-    """Where a kernel is among the rows: by the key of its graph, else its compile id, else its name where one graph
-    alone has it."""
+    """Where a kernel is among the rows: by its graph, else its compile id, else its name where one graph has it."""
     names, result = Counter(row.name for row in rows), dict[tuple[str, str], int]()
     for index, row in enumerate(rows):
         if row.graph:

@@ -103,8 +103,7 @@ def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
 
 
 def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
-    """A function that runs eager as a whole: its idle time is that of launching its operators one by one, outside of
-    the optimizer."""
+    """A function that runs eager as a whole: it idles while its operators are launched, the optimizer left out."""
     timed, ranges = traced.rated.timed, traced.rated.trace.host_ranges
     if len(traced.code.bodies) or timed.device is None:
         return replace(row, basis=NO_SEAM)

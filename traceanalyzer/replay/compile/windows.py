@@ -51,8 +51,7 @@ def seams(code: CompiledCode) -> list[Seam]:
 
 
 def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[tuple[int, int]]:
-    """The seam of the backward, met as often as the forward's: between the backward of what goes on and that of the
-    broken function, which are paired as autograd pairs them (by sequence number)."""
+    """The backward's seams: between backwards of what goes on and of the broken function, paired by sequence number."""
     ranges, strings, windows = code.joined.trace.host_ranges, code.joined.trace.strings, []
     rows_f, rows_b = (
         np.flatnonzero(texts_where(strings, name.__eq__)[ranges.name] & (ranges.sequence >= 0))

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from itertools import chain, takewhile
 
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.patterns.flow import JOINING, given_by
-from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.operators import JOINING, Operator, given_by
 from traceanalyzer.replay.patterns.repeats import Repeat
 from traceanalyzer.trace import I32
 

@@ -131,8 +131,7 @@ def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
 
 
 def _next_ones(picks: list[Operator], count: int) -> Bool:
-    """Which of these operators take the next one of so many items along the first dimension, by their values; none if
-    they do not take all of them in turn."""
+    """Which of these take the next of so many items along the first dimension; none unless all are taken in turn."""
     along = all(len(one.values) > NUMBER and one.values[NUMBER - 1] == "0" for one in picks)
     numbers = [one.values[NUMBER] if along else "" for one in picks]
     new = np.array([a != b for a, b in pairwise(["", *numbers])], bool)

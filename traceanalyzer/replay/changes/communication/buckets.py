@@ -131,8 +131,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
 
 
 def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
-    """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
-    are fewer the host has fewer to launch."""
+    """The recorded buckets stay as marks that take no time; what they did is done, and launched, by inserted ones."""
     compute, parts, dispatch = np.flatnonzero(tape.compute), [], tape.dispatch.copy()
     duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
     # What waits for what, but for the compute launched before a run's last reduction that seems to wait for one.

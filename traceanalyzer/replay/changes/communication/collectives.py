@@ -252,8 +252,7 @@ def gathered_again(tape: Tape) -> Bool:
 
 
 def _again(tape: Tape, step: I32 | I64, unit: I32 | I64) -> Bool:
-    """Which of these, in order, are not the first of their step and unit; all, where nothing is learnt: what has been
-    gathered once is right for good."""
+    """Which of these, in order, are not the first of their step and unit; all, where nothing is learnt."""
     result = np.ones(len(step), bool)
     if of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any():
         result[np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]] = False

@@ -15,9 +15,8 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Shape
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.replay.patterns.flow import is_shared
 from traceanalyzer.replay.patterns.named import Outermost, movers, operators_named
-from traceanalyzer.replay.patterns.operators import Operator
+from traceanalyzer.replay.patterns.operators import Operator, is_shared
 from traceanalyzer.replay.patterns.repeats import after_each, each_step
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind

@@ -15,10 +15,9 @@ import numpy as np
 
 from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.replay.patterns import repeats
-from traceanalyzer.replay.patterns.flow import JOINING, is_chain
 from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
 from traceanalyzer.replay.patterns.named import launched_within, operators_named
-from traceanalyzer.replay.patterns.operators import operators
+from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct

@@ -9,10 +9,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.replay.changes.syncs.syncs import read_at_once
-from traceanalyzer.replay.patterns.flow import JOINING
 from traceanalyzer.replay.patterns.items import item_starts, single_tokens, takes_items
 from traceanalyzer.replay.patterns.named import launched_within
-from traceanalyzer.replay.patterns.operators import operators
+from traceanalyzer.replay.patterns.operators import JOINING, operators
 from traceanalyzer.replay.patterns.repeats import after_each, each_step, launching
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind, distinct

@@ -71,8 +71,7 @@ def tensor_loops(tape: Tape) -> Loops | None:
 
 
 def _size(one: Operator) -> Shape | None:
-    """The size of the one tensor, or of the tensors of one size, that an operator for lists works on, () for a number;
-    None for other operators."""
+    """The one size of the tensors that an operator for lists works on, () for a number; None for other operators."""
     if not one.inputs or any(len(listed) != 1 for listed in one.lists) or not one.named(ELEMENTWISE):
         return None
     sizes = {shape for shape in (*one.shapes, *(listed[0] for listed in one.lists)) if math.prod(shape) > 1}
@@ -189,8 +188,7 @@ def unfused_cells(tape: Tape) -> I32:
 
 
 def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
-    """Whether these outermost operators take a part of something for each of so many time steps, or follow one that
-    takes it apart into as many."""
+    """Whether these operators take one of so many parts for each time step, or follow one that makes as many."""
     if are_named(tape.source.linked, inside, PARTS).sum() >= count - 1:
         return True
     tree, before = tape.source.linked.tree, tape.source.linked.tree.outermost_operators
