@@ -47,8 +47,8 @@ class Scenario:
     id: str
     change: Change
     basis: str
-    optimistic: Change | None = None
-    pessimistic: Change | None = None  # other readings of it, for the lower and the upper end of the range
+    optimistic: Change | None = None  # a more optimistic reading of it, for the lower end of the range
+    pessimistic: Change | None = None  # a less optimistic reading of it, for the upper end of the range
     missing: str = "the recording does not say what this needs"  # why it is not predicted where `change` says None
     step_of_run: Callable[[Sequence[float]], float] = max  # the run's step time from those of its ranks
     begin: Begin = max  # when a collective begins, from when its ranks arrive

@@ -42,7 +42,7 @@ class _Lane(NamedTuple):
 
 class _Stretch(NamedTuple):
     first: int
-    stop: int  # its ops
+    stop: int  # its ops: from the first up to this one
     host: I64  # the host's own time from the begin of the repetition until each op's launch
     latency: I64
     lanes: list[_Lane]

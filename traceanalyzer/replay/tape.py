@@ -38,10 +38,9 @@ class Tape(Memo):
     """Arrays of host events (one entry an event, in time order) and of device ops (in launch order)."""
 
     steps: int
-    dispatch: I64
-    work: I64
-    loading: I64
-    """Host time before each event, ns: on dispatch, waits left out, on other work of its own, and on input data."""
+    dispatch: I64  # host time before each event on dispatch, ns, waits left out
+    work: I64  # host time before each event on other work of its own, ns
+    loading: I64  # host time before each event on input data, ns
     reading: I64  # part of `dispatch` inside operators that only read a value and calls that only wait
     sending: I64  # part of `dispatch` inside calls of collectives: mostly a library's code, which a profiler slows less
     profiling: I64  # host time before each event on the profiler's own work, ns
@@ -60,8 +59,8 @@ class Tape(Memo):
     communication: Bool
     copy: Bool
     meeting: I64  # number of the collective among those that several ranks' tapes share, -1: none (`together`)
-    row: I64
-    source: Rated  # rows of `Trace.device_ops`, and the recording that they are of
+    row: I64  # row of `Trace.device_ops` ...
+    source: Rated  # ... of this recording
 
     @cached_property
     def step_of_op(self) -> I32:

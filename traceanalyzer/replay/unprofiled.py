@@ -196,13 +196,14 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     rows = rows[np.argsort(came[rows], kind="stable")]
     next_op = np.append(rows, -1)[np.searchsorted(came[rows], gaps.end)]
     launched = np.where(next_op >= 0, called[tape.event[next_op]], gaps.end)
-    recorded = np.where(next_op >= 0, _recorded_cause(tape)[next_op], IdleCause.LAUNCH)
+    cause, unknown = _as_recorded(tape)
+    recorded = np.where(next_op >= 0, cause[next_op], IdleCause.LAUNCH)
     spent = HostClock(tape, times).spent(gaps.start, np.clip(launched, gaps.start, gaps.end))
     left = gaps.end - gaps.start - sum(spent.values(), np.zeros(len(gaps.start)))
     late = launched > gaps.start
     waits_for_others = recorded == IdleCause.COMMUNICATION
     brief = gaps.end - gaps.start < QUEUED_LATENCY_NS
-    dispatched = (late | brief) & ~((next_op >= 0) & _waited_for_unknown(tape)[next_op])
+    dispatched = (late | brief) & ~((next_op >= 0) & unknown[next_op])
     after_wait = recorded == IdleCause.SYNC
     if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
         after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
@@ -227,18 +228,13 @@ def _after_wait(tape: Tape, times: Pass) -> Bool:
     return (position >= 0) & (launched < REFILL_LAUNCHES)
 
 
-def _waited_for_unknown(tape: Tape) -> Bool:
-    """Which ops ended a gap in the recording although they had been launched: they waited for what is not in it."""
-    gaps, result = tape.source.causes.gaps, np.zeros(len(tape.source.trace.device_ops) + 1, bool)
-    result[gaps.next_op] = (gaps.cause == IdleCause.OTHER) & (gaps.queued == 1)
-    return result[tape.row]
-
-
-def _recorded_cause(tape: Tape) -> I64:
-    """For each op the cause of the gap that it ended in the recording, OTHER where it ended none."""
-    cause = np.full(len(tape.source.trace.device_ops) + 1, int(IdleCause.OTHER), np.int64)
-    cause[tape.source.causes.gaps.next_op] = tape.source.causes.gaps.cause
-    return cause[tape.row]
+def _as_recorded(tape: Tape) -> tuple[I64, Bool]:
+    """For each op the cause of the gap that it ended in the recording, OTHER where it ended none; and whether it had
+    been launched before such a gap: it waited for what is not in the recording."""
+    gaps, count = tape.source.causes.gaps, len(tape.source.trace.device_ops) + 1
+    cause, unknown = np.full(count, int(IdleCause.OTHER), np.int64), np.zeros(count, bool)
+    cause[gaps.next_op], unknown[gaps.next_op] = gaps.cause, (gaps.cause == IdleCause.OTHER) & (gaps.queued == 1)
+    return cause[tape.row], unknown[tape.row]
 
 
 class Work(NamedTuple):
