@@ -163,8 +163,7 @@ class StepBudgets:
     exposed_communication: I64
     exposed_copy: I64
     idle: I64
-    communication: I64
-    """Exposed or not."""
+    communication: I64  # exposed or not
     idle_by_cause: dict[IdleCause, I64]
 
 

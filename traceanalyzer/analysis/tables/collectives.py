@@ -15,8 +15,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import I32, I64, U8, distinct
 
-AFTER = (Role.FORWARD, Role.OPTIMIZER)
-"""What ends a tail. Other work (copies out of buckets, clipping) runs in it."""
+AFTER = (Role.FORWARD, Role.OPTIMIZER)  # what ends a tail. Other work (copies out of buckets, clipping) runs in it.
 
 
 def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:

@@ -14,8 +14,7 @@ from traceanalyzer.trace import I64, Bool, CopyKind, MemoryKind
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
 rule `cuda_memcpy_sync` leaves them out for that)."""
-BANDWIDTH_BYTES = 1_000_000
-"""Copies under this measure their own latency (microseconds), not the link."""
+BANDWIDTH_BYTES = 1_000_000  # copies under this measure their own latency (microseconds), not the link
 _SIZES = ((STAGED_BYTES, "up to 64 kB"), (1_000_000, "64 kB to 1 MB"), (64_000_000, "1 MB to 64 MB"))
 """Upper bound in bytes and title of each size class."""
 _LARGEST, _UNKNOWN = (np.inf, "over 64 MB"), (-1, "not recorded")

@@ -115,8 +115,7 @@ def _range(low: float, high: float) -> str:
     return f"{text(low)} to {text(high)}" if high != float("inf") else f"over {text(low)}"
 
 
-LONGEST_NAME = 60
-"""Characters of an op's name in a sentence."""
+LONGEST_NAME = 60  # characters of an op's name in a sentence
 
 
 def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:

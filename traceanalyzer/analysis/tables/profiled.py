@@ -45,13 +45,10 @@ class Profiled:
     """The sums of a table, of a step where it marks steps."""
 
     steps: int | None
-    step_ms: float | None
-    """Host time of a ProfilerStep."""
-    device_ms: float
-    """Sum of the kernels' times: they may run side by side."""
+    step_ms: float | None  # host time of a ProfilerStep
+    device_ms: float  # sum of the kernels' times: they may run side by side
     cpu_ms: float
-    rows: list[ProfiledRow]
-    """By device time, then host time."""
+    rows: list[ProfiledRow]  # by device time, then host time
 
     @property
     def classes(self) -> list[tuple[float, str]]:

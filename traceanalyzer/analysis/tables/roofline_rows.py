@@ -16,12 +16,10 @@ from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
 OF_LIMITS = ("headroom_ms", "compute_bound_ms", "memory_bound_ms", "instruction_bound_ms", "latency_bound_ms")
 """Figures that need the GPU's limits."""
-BOUNDS = (Bound.COMPUTE, Bound.MEMORY, Bound.INSTRUCTIONS, Bound.LATENCY)
-"""What bounds the times of all but the first."""
+BOUNDS = (Bound.COMPUTE, Bound.MEMORY, Bound.INSTRUCTIONS, Bound.LATENCY)  # what bounds the times of all but the first
 OF_MOST = ("ideal_ms", "reachable_ms", "mfu", "hfu", "bandwidth_share")
 """Figures of the whole step, for which most of it needs a model, too."""
-ENOUGH_SHARE = 0.5
-"""With less of the computation modelled, figures of the whole step would speak of what is not known."""
+ENOUGH_SHARE = 0.5  # with less of the computation modelled, figures of the whole step would speak of what is not known
 
 
 @dataclass(frozen=True)
@@ -116,14 +114,12 @@ def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> f
     return needed / (time_ns / 1e9) if time_ns > 0 else None
 
 
-Figures = Callable[[Any], NDArray[Any]]
-"""A figure of these device ops (rows, or a slice of them)."""
+Figures = Callable[[Any], NDArray[Any]]  # a figure of these device ops (rows, or a slice of them)
 Sum = Callable[[Figures], F64]
 MODELLED_SHARE = 0.9
 """Figures of a group are told where models know this share of its device time: those of a part (a memset within an
 operator) would be taken for the whole."""
-ABOVE = 1.05
-"""A datasheet's limits are met to within a few percent; what is faster by more was not limited by them."""
+ABOVE = 1.05  # a datasheet's limits are met to within a few percent; what is faster by more was not limited by them
 _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
@@ -151,8 +147,7 @@ class RatedRow:
     )
 
 
-Columns = dict[str, list[Any]]
-"""Columns of rows by name, an entry a row."""
+Columns = dict[str, list[Any]]  # columns of rows by name, an entry a row
 
 
 def listed(values: F64) -> list[float | None]:

@@ -17,8 +17,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, RangeKind, distinct
 
-SHOWN_SHAPES = 4
-"""Shapes that are named; the others are counted."""
+SHOWN_SHAPES = 4  # shapes that are named; the others are counted
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ def shape_rows(timed: Timed) -> list[ShapeRow]:
     return [_row(timed, name, kinds[name], time[name]) for name in names if time[name].sum() > 0]
 
 
-Kind = frozenset[tuple[int, int]]
-"""Input shapes (codes of their text) of a step's calls, and how many calls have each."""
+Kind = frozenset[tuple[int, int]]  # input shapes (codes of their text) of a step's calls, and how many calls have each
 
 
 def _kinds(timed: Timed, names: list[int]) -> dict[int, dict[int, Kind]]:

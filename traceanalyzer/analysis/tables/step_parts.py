@@ -32,8 +32,7 @@ MAX_BATCHES = 16
 """Means of this many groups of successive steps tell the spread as well as all steps do; see `StepPart.batch_ms`."""
 NO_TENSOR = re.compile(r"Scalar|List|^$")
 """Types of inputs that are no tensors, and of lists, whose elements' types are not recorded."""
-SHAPES_LENGTH = 200
-"""Characters of the shapes: those of fused optimizers name hundreds of tensors."""
+SHAPES_LENGTH = 200  # characters of the shapes: those of fused optimizers name hundreds of tensors
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,7 @@ def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int]
     return places, np.array([places[label] for label in labels])[alike.index]
 
 
-MOST_LEVELS = 64
-"""Of a path of operators the innermost: programs nest about ten."""
+MOST_LEVELS = 64  # of a path of operators the innermost: programs nest about ten
 
 
 def op_path(linked: Linked, node: int) -> str | None:

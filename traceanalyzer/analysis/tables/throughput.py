@@ -20,8 +20,7 @@ from traceanalyzer.base import MS_PER_S, dataclass, metric, ratio
 from traceanalyzer.trace import F64, I64, RangeKind, StepAmounts, StepTimings
 
 Source = Literal["given", "environment", "log", "loader"]
-MOST_ROOM = 1000.0
-"""Of a step with less computation than that nobody asks how much faster it could compute."""
+MOST_ROOM = 1000.0  # of a step with less computation than that nobody asks how much faster it could compute
 LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
 REPLICATED = re.compile(r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::")
 """Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""

@@ -15,14 +15,12 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric, ms, ratio
 from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
-FEWEST_STEPS = 4
-"""Of three steps one is always alone: that is no kind."""
+FEWEST_STEPS = 4  # of three steps one is always alone: that is no kind
 FEW_STEPS_RATIO = 1.5
 """With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
 FASTER_SHARE = 0.8
 """A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
-NORMAL_90 = 1.645
-"""Standard deviations that hold 90 % of a normal distribution."""
+NORMAL_90 = 1.645  # standard deviations that hold 90 % of a normal distribution
 
 
 @dataclass(frozen=True)
