@@ -21,16 +21,14 @@ def read_ranges(linked: Linked) -> IntervalSet:
     return union(ranges.start[rows], ranges.end[rows])
 
 
-HELD_SHARE = 0.5
-"""A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
+HELD_SHARE = 0.5  # a copy call that lasts through this much of its copy fed it from pageable memory, or waited for it
 EVENT_WAIT = re.compile(r"EventSynchronize")
 DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 CONVOLVES = re.compile(
     r"^(aten::\w*conv(?!ert)|torch\.\S*conv(?!ert)|autograd::\S* \w*Convolution|Convolution\w*Backward)"
 )
 """Ranges around convolutions."""
-RETURN_LATENCY_NS = 50_000
-"""A call that ends this soon after the work it waited for has ended returned because of it."""
+RETURN_LATENCY_NS = 50_000  # a call that ends this soon after the work it waited for has ended returned because of it
 
 
 def blocking_calls(linked: Linked) -> Bool:

@@ -24,10 +24,8 @@ from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
 UNNAMED = "CUDA graph: operators not recorded"
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
 """In the order of the first kinds of device ops: kernels, copies, memsets."""
-MOST_RANGES = 2_000_000
-"""Ranges put into replays at most."""
-FEWEST = 4
-"""Fewer kernels in a row are found anywhere."""
+MOST_RANGES = 2_000_000  # ranges put into replays at most
+FEWEST = 4  # fewer kernels in a row are found anywhere
 OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
 _GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d{1,18})")
 
@@ -37,13 +35,10 @@ class Launched(NamedTuple):
 
     linked: Linked
     thread: int
-    begin: int
-    """Ranges that began before are around all of them."""
+    begin: int  # ranges that began before are around all of them
     time: I64
-    kind: I64
-    """Place in `LAUNCHES`."""
-    number: int | None = None
-    """The batch that a capture is named for."""
+    kind: I64  # place in `LAUNCHES`
+    number: int | None = None  # the batch that a capture is named for
 
 
 class Replay(NamedTuple):

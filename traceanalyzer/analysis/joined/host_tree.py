@@ -11,8 +11,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, distinct, is_constant, narrowed, ordered
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-FEW = 4
-"""Where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree."""
+FEW = 4  # where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +22,7 @@ class OfNodes(LookedUp):
     of_range: I64
     of_call: I64
     is_call: Bool
-    row: Column
-    """As in `HostTree`."""
+    row: Column  # as in `HostTree`
 
     @property
     def dtype(self) -> np.dtype[np.int64]:
@@ -56,25 +54,16 @@ class HostTree:
     """
 
     start: Column
-    end: Column
-    """As recorded; `repaired` counts nodes that end after their parent."""
+    end: Column  # as recorded; `repaired` counts nodes that end after their parent
     thread: I32
-    parent: Column
-    """Node of the innermost enclosing node on the same thread, -1 for a root."""
-    depth: NDArray[Any]
-    """How many nodes enclose it; of as few bytes as that needs."""
-    kind: U8
-    """`RangeKind`, 0 for an API call."""
-    is_call: Bool
-    """Whether the node is an API call (else a host range)."""
-    row: Column
-    """Row in `Trace.api_calls` or `Trace.host_ranges`."""
-    node_of_call: Column
-    """For each API call its node."""
-    node_of_range: I32
-    """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
-    range_name: I32
-    """For each host range its name (code)."""
+    parent: Column  # node of the innermost enclosing node on the same thread, -1 for a root
+    depth: NDArray[Any]  # how many nodes enclose it; of as few bytes as that needs
+    kind: U8  # `RangeKind`, 0 for an API call
+    is_call: Bool  # whether the node is an API call (else a host range)
+    row: Column  # row in `Trace.api_calls` or `Trace.host_ranges`
+    node_of_call: Column  # for each API call its node
+    node_of_range: I32  # for each host range its node, -1 for Python frames and OS calls (they are not in this tree)
+    range_name: I32  # for each host range its name (code)
     repaired: int = 0
 
     @classmethod

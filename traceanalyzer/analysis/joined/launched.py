@@ -9,8 +9,7 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
-MOSTLY = 0.5
-"""With more of the device ops' launches missing, those that are there say nothing of their neighbours."""
+MOSTLY = 0.5  # with more of the device ops' launches missing, those that are there say nothing of their neighbours
 
 
 def is_launch(linked: Linked) -> Bool:

@@ -48,12 +48,9 @@ class Knowledge:
 
     classes: KernelClasses = field(default_factory=KernelClasses.load)
     hardware: HardwareTable = field(default_factory=HardwareTable.load)
-    counters: tuple[KernelCounters, ...] = ()
-    """Kernels of the same program as a kernel profiler measured them."""
-    amounts: StepAmounts = StepAmounts()
-    """What a step of one process works through, as the user says."""
-    peak_flops_per_s: float | None = None
-    """What MFU is a share of, as the user says; None: the datasheet's."""
+    counters: tuple[KernelCounters, ...] = ()  # kernels of the same program as a kernel profiler measured them
+    amounts: StepAmounts = StepAmounts()  # what a step of one process works through, as the user says
+    peak_flops_per_s: float | None = None  # what MFU is a share of, as the user says; None: the datasheet's
     iteration_name: str | None = None
     """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
 

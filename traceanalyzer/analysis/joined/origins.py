@@ -18,21 +18,16 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike, distinct
 
-MOST_DEPTH = 64
-"""Modules in modules beyond this belong to the one around them; models nest about ten."""
-SHOWN = 2
-"""Modules of a path that tell where in the model a kernel is."""
+MOST_DEPTH = 64  # modules in modules beyond this belong to the one around them; models nest about ten
+SHOWN = 2  # modules of a path that tell where in the model a kernel is
 
 
 class Places(NamedTuple):
     """Places in the model, from the outermost modules down, those inside after the one that holds them."""
 
-    of_call: I64
-    """For each call of a module its place."""
-    above: I64
-    """For each place the one around it, -1 without."""
-    paths: list[tuple[str, ...]]
-    """For each place the classes of the modules around it and its own, outermost first."""
+    of_call: I64  # for each call of a module its place
+    above: I64  # for each place the one around it, -1 without
+    paths: list[tuple[str, ...]]  # for each place the classes of the modules around it and its own, outermost first
 
     def shown(self, place: int) -> str | None:
         """A place in few words, None for -1."""
@@ -70,10 +65,8 @@ class Origins:
     """Where nodes of the host tree, and the device ops launched at them, come from."""
 
     linked: Linked
-    launch_node: I32
-    """For each device op the node that launched it."""
-    in_backward: Bool
-    """For each node whether it runs in the backward pass."""
+    launch_node: I32  # for each device op the node that launched it
+    in_backward: Bool  # for each node whether it runs in the backward pass
     python: PythonStacks
 
     @cached_property

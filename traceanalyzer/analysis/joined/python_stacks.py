@@ -24,8 +24,7 @@ class PythonStacks:
     start: I64
     end: I64
     thread: I32
-    row: I64
-    """Row in `Trace.host_ranges`."""
+    row: I64  # row in `Trace.host_ranges`
 
     @classmethod
     def build(cls, trace: Trace) -> "PythonStacks":
