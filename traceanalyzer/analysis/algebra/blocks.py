@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from traceanalyzer.trace import F64, I32
 
 Made = TypeVar("Made")
-AT_ONCE = 1 << 14
-"""Rows that are computed at a time."""
+AT_ONCE = 1 << 14  # rows that are computed at a time
 
 
 def blocks(count: int, at_once: int = 0) -> list[slice]:

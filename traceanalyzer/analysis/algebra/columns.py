@@ -38,20 +38,16 @@ def flat(values: NDArray[Any]) -> NDArray[Any]:
     return np.broadcast_to(one.copy(), len(values)) if same.all() else values
 
 
-MOST = 1 << 16
-"""Distinct numbers; so many codes fit two bytes."""
-FEWEST_ROWS_CODED = 1 << 16
-"""Shorter columns are kept as they are."""
+MOST = 1 << 16  # distinct numbers; so many codes fit two bytes
+FEWEST_ROWS_CODED = 1 << 16  # shorter columns are kept as they are
 
 
 @dataclass(frozen=True, eq=False)
 class Coded(LookedUp):
     """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
 
-    values: F64
-    """The distinct ones."""
-    codes: NDArray[Any]
-    """For each row its place among them."""
+    values: F64  # the distinct ones
+    codes: NDArray[Any]  # for each row its place among them
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -95,22 +91,18 @@ def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
     return (codes if len(others) == 1 else None), np.concatenate(others)
 
 
-SELDOM = 64
-"""Columns that change more often than once in so many rows are kept as they are."""
+SELDOM = 64  # columns that change more often than once in so many rows are kept as they are
 NEAR = 8
 """Rows that are spread over less than so many times their number are taken from the whole stretch that holds them."""
-FEWEST_ROWS = 1 << 16
-"""Shorter ones are, too."""
+FEWEST_ROWS = 1 << 16  # shorter ones are, too
 
 
 @dataclass(frozen=True, eq=False)
 class RunLengths(LookedUp):
     """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
 
-    first: I32
-    """Row with which each run begins, the first one 0."""
-    value: I32
-    """What the column is in that row, and in all of the run; where it `counts`, one more from row to row."""
+    first: I32  # row with which each run begins, the first one 0
+    value: I32  # what the column is in that row, and in all of the run; where it `counts`, one more from row to row
     rows: int
     counts: bool
 

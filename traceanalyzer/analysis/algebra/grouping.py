@@ -18,12 +18,9 @@ _MOST_COMBINED = 2**62
 class Groups:
     """A partition of rows; groups are in ascending order of their keys."""
 
-    index: I32 | I64
-    """For each row its group."""
-    first: I64
-    """For each group its first row."""
-    count: I64
-    """For each group how many rows it has; at least 1."""
+    index: I32 | I64  # for each row its group
+    first: I64  # for each group its first row
+    count: I64  # for each group how many rows it has; at least 1
 
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> "Groups":

@@ -12,8 +12,7 @@ from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
 from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
-FEW = 64
-"""For so many times fewer times than intervals lengths are added up to these times alone."""
+FEW = 64  # for so many times fewer times than intervals lengths are added up to these times alone
 
 
 class IntervalSet(NamedTuple):

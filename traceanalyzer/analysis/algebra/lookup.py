@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
 
-FEW = 64
-"""So few are looked for one by one."""
+FEW = 64  # so few are looked for one by one
 
 
 class Column(Protocol):
@@ -166,8 +165,7 @@ def stable_order(values: NDArray[Any]) -> I64:
     return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16) if narrow else values, kind="stable")
 
 
-SIGMA_OF_MAD = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
+SIGMA_OF_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
 
 def robust_sigma(values: F64 | I64, centre: float) -> float:

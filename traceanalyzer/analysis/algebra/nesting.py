@@ -12,19 +12,15 @@ from traceanalyzer.analysis.algebra.lookup import Column, sorted_values, where
 from traceanalyzer.base.parallel import parallel_map
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-MAX_SHIFT = 2**62
-"""Threads are laid end to end on one axis of int64; recordings with senseless times may not fit."""
+MAX_SHIFT = 2**62  # threads are laid end to end on one axis of int64; recordings with senseless times may not fit
 
 
 class Nesting(NamedTuple):
     """The forest that intervals on threads form."""
 
-    parent: I32
-    """Index of the innermost enclosing interval, -1 for a root."""
-    depth: I32
-    """How many intervals enclose each one."""
-    mended: bool = False
-    """Whether any sticks out of the one around it."""
+    parent: I32  # index of the innermost enclosing interval, -1 for a root
+    depth: I32  # how many intervals enclose each one
+    mended: bool = False  # whether any sticks out of the one around it
 
 
 def nest(thread: I32, start: I64, end: I64) -> Nesting:
@@ -102,8 +98,7 @@ def _open(ends: I64, time: I64, left: I64) -> I32:
     return result
 
 
-SHALLOW = 16
-"""Up to so many levels are found one by one sooner than by sorting."""
+SHALLOW = 16  # up to so many levels are found one by one sooner than by sorting
 
 
 def levels(depth: NDArray[Any]) -> list[I32]:
