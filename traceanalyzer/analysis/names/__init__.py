@@ -8,5 +8,4 @@ class Framework(enum.Enum):
 
     PYTORCH = "PyTorch"
     JAX = "JAX"
-    CUDA = "CUDA"
-    """No framework to be seen: CUDA's own words."""
+    CUDA = "CUDA"  # no framework to be seen: CUDA's own words

@@ -16,20 +16,16 @@ class ApiKind(enum.IntEnum):
     """What an API call does."""
 
     OTHER = 0
-    LAUNCH = 1
-    """Launches one kernel."""
+    LAUNCH = 1  # launches one kernel
     GRAPH_LAUNCH = 2
     COPY = 3
     SET = 4
-    SYNC = 5
-    """Blocks the host until device work has ended (device, stream or event)."""
+    SYNC = 5  # blocks the host until device work has ended (device, stream or event)
     ALLOCATE = 6
     FREE = 7
     EVENT_RECORD = 8
-    EVENT_WAIT = 9
-    """Makes a stream wait for an event; does not block the host."""
-    QUERY = 10
-    """Asks for state: neither puts anything in a queue nor waits for it."""
+    EVENT_WAIT = 9  # makes a stream wait for an event; does not block the host
+    QUERY = 10  # asks for state: neither puts anything in a queue nor waits for it
 
 
 # In order: the first pattern found in a name decides.

@@ -13,8 +13,7 @@ KINDS = (
 )  # fmt: skip
 CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
 """What torch.distributed and NCCL name around every call of a collective on the host."""
-WIDE = ("Float", "float32", "float", "fp32")
-"""What frameworks call 32 bits."""
+WIDE = ("Float", "float32", "float", "fp32")  # what frameworks call 32 bits
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", BARRIER})
 """No rank can finish one before every rank has begun it."""

@@ -19,12 +19,9 @@ def streams_weights(kernel: str) -> bool:
     return tile is not None and min(int(tile[1]), int(tile[2])) <= FEW_ROWS
 
 
-MAX_LENGTH = 120
-"""A row of a table with such a name still fits a wide terminal or an issue."""
-MAX_FUNCTORS = 2
-"""`multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does."""
-MAX_LOOKED_AT = 1000
-"""Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
+MAX_LENGTH = 120  # a row of a table with such a name still fits a wide terminal or an issue
+MAX_FUNCTORS = 2  # `multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does
+MAX_LOOKED_AT = 1000  # names of 10,000 characters exist; what tells a kernel apart stands near the front
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
 _PARENTHESES = re.compile(r"\([^()]*(\)|$)")
 _NAMESPACE = re.compile(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")

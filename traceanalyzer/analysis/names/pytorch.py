@@ -71,8 +71,7 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 class ModuleName(NamedTuple):
     """The module that a range is a call of."""
 
-    kind: str
-    """Its class, or its path with # for numbers: what is the same for all layers of a stack."""
+    kind: str  # its class, or its path with # for numbers: what is the same for all layers of a stack
     instance: str
 
 

@@ -13,15 +13,11 @@ class Iteration:
     """What the marker of an iteration says; None where it does not."""
 
     framework: str
-    phase: str
-    """`prefill`, `decode`, `mixed`, `verify`, `idle` or `iteration` (not told)."""
+    phase: str  # `prefill`, `decode`, `mixed`, `verify`, `idle` or `iteration` (not told)
     requests: int | None = None
-    tokens: int | None = None
-    """New tokens that it computes."""
-    kv_tokens: int | None = None
-    """Sum of the requests' lengths: what attention reads of the cache."""
-    pairs: int | None = None
-    """Pairs of a new token and one that it sees, over all requests."""
+    tokens: int | None = None  # new tokens that it computes
+    kv_tokens: int | None = None  # sum of the requests' lengths: what attention reads of the cache
+    pairs: int | None = None  # pairs of a new token and one that it sees, over all requests
 
 
 VLLM = "vLLM"
@@ -43,8 +39,7 @@ _SGLANG_PHASES = {
 }
 _SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
-Sums = dict[str, int]
-"""Sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products."""
+Sums = dict[str, int]  # sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products
 
 
 def iteration(name: str) -> Iteration | None:
