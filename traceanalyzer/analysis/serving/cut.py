@@ -16,8 +16,7 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 Said = TypeVar("Said", Iteration, Split)
-UNMARKED = Iteration("", "iteration")
-"""What the name of a range says that the user calls an iteration."""
+UNMARKED = Iteration("", "iteration")  # what the name of a range says that the user calls an iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +26,12 @@ class Iterations:
     framework: str | None
     said: tuple[Iteration, ...]
     splits: tuple[Split, ...]
-    host_start: I64
-    """Of the mark."""
+    host_start: I64  # of the mark
     host_end: I64
-    of_op: I32
-    """For each device op its iteration, -1 outside all."""
-    rows: tuple[I64, ...]
-    """The device ops of each, on the device that does most."""
+    of_op: I32  # for each device op its iteration, -1 outside all
+    rows: tuple[I64, ...]  # the device ops of each, on the device that does most
     busy: tuple[IntervalSet, ...]
-    start: I64
-    """Of its first device op."""
+    start: I64  # of its first device op
     end: I64
 
     def __len__(self) -> int:

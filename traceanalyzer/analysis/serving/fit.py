@@ -12,10 +12,8 @@ from traceanalyzer.analysis.serving.rows import IterationRow, column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
-MIN_ITERATIONS, MIN_BATCHES = 8, 3
-"""Fewer, or of fewer batches, do not tell a line from a point."""
-ALIKE = 0.995
-"""KV that follows the batch more closely than this correlation has no share of its own."""
+MIN_ITERATIONS, MIN_BATCHES = 8, 3  # fewer, or of fewer batches, do not tell a line from a point
+ALIKE = 0.995  # KV that follows the batch more closely than this correlation has no share of its own
 T_90 = 1.7
 """Of a normal distribution, or Student's with some twenty degrees of freedom: 90 % lie within so many deviations."""
 TERMS = 3
@@ -29,8 +27,7 @@ class Curve:
     """Of any batch, a request, a KV token; 0 for one that makes no difference that can be told apart."""
     deviations: tuple[float, ...]
     batches: tuple[float, ...]
-    ratios: tuple[float, ...]
-    """Of the recorded batches: their time over what the terms say (medians)."""
+    ratios: tuple[float, ...]  # of the recorded batches: their time over what the terms say (medians)
 
     def at(self, requests: float, kv_tokens: float) -> float:
         """Time of a batch of so many requests of that length in all."""
@@ -87,8 +84,7 @@ class DecodeFit:
     batches: int
     error_share: float
     """Largest error of the prediction of a batch between others from these alone: medians, as a share."""
-    curve: Curve
-    """What predicts: the terms, and what each recorded batch is off them by."""
+    curve: Curve  # what predicts: the terms, and what each recorded batch is off them by
 
     def gpu_ms(self, requests: float, kv_tokens: float) -> float:
         """GPU time of a decode of so many requests of that length in all."""
@@ -110,8 +106,7 @@ def work_ms(row: IterationRow) -> float:
     return followed if in_graph else row.gpu_busy_ms
 
 
-LONGEST = 1.5
-"""With more idle time the GPU waited for what the recording does not show."""
+LONGEST = 1.5  # with more idle time the GPU waited for what the recording does not show
 
 
 def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:

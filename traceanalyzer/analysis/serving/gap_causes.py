@@ -50,8 +50,7 @@ def _cause(linked: Linked, start: int, end: int, op: int) -> str:
     return max(CAUSES, key=lambda cause: spent.get(cause, 0))
 
 
-QUEUED_NS = 100_000
-"""A launched op begins within this, as in `analysis/time/launch_queue.py`."""
+QUEUED_NS = 100_000  # a launched op begins within this, as in `analysis/time/launch_queue.py`
 
 
 def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:

@@ -9,10 +9,8 @@ from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings
 
 COLUMNS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")
-MATCHED = 0.9
-"""The log is of another time if fewer of the recorded iterations are in it, in their order."""
-MOST_COMPARED = 50_000_000
-"""Iterations of the log times those of the recording; more takes seconds."""
+MATCHED = 0.9  # the log is of another time if fewer of the recorded iterations are in it, in their order
+MOST_COMPARED = 50_000_000  # iterations of the log times those of the recording; more takes seconds
 SAME_RUN = 0.03
 """Decodes that are as long in the log as in the recording are those that were recorded, else the same ones without the
 profiler."""
@@ -25,8 +23,7 @@ host keeps 0.45 (0.3) of its time without the profiler at least, and runs differ
 class Logged:
     """What the log says of the recorded iterations."""
 
-    time_ns: F64
-    """Of each recorded iteration; NaN where it is not in the log."""
+    time_ns: F64  # of each recorded iteration; NaN where it is not in the log
     stretch: float | None
     """By how much the profiler lengthens decodes: as recorded over as logged without it, else over those that the log
     has of the same requests just before and after the recording; None where there are none."""

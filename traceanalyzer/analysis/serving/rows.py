@@ -15,8 +15,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, I64, StepTimings
 
-PIECES = 4
-"""A forward pass cut at each attention replays more graphs than this, a draft and its verification fewer."""
+PIECES = 4  # a forward pass cut at each attention replays more graphs than this, a draft and its verification fewer
 
 
 @dataclass(frozen=True)
