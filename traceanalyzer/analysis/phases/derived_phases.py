@@ -22,18 +22,15 @@ from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind, distinct
 
-DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
-"""What autograd tells, in the order of the program."""
+DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)  # what autograd tells, in the order of the program
 
 
 class DerivedPhase(NamedTuple):
     """A phase of the steady state without instances."""
 
     role: Role
-    rows: I64
-    """Its operators, rows of `Trace.host_ranges`; none lies in another."""
-    ops: I64
-    """Device ops of the steps' device that they launched."""
+    rows: I64  # its operators, rows of `Trace.host_ranges`; none lies in another
+    ops: I64  # device ops of the steps' device that they launched
 
 
 def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedPhase]:

@@ -18,26 +18,19 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, RangeKind, alike, distinct
 
-MOST_THREADS = 64
-"""Threads that may wait for another's launches; those with most phases are asked."""
-MOST_DEPTH = 32
-"""Phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten."""
-BLOCKED_NS = LONG_STRETCH_NS
-"""Shorter pauses are Python between operators: a thread in one works for itself."""
+MOST_THREADS = 64  # threads that may wait for another's launches; those with most phases are asked
+MOST_DEPTH = 32  # phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten.
+BLOCKED_NS = LONG_STRETCH_NS  # shorter pauses are Python between operators: a thread in one works for itself
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseRanges:
     """Instances of phases, in the order of `HostTree` (by thread and start, parents before children)."""
 
-    row: I32
-    """Row of `Trace.host_ranges`."""
-    parent: I32
-    """Instance that encloses it, -1 without."""
-    of_op: I32
-    """For each device op the innermost instance it belongs to, -1 without."""
-    of_node: I32
-    """For each node of the host tree the innermost instance that it lies in, or is; -1 without."""
+    row: I32  # row of `Trace.host_ranges`
+    parent: I32  # instance that encloses it, -1 without
+    of_op: I32  # for each device op the innermost instance it belongs to, -1 without
+    of_node: I32  # for each node of the host tree the innermost instance that it lies in, or is; -1 without
 
     def __len__(self) -> int:
         return len(self.row)

@@ -17,8 +17,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64, U8, Bool, RangeKind, Trace
 
-NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-"""In which names of instances of one phase may differ."""
+NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")  # in which names of instances of one phase may differ
 ROLES = tuple(role for role in Role if role is not Role.NONE)
 
 
@@ -27,14 +26,10 @@ class Phases:
     """Which phases there are, and the `Role` of everything."""
 
     ranges: PhaseRanges
-    by_autograd: U8
-    """Role of each node of the host tree as autograd alone tells it."""
-    start: Column
-    """When each node of the host tree begins, ns."""
-    of_node: U8
-    """Role of each node of the host tree."""
-    of_op: U8
-    """Role of each device op."""
+    by_autograd: U8  # role of each node of the host tree as autograd alone tells it
+    start: Column  # when each node of the host tree begins, ns
+    of_node: U8  # role of each node of the host tree
+    of_op: U8  # role of each device op
 
     def name_of(self, trace: Trace, node: int) -> str | None:
         """The phase that a node of the host tree lies in: the innermost annotated one, without numbers, else what
