@@ -12,8 +12,7 @@ from traceanalyzer.report.model import TOP_ROWS, Report
 TIMES = {"ops": "device_self_ms", "modules": "device_ms", "kernels": "total_ms"}
 """Tables, and the column of device time that is compared."""
 SHOWN = 15
-LEAST_SHARE = 0.001
-"""Differences below this share of the step are not worth a row."""
+LEAST_SHARE = 0.001  # differences below this share of the step are not worth a row
 
 
 @dataclass(frozen=True)

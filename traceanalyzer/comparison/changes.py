@@ -13,10 +13,8 @@ from traceanalyzer.report.format import shorten
 
 KINDS = {How.POSITION: "replaced", How.OPERATOR: "other_shapes", How.SHAPES: "other_types", How.INPUTS: "other_kernels"}
 """What happened to parts that are linked so."""
-NAMED = 3
-"""Names of a group that are written out; the rest is a number."""
-KERNEL_LENGTH = 60
-"""Characters of a kernel's name within a title."""
+NAMED = 3  # names of a group that are written out; the rest is a number
+KERNEL_LENGTH = 60  # characters of a kernel's name within a title
 IDLE_TITLES = {
     "launch": "launches", "sync": "syncs", "input": "waiting for input", "host": "other CPU work between launches",
     "communication": "waiting for communication on the CPU", "profiler": "the profiler's own work",

@@ -19,8 +19,7 @@ from traceanalyzer.report.model import TOP_ROWS, Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 
 ORDER = (*BUDGET, WHOLE)
-LEAST_SHARE = 0.01
-"""Changes below this share of the step are not worth a sentence."""
+LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence
 
 
 def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:

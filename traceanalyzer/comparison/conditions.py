@@ -12,19 +12,15 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.trace import Condition as Stated
 
 INPUT_SHAPES = "input shapes"
-RANK = "rank"
-"""Which rank the figures are of."""
-SHOWN_LENGTH = 60
-"""Characters of an example."""
+RANK = "rank"  # which rank the figures are of
+SHOWN_LENGTH = 60  # characters of an example
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
 OTHER_OPTIONS = "what is recorded costs host time: launching and idle time differ by it"
 OTHER_WORLD = "another number of processes shares the work and communicates"
 OTHER_WORK = "the steps do not do the same work"
 NO_STEPS = "one side has no steps: its figures are for the whole recording"
-OPTIONS = frozenset(("shapes", "stacks", "memory", "sync_events"))
-"""What recorders collect on request alone."""
-EXPECTED = ("command", "git revision")
-"""Conditions that differ in nearly every comparison, and are what is compared."""
+OPTIONS = frozenset(("shapes", "stacks", "memory", "sync_events"))  # what recorders collect on request alone
+EXPECTED = ("command", "git revision")  # conditions that differ in nearly every comparison, and are what is compared
 
 
 def conditions_between(a: Report, b: Report) -> list[Condition]:

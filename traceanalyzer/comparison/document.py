@@ -17,10 +17,8 @@ from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import joined
 
 SHOWN_ROWS, SHOWN_NOTES = 5, 2
-COLUMNS = ("change", "a_ms", "b_ms", "difference_ms", "verdict")
-"""Changes and notes on the first screen."""
-LEAST_REPORT = 4_000
-"""Characters without which a report below a comparison says too little."""
+COLUMNS = ("change", "a_ms", "b_ms", "difference_ms", "verdict")  # changes and notes on the first screen
+LEAST_REPORT = 4_000  # characters without which a report below a comparison says too little
 FOLDED = "\n<details><summary>Where the time goes now</summary>\n\n{}\n</details>\n"
 BOTH_STEPS = "A step of each, the one whose time is closest to the median, both from their starts."
 
@@ -32,8 +30,7 @@ class ComparisonPage(Result):
     comparison: Comparison
     steps: Sequence[Timeline | None] = ()
     """A step of either side event by event, for the page; None where a side was no recording."""
-    full: bool = False
-    """Whether a terminal shows more than the answer."""
+    full: bool = False  # whether a terminal shows more than the answer
 
     @property
     def printed(self) -> Printed:

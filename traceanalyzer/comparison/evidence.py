@@ -25,8 +25,7 @@ COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
 """A difference of less than one a step is the edge of the recording."""
 SAME_CALLS = 0.005
 """Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
-EDGE = 0.51
-"""Likewise calls a step: the edges of a recording cut one off in every other step."""
+EDGE = 0.51  # likewise calls a step: the edges of a recording cut one off in every other step
 APART = 0.25
 """Work that differs by more than the median factor and this is another's doing than the machine's: programs recorded
 twice, minutes apart on one machine, differ by up to a quarter."""
@@ -34,8 +33,7 @@ PYTHON_APART = 1 / 3
 """Likewise Python between operators and calls, next to these: in programs recorded twice it differed by a quarter."""
 LEAST_STRETCH = 0.03
 """Stretches of host work that changed by less than this share of the step: some are now above, now below 0.1 ms."""
-EVERY_STEP = 0.9
-"""Stretches that come less than this often are hiccups."""
+EVERY_STEP = 0.9  # stretches that come less than this often are hiccups
 
 
 class Speed(NamedTuple):
@@ -50,19 +48,14 @@ class Speed(NamedTuple):
 class Evidence:
     """Factors of both machines, and what changed in certain places: shares of A's step."""
 
-    host: Speed | None
-    """None where the host's time was not recorded in parts."""
+    host: Speed | None  # None where the host's time was not recorded in parts
     gpu: Speed | None
     on_host: float
     on_gpu: float
-    common_ms: float
-    """Time of B's step in kernels that both run alike."""
-    dispatch_share: float
-    """Of B's host time, that on operators and calls: what is as fast as its host."""
-    known: bool
-    """Whether both hosts were recorded in parts: without, changed work cannot be told in time."""
-    is_same_work: bool
-    """Whether nothing changed in certain places."""
+    common_ms: float  # time of B's step in kernels that both run alike
+    dispatch_share: float  # of B's host time, that on operators and calls: what is as fast as its host
+    known: bool  # whether both hosts were recorded in parts: without, changed work cannot be told in time
+    is_same_work: bool  # whether nothing changed in certain places
 
     @property
     def most(self) -> float:
@@ -187,20 +180,16 @@ def speed_of(ratios: list[tuple[float, float]]) -> Speed | None:
     return Speed(middle, low, high)
 
 
-WITHOUT_STEPS = ("none", "recording")
-"""Sources of steps that are none."""
-EVENLY = 0.05
-"""Counts whose quartiles differ by more are of different work, not of more of it."""
-SAME_WORK = 0.005
-"""Counts that differ by less are of as much work."""
+WITHOUT_STEPS = ("none", "recording")  # sources of steps that are none
+EVENLY = 0.05  # counts whose quartiles differ by more are of different work, not of more of it
+SAME_WORK = 0.005  # counts that differ by less are of as much work
 
 
 class Unit(NamedTuple):
     """What times are of; the text is empty where they are of a step on one side alone."""
 
     per: str = "per step"
-    of_a: float = 1.0
-    """How many of it A's recording holds."""
+    of_a: float = 1.0  # how many of it A's recording holds
     of_b: float = 1.0
 
     @property

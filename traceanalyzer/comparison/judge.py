@@ -11,12 +11,9 @@ from traceanalyzer.comparison.evidence import Evidence, Speed, usual_gpu
 from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.report.model import Report
 
-SEEN = 0.03
-"""A change of the step by less is none: the rounds of one program differ by as much."""
-SUPPORT = 0.25
-"""Share of a change of the step that must be found in certain places; less is the machine's."""
-LEAST_TOLD = 0.005
-"""Changed work that is a smaller share of the step is not worth a word."""
+SEEN = 0.03  # a change of the step by less is none: the rounds of one program differ by as much
+SUPPORT = 0.25  # share of a change of the step that must be found in certain places; less is the machine's
+LEAST_TOLD = 0.005  # changed work that is a smaller share of the step is not worth a word
 WORDS: dict[Word, str] = {
     "faster": "Faster", "likely_faster": "Likely faster", "no_change": "No significant change",
     "likely_slower": "Likely slower", "slower": "Slower", "not_comparable": "Cannot tell",
@@ -34,10 +31,8 @@ class Times:
 
     a_ms: float
     b_ms: float
-    fair_ms: float
-    """B's at the speed of A's host and GPU."""
-    source: str
-    """`measured`, `estimated` or `recorded`."""
+    fair_ms: float  # B's at the speed of A's host and GPU
+    source: str  # `measured`, `estimated` or `recorded`
 
     @property
     def basis(self) -> Basis:

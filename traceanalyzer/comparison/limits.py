@@ -38,10 +38,8 @@ Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
 LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?")
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
-NEAR = 3
-"""Names that are offered for one that does not exist."""
-WITH_VERDICT = ("step_time_ms.mean", "step_time_ms.median")
-"""Figures that the comparison's verdict speaks for."""
+NEAR = 3  # names that are offered for one that does not exist
+WITH_VERDICT = ("step_time_ms.mean", "step_time_ms.median")  # figures that the comparison's verdict speaks for
 PARTS = ("budget_ms.", "idle_ms.")
 
 
@@ -57,8 +55,7 @@ class Limit:
     bound: Bound
     value: float
     relative: bool
-    text: str
-    """As its owner wrote it."""
+    text: str  # as its owner wrote it
 
     @classmethod
     def of(cls, metric: str, bound: Bound, text: str | float) -> "Limit":
@@ -86,11 +83,9 @@ class Verdict:
     unit: str
     value: float | None
     baseline: float | None
-    allowed: float | None
-    """The limit in the figure's own unit."""
+    allowed: float | None  # the limit in the figure's own unit
     outcome: Outcome
-    is_recorded: bool = True
-    """Whether the figure is as recorded; else it is of the step without the profiler."""
+    is_recorded: bool = True  # whether the figure is as recorded; else it is of the step without the profiler
 
     def holds(self, allow_missing: bool) -> bool:
         """Whether this lets the check pass."""

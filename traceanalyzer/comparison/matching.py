@@ -16,24 +16,18 @@ from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.work import of_part, paired
 
-MOSTLY = 0.5
-"""If more than this share of the computation runs on other shapes, that is one change: other work was done."""
+MOSTLY = 0.5  # if more than this share of the computation runs on other shapes, that is one change: other work was done
 
 
 class How(enum.Enum):
     """What parts of the two sides have in common, closest first."""
 
     SAME = enum.auto()
-    INPUTS = enum.auto()
-    """Operator, shapes and types: other kernels do it."""
-    SHAPES = enum.auto()
-    """Operator and shapes: it runs on other types of numbers."""
-    OPERATOR = enum.auto()
-    """The operator alone: it runs on other shapes."""
-    POSITION = enum.auto()
-    """Nothing but where they stand in the step."""
-    NOTHING = enum.auto()
-    """One side only."""
+    INPUTS = enum.auto()  # operator, shapes and types: other kernels do it
+    SHAPES = enum.auto()  # operator and shapes: it runs on other types of numbers
+    OPERATOR = enum.auto()  # the operator alone: it runs on other shapes
+    POSITION = enum.auto()  # nothing but where they stand in the step
+    NOTHING = enum.auto()  # one side only
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
 from traceanalyzer.report.outline.breakdown import step_ms
 
-PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")
-"""The step time and its parts are compared as such."""
+PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")  # the step time and its parts are compared as such
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +21,7 @@ class Figure:
 
     value: float | None
     unit: str
-    is_recorded: bool = True
-    """Whether it is of the step as recorded, or of nothing that a profiler changes."""
+    is_recorded: bool = True  # whether it is of the step as recorded, or of nothing that a profiler changes
 
 
 NOT_THERE = Figure(None, "")

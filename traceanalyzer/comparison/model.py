@@ -138,19 +138,14 @@ class Comparison:
     """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable` also where the
     recordings cannot tell."""
     basis: Basis
-    per: str
-    """What times are of: `per step`; without steps `per repeat`, `for as much work` or `for the recording`."""
-    could_see: float
-    """The least change of the step that the recordings would have shown, as a share."""
-    host_factor: float | None
-    """Time of B's host over A's for the same calls; None where it is not known."""
-    gpu_factor: float | None
-    """Time of B's GPU over A's for the same kernels."""
+    per: str  # what times are of: `per step`; without steps `per repeat`, `for as much work` or `for the recording`
+    could_see: float  # the least change of the step that the recordings would have shown, as a share
+    host_factor: float | None  # time of B's host over A's for the same calls; None where it is not known
+    gpu_factor: float | None  # time of B's GPU over A's for the same kernels
     headline: str
     step: Difference
     conditions: list[Condition]
-    changes: list[Change]
-    """Significant ones first, each group by size; their differences sum to the step's."""
+    changes: list[Change]  # significant ones first, each group by size; their differences sum to the step's
     budget: list[PartDifference]
     metrics: list[MetricDifference]
     notes: list[str] = field(default_factory=list)

@@ -35,10 +35,8 @@ FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", 
 LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommendation}
 """Lists of a report that are tables as well."""
 NS = "_ns"
-MOMENTS = ("start_ns", "end_ns")
-"""Columns of moments, which a frame has relative to its first one."""
-FEW = 0.5
-"""Text columns with fewer distinct values than this share of their rows are categories."""
+MOMENTS = ("start_ns", "end_ns")  # columns of moments, which a frame has relative to its first one
+FEW = 0.5  # text columns with fewer distinct values than this share of their rows are categories
 
 
 @dataclass(frozen=True)

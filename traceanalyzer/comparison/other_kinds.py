@@ -17,10 +17,8 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import line_changes
 from traceanalyzer.report.printed import Printed, Rows
 
-PICKLES = (b"\x80", b"PK")
-"""How pickles, and torch.save's archives, begin."""
-LEAST_SHARE = 0.01
-"""A peak that differs by less is the same."""
+PICKLES = (b"\x80", b"PK")  # how pickles, and torch.save's archives, begin
+LEAST_SHARE = 0.01  # a peak that differs by less is the same
 SHOWN = 15
 PHASES = ("forward", "backward", "optimizer")
 

@@ -20,11 +20,9 @@ ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the d
 """Titles of the sections that a first screen has."""
 WATERFALL = "From A to B"
 BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
-SHOWN_SHARE = 0.005
-"""Changes below this share of the longer step are shown together."""
+SHOWN_SHARE = 0.005  # changes below this share of the longer step are shown together
 SHOWN_CHANGES = 15
-EXPLAINED = 3
-"""Changes that are shown with what they are made of."""
+EXPLAINED = 3  # changes that are shown with what they are made of
 SHOWN_DETAILS = 8
 SHOWN_METRICS = (
     "throughput.samples_per_s", "throughput.tokens_per_s", "gpu_busy_share", "kernels_per_step", "launches_per_step",
@@ -36,10 +34,8 @@ SHOWN_METRICS = (
     "compile.compile_s", "compile.graphs", "compile.graph_breaks", "compile.recompiles",
 )  # fmt: skip
 """Figures besides the step time that show what the program does; `--format json` has all."""
-WHOLE = 0.005
-"""Numbers of calls that are this near to a whole one are whole."""
-NEGLIGIBLE = 0.005
-"""Figures that differ by less are the same, for a reader."""
+WHOLE = 0.005  # numbers of calls that are this near to a whole one are whole
+NEGLIGIBLE = 0.005  # figures that differ by less are the same, for a reader
 
 
 @dataclass(frozen=True)
@@ -176,8 +172,7 @@ def _answer(comparison: Comparison) -> Verdict:
     return Verdict(comparison.headline, [*sides, *more])
 
 
-LONGEST_NAME = 36
-"""Characters of a path: both sides have a line each."""
+LONGEST_NAME = 36  # characters of a path: both sides have a line each
 
 
 def _side(name: str, side: Side, per: str) -> str:

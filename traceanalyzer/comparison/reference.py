@@ -19,10 +19,8 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import is_report, report_from_json
 from traceanalyzer.trace import Run
 
-MARK = b'"schema_version"'
-"""Every saved report holds this; a recording that does as well is recognised by decoding it."""
-LONG_BYTES = 4 * MIB
-"""Few reports are so long: a recording of that length is recognised by its first bytes."""
+MARK = b'"schema_version"'  # every saved report holds this; a recording that does as well is recognised by decoding it
+LONG_BYTES = 4 * MIB  # few reports are so long: a recording of that length is recognised by its first bytes
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 
 T = TypeVar("T")
-WHOLE = "step"
-"""The only part where neither side's recording can divide the step."""
+WHOLE = "step"  # the only part where neither side's recording can divide the step
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class Work:
 
     ms: float = 0.0
     calls: float = 0.0
-    batch_ms: tuple[float, ...] = ()
-    """Empty where the spread over steps is not known."""
+    batch_ms: tuple[float, ...] = ()  # empty where the spread over steps is not known
 
     @classmethod
     def of(cls, parts: Iterable[StepPart]) -> "Work":
@@ -59,12 +57,9 @@ def paired_work(
 class Whole(NamedTuple):
     """What is known of both steps as a whole."""
 
-    batches: tuple[tuple[float, ...], tuple[float, ...]]
-    """Their times in batches of steps, as `Work` has them."""
-    launches: tuple[float | None, float | None] = (None, None)
-    """Launch calls a step."""
-    each: str = " a step"
-    """What calls are counted in."""
+    batches: tuple[tuple[float, ...], tuple[float, ...]]  # their times in batches of steps, as `Work` has them
+    launches: tuple[float | None, float | None] = (None, None)  # launch calls a step
+    each: str = " a step"  # what calls are counted in
 
 
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
