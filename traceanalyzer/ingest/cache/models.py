@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,7 @@ def model_of(traces: Sequence[Trace]) -> list[bytes]:
     kept, parts = [], []
     for trace in traces:
         texts = msgspec.json.encode(trace.strings)
-        tables = dict(zip(_TABLES, attrgetter(*_TABLES)(trace), strict=True))
+        tables: dict[str, Table] = {name: getattr(trace, name) for name in _TABLES}
         columns = {
             name: [pack(getattr(table, f.name), f.metadata["dtype"]) for f in fields(table)]
             for name, table in tables.items()

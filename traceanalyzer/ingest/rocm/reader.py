@@ -8,7 +8,7 @@ from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rpd, tables
-from traceanalyzer.ingest.rocm.rocpd import is_rocpd, read_rocpd
+from traceanalyzer.ingest.rocm.rocpd import read_rocpd, suffixes_of
 from traceanalyzer.ingest.rocm.rocprofv3 import is_json, read_json
 from traceanalyzer.ingest.sqlite.database import open_database, sqlite_file
 from traceanalyzer.ingest.stream import head_of
@@ -39,7 +39,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
         with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:
-            if read_database := read_rocpd if is_rocpd(database) else rpd.read_rpd if rpd.is_rpd(database) else None:
+            if read_database := read_rocpd if suffixes_of(database) else rpd.read_rpd if rpd.is_rpd(database) else None:
                 traces = read_database(path, database, progress or (lambda _: None), there=there)
             elif any(name.startswith("compute_") for name in database.columns):
                 raise UnreadableInputError(

@@ -54,16 +54,11 @@ class _Part:
         return self.database.texts(ids, table + self.suffix, text)
 
 
-def is_rocpd(database: Database) -> bool:
-    """Whether the file has such tables."""
-    return bool(_suffixes(database))
-
-
 def read_rocpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
     """A trace for each process that used a GPU, or else called HIP; none where none did. `there`: the share of the
     file that is there."""
     tally, texts = Tally(), Texts()
-    suffixes = _suffixes(database)
+    suffixes = suffixes_of(database)
     found: list[Recorded] = []
     for i, suffix in enumerate(suffixes):
         found += _processes(_Part(database, suffix), texts, tally)
@@ -73,7 +68,8 @@ def read_rocpd(path: Path, database: Database, progress: Callable[[float], None]
     return traces_of(path, "rocpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
 
 
-def _suffixes(database: Database) -> list[str]:
+def suffixes_of(database: Database) -> list[str]:
+    """Of the tables, one for each database; none where the file has no such tables."""
     names = [name.removeprefix(_DISPATCH) for name in database.columns if name.startswith(_DISPATCH)]
     return sorted(suffix for suffix in names if database.has(f"rocpd_event{suffix}"))
 
