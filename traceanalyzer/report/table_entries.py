@@ -71,9 +71,10 @@ def _gaps(_: "Measured", m: "Measurements", wanted: RowFilter) -> list[Any]:
 def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
     from traceanalyzer.diagnosis.serving.sentences import sentences, serving_values
 
-    if asked is None:
+    of = asked.measured if asked else None
+    if of is None:
         return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")))
-    m = asked.measured.critical
+    m = of.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
     return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
 
