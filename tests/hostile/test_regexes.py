@@ -29,11 +29,11 @@ LENGTH = 5_000
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
-    "store.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "
-    "escape.SAFE_CELL secrets.SOURCE_FILE guards._EXPECTED code._NODE".split()
+    "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES github.SHORT escape.SAFE_CELL "
+    "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE".split()
 )
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""
-SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "guards._EXPECTED", "guards._WHERE", "frames._SOURCE"))
+SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
 """Asked about texts of at most 2,000 characters."""
 PATIENCE_S = 2
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end."""
@@ -49,14 +49,22 @@ def found(value, depth=0):
         yield from found(list(value.values()), depth + 1)
 
 
-def patterns():
+def places():
     for module in pkgutil.walk_packages(traceanalyzer.__path__, "traceanalyzer."):
         if not any(part in module.name for part in LEFT_ALONE):
             for name, value in vars(importlib.import_module(module.name)).items():
                 place = f"{module.name.rpartition('.')[2]}.{name}"
-                for i, pattern in enumerate(found(value)):
-                    if place not in SHORT_TEXTS:
-                        yield pytest.param(pattern, place in MATCHED_WHOLE, id=f"{place}.{i}")
+                yield from ((place, i, pattern) for i, pattern in enumerate(found(value)))
+
+
+def patterns():
+    for place, i, pattern in places():
+        if place not in SHORT_TEXTS:
+            yield pytest.param(pattern, place in MATCHED_WHOLE, id=f"{place}.{i}")
+
+
+def test_exceptions_are_patterns_of_the_package() -> None:
+    assert (MATCHED_WHOLE | SHORT_TEXTS) - {place for place, _, _ in places()} == set()
 
 
 def search(pattern, text, whole):
