@@ -95,7 +95,7 @@ class Replay:
     recorded: tuple[Tape, ...]
     fast_host: tuple[Tape, ...]
     typical: tuple[Tape, ...]
-    slow_host: tuple[Tape, ...]  # without the profiler: with a fast, the usual and a slow host
+    slow_host: tuple[Tape, ...]  # these three: without the profiler, with a fast, the usual and a slow host
     replayed_ms: float  # step time of the replay as recorded
     base_times_ns: list[float]  # step time of each rank without the profiler, ns, before it is scaled
     measured: UnprofiledTime | None = None  # the step without the profiler, where the capture has it

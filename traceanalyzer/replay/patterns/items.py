@@ -37,7 +37,7 @@ class _Forward(NamedTuple):
     shapes: I32  # codes of texts, -1 where there is none
     apart: Bool
     splits: Bool
-    takes: Bool  # whether they are called like `APART`, `SPLITS`, `TAKES`
+    takes: Bool  # these three: whether they are called like `APART`, `SPLITS`, `TAKES`
     picks: Bool  # whether they take a part of a tensor by its number, but not to write to it
 
 
@@ -90,7 +90,9 @@ def _takes_items(of: _Forward, end: int) -> bool:
         dimension, number = (*of.operator[i].values, "", "", "")[NUMBER - 1 : NUMBER + 1]
         if number.isdecimal():
             numbers[int(of.shapes[i]), dimension].append(int(number))
-    return any(_of_items(picked, dimension) for (_, dimension), picked in numbers.items())
+    several = [(dimension, picked) for (_, dimension), picked in numbers.items() if len(set(picked)) >= FEWEST_ITEMS]
+    # Other dimensions than the first, such as time, are gone through in order.
+    return any(along == "0" or one not in (sorted(one), sorted(one, reverse=True)) for along, one in several)
 
 
 def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
@@ -103,12 +105,6 @@ def _parts(one: Operator) -> int:
     """Into how many parts an operator takes the first dimension of a tensor."""
     size = one.values[1] if len(one.values) > NUMBER else "1"
     return one.first[0] // max(int(size), 1) if size.isdecimal() else size.count(",") + 1
-
-
-def _of_items(numbers: list[int], dimension: str) -> bool:
-    """Whether these are numbers of items: other dimensions, such as time, are gone through in order."""
-    in_order = numbers in (sorted(numbers), sorted(numbers, reverse=True))
-    return len(set(numbers)) >= FEWEST_ITEMS and (dimension == "0" or not in_order)
 
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:

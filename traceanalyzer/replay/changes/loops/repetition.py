@@ -104,7 +104,13 @@ def batched(tape: Tape) -> Tape | None:
     gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
     there = between(tape, gone)
     left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
-    return left.with_dispatch(left.dispatch * _usual_call(tape, number, first))
+    # The first call takes no longer than the others: what a step begins with, and the recorder does there, are in it.
+    of_event = np.full(len(tape.dispatch), -1, np.int64)
+    of_event[tape.event] = number
+    spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
+    usual = float(np.median(spent[distinct(number[inside])]))
+    share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
+    return left.with_dispatch(left.dispatch * np.where(tape.events_of(first), share, 1.0))
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
@@ -156,17 +162,6 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
         reads &= ~within
     starts = (brings & ~after_each(brings)) | (after_each(reads) & ~brings) | where_changed(step) | items
     return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
-
-
-def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
-    """What the host's time for the first call of a step is multiplied by, for each event: it takes no longer than that
-    of the other calls. What a step begins with, and the recorder does there, are in the first one."""
-    of_event = np.full(len(tape.dispatch), -1, np.int64)
-    of_event[tape.event] = number
-    spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
-    usual = float(np.median(spent[distinct(number[number >= 0])]))
-    share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
-    return np.where(tape.events_of(first), share, 1.0)
 
 
 def between(tape: Tape, gone: Bool) -> Bool:
