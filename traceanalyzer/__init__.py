@@ -6,8 +6,7 @@ run = ta.load("trace.json.gz")            # or several ranks, or a folder
 report = ta.analyze(run)                  # Summary, Metrics, Findings, Recommendations as a value
 ta.compare("base.json.gz", "fix.json.gz") # what changed in the step time, and where it came from
 ta.frame(run, "kernels")                  # a table as a pandas DataFrame
-run.traces[0].device_ops.to_frame(run.traces[0].strings)
-"""
+run.traces[0].device_ops.to_frame(run.traces[0].strings)"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +32,7 @@ __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", 
 def load(*paths: "str | Path | Sequence[str | Path]") -> "Run":
     """Read the recordings of one run (files or folders, or lists of them, of any kind that the tool knows).
 
-    Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`.
-    """
+    Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`."""
     from pathlib import Path
 
     from traceanalyzer.ingest import load as read
@@ -53,8 +51,7 @@ def analyze(
 
     `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge` (`ta.Knowledge(classes=,
     hardware=, counters=)`) is what is known beside the recording; long tables have `top` rows. Raises
-    TraceAnalyzerError.
-    """
+    TraceAnalyzerError."""
     from traceanalyzer.comparison.notebook import shown
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.report.build import report_of
@@ -73,8 +70,7 @@ def whatif(
     """What the step would take under each scenario, as `traceanalyzer whatif` prints it.
 
     `speedups` maps regular expressions to factors: the device work of what they match becomes that many times faster.
-    Raises TraceAnalyzerError where there is nothing to replay.
-    """
+    Raises TraceAnalyzerError where there is nothing to replay."""
     from traceanalyzer.diagnosis.remedies.advice import predictions
 
     return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
@@ -117,8 +113,7 @@ def frame(
     A report has all but the events. `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps
     the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them, of events ns on the
     recording's clock; `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those
-    there are.
-    """
+    there are."""
     from traceanalyzer.comparison import notebook
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.export.events import EVENTS

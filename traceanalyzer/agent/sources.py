@@ -18,8 +18,7 @@ from traceanalyzer.report.outline import breakdown
 from traceanalyzer.trace import Collected
 from traceanalyzer.trace.flight import Flight
 
-KEPT = 3
-"""Recordings held in memory: one that is asked about, and two that are compared."""
+KEPT = 3  # recordings held in memory: one that is asked about, and two that are compared
 ROWS = 60
 
 

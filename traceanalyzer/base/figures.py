@@ -14,8 +14,7 @@ Text = Literal["name", "sentence", "own", "scenario"]
 names (so is every field that does not say). `sentence`: names may stand among other words. `own`: words of this
 product's, a fixed set, which stay. `scenario`: own words as well, but with a `=` what a user asked for."""
 OWN: Mapping[str, Text] = {"text": "own"}
-SENTENCE: Mapping[str, Text] = {"text": "sentence"}
-"""The same as metadata of a field that needs no definition."""
+SENTENCE: Mapping[str, Text] = {"text": "sentence"}  # the same as metadata of a field that needs no definition
 MEMORY = "bytes of GPU memory"
 """The unit of figures that people are shown in GiB and MiB, as PyTorch's messages have them."""
 
@@ -26,8 +25,7 @@ def metric(definition: str, unit: str = "", text: Text = "name", **options: Any)
     return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
 
 
-maybe = partial(metric, default=None)
-"""A figure that only some recordings, or some versions of the report, have."""
+maybe = partial(metric, default=None)  # a figure that only some recordings, or some versions of the report, have
 
 
 def text_of(of: Field[Any]) -> Text:

@@ -13,8 +13,7 @@ from typing import BinaryIO
 from traceanalyzer.base.errors import OutsideError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.base.limits import MIB, limits
 
-_read: dict[Path, None] = {}
-"""Every file that was opened to be read since the command began."""
+_read: dict[Path, None] = {}  # every file that was opened to be read since the command began
 _roots: ContextVar[tuple[Path, ...]] = ContextVar("roots", default=())
 
 

@@ -18,20 +18,15 @@ class Limits:
 
     size: int = 512 * MIB
     """Bytes that a compressed file may decompress to; `ratio` times its own size where that is more."""
-    ratio: int = 100
-    """Decompressed bytes for each compressed one. Recordings reach 10 to 55."""
+    ratio: int = 100  # decompressed bytes for each compressed one. Recordings reach 10 to 55
     log: int = 16 * MIB
     """The same of a log, which is read line by line; a quarter of `ratio` times its size where that is more."""
     side: int = 64 * MIB
     """Bytes of a file that is read as a whole: an environment, samples, a table of counters, a policy."""
-    report: int = 256 * MIB
-    """Bytes of a saved report."""
-    text: int = 262_144
-    """Characters of one name. The longest kernel names have some 20,000."""
-    digits: int = 100
-    """Digits of one number in text."""
-    ranks: int = 1_000_000
-    """Ranks of a run; more make the world size unknown."""
+    report: int = 256 * MIB  # bytes of a saved report
+    text: int = 262_144  # characters of one name. The longest kernel names have some 20,000
+    digits: int = 100  # digits of one number in text
+    ranks: int = 1_000_000  # ranks of a run; more make the world size unknown
 
 
 _current: ContextVar[Limits] = ContextVar("limits", default=Limits())  # noqa: B039 a frozen value

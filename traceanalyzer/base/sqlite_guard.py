@@ -7,10 +7,8 @@ from collections.abc import Collection
 
 INSTRUCTIONS, INSTRUCTIONS_A_BYTE = 20_000_000, 100
 """What reading may take of SQLite's instructions. A row of a table takes one for each two bytes or so."""
-WRITTEN_BYTES = 16 << 20
-"""A report that is stored is never larger; no value that is read is larger than its file."""
-LARGEST_VALUE = 2**31 - 1
-"""Bytes; more is no number to SQLite."""
+WRITTEN_BYTES = 16 << 20  # a report that is stored is never larger; no value that is read is larger than its file
+LARGEST_VALUE = 2**31 - 1  # bytes; more is no number to SQLite
 ASKED_EVERY = 100_000
 _FUNCTIONS = frozenset({"coalesce", "like", "count", "min", "max", "substr", "typeof", "group_concat"})
 """What this program's own queries call."""

@@ -20,5 +20,4 @@ The capture directory
 | `nvml.rank{N}.jsonl` | one line a sample: utilisation, power, clocks, memory | `--nvml` |
 | `memory.rank{N}.pickle` | CUDA allocator snapshot, for https://pytorch.org/memory_viz | `--memory-snapshot` |
 
-A second cycle (`--repeat`) adds `.part2` after the rank, a second process of the same rank `.pid{P}`.
-"""
+A second cycle (`--repeat`) adds `.part2` after the rank, a second process of the same rank `.pid{P}`."""

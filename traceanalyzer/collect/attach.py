@@ -1,7 +1,6 @@
 """Ties a recorder to the steps of the script in this process, once the script has imported torch (or JAX).
 
-Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more.
-"""
+Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more."""
 
 import atexit
 import importlib.util

@@ -36,8 +36,7 @@ def benchmark(
 
     `flush_l2` overwrites the L2 cache before each call, outside the timed interval, so that inputs come from
     memory. `cuda_graph` times replays of a CUDA graph of the function: device time where launching is the limit.
-    Without CUDA the host's clock is read around each call.
-    """
+    Without CUDA the host's clock is read around each call."""
     import torch
 
     if not torch.cuda.is_available():

@@ -1,8 +1,7 @@
 """What the GPU at hand reaches: a large copy, and large matrix products by number format, timed in a few seconds.
 
 A datasheet states what the units can do at boost clock; power and temperature allow less. Runs as a process of its own
-before the recorded command (`python -m traceanalyzer.collect.ceilings`), so that nothing of it is left on the GPU.
-"""
+before the recorded command (`python -m traceanalyzer.collect.ceilings`), so that nothing of it is left on the GPU."""
 
 import json
 import statistics

@@ -2,8 +2,7 @@
 
 Two global hooks are there while a recording is. The ranges that they open pass no dispatcher: tracing, dispatch modes
 and autograd see nothing of them, and no module is touched. What torch.compile compiles while such hooks are there it
-compiles again when they go, so they are not set where it has compiled anything, and go when it begins to.
-"""
+compiles again when they go, so they are not set where it has compiled anything, and go when it begins to."""
 
 import sys
 import threading

@@ -6,8 +6,7 @@
         timer.step(samples=len(batch))
     print(timer.summary())
 
-The device is never waited for: a CUDA event marks the end of each step, and the host's clock where there is no CUDA.
-"""
+The device is never waited for: a CUDA event marks the end of each step, and the host's clock where there is no CUDA."""
 
 import json
 import time

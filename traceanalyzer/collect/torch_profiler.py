@@ -6,8 +6,7 @@
             recording.step()
 
 Every capture so carries its own truth: `unprofiled.rank{N}.json` and `light.rank{N}.json.gz` beside
-`trace.rank{N}.json.gz`.
-"""
+`trace.rank{N}.json.gz`."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -34,8 +33,7 @@ def record(
     The first `wait` steps are left out, at least `unprofiled_steps` are timed without the profiler until they are
     steady, `light_steps` are recorded with device activities only, `warmup` are profiled and thrown away, `active`
     are kept; `repeat` cycles. `time_limit` (seconds) ends a recording at the next step. A profiler of the script's
-    own comes first. Raises FileExistsError if the folder holds a capture of this rank.
-    """
+    own comes first. Raises FileExistsError if the folder holds a capture of this rank."""
     recording = begin_recording(
         folder, wait=wait, warmup=warmup, active=active, repeat=repeat, shapes=shapes, stacks=stacks, memory=memory,
         modules=modules, time_limit=time_limit, unprofiled_steps=unprofiled_steps, light_steps=light_steps,

@@ -33,8 +33,7 @@ def _warn(note: str) -> None:
 class TorchRecording:
     """Phases of one process: wait, time without the profiler, record lightly, record, and again. `step` ends a step.
 
-    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when one begins.
-    """
+    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when one begins."""
 
     def __init__(
         self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None, on_note: Callable[[str], None] = _warn,

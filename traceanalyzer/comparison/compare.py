@@ -129,8 +129,7 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     """The prediction of A's report for the remedy that B shows; None where none follows from what became shorter.
 
     That is the remedy of the class whose time shrank most; a CUDA graph where B launches graphs and A did not. A step
-    that became longer was not what any of them was about.
-    """
+    that became longer was not what any of them was about."""
     before, after = sides[0].unprofiled_step_ms or 0.0, sides[1].timed_ms
     shrunk = [change for change in changes if change.significant and change.difference_ms < 0]
     if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:

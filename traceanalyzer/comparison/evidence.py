@@ -2,8 +2,7 @@
 
 Hosts run 10 to 60 % faster or slower from one recording to the next, and GPUs at other clocks. Both are so everywhere
 alike: the median over what both sides call tells by which factor. A change of the program shows in certain places:
-another number of calls or waits, other kernels, a stretch of other work that is gone.
-"""
+another number of calls or waits, other kernels, a stretch of other work that is gone."""
 
 import dataclasses
 import math

@@ -1,8 +1,7 @@
 """The verdict: by the best evidence of the step, with the speed of both machines taken out.
 
 The step without the profiler where both sides have it, else the recorded one. Two readings of its change count: as it
-is, and at A's speed of host and GPU. What is neither seen in both nor found in certain places is the machine's.
-"""
+is, and at A's speed of host and GPU. What is neither seen in both nor found in certain places is the machine's."""
 
 import math
 

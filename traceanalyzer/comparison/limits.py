@@ -104,8 +104,7 @@ def check_limits(
     """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes noise for a change;
     `recorded` asks for the figures of the recorded step.
 
-    Raises LimitError for a figure that no report has, and for a limit against a baseline without one.
-    """
+    Raises LimitError for a figure that no report has, and for a limit against a baseline without one."""
     of = figures_by_path if recorded else shown_figures
     figures, before = of(report), of(baseline) if baseline else {}
     verdicts = []

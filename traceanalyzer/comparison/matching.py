@@ -3,8 +3,7 @@
 In this order: the same operator on the same shapes and types with the same kernel; with another kernel; on other types;
 on other shapes; what stands at the same position in the step, between parts that were matched (renamed kernels,
 operators fused or written out). What is left belongs to its operator, where that runs on the other side too, else it is
-gone or added. Idle time is matched by its cause.
-"""
+gone or added. Idle time is matched by its cause."""
 
 import enum
 from collections.abc import Callable, Hashable, Iterable

@@ -7,8 +7,7 @@ the means of successive batches of steps: batch means let the steps of a batch d
 are usual: its smallest possible p-value for three against three is 0.1.
 
 The steps of one recording do not show how runs differ from each other (clocks, temperature, memory layout, other
-tenants). A difference below `RUN_NOISE_SHARE` is therefore never called significant, however little steps vary.
-"""
+tenants). A difference below `RUN_NOISE_SHARE` is therefore never called significant, however little steps vary."""
 
 import math
 from collections.abc import Sequence

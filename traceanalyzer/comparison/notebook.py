@@ -61,8 +61,7 @@ class NotebookReport(Report):
     def save(self, path: str | Path) -> Path:
         """Write the report as its suffix says: .html (without the timeline: `analyze -o` has it), .md, .json, .txt.
 
-        Raises TraceAnalyzerError for another suffix, or where the file cannot be written.
-        """
+        Raises TraceAnalyzerError for another suffix, or where the file cannot be written."""
         file, page = Path(path), ReportPage(self, full=True)
         form = FORMATS.get(file.suffix.lower())
         if form is None:

@@ -5,8 +5,7 @@ what usually limits the kernels, is a partition of the step. The class is the la
 as one: the device is the bottleneck; then the larger of the two names it). Where the second largest part is nearly as
 large, or another large part is what a change is predicted to gain most from, there is no single cause: both are named,
 and the class is the one to change first. Confidence is the margin over the second largest part, discounted for thin
-evidence.
-"""
+evidence."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -25,21 +24,15 @@ from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
 
-MIN_DEVICE_OPS = 10
-"""A recording without repeated steps and with fewer device ops than this is not classified."""
+MIN_DEVICE_OPS = 10  # a recording without repeated steps and with fewer device ops than this is not classified
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
-TOO_MANY_MISSING = 0.1
-"""With more of the launches' kernels missing, what looks idle may have been busy."""
+TOO_MANY_MISSING = 0.1  # with more of the launches' kernels missing, what looks idle may have been busy
 CLOSE = 0.1  # two parts that differ by less of the step are equally much the cause
 LARGE = 0.2  # a part from this share of the step on is worth changing first where that gains more than anything else
-NO_STEPS_FACTOR = 0.7
-"""Without steps, start-up and shutdown are part of the figures."""
-ONE_STEP_FACTOR = 0.8
-"""One step may be unlike the others."""
-TWO_STEPS_FACTOR = 0.9
-"""Two that agree may do so by chance."""
-DAMAGED_FACTOR = 0.8
-"""What is missing from a damaged recording may have been the cause."""
+NO_STEPS_FACTOR = 0.7  # without steps, start-up and shutdown are part of the figures
+ONE_STEP_FACTOR = 0.8  # one step may be unlike the others
+TWO_STEPS_FACTOR = 0.9  # two that agree may do so by chance
+DAMAGED_FACTOR = 0.8  # what is missing from a damaged recording may have been the cause
 DAMAGED_SHARE = 0.01  # share of events lost from which the recording counts as damaged
 BY_CLASS_FACTOR = 0.9
 """Compute or memory is told from kernel names where FLOPs, bytes or the GPU's limits are not known."""

@@ -1,7 +1,6 @@
 """From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded alike.
 
-All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction starts from it.
-"""
+All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction starts from it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

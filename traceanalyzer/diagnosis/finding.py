@@ -15,8 +15,7 @@ MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
-HIGH_SHARE = 0.2
-"""Findings from this share of the step on are `high`: worth a day's work."""
+HIGH_SHARE = 0.2  # findings from this share of the step on are `high`: worth a day's work
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,7 @@ def severity_of(share: float | None) -> Severity:
 class Evidence:
     """A measured figure that supports a finding; `threshold` is what it was held against, if anything.
 
-    A `value` that counts something is an int.
-    """
+    A `value` that counts something is an int."""
 
     metric: str = defined("what was measured", text="sentence")
     value: int | float | str | None = defined("its value; null where it could not be measured", text="sentence")

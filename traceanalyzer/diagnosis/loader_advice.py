@@ -6,14 +6,10 @@ from traceanalyzer.analysis.groups.input_loading import Loading
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 
-LARGE_STAGE = 0.25
-"""A stage with less of the loading time is not where it goes."""
-FEW_STEPS_SHARE = 0.25
-"""Waits in fewer of the steps than this are those of an epoch's start, or of single slow batches."""
-ENOUGH_STEPS = 8
-"""With fewer recorded steps a share of them says nothing."""
-BUSY_CPUS_SHARE = 90.0
-"""Per cent of the host's CPUs in use, above which more workers find no free core."""
+LARGE_STAGE = 0.25  # a stage with less of the loading time is not where it goes
+FEW_STEPS_SHARE = 0.25  # waits in fewer of the steps than this are those of an epoch's start, or of single slow batches
+ENOUGH_STEPS = 8  # with fewer recorded steps a share of them says nothing
+BUSY_CPUS_SHARE = 90.0  # per cent of the host's CPUs in use, above which more workers find no free core
 IO_WAIT_SHARE = 10.0
 """Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where data is cached."""
 LOADS = {"host: CPUs busy": BUSY_CPUS_SHARE, "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE}

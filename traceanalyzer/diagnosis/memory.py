@@ -11,14 +11,10 @@ from traceanalyzer.analysis.memory.whatif import Scenario
 from traceanalyzer.base import MEMORY, dataclass, digits, metric
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity, severity_of
 
-LEAST_GAIN = 0.02
-"""Share of the peak that a remedy has to bring to be recommended."""
-FRAGMENTED = 0.2
-"""Share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a finding."""
-LEAST_HOLES = 256 << 20
-"""Bytes in holes below which no GPU of today runs out because of them."""
-LARGE_SHARE = 0.1
-"""Share of the peak from which one part of it is worth a finding of its own."""
+LEAST_GAIN = 0.02  # share of the peak that a remedy has to bring to be recommended
+FRAGMENTED = 0.2  # share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a finding
+LEAST_HOLES = 256 << 20  # bytes in holes below which no GPU of today runs out because of them
+LARGE_SHARE = 0.1  # share of the peak from which one part of it is worth a finding of its own
 MAX_EVIDENCE = 6
 LEAST_GROWTH = 1e-4
 """Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps to double."""

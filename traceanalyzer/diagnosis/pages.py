@@ -1,8 +1,7 @@
 """What is known of each finding: its page in `findings/`, one Markdown file named by its id.
 
 The page begins with the finding's title and class; before them may stand what to do about it in a line, as TOML in
-a comment. Parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`.
-"""
+a comment. Parts between `<!-- ... -->` and `<!-- end -->` are written by `docs/generate.py`."""
 
 import re
 import tomllib

@@ -60,8 +60,7 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     other.
 
     Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
-    SeveralRunsError for recordings that are not ranks of one run.
-    """
+    SeveralRunsError for recordings that are not ranks of one run."""
     selection = selection or Selection()
     rank = selection.rank
     if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):

@@ -30,10 +30,8 @@ VIEWS = {
     ),
 }
 """Views by name, each with the table it needs."""
-AT_ONCE = 50_000
-"""Rows that are turned into Python objects at a time."""
-TYPES = {"i": int, "u": int, "b": int, "f": float}
-"""Of columns, by the letter of numpy's kind; text has others."""
+AT_ONCE = 50_000  # rows that are turned into Python objects at a time
+TYPES = {"i": int, "u": int, "b": int, "f": float}  # of columns, by the letter of numpy's kind; text has others
 
 
 def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:

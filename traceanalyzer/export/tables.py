@@ -25,10 +25,8 @@ OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source",
     f.name for table in TABLES for f in fields(table.row) if text_of(f) == "own"
 }
 """Columns with words of this program, not of the recording."""
-RECORDING = "recording"
-"""The table of the ranks: which file each is, and what recorded it."""
-Hidden = Sequence[re.Pattern[str]] | None
-"""Names to hide with paths, hosts and users; None: nothing is hidden."""
+RECORDING = "recording"  # the table of the ranks: which file each is, and what recorded it
+Hidden = Sequence[re.Pattern[str]] | None  # names to hide with paths, hosts and users; None: nothing is hidden
 
 
 def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-PATIENCE_S = 60.0
-"""A run is written in milliseconds; whoever holds the lock for a minute has stopped."""
-APPLICATION_ID = 0x5472416E
-"""`TrAn` in the file's header: tells a history from other SQLite files."""
+PATIENCE_S = 60.0  # a run is written in milliseconds; whoever holds the lock for a minute has stopped
+APPLICATION_ID = 0x5472416E  # `TrAn` in the file's header: tells a history from other SQLite files
 WRONG = {
     "SQLITE_NOTADB": "not an SQLite database",
     "SQLITE_CORRUPT": "the database is damaged; restore a copy, or name another file",

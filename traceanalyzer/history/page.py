@@ -20,8 +20,7 @@ from traceanalyzer.report.markdown.mermaid import bar_chart
 from traceanalyzer.report.printed import Result, Rows
 from traceanalyzer.version import __version__
 
-NOISE_SHARE = 0.02
-"""Runs of one program differ by so much (docs/compare.md): less is no change."""
+NOISE_SHARE = 0.02  # runs of one program differ by so much (docs/compare.md): less is no change
 SIGMAS, MAD_SIGMA = 3.0, 1.4826
 """Nor is what lies within three standard deviations, told from the median distance to the median (normal values)."""
 
@@ -56,19 +55,15 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
     return middle - reach, middle + reach
 
 
-MAX_RUNS, ROWS = 200, 300
-"""Runs that are drawn, and rows of the table, the last ones."""
-LEAST_RUNS = 5
-"""Fewer runs do not tell what runs vary by."""
-LINE = 0.001
-"""Half the width of a line that marks a change, of the picture's."""
+MAX_RUNS, ROWS = 200, 300  # runs that are drawn, and rows of the table, the last ones
+LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
+LINE = 0.001  # half the width of a line that marks a change, of the picture's
 BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
 """Parts of the budget without idle time, which is shown by its causes."""
 IDLE = tuple(f"idle_ms.{c}" for c in ("launch", "sync", "input", "host", "communication", "profiler", "other"))
 OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
 """Metrics that the page of all runs draws, besides the budget."""
-DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)
-"""All that the page of runs draws."""
+DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
 
 
 def metric_page(series: MetricSeries) -> str:
@@ -224,8 +219,7 @@ class RunsPage(Result):
 
     rows: Rows
     runs: list[StoredRun]
-    series: list[MetricSeries]
-    """What the page draws of them; see `runs_page`."""
+    series: list[MetricSeries]  # what the page draws of them; see `runs_page`
 
     @property
     def printed(self) -> Rows:

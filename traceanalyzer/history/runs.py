@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
-LARGEST = 1e30
-"""No figure of a report is larger."""
+LARGEST = 1e30  # no figure of a report is larger
 OF_A_RUN = frozenset(("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version"))
 """Tags that say which run it is; the others say of which program."""
 

@@ -15,11 +15,9 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.base.parallel import parallel_map
 from traceanalyzer.trace import I64, alike, is_constant, order_of, ranked, reordered
 
-Recoded = NDArray[np.integer[Any]] | None
-"""New codes by old ones; None: they stay."""
+Recoded = NDArray[np.integer[Any]] | None  # new codes by old ones; None: they stay
 Key = TypeVar("Key")
-_SAMPLES = 16
-"""Most columns are seen not to be of one value from so many."""
+_SAMPLES = 16  # most columns are seen not to be of one value from so many
 
 
 class Columns:
@@ -30,8 +28,7 @@ class Columns:
         self._buffers = {name: bytearray() for name in layout}
         self._whole: dict[str, list[tuple[NDArray[Any], Recoded]]] = {name: [] for name in layout}
         """What comes before the buffers, handed over as it is, and what its values become."""
-        self.mended = 0
-        """Values that did not fit their column and became "unknown"."""
+        self.mended = 0  # values that did not fit their column and became "unknown"
 
     def append(self, values: Mapping[str, Sequence[int] | NDArray[Any]]) -> None:
         """Add rows: for every column a list of ints, or an array of the column's own dtype."""

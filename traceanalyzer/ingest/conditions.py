@@ -13,8 +13,7 @@ from traceanalyzer.ingest.side_files import LARGEST, is_above_zero, is_number, i
 from traceanalyzer.trace import Ceilings, Condition, Load, StepAmounts
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
-SHOWN = 4
-"""Number formats, optimizers and loaders that are named."""
+SHOWN = 4  # number formats, optimizers and loaders that are named
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
 
 
@@ -57,8 +56,7 @@ def program_conditions(program: object) -> Iterator[Condition]:
 
 
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
-MOST_GPUS = 1024
-"""Of one host."""
+MOST_GPUS = 1024  # of one host
 TERA, GIGA = 1e12, 1e9
 
 
@@ -141,8 +139,7 @@ def _load(samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, 
     return Load(what, unit, sum(values) / len(values), min(values), max(values), len(values))
 
 
-LARGEST_FLOPS = 1e24
-"""No step of one process needs more operations: a GPU takes years for it."""
+LARGEST_FLOPS = 1e24  # no step of one process needs more operations: a GPU takes years for it
 
 
 def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:

@@ -16,20 +16,16 @@ from traceanalyzer.trace import Trace
 class Abilities:
     """What a format of recordings can and cannot tell, and how it is recorded: in words for a table; Markdown."""
 
-    name: str
-    """What the files are."""
+    name: str  # what the files are
     tells: str
-    cannot: str
-    """What they never hold, so that it is `null` in every report on them."""
-    record: str
-    """How to make one."""
+    cannot: str  # what they never hold, so that it is `null` in every report on them
+    record: str  # how to make one
 
 
 class Format(Protocol):
     """A kind of recording: one module."""
 
-    ABILITIES: Abilities
-    """What such recordings tell."""
+    ABILITIES: Abilities  # what such recordings tell
 
     def recognise(self, head: bytes, path: Path) -> bool:
         """Whether the file is of this kind. `head`: its first bytes, decompressed."""

@@ -14,13 +14,11 @@ from traceanalyzer.trace import I64, Bool, Health, Trace
 
 LATEST = 2**61
 """Neither a clock that counts from 1970 nor one that counts from boot goes beyond, and differences fit int64."""
-LONGEST = 2**52
-"""50 days: what claims to last longer is damaged."""
+LONGEST = 2**52  # 50 days: what claims to last longer is damaged
 OUTLIVES_NS = 10_000
 """An op that runs this much longer than its whole successor cannot be real: a dependent kernel may start early,
 but not end early. The largest real overlap seen with a successor is 3.2 us (split-K reductions on H100/H200)."""
-OVERLAP_NS = 100_000
-"""No early start is this early: a predecessor drains for as long as its last wave of blocks runs."""
+OVERLAP_NS = 100_000  # no early start is this early: a predecessor drains for as long as its last wave of blocks runs
 
 
 @dataclass
@@ -30,8 +28,7 @@ class Tally:
     skipped: int = 0
     lost: int = 0
     clipped: int = 0
-    unclosed: int = 0
-    """Of the lost ones ranges without an end."""
+    unclosed: int = 0  # of the lost ones ranges without an end
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:

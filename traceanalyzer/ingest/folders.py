@@ -26,12 +26,9 @@ from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.trace import Trace
 
-DEEPEST = 6
-"""TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)."""
-MOST_FOLDERS = 200
-"""Folders that are looked into; more is a home, not a log."""
-MOST_PROBED, MOST_OPENED = 20, 300
-"""Files that are opened in each of them to find one recording, and in all."""
+DEEPEST = 6  # TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)
+MOST_FOLDERS = 200  # folders that are looked into; more is a home, not a log
+MOST_PROBED, MOST_OPENED = 20, 300  # files that are opened in each of them to find one recording, and in all
 NAMED = 6
 ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
 _DIGITS, _SHOWN = re.compile(r"\d+"), re.compile(r"[^.]").match
@@ -102,8 +99,7 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
 
 Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
 Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
-_STARTED_BYTES = 60 * 10**6
-"""An interpreter with numpy and the readers."""
+_STARTED_BYTES = 60 * 10**6  # an interpreter with numpy and the readers
 
 
 class Share(NamedTuple):
@@ -113,10 +109,8 @@ class Share(NamedTuple):
     export: float
 
 
-READ = Share(0.6, 2.0)
-"""While it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports."""
-ANALYZED = Share(1.0, 8.0)
-"""From start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports."""
+READ = Share(0.6, 2.0)  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
+ANALYZED = Share(1.0, 8.0)  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
 
 
 def read_files(

@@ -7,10 +7,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
 ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
 """A path that began with an address; `pathlib` has made one slash of two."""
-_CONVERTED = b"\xef\xbf\xbd"
-"""What a conversion to text leaves of a byte that is none."""
-_LEAST_IN_TEXT, _LOOKED_AT = 9, 64
-"""Text has no lower bytes, and binary formats have them from the start."""
+_CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that is none
+_LEAST_IN_TEXT, _LOOKED_AT = 9, 64  # text has no lower bytes, and binary formats have them from the start
 _PLANE = re.compile(rb"/(?:host|device):[A-Z]")
 STEPS_WITHIN = 200_000
 """Lines of a log within which the first steps have to be: start-up messages of large jobs are some ten thousands."""

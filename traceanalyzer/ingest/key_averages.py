@@ -18,13 +18,11 @@ ABILITIES = Abilities(
     cannot="when anything happened: no steps, no idle time, no overlap",
     record="`print(prof.key_averages().table())`",
 )
-MOST_ROWS = 100_000
-"""A program has some hundred names; with shapes some thousand."""
+MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand
 _HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
 _CELLS = re.compile(r"\s{2,}")
 _QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s)?")
-_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
-"""Times in ms."""
+_UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # times in ms
 _COLUMNS = (
     (re.compile(r"Name"), "name"),
     (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),

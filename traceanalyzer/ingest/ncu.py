@@ -23,8 +23,7 @@ from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace.circumstances import KernelCounters
 
-EXPORT_SECONDS = 600
-"""Reports of a few thousand kernels are exported in seconds."""
+EXPORT_SECONDS = 600  # reports of a few thousand kernels are exported in seconds
 ROUNDED = 1.02
 """Reasons that add up to more than this much of their sum were measured in other runs of the kernel than it."""
 Metrics = dict[str, float]
@@ -36,8 +35,7 @@ _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 """Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
 _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 """Warps that wait for one reason, for each instruction that is issued."""
-_WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
-"""The same for all reasons, being issued among them."""
+_WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"  # the same for all reasons, being issued among them
 _KNOWN = {name for names in _NAMES.values() for name in names}
 
 

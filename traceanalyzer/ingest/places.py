@@ -18,22 +18,17 @@ from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure
 
 _LOCAL = "file://"
-AT_ONCE = 256
-"""Small objects that are asked for at the same time."""
+AT_ONCE = 256  # small objects that are asked for at the same time
 
 
 class Place(NamedTuple):
     """A file or an object."""
 
-    url: str
-    """As a user names it."""
-    name: str
-    """In its system of files."""
-    remote: bool
-    """Whether it is another system's than this machine's."""
+    url: str  # as a user names it
+    name: str  # in its system of files
+    remote: bool  # whether it is another system's than this machine's
     size: int
-    stamp: str
-    """Changes when the content does."""
+    stamp: str  # changes when the content does
 
     @property
     def path(self) -> Path:

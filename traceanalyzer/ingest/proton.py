@@ -24,14 +24,12 @@ ABILITIES = Abilities(
     cannot="when anything happened: no steps, no idle time, no overlap; trees of clock cycles have no times at all",
     record="`proton.start('run', data='tree')` and `proton.finalize()`",
 )
-_MSGPACK = b"\x92"
-"""An array of two: the tree, and the devices."""
+_MSGPACK = b"\x92"  # an array of two: the tree, and the devices
 _FRAME = re.compile(rb'"frame"\s*:\s*\{|\xa5frame')
 _METRICS = re.compile(rb'"metrics"\s*:|\xa7metrics')
 _CYCLES = b"[measure in clock cycle"
 _FLOPS = re.compile(r"flops(8|16|32|64)?")
-_MOST = 1e27
-"""Of a year of the fastest GPUs."""
+_MOST = 1e27  # of a year of the fastest GPUs
 _RECORD = 'profile with proton.start(..., data="tree") and its default backend'
 
 
@@ -56,8 +54,7 @@ class _Node:
     name: str
     metrics: dict[str, Any]
     above: "_Node | None"
-    kernels: set[tuple[str, int]] = field(default_factory=set)
-    """That it is, or has below it."""
+    kernels: set[tuple[str, int]] = field(default_factory=set)  # that it is, or has below it
 
 
 def recognise(head: bytes, path: Path) -> bool:

@@ -13,8 +13,7 @@ from traceanalyzer.base.files import read_whole
 ENVIRONMENT = "environment.json"
 LIGHT, UNPROFILED, NVML, MEMORY = "light", "unprofiled", "nvml", "memory"
 """The first words of names such as `nvml.rank0.jsonl`."""
-COMPILED = "compile"
-"""The folder of the logs of torch.compile."""
+COMPILED = "compile"  # the folder of the logs of torch.compile
 
 
 def have_compile_logs(recordings: Iterable[str]) -> bool:

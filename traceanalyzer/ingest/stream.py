@@ -22,8 +22,7 @@ DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igz
 PIECE_BYTES = MIB
 """A piece and what is decoded from it stay in the L2 cache. Measured: 256 KB take 11 % more time, for each piece costs
 some; 3 MB take 8 % more."""
-PACKED_BYTES = 256 * 1024
-"""Of a compressed file so much is read at once: where it is damaged, no more is lost."""
+PACKED_BYTES = 256 * 1024  # of a compressed file so much is read at once: where it is damaged, no more is lost
 _LENGTH_BYTES, _WRAPS_AT = 4, 1 << 32
 _LEAST_RATIO, _MOST_RATIO = 6, 1032
 """A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a tenth or less, and
@@ -43,14 +42,10 @@ class ByteStream:
     _size: int
     progress: Callable[[float], None] | None = None
     damage: str = ""
-    log: bool = False
-    """Whether it is read as a log, which has a lower limit."""
-    _left: int | None = None
-    """Bytes that may still come out of a compressed file; None for one that is not."""
-    place: int = 0
-    """Bytes that have been read or passed over."""
-    _last: bytes = b""
-    """The last piece of a compressed file: it cannot be read again."""
+    log: bool = False  # whether it is read as a log, which has a lower limit
+    _left: int | None = None  # bytes that may still come out of a compressed file; None for one that is not
+    place: int = 0  # bytes that have been read or passed over
+    _last: bytes = b""  # the last piece of a compressed file: it cannot be read again
 
     def read(self) -> bytes:
         """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""

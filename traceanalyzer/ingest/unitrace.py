@@ -54,12 +54,10 @@ _DIRECTION = re.compile(r"\((\w2\w)\)")
 _CALL = re.compile(r"^(?:ze|zex|zes|cl|ur|pi)[A-Z]")
 _LIBRARY = re.compile(r"^(?:MPI|PMPI|ccl|oneccl)")
 _AT_ONCE = 4096
-_LATEST = 2**61
-"""Of any clock; differences fit 64 bits."""
+_LATEST = 2**61  # of any clock; differences fit 64 bits
 _DIGITS, _MOST = 18, 2**20
 """Of a number that fits 64 bits; of groups or work items along one axis, so that their product does."""
-Command = tuple[int, int, int, int, int, int]
-"""Kind, name, bytes, kind of copy, blocks, threads."""
+Command = tuple[int, int, int, int, int, int]  # kind, name, bytes, kind of copy, blocks, threads
 
 
 class _Event(Struct, gc=False):

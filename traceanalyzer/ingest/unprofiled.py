@@ -16,8 +16,7 @@ from traceanalyzer.ingest.side_files import decoded, is_number, items, mapping
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import I64, LightRecording, Stopwatch, Trace
 
-SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
-"""No step takes less than a microsecond or more than a week."""
+SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3  # no step takes less than a microsecond or more than a week
 ODD_FAST_SHARE = 0.25
 """Captures that do not say whether they were steady: a step four times faster than the median is no noise."""
 FASTER_SHARE = 0.9
@@ -26,8 +25,7 @@ ROUGHLY_SHARE = 0.3
 """Steps that had not settled still tell the step, by a range, where the median's interval is no wider than this share
 of it: of 26 such captures the step timed afterwards was within 25 % of it in 23, while estimates were up to twice as
 long."""
-STEADY_SHARE = 0.05
-"""To this share of it the median of steps that the collector calls steady is known."""
+STEADY_SHARE = 0.05  # to this share of it the median of steps that the collector calls steady is known
 LEAST_SERIES, OF_STEPS = 10, (0.05, 0.95)
 """Of so many unsteady steps a range is told, and the part of them that is their range."""
 _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')

@@ -25,8 +25,7 @@ from traceanalyzer.integrations.trackers import save_pages
 save_pages(ta.analyze(sys.argv[1]), pathlib.Path(sys.argv[1]))
 """
 """Run in a process of its own: the training keeps its memory, and is not forked."""
-PATIENCE_S = 300
-"""How long the end of a training waits for its report."""
+PATIENCE_S = 300  # how long the end of a training waits for its report
 
 
 def _harmless(method: Callable[P, None]) -> Callable[P, None]:

@@ -11,8 +11,7 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.comparison.notebook import NotebookReport
 from traceanalyzer.report.outline import opening
 
-PREFIX = "traceanalyzer/"
-"""Before the name of each figure, so that a tracker shows them as one group."""
+PREFIX = "traceanalyzer/"  # before the name of each figure, so that a tracker shows them as one group
 
 
 def key_figures(report: NotebookReport) -> dict[str, float]:

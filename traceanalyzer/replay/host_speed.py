@@ -16,8 +16,7 @@ from traceanalyzer.trace import I64, Trace
 DISPATCH_SHARE = 0.65
 """Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
 PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
-DISPATCH_SHARE_WITH_STACKS = 0.5
-"""The same where Python stacks were recorded."""
+DISPATCH_SHARE_WITH_STACKS = 0.5  # the same where Python stacks were recorded
 DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2  # the same where the recorder slows API calls alone
 DISPATCH_SHARE_OF_CAPTURES = 0.5
 """The same of captures of `collect torch`, which records twice and asks for more: the median of 59 host-bound programs
@@ -100,8 +99,7 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
 
     Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
     are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
-    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
-    """
+    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch."""
 
     def long_work_ns(tape: Tape) -> float:
         work = np.append(tape.work, tape.tail.work)

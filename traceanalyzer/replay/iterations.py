@@ -17,8 +17,7 @@ from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I32, Bool
 
-FAITHFUL = 0.1
-"""A replay of the recording that is off by more predicts nothing."""
+FAITHFUL = 0.1  # a replay of the recording that is off by more predicts nothing
 MOST_ITERATIONS = 512  # more of a recording, those in its middle, say nothing new
 
 

@@ -10,8 +10,7 @@ the square of the clock (between linear at a fixed voltage and cubic where the v
 the root of the duty.
 
 Hiding copies leads at best to the longer of the copies and the rest of the step: a link moves one copy at a time in
-each direction, and the rest of a step needs as long as it does without them.
-"""
+each direction, and the rest of a step needs as long as it does without them."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """The critical path of a replayed step: what it would wait for without the profiler, or under a scenario.
 
 The same walk as over a recording, over the times of the replay's last repetition. There an op is bound by whichever of
-its constraints equals the moment from which it could begin, and a stretch of the host is what its events say.
-"""
+its constraints equals the moment from which it could begin, and a stretch of the host is what its events say."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,7 @@
 """Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
 
 The ranks of a run are passed through together: at a collective that they share each stops with the moment from which
-it could take part, and goes on from the moment from which all can.
-"""
+it could take part, and goes on from the moment from which all can."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any

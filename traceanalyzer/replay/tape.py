@@ -2,8 +2,7 @@
 
 The launching threads are taken as one sequence of events: a thread that waits for another does nothing. Between two
 events the host works, either on dispatch (which the profiler slows) or on long stretches of its own (which it hardly
-does). An op starts when it has been launched, its stream is free and the ops of others that it waits for have ended.
-"""
+does). An op starts when it has been launched, its stream is free and the ops of others that it waits for have ended."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 What a rank spent in a collective before the last one came is waiting; the transfer is what the rank that came last
 spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as it was
-recorded, waiting included, because nothing tells when the others would come.
-"""
+recorded, waiting included, because nothing tells when the others would come."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 The device works as recorded, because no recorder stretches that. What it idles is what the replay without the profiler
 leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held against the replay without
-it: what gains nothing when it is removed holds nothing up, and its idle time goes to the causes that do.
-"""
+it: what gains nothing when it is removed holds nothing up, and its idle time goes to the causes that do."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -45,8 +44,7 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     what of its exposed communication is waiting for other ranks, by what these do; None where one rank is replayed.
 
     `recorded` is the budget of the recorded step: its computation is this step's, too, and it has no less communication
-    exposed: where ranks meet at another pace than they recorded, the rest is idle time for the same causes.
-    """
+    exposed: where ranks meet at another pace than they recorded, the rest is idle time for the same causes."""
     tapes = replay.typical
     passes = run(tapes, repetitions(tapes))
     tape, times, window = tapes[0], passes[0], (passes[0].done[-2], passes[0].done[-1])

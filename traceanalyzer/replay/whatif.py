@@ -1,8 +1,7 @@
 """Predicted step times: the recording replayed, without the profiler's cost, and under each scenario.
 
 All start from `Replay.base_ms`: the step without the profiler as the capture measured it, else as the replay has it.
-What the replay is off by is taken out of each, so none exceeds the base unless its scenario can cost something.
-"""
+What the replay is off by is taken out of each, so none exceeds the base unless its scenario can cost something."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """Exact algebra of half-open time intervals [start, end), int64 ns, by sorting and prefix sums.
 
 A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in each interval; `union` makes
-one from any intervals, all but `shared_time` take and return sets.
-"""
+one from any intervals, all but `shared_time` take and return sets."""
 
 from typing import NamedTuple
 
@@ -173,8 +172,7 @@ def measure(a: IntervalSet, start: I64, end: I64) -> I64:
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     """How much of the set each interval covers, ns; a moment covered by n of the intervals counts 1/n for each.
 
-    The result sums to the part of the set that any of the intervals covers.
-    """
+    The result sums to the part of the set that any of the intervals covers."""
     if not len(start):
         return np.empty(0, np.float64)
     if (start[1:] >= end[:-1]).all():  # none side by side

@@ -31,8 +31,7 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     cut off there, so a subtree is always contiguous. An empty interval encloses nothing.
 
     Depth is the number of intervals begun but not ended, the parent the last one a level higher. That holds
-    where nothing sticks out; stretches in which something does are done again with a stack, one by one.
-    """
+    where nothing sticks out; stretches in which something does are done again with a stack, one by one."""
     if not len(start):
         return Nesting(np.empty(0, np.int32), np.empty(0, np.int32))
     # In two halves, cut where the intervals of a thread begin or end that has them about the middle of all.
@@ -127,8 +126,7 @@ DIRECT_CLIMBS = 64
 def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
     """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
 
-    Takes n log n also where nodes are nested thousands deep.
-    """
+    Takes n log n also where nodes are nested thousands deep."""
     result = node.copy()
     climbing = np.flatnonzero(result >= 0)
     for _ in range(DIRECT_CLIMBS):

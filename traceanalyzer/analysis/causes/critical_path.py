@@ -2,8 +2,7 @@
 
 Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each launch
 along the host to the last wait that held it, and through that to the device again. Each moment of the steady steps
-belongs to exactly one segment. Making one shorter makes the step shorter, until another chain is as long.
-"""
+belongs to exactly one segment. Making one shorter makes the step shorter, until another chain is as long."""
 
 import enum
 from array import array

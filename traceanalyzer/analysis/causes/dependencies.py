@@ -3,8 +3,7 @@
 Recordings without CUDA sync events do not say it. Three rules stand in for it: an op that started later than
 its launch and its stream explain, just after an op of another stream had ended, waited for that one; a
 collective waits for the compute op launched before it (its input); a compute op launched after a
-`cudaStreamWaitEvent` waits for the collective that had ended last when it started.
-"""
+`cudaStreamWaitEvent` waits for the collective that had ended last when it started."""
 
 import numpy as np
 

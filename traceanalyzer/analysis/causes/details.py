@@ -1,7 +1,6 @@
 """What kind of host work is behind a gap: first use of kernels, allocation, graphs, page migration, lost records.
 
-Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on the detail.
-"""
+Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on the detail."""
 
 import enum
 import re

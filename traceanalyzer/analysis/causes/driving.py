@@ -25,8 +25,7 @@ class Stretches(NamedTuple):
 def driving(timed: Timed, within: IntervalSet) -> Stretches:
     """The intervals cut into stretches of one state and node; nothing of them is left out.
 
-    At each moment the most productive launching thread counts (see `HostTimeline`).
-    """
+    At each moment the most productive launching thread counts (see `HostTimeline`)."""
     window = (int(within.start[0]), int(within.end[-1])) if len(within.start) else (0, 0)
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)

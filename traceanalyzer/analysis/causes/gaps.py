@@ -3,8 +3,7 @@
 A gap is a stretch in which a device has no op. The op that ends it tells why: either its launch had been issued already
 (the device needed that long, or waited for another stream), or the host was late, and then what the host did between
 the gap's start and the launch is the one cause. Where the host merely launched too slowly, the schedule without its
-waits for the device tells whether it is too slow, or was kept from being early (`causes.unwaited`).
-"""
+waits for the device tells whether it is too slow, or was kept from being early (`causes.unwaited`)."""
 
 import enum
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 The first op launched on the stream that was made to wait waits for what the source stream had been given when the
 event was recorded. Where neither stream nor moment of that record is known, it is the last op given to another stream
-before the wait that had ended when the waiting op started.
-"""
+before the wait that had ended when the waiting op started."""
 
 from typing import NamedTuple
 

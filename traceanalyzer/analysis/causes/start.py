@@ -2,8 +2,7 @@
 
 An op starts when its launch has reached the device, the op before it on its stream has ended, and ops of other
 streams that it waits for have ended; the last of these binds it. The host goes on when the device work that a
-call waits for has ended.
-"""
+call waits for has ended."""
 
 import enum
 from functools import partial

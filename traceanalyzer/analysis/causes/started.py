@@ -61,8 +61,7 @@ def input_copies(timed: Timed) -> Bool:
     """Which device ops bring input data: the host work before them prepared it.
 
     A copy after host work is no evidence by itself: where results came back before it, the host computed its half of
-    the iteration. It is where the same copy is made in (nearly) every step, or in functions named like loading.
-    """
+    the iteration. It is where the same copy is made in (nearly) every step, or in functions named like loading."""
     result = np.zeros(len(timed.trace.device_ops), bool)
     copies = np.flatnonzero(timed.joined.brings_input)
     if not timed.steps.found or not len(copies):

@@ -70,8 +70,7 @@ def _schedule(
     `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap
     the launch of the op after it (-1: it does not bind). `launches`: of some launches the stretch of each one's op (0
     is before the first gap) and how long after the stretch's beginning the op starts. `gaps`: of some gaps the latency
-    from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0.
-    """
+    from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0."""
     turn = np.maximum.accumulate(np.maximum(first, 0))
     turn //= QUEUE_DEPTH
     edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()

@@ -17,10 +17,8 @@ from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
 
 FEW_WAVES = 0.1
 """Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is the limit."""
-LONG_NS = 50_000
-"""A kernel that is shorter has little work, and is not worth spreading out."""
-WARP = 32
-"""Threads that run together; in a smaller block the rest of them do nothing."""
+LONG_NS = 50_000  # a kernel that is shorter has little work, and is not worth spreading out
+WARP = 32  # threads that run together; in a smaller block the rest of them do nothing
 
 
 class Undersized(NamedTuple):

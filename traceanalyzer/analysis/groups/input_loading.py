@@ -32,8 +32,7 @@ STAGES = {
 """Names of operators and Python functions by what they do for a batch."""
 OS_READS = re.compile(r"^(p?readv?|p?read64|fread|f?open(64)?|openat(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$")
 """Calls of the operating system that bring data from a file or a connection."""
-WAITED_SHARE = 0.05
-"""A step that idles for less of its time because of input did not wait for it."""
+WAITED_SHARE = 0.05  # a step that idles for less of its time because of input did not wait for it
 
 
 class Loading(NamedTuple):
@@ -88,8 +87,7 @@ def _share(timed: Timed, rows: Bool, test: re.Pattern[str], inside: IntervalSet)
 
 SMALL_BYTES = 64_000
 """Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""
-MANY = 16
-"""A batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little."""
+MANY = 16  # a batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little
 
 
 class SmallCopies(NamedTuple):

@@ -22,10 +22,8 @@ from traceanalyzer.trace import I32, Bool
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
 CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
-CAST = re.compile(r"^aten::(?:_to_copy|to)$")
-"""Operators that make a tensor of another type."""
-COPY = re.compile(r"^aten::(?:contiguous|clone)$")
-"""Operators that copy a tensor as it is."""
+CAST = re.compile(r"^aten::(?:_to_copy|to)$")  # operators that make a tensor of another type
+COPY = re.compile(r"^aten::(?:contiguous|clone)$")  # operators that copy a tensor as it is
 
 
 class Casts(NamedTuple):
@@ -81,8 +79,7 @@ def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
     return tree.innermost(tree.named(texts_where(joined.trace.strings, pattern.search)))
 
 
-SECTOR_BYTES = 32
-"""What the device memory and the caches move at least (NVIDIA's and AMD's alike)."""
+SECTOR_BYTES = 32  # what the device memory and the caches move at least (NVIDIA's and AMD's alike)
 LARGE_BYTES = 1 << 22
 """Smaller operands lie in the caches, where a sector that was moved serves its other elements, too."""
 ELEMENTWISE = re.compile(

@@ -141,8 +141,7 @@ def greatest(values: I64 | F64, run: I32 | I64, count: int | None = None) -> F64
     return result
 
 
-PRODUCT = re.compile(r"^aten::(?:bmm|baddbmm)$")
-"""Batched products: of queries and keys, of scores and values."""
+PRODUCT = re.compile(r"^aten::(?:bmm|baddbmm)$")  # batched products: of queries and keys, of scores and values
 SOFTMAX = re.compile(r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax")
 """Operators between them that make attention of it."""
 MAX_BETWEEN = 16

@@ -67,8 +67,7 @@ FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "ra
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
 COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
 """Kernels of torch.compile: it merged what works on the same data, and left what could not be merged."""
-MIN_CHAIN = 3
-"""Shorter runs of such kernels are the residual adds and activations of any model, with little to merge."""
+MIN_CHAIN = 3  # shorter runs of such kernels are the residual adds and activations of any model, with little to merge
 ASIDE = 64
 """An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
 FUSED = re.compile("fused", re.IGNORECASE)

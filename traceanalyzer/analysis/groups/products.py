@@ -23,12 +23,9 @@ FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
 ALIGNED_BYTES = 16
 """Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of 32 (cuBLAS
 documentation, "tensor core usage")."""
-SMALL_DIMENSION = 16
-"""Dimensions up to this are vectors and heads, not sizes that padding would help."""
-WAVE_LOSS = 0.15
-"""Part of a kernel's time with the last wave mostly empty that is worth changing a size for."""
-MANY_WAVES = 8
-"""With more waves the last one is less than an eighth of the kernel."""
+SMALL_DIMENSION = 16  # dimensions up to this are vectors and heads, not sizes that padding would help
+WAVE_LOSS = 0.15  # part of a kernel's time with the last wave mostly empty that is worth changing a size for
+MANY_WAVES = 8  # with more waves the last one is less than an eighth of the kernel
 
 
 class Fp32Products(NamedTuple):
@@ -151,8 +148,7 @@ def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
 
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")
-FEW_CHANNELS = 4
-"""Images have one to four, and the layer that reads them is made for it."""
+FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
 
 
 class OddConvolutions(NamedTuple):

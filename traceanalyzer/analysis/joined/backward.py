@@ -36,8 +36,7 @@ def run_again(linked: Linked) -> Bool:
 
     Autograd numbers what makes nodes of its graph, and a backward pass makes none: its numbered operators are a forward
     pass. One of them has to be no part of any derivative's formula, or they are the graph of a second derivative. In a
-    recording without numbers these tell alone: with what an autograd node does up to the last of them.
-    """
+    recording without numbers these tell alone: with what an autograd node does up to the last of them."""
     tree, table = linked.tree, linked.trace.host_ranges
     backward = in_backward(linked)
     forward = tree.named(texts_where(linked.trace.strings, FORWARD_ONLY.match)) & backward
@@ -63,8 +62,7 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
 
     Autograd numbers its nodes by thread. Of the operators that carry a number the last to start made the node:
     those around it began when that number was still the next to be given. An autograd node names its forward
-    thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers.
-    """
+    thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers."""
     tree = linked.tree
     if not (linked.trace.host_ranges.forward_thread > 0).any():
         return np.full(len(node), -1, np.int64)

@@ -36,8 +36,7 @@ def blocking_calls(linked: Linked) -> Bool:
 
     Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
     `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
-    after all of it has. What the profiler itself adds at the end of its window does not count.
-    """
+    after all of it has. What the profiler itself adds at the end of its window does not count."""
     calls, ops, kind = linked.trace.api_calls, linked.trace.device_ops, linked.api_kind
     blocks: Bool = kind == ApiKind.SYNC
     copying = np.flatnonzero(linked.is_copy & (linked.launch >= 0))

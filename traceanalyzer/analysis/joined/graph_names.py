@@ -2,8 +2,7 @@
 
 They come from the graph's capture (its launches, in order), or from the same kernels launched one by one elsewhere. The
 ranges around those launches are put into the call that launches the graph, each as wide as its share of the kernels, so
-that operators, modules and lines are found there as for any launch. What is not found stays unnamed.
-"""
+that operators, modules and lines are found there as for any launch. What is not found stays unnamed."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

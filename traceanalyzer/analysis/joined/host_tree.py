@@ -50,8 +50,7 @@ class HostTree:
 
     A *node* is a range or a call. Nodes are sorted by (thread, start, longest first), so a parent always
     comes before its children, and a node's subtree is the contiguous stretch of nodes that follows it.
-    All arrays have one entry a node.
-    """
+    All arrays have one entry a node."""
 
     start: Column
     end: Column  # as recorded; `repaired` counts nodes that end after their parent

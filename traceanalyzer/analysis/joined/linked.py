@@ -91,8 +91,7 @@ class Linked(Memo):
         """For each device op the row of the API call that launched it, -1 where none was recorded.
 
         Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
-        call beneath it), the one that launches, copies or sets wins.
-        """
+        call beneath it), the one that launches, copies or sets wins."""
         calls, ops = self.trace.api_calls, self.trace.device_ops
         return first_with(calls.correlation, ops.correlation, one_of(self.api_kind, _LAUNCHING))
 

@@ -2,8 +2,7 @@
 
 Work of the backward pass belongs to the module and the line whose forward operator made its autograd node; what is
 launched inside a module's call on the same thread (also there: forward passes done again) belongs to that call.
-Modules of one class inside the same modules, such as the twelve layers of a stack, are one place.
-"""
+Modules of one class inside the same modules, such as the twelve layers of a stack, are one place."""
 
 from functools import cached_property
 from typing import NamedTuple

@@ -2,8 +2,7 @@
 
 A snapshot does not say. It is inferred, in this order: the stack (`Module.to`, an optimizer's file), the phase that
 allocated it against the one that freed it, and, where the history ends first, sizes that equal a parameter's and what
-became of earlier allocations of the same line.
-"""
+became of earlier allocations of the same line."""
 
 import re
 from collections import Counter

@@ -89,8 +89,7 @@ def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
     """The block that each life is of, from the stacks that come equally often in all of them.
 
     What lies between the last of these in one block and the first of them in the next is of the one after, if such
-    comes before the first block and not after the last one; else of the one before.
-    """
+    comes before the first block and not after the last one; else of the one before."""
     born = lives.born[mine]
     starts = ends = np.empty(0, np.int64)
     for stack in even.tolist():

@@ -3,8 +3,7 @@
 The history states what was asked for; what an allocation takes is the block that the allocator gave it, which is
 larger by rounding (512 bytes, or powers of two by configuration) and, in large segments, by a rest of up to 1 MiB that
 is not split off. Both follow from the addresses, so that the sum is torch.cuda.memory_allocated to the byte
-(c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`).
-"""
+(c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`)."""
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
@@ -29,8 +28,7 @@ BEFORE = -1  # `born` of what was allocated before the history begins
 class Lives:
     """One row an allocation, those from before the history first. `born`, `freed` and `completed` are its rows.
 
-    `freed` and `completed` are the history's length where that never happened.
-    """
+    `freed` and `completed` are the history's length where that never happened."""
 
     requested: I64 | I32
     size: I64

@@ -2,8 +2,7 @@
 
 Stacks are the Python stacks of the thread that allocated. The backward pass runs on a thread of autograd's, which has
 none of Python (or begins inside torch/autograd), so that an event without a stack is of the backward where the
-program has one.
-"""
+program has one."""
 
 import re
 from functools import cached_property, lru_cache

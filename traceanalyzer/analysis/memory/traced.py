@@ -68,8 +68,7 @@ def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64,
     """When each stretch of a phase begins, and its role; empty where neither steps nor phases are known.
 
     What no range names is the loss, of the forward, if the backward pass follows. Before a forward pass it is of it
-    from the step's first allocation on: input, and layers that learn nothing. The rest is other.
-    """
+    from the step's first allocation on: input, and layers that learn nothing. The rest is other."""
     steps = timed.steps
     found, tree = dict[Role, tuple[I64, I64]](), timed.linked.tree
     for role in IN_ORDER:
@@ -134,8 +133,7 @@ def _staying(events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends
     """Which allocations the recording does not free, and what the level would be without the others.
 
     At the beginning and at the ends, but for as many of the last ones as an allocation was seen to last: what is freed
-    after the recording cannot be known. At least one is left out, and three stay.
-    """
+    after the recording cannot be known. At least one is left out, and three stay."""
     born, freed, size = lives
     moments, staying = np.concatenate((begin, ends)), freed == len(events)
     passed = np.searchsorted(moments, freed, side="right") - np.searchsorted(moments, born, side="right")

@@ -94,8 +94,7 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     """Those of the rows that come with each weight in each step: casts for autocast, gradients to be added.
 
     An activation may be as large as some weight: only where nearly all weights have theirs are any the weights', and
-    then as many of a size as there are weights of it, the first in modules that have weights.
-    """
+    then as many of a size as there are weights of it, the first in modules that have weights."""
     lives, steps = subject.lives, subject.timeline.steps
     kinds, weights = np.unique(sizes, return_counts=True)
     if not len(rows := rows[np.isin(lives.requested[rows], kinds)]):

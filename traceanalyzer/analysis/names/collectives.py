@@ -56,8 +56,7 @@ def bus_factor(kind: str, ranks: int) -> float | None:
     """What the algorithm bandwidth is multiplied with to compare it with a link's, whatever the number of ranks.
 
     As nccl-tests defines it (PERFORMANCE.md there), for sizes as `message_bytes` has them. None where no bus is
-    used (one rank) or where the kind has no definition.
-    """
+    used (one rank) or where the kind has no definition."""
     if ranks < 2 or kind in (OTHER, BARRIER):
         return None
     if kind == "all_reduce":

@@ -6,8 +6,7 @@
   did not annotate the optimizer's step itself. Clipping of gradients by such operators counts with it;
 - forward: other outermost operators whose autograd sequence number a backward operator carries. An operator carries the
   number that the next node will get, so what runs between a backward pass and the first operator that makes a node
-  (reading gradients, copying input) carries a number of the next forward pass, and is not part of it.
-"""
+  (reading gradients, copying input) carries a number of the next forward pass, and is not part of it."""
 
 from typing import NamedTuple
 

@@ -4,8 +4,7 @@ An op belongs to the innermost phase that holds its launch call on the same thre
 that. A thread may work for another one: autograd's threads launch the backward pass while the thread that
 called it is blocked. A launch on a thread that is in no phase of its own therefore belongs to the phase in
 which another thread is blocked, that is, has recorded no operator and no call for `BLOCKED_NS` around the
-launch; of several such phases to the one that began last.
-"""
+launch; of several such phases to the one that began last."""
 
 import numpy as np
 

@@ -1,8 +1,7 @@
 """What each operator and each device op of a step is for: forward, backward, optimizer, data, logging, checkpoint.
 
 An annotation says it by its name, the innermost one that does; where none says it, autograd tells forward, backward
-and optimizer (`derived_phases`). So each op has one role, or none.
-"""
+and optimizer (`derived_phases`). So each op has one role, or none."""
 
 import re
 from functools import cached_property

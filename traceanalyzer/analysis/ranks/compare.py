@@ -21,8 +21,7 @@ from traceanalyzer.trace import I64
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
-NOISE_ERRORS = 3.0
-"""Nor does a difference within this many standard errors of the means."""
+NOISE_ERRORS = 3.0  # nor does a difference within this many standard errors of the means
 WAITING_SHARE = 0.03
 """The others must wait this share of a step longer than a rank for it to hold them up: GPUs given the same work
 differ by 2 %."""

@@ -13,8 +13,7 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.trace import I64, Bool, distinct, ranked
 
-DOMINANT = 0.6
-"""Share of its time, from the first arrival to the end, that makes a collective one or the other."""
+DOMINANT = 0.6  # share of its time, from the first arrival to the end, that makes a collective one or the other
 MIN_COUNT = 3  # one or two collectives tell nothing about the rest
 
 

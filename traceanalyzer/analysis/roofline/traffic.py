@@ -68,8 +68,7 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
-PASSES = kernel_tables().passes
-"""The first that fits counts. Checked against `dram__bytes` (docs/roofline.md)."""
+PASSES = kernel_tables().passes  # the first that fits counts. Checked against `dram__bytes` (docs/roofline.md)
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
 """Places of those that do no matrix products, though they may be of such an operator."""
 _SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"

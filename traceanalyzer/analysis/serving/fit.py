@@ -1,8 +1,7 @@
 """What decides how long a decode takes: `a + b x requests + c x KV tokens`, by least squares over the iterations.
 
 Weights are read once (a), the KV cache of every request each time (c), the rest grows with the batch (b). Kernels
-change with the batch (tiles, graphs of fixed sizes): what a recorded batch is off that by is kept, and interpolated.
-"""
+change with the batch (tiles, graphs of fixed sizes): what a recorded batch is off that by is kept, and interpolated."""
 
 from collections.abc import Sequence
 

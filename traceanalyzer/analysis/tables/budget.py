@@ -2,8 +2,7 @@
 over the steady state.
 
 Compute goes first, then communication that compute does not hide, then copies that neither hides, then idle: a
-partition, so the parts sum to the step.
-"""
+partition, so the parts sum to the step."""
 
 from dataclasses import astuple, fields
 from typing import Literal

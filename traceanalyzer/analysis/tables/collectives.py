@@ -1,8 +1,7 @@
 """Communication between ranks as one rank saw it: which collectives, how long, how much of it was hidden.
 
 A collective's time is that of its kernels, from start to end; it includes waiting for the other ranks to
-arrive, which only the recordings of several ranks can tell apart (`ranks`).
-"""
+arrive, which only the recordings of several ranks can tell apart (`ranks`)."""
 
 import numpy as np
 

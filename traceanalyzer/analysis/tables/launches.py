@@ -1,6 +1,5 @@
 """Launching of device work: how many calls a step makes, what they cost the host, how far the host is ahead, and how
-busy its threads are: the step can be no shorter than their own work.
-"""
+busy its threads are: the step can be no shorter than their own work."""
 
 import numpy as np
 

@@ -2,8 +2,7 @@
 domain and category.
 
 Modules of one class at one place in the model (the twelve layers of a stack) are one row. A row holds what its modules
-launch with all modules inside them; `self_ms` is what they launch themselves.
-"""
+launch with all modules inside them; `self_ms` is what they launch themselves."""
 
 import numpy as np
 

@@ -2,8 +2,7 @@
 
 From the allocator's own events: `[memory]` instants of Kineto, else the history of a snapshot of that time. An event
 belongs to the innermost operator that runs at its time, on whichever thread: the one that began last.
-https://docs.pytorch.org/docs/stable/profiler.html
-"""
+https://docs.pytorch.org/docs/stable/profiler.html"""
 
 import re
 

@@ -2,8 +2,7 @@
 
 Host time and counts are those of `torch.profiler`'s `key_averages()`: total is an instance's duration, self is
 total without what runs directly inside it (API calls too), an operator whose only child has its own name is
-one call, `ProfilerStep#N` is one row. A device op belongs to the operator around its launch call.
-"""
+one call, `ProfilerStep#N` is one row. A device op belongs to the operator around its launch call."""
 
 from typing import NamedTuple
 
@@ -86,8 +85,7 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     """A row for each operator name (and input shapes), by device total, then host self time.
 
     Device ops of the steady state that no row's operator launched are in a row of their own, so the column
-    `device_self_ms` sums to all device time.
-    """
+    `device_self_ms` sums to all device time."""
     calls = _calls(rated.timed)
     ranges, rows = rated.trace.host_ranges, rated.linked.tree.row[calls.node]
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])

@@ -2,8 +2,7 @@
 
 Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX, PyTorch's own
 `Optimizer.step#...`). In a recording of operators whose annotations do not tell forward from backward these are derived
-from autograd (`derived_phases`). Modules that are annotated have a table of their own.
-"""
+from autograd (`derived_phases`). Modules that are annotated have a table of their own."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -66,8 +66,7 @@ def profiled(
     """The sums of a profiler's table; None where there is none.
 
     Ranges that the profiler projected on the device have a second row under the same name, which is left out. Where
-    kernels have no rows of their own (old versions), the operators' own device time is theirs.
-    """
+    kernels have no rows of their own (old versions), the operators' own device time is theirs."""
     if not rows:
         return None
     on_host = {row.name for row in rows if _on_host(row)}

@@ -219,8 +219,7 @@ def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:
 def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I32 | I64, count: int) -> Sum:
     """Sums over groups of host nodes of the device ops launched in the nodes' subtrees, [first, last) each.
 
-    `launched_at` is the node that launched each device op, -1 for those that do not count.
-    """
+    `launched_at` is the node that launched each device op, -1 for those that do not count."""
     order = None if is_sorted(launched_at) else np.argsort(launched_at, kind="stable").astype(np.int32)
     if order is not None:
         launched_at = launched_at[order]

@@ -2,8 +2,7 @@
 
 Every nanosecond of a step's window on its device belongs to one row: to the operator, input shapes and kernel that
 ran (compute before exposed communication before exposed copies, as in the budget; a moment with several of the
-same part is split evenly between them), or to a cause of idle time and the place it is charged to.
-"""
+same part is split evenly between them), or to a cause of idle time and the place it is charged to."""
 
 import re
 from functools import partial
@@ -174,8 +173,7 @@ class _Rows(NamedTuple):
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     """The parts of the mean steady step on its device: what ran in order of the step, then idle time.
 
-    Empty without device work.
-    """
+    Empty without device work."""
     if timed.device is None:
         return []
     waiting = in_blocks(partial(_idle_here, timed, gaps), np.flatnonzero(gaps.device == timed.device).astype(np.int32))

@@ -1,8 +1,7 @@
 """Points where the host waits for the device, and what the device lost by it.
 
 How long the host waited says little: waiting for a busy device is benign. What a wait costs is the device's
-idle time after it, until the host is ahead again (`gaps`, cause sync).
-"""
+idle time after it, until the host is ahead again (`gaps`, cause sync)."""
 
 import numpy as np
 

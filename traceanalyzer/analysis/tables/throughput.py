@@ -1,7 +1,6 @@
 """The figures that practitioners quote: work per second, and how much of the hardware that is.
 
-Both are of the step that the report speaks of: without the profiler where that is known, else as recorded.
-"""
+Both are of the step that the report speaks of: without the profiler where that is known, else as recorded."""
 
 import re
 from typing import Literal

@@ -1,7 +1,6 @@
 """What step times alone tell: steady state, drift, outliers, two modes, waiting for data, throughput.
 
-The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no part of them.
-"""
+The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no part of them."""
 
 import numpy as np
 

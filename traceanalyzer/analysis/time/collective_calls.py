@@ -4,8 +4,7 @@ The metadata of a kernel is, in this order: the kernel's own; that of the host r
 NCCL range) that encloses its launch on the same thread, also where several kernels belong to one range; that
 of the ranges before it on the thread that launched nothing themselves (a group of calls launches at its end).
 Without any the kernel's name tells the kind, the tensors of the operator around its launch, if that is named like the
-kind, the message, and the group is unknown.
-"""
+kind, the message, and the group is unknown."""
 
 import re
 from typing import NamedTuple

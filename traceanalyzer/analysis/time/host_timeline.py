@@ -2,8 +2,7 @@
 
 Each launching thread is cut at every start and end of a range or call; each piece has a state by its innermost one. The
 process's state at a moment is the most productive of its threads': a thread that waits for the autograd thread does not
-count while that one dispatches.
-"""
+count while that one dispatches."""
 
 import enum
 import re
@@ -191,8 +190,7 @@ def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) ->
     """For each stretch [start, end) the node in which the host was longest, -1 outside all; and its thread.
 
     Of the launching threads the one that worked most counts, in operators and calls. Where that is less than half the
-    time, it is `thread` (-1: the one that was most inside anything).
-    """
+    time, it is `thread` (-1: the one that was most inside anything)."""
     none = np.full(len(start), -1, np.int64)
     if not timeline.threads:
         return none, thread

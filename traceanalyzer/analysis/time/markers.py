@@ -43,8 +43,7 @@ def iterations(linked: Linked) -> HostSteps | None:
     """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are one.
 
     What is launched between two marks (sampling, output) belongs to the first of them until its tokens are copied to
-    the host; what is launched then prepares the second.
-    """
+    the host; what is launched then prepares the second."""
     if not len(rows := linked.memo(iteration_marks)):
         return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
     found = HostSteps.of_ranges(linked, rows)

@@ -39,8 +39,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular pause.
 
     Only where they hold nearly all of its work, split no marker, no call of a module and no graph launch, and where
-    it is no inference by PyTorch: there the layers of one pass recur as steps do.
-    """
+    it is no inference by PyTorch: there the layers of one pass recur as steps do."""
     ops = linked.trace.device_ops
     if not len(ops) or inference_only(linked):
         return None

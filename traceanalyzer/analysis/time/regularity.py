@@ -98,8 +98,7 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     """Medians of the fast and slow steps and the share of the slow ones, where the times are of two kinds.
 
     The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
-    percentile, so that a few outliers are not a side.
-    """
+    percentile, so that a few outliers are not a side."""
     extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
     if extreme.sum() < MODE_SHARE * len(time):
         time = time[~extreme]

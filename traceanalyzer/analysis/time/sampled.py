@@ -1,8 +1,7 @@
 """Counters that a recorder sampled over time, joined with steps and kernels.
 
 A sample is the mean over the sampling period that ends at its time. It is a kernel's where the kernel ran through all
-of that period and nothing else did; kernels shorter than the period have none: they are unsampled.
-"""
+of that period and nothing else did; kernels shorter than the period have none: they are unsampled."""
 
 import re
 

@@ -2,8 +2,7 @@
 
 Device ops belong to the step whose host range holds their launch call, whenever they ran. A step ends when both its
 host range and its last device op have ended, and the next one begins there: the windows of a run are contiguous.
-(Dividing the recorded window by the number of steps is wrong by up to 1.8x: warm-up work drains inside the window.)
-"""
+(Dividing the recorded window by the number of steps is wrong by up to 1.8x: warm-up work drains inside the window.)"""
 
 from collections.abc import Callable
 from dataclasses import replace

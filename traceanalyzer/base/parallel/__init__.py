@@ -74,12 +74,10 @@ BYTES_A_ROW = 150
 """What a row costs in the memory of the second process that the first does not have as well. Measured: 40."""
 LEAST_BYTES = 32 << 20
 """What a process that reads should have to read: less takes as long with one more process as without."""
-LEAST_THREADED_ROWS = 500_000
-"""Columns of fewer rows take about as long as it takes to start threads."""
+LEAST_THREADED_ROWS = 500_000  # columns of fewer rows take about as long as it takes to start threads
 MOST_THREADS = 4
 """More threads than that wait for memory. Each holds what it makes meanwhile, so that memory grows with them, too."""
-AHEAD = 4
-"""Items that may wait for the thread which works on them."""
+AHEAD = 4  # items that may wait for the thread which works on them
 
 
 def worth_a_child(rows: int, least: int | None = None) -> bool:

@@ -30,13 +30,10 @@ from traceanalyzer.base.reading import Reading, read_with, reading
 
 T = TypeVar("T")
 METHOD = "fork" if sys.platform == "linux" else "spawn"
-PATIENCE_S = 2.0
-"""For a process that is interrupted, and may have files to remove."""
-SHORT_BYTES = 1 << 16
-"""A shorter array is copied out of what was sent: one that is not keeps all of it in memory."""
+PATIENCE_S = 2.0  # for a process that is interrupted, and may have files to remove
+SHORT_BYTES = 1 << 16  # a shorter array is copied out of what was sent: one that is not keeps all of it in memory
 _ALIGN = 64
-_NUMBER_BYTES, _MOST_NUMBERS = 4, 8192
-"""So many fit into a pipe whatever the system."""
+_NUMBER_BYTES, _MOST_NUMBERS = 4, 8192  # so many fit into a pipe whatever the system
 _SAFE_PATH = "PYTHONSAFEPATH"
 
 
@@ -45,8 +42,7 @@ class Child(Generic[T]):
 
     def __init__(self, started: process.BaseProcess, output: BinaryIO) -> None:
         self._process, self._output = started, output
-        self.exitcode: int | None = None
-        """Once it has ended; not 0 where it had not sent everything."""
+        self.exitcode: int | None = None  # once it has ended; not 0 where it had not sent everything
 
     def values(self) -> list[T]:
         """What it has sent, in order, once it has ended."""

@@ -1,8 +1,7 @@
 """`environment.json`: where and under which conditions a capture was made.
 
 Of the environment variables only those of `ALLOWED_VARIABLES` are kept, and of the command only the program's name:
-the rest may hold secrets.
-"""
+the rest may hold secrets."""
 
 import gc
 import os

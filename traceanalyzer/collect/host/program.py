@@ -1,8 +1,7 @@
 """What the program trains or runs, as far as its objects are in sight: model, optimizer, loaders.
 
 They are looked up among the objects that Python's garbage collector knows, once, before the recorded steps: no hook
-stays behind, and nothing of the program is called.
-"""
+stays behind, and nothing of the program is called."""
 
 import sys
 from collections import Counter

@@ -3,8 +3,7 @@ ended: the script returns, raises, or gets SIGTERM while the profiler is on.
 
 Python runs a signal handler only between bytecodes of the main thread. A rank that waits in CUDA for a peer that died
 never gets there, and without us SIGTERM would have killed it at once; so a thread woken by the signal itself
-(`signal.set_wakeup_fd`) ends the process by the same signal if the handler has not done so in time.
-"""
+(`signal.set_wakeup_fd`) ends the process by the same signal if the handler has not done so in time."""
 
 import atexit
 import ctypes
@@ -40,8 +39,7 @@ def write_json(path: Path, value: Any) -> None:
 def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
     """Export a stopped torch.profiler as a gzipped chrome trace.
 
-    The range of a step that was cut short is renamed, so that it does not pass for a step.
-    """
+    The range of a step that was cut short is renamed, so that it does not pass for a step."""
     plain = path.with_name(f".{path.name}.partial.json")
     packed = path.with_name(f".{path.name}.partial")
     with warnings.catch_warnings():

@@ -1,7 +1,6 @@
 """Put in front of Python's search path by `traceanalyzer collect`; Python imports it at start-up.
 
-Must never fail and cost nothing: it runs in every Python process of the recorded command.
-"""
+Must never fail and cost nothing: it runs in every Python process of the recorded command."""
 
 import contextlib
 import importlib.util

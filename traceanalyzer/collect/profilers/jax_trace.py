@@ -2,8 +2,7 @@
 
 A step ends with the program's `jax.profiler.StepTraceAnnotation`, or with a call of the function of `--step-on`. A
 program without either is recorded for `SECONDS` once nothing has been compiled for `QUIET_S`. The profiler is switched
-by the thread that runs the steps: switched by another while the GPU works, it ends the program (JAX 0.11, CUDA 13).
-"""
+by the thread that runs the steps: switched by another while the GPU works, it ends the program (JAX 0.11, CUDA 13)."""
 
 import ctypes
 import os

@@ -1,8 +1,7 @@
 """The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written when memory runs out.
 
 Where it runs out while steps are timed there is no history, but the allocator's state and what failed are written.
-With Python stacks it cost 1 to 24 % of a step on an H200 (docs/memory.md).
-"""
+With Python stacks it cost 1 to 24 % of a step on an H200 (docs/memory.md)."""
 
 import pickle
 import sys

@@ -2,8 +2,7 @@
 
 Nsight Compute runs a kernel again and again, once for each group of counters, with its memory restored in between: a
 second or so a kernel. Only kernels that were named are measured, and of each launch shape only the first few. A
-collective that is run again waits for ever for the other ranks, so these are never among them.
-"""
+collective that is run again waits for ever for the other ranks, so these are never among them."""
 
 import csv
 import re

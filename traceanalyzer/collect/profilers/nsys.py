@@ -3,8 +3,7 @@
 Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless asked for. What nsys
 writes holds the whole environment, the command line, the program's output and the host's process list: it goes to a
 folder of its own, of which nothing but the scrubbed export stays. What is kept is listed here; every other table is
-dropped, also those that versions to come invent.
-"""
+dropped, also those that versions to come invent."""
 
 import re
 import sqlite3

@@ -3,8 +3,7 @@
 PyTorch records one profile at a time in a process: a second one ends the first, and ending that one afterwards is a
 SIGSEGV. All of PyTorch's profilers, and so Lightning's, Accelerate's and the HF Trainer's, begin and end in a few
 functions that this module wraps: `WATCH.on` is true while one of the script's runs, and before it begins, `give_way`
-lets ours end.
-"""
+lets ours end."""
 
 import functools
 import sys
@@ -116,8 +115,7 @@ def end_stale(ours: Any) -> None:
     """Free this thread of our profiler, whose recording another thread's profiler has ended.
 
     Its callbacks stay with the thread, so that the next profiler would be refused; to end it is a SIGSEGV, because its
-    recording is gone. With a recording prepared just for that it can be ended, unless it is `trace_only`.
-    """
+    recording is gone. With a recording prepared just for that it can be ended, unless it is `trace_only`."""
     import torch
     from torch.autograd import profiler
 

@@ -2,8 +2,7 @@
 
 Traced are kernels, copies, HIP's calls, RCCL and ROCTx, from start to end: rocprofv3 cannot be switched on and off by
 every program. What it writes holds the whole environment: it goes to a folder of its own, of which the scrubbed
-databases alone stay.
-"""
+databases alone stay."""
 
 from collections.abc import Sequence
 from pathlib import Path

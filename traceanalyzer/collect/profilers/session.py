@@ -71,8 +71,7 @@ _of_thread = threading.local()  # destroyed with the thread, in the thread
 class Session:
     """A torch.profiler that belongs to the thread that starts it.
 
-    `give_way` ends it for one of the script's, `at_thread_end` where its thread ends.
-    """
+    `give_way` ends it for one of the script's, `at_thread_end` where its thread ends."""
 
     def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
         self._profiler, self._give_way = profiler, give_way
@@ -108,8 +107,7 @@ class Session:
     def stop(self, *, last: bool = False) -> None:
         """Stop the profiler, which then writes what it has; only in its own thread can it be stopped.
 
-        After the `last` one of a process that lives on, CUPTI is switched off.
-        """
+        After the `last` one of a process that lives on, CUPTI is switched off."""
         WATCH.give_way = None
         try:
             with WATCH.ours(), _torn_down(last):
@@ -129,8 +127,7 @@ class Session:
     def leave(self, *, forked: bool = False) -> None:
         """Never touch the profiler again: another thread's has ended its recording, or this process is a fork.
 
-        What it left in its thread is cleared when a profiler of the script's is to begin there.
-        """
+        What it left in its thread is cleared when a profiler of the script's is to begin there."""
         if forked:
             WATCH.forked()
         thread, profiler = self._ident, self._profiler

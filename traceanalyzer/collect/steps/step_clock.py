@@ -1,7 +1,6 @@
 """Times steps without a profiler until they are steady: a clock reading a step, a CUDA event every few milliseconds.
 
-The device is waited for at the beginning and at the end, never between.
-"""
+The device is waited for at the beginning and at the end, never between."""
 
 import math
 import statistics
@@ -49,8 +48,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """The 90 % interval of the median between order statistics: it assumes nothing about the distribution.
 
     Fewer than 5 values cannot promise that much: their extremes. Source: David and Nagaraja, Order Statistics,
-    3rd edition, section 7.1.
-    """
+    3rd edition, section 7.1."""
     ordered, count = sorted(values), len(values)
     below, tail = 0, 0.0
     for k in range(count // 2):
@@ -89,8 +87,7 @@ class StepClock:
     """Times at least `steps` consecutive steps, and up to `most` where they are not steady before; `exactly` so many,
     steady or not, where other ranks must stop at the same step. `drain` waits for a device that is not PyTorch's.
 
-    Call `start` at the end of a step, then `lap` at the end of each.
-    """
+    Call `start` at the end of a step, then `lap` at the end of each."""
 
     def __init__(
         self, steps: int, most: int | None = None, *, exactly: bool = False, drain: Callable[[], None] | None = None
@@ -166,8 +163,7 @@ class StepClock:
         say when work was queued. Steps that share an event count with their mean. With a `drain` it is the stopwatch's
         mean: there are no events, and the host runs ahead. `low_ms` and `high_ms` are its 90 % interval. `wall_mean_ms`
         is a stopwatch from first to last reading. All of them are of the `steps` at the end of the series that are
-        steady, of all `timed_steps` where there are none.
-        """
+        steady, of all `timed_steps` where there are none."""
         first = self._from or 0
         host_series, (device_series, _) = self._host_ms(), self._device_ms()
         host, device = host_series[first:], device_series[first:]

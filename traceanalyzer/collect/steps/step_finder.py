@@ -1,8 +1,7 @@
 """Finds where a script's steps end, without a change to the script.
 
 A training step ends with the optimizer's step. A script without optimizer steps (inference) is stepped by its
-outermost module: the one called while no other module runs.
-"""
+outermost module: the one called while no other module runs."""
 
 import time
 import warnings
@@ -64,8 +63,7 @@ class ModuleCalls:
     """Ends of the calls of the outermost module.
 
     A global hook on all modules would slow each of them. This one is only there between two outermost calls: the
-    first module to meet it takes it away, and gets a hook of its own until its call has ended.
-    """
+    first module to meet it takes it away, and gets a hook of its own until its call has ended."""
 
     def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
         self._on_step, self._on_enter = on_step, on_enter
@@ -129,8 +127,7 @@ class StepFinder:
     """Optimizer steps, and until the first of them module calls.
 
     `on_training` is called when module calls had been taken for steps (an evaluation before training) and the first
-    optimizer step shows that they were not, `on_enter` when a call of an outermost module begins, until it is known.
-    """
+    optimizer step shows that they were not, `on_enter` when a call of an outermost module begins, until it is known."""
 
     def __init__(
         self, on_step: Callable[[], None], on_training: Callable[[], None], on_enter: Callable[[], None] = lambda: None

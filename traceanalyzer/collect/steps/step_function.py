@@ -2,8 +2,7 @@
 
 The function is looked for with Python's profiling hook, which slows every call, until it is first called. From then
 on only its own calls cost anything: its code is replaced by one that calls the original, so that every reference to
-the function, wherever it was imported to, is counted.
-"""
+the function, wherever it was imported to, is counted."""
 
 import gc
 import re

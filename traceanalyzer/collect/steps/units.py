@@ -1,6 +1,5 @@
 """What a step time means for the task (rates per second, model FLOP/s and their share of the peak), and how long the
-host waits for batches: what `DataLoader` iterators give.
-"""
+host waits for batches: what `DataLoader` iterators give."""
 
 import functools
 import time
@@ -88,8 +87,7 @@ class Rates:
 def rates(elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: float | None = None) -> Rates:
     """Rates of `steps` steps that took `elapsed_ms` together and worked through `amounts` together.
 
-    `peak_flops_per_s` is the peak of all devices together at the model's dtype.
-    """
+    `peak_flops_per_s` is the peak of all devices together at the model's dtype."""
     seconds = elapsed_ms / MS_PER_S
 
     def per_second(amount: float | None) -> float | None:

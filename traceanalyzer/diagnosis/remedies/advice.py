@@ -25,8 +25,7 @@ def predictions(
 
     `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
     that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
-    has no launches or device work to replay.
-    """
+    has no launches or device work to replay."""
     m = measured(run, selection, knowledge).critical
     if m.replay is None:
         need = "it needs API calls and the device work that they launch; record CPU and CUDA activities"

@@ -1,7 +1,6 @@
 """The rules, one visible list: each is `(measurements, free) -> drafts of findings`, and states its own thresholds.
 
-`free` are the device ops that no rule before it has claimed (`Draft.rows`); rules on other things leave it alone.
-"""
+`free` are the device ops that no rule before it has claimed (`Draft.rows`); rules on other things leave it alone."""
 
 from collections.abc import Callable, Iterator
 
@@ -28,5 +27,4 @@ before what makes them faster, and the sure before the likely. A new rule at the
 fails for one that can never get anything.
 
 Which findings are reported: with headroom from `MIN_SHARE` of the step on, without from `MEDIUM_SHARE` on of the share
-that is the first piece of evidence, or where that is a text (`diagnose.py`).
-"""
+that is the first piece of evidence, or where that is a text (`diagnose.py`)."""

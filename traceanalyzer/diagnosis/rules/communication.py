@@ -42,8 +42,7 @@ HOLD_UP = {
     "together": "Ranks {} hold up the others together",
     "by turns": "Ranks {} hold up the others by turns",
 }
-MIN_WAIT_SHARE = 0.05
-"""Share of the step that another rank must wait before one rank is said to hold up the run."""
+MIN_WAIT_SHARE = 0.05  # share of the step that another rank must wait before one rank is said to hold up the run
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:

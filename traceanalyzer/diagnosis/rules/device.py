@@ -29,8 +29,7 @@ UNREACHED = 0.35
 FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
 """Classes of kernels that are an operator each, for which a program has no other."""
 MOSTLY_BUSY = 0.5  # share of the step from which its kernels are what makes it long
-MIN_BUSY_SHARE = 0.25
-"""A GPU that computes less than this much of the step has no kernels worth looking at first."""
+MIN_BUSY_SHARE = 0.25  # a GPU that computes less than this much of the step has no kernels worth looking at first
 
 CHEAPER = "Speed up the kernels furthest from their roofline: fused operators, other shapes or layouts{precision}."
 LIMITED = (

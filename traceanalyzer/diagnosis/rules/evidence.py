@@ -18,8 +18,7 @@ RECORD_THE_GPU = Words(
 )
 PROFILER_COST = 0.2
 """From here up the recorded step no longer stands for the program's: its host time has grown by a fifth."""
-MIN_UNKNOWN_SHARE = 0.2
-"""Less of the computation changes no verdict."""
+MIN_UNKNOWN_SHARE = 0.2  # less of the computation changes no verdict
 
 
 def top_operators(m: Measurements) -> list[ApiTime]:

@@ -1,8 +1,7 @@
 """What a printed table of sums, or step times alone (logged or recorded), tell: the verdict, and findings.
 
 Sums tell where the time is in all, but not what waits for what. Step times say that time is lost and how regularly, not
-why; only time spent waiting for data names its cause.
-"""
+why; only time spent waiting for data names its cause."""
 
 from collections.abc import Iterator
 
@@ -30,14 +29,11 @@ FIND_OUT_OF_SUMS = {
 INPUT_SHARE = 1 / 6
 """Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
 bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
-DRIFT_SHARE = 0.05
-"""A smaller trend is that of clocks and temperature."""
-OUTLIER_SHARE = 0.01
-"""Outliers that cost less of the time are within the spread of steps."""
+DRIFT_SHARE = 0.05  # a smaller trend is that of clocks and temperature
+OUTLIER_SHARE = 0.01  # outliers that cost less of the time are within the spread of steps
 INPUT_CONFIDENCE = 0.5
 """At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
-MAX_CONFIDENCE = 0.8
-"""However large the share: the log shows the host's time, not the GPU's."""
+MAX_CONFIDENCE = 0.8  # however large the share: the log shows the host's time, not the GPU's
 FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
 SHOWN_STEPS = 5  # slow steps that are named
 

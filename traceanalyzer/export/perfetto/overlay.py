@@ -51,11 +51,9 @@ class Track:
     """Slices that do not overlap, in time order; those without a length are moments."""
 
     title: str = field(metadata=SENTENCE)
-    start: I64
-    """On the recording's own clock, ns."""
+    start: I64  # on the recording's own clock, ns
     duration: I64
-    label: I32 | I64
-    """Index of each slice's label."""
+    label: I32 | I64  # index of each slice's label
     labels: list[Label]
 
 
@@ -73,8 +71,7 @@ class Overlay:
     """Tracks of one process, in order of display."""
 
     path: str
-    opens_in_viewer: bool
-    """As in `Trace`: then the overlay can be merged with it."""
+    opens_in_viewer: bool  # as in `Trace`: then the overlay can be merged with it
     rank: int | None
     epoch_ns: int
     tracks: list[Track]
@@ -169,8 +166,7 @@ def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
     return (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
 
 
-FIRST_PID = 1_900_000_000
-"""Process ids that no recording has: the tracks stand apart from its own."""
+FIRST_PID = 1_900_000_000  # process ids that no recording has: the tracks stand apart from its own
 
 
 def compile_tracks(logs: Sequence[CompileLog], run: Run | None = None) -> str:
@@ -198,18 +194,13 @@ def _compile_events(log: CompileLog, pid: int, epoch_ns: int) -> Iterator[dict[s
         }  # fmt: skip
 
 
-PROCESS = 2_000_000_000
-"""Process id of the overlay: above what a Linux kernel gives (2**22)."""
+PROCESS = 2_000_000_000  # process id of the overlay: above what a Linux kernel gives (2**22)
 FIRST_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
-LATER_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[')
-"""The same where the file has begun otherwise."""
-LONGEST_MARK = 256
-"""Bytes that it takes, with as much white space as files have."""
-EVENTS_A_PIECE = 4_000
-"""Their texts stay in the processor's cache."""
+LATER_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[')  # the same where the file has begun otherwise
+LONGEST_MARK = 256  # bytes that it takes, with as much white space as files have
+EVENTS_A_PIECE = 4_000  # their texts stay in the processor's cache
 BETWEEN = b",\n"
-FRACTIONS = np.array([f".{i:03d}" for i in range(1000)], object)
-"""Of a microsecond, by nanoseconds."""
+FRACTIONS = np.array([f".{i:03d}" for i in range(1000)], object)  # of a microsecond, by nanoseconds
 
 
 def overlay_pieces(overlay: Overlay) -> Iterator[bytes]:

@@ -14,10 +14,8 @@ from traceanalyzer.base import TraceAnalyzerError
 HOST, PORT = "127.0.0.1", 9001
 VIEWER = "https://ui.perfetto.dev"
 PIECE_BYTES = 1 << 20
-WAIT_S = 0.5
-"""How long a fetch is waited for before it is asked again whether to go on."""
-PATIENCE_S = 900.0
-"""The server ends when nothing has been fetched for so long."""
+WAIT_S = 0.5  # how long a fetch is waited for before it is asked again whether to go on
+PATIENCE_S = 900.0  # the server ends when nothing has been fetched for so long
 
 
 class OneFile(ThreadingHTTPServer):

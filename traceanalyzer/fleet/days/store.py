@@ -1,8 +1,7 @@
 """Step times of many ranks over days, as Parquet in `run=ID/day=D/`, asked with DuckDB.
 
 Columns: `rank`, `step`, `step_ms`, and where they are known `t` (when the step ended: a timestamp, or a time since
-1970), `data_ms`, `compute_ms`, `tokens`. `line` orders rows without a time.
-"""
+1970), `data_ms`, `compute_ms`, `tokens`. `line` orders rows without a time."""
 
 import hashlib
 import re
@@ -51,8 +50,7 @@ WHERE peers > 2 AND excess > greatest({least_ms}, {sigmas} * spread) ORDER BY ra
 def append(logs: Sequence[Path], store: Path, run: str) -> None:
     """Add logs of step times to a run. A log that was added before and has grown takes the place of what it was.
 
-    Raises TraceAnalyzerError, UnreadableInputError.
-    """
+    Raises TraceAnalyzerError, UnreadableInputError."""
     if not RUN.fullmatch(run):
         raise TraceAnalyzerError(f"--run {run}: letters, digits, '.', '_' and '-' alone")
     for i, path in enumerate(logs):

@@ -5,8 +5,7 @@ by ranks that have not issued it, and by ranks whose GPU has not come to it.
 
 A culprit is a rank that others wait for and that waits for nobody; or whose GPU has not completed what its peers have;
 or that issued another operation than its peers. What no culprit explains is decided by what most ranks did, or not at
-all.
-"""
+all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,8 +36,7 @@ class Wait:
 
     `absent` have not issued it, `unknown` left no dump, `earlier` have issued it and stand at an earlier operation of
     the group, `elsewhere` stand at it and at an operation of another group that they issued before. `passed` have
-    completed it.
-    """
+    completed it."""
 
     group: int
     op: Op

@@ -2,8 +2,7 @@
 
 Between two collectives that hold its compute a rank works for a stretch; a collective begins when its last rank is
 ready and what it follows has ended, and then transfers for as long as it did. All collectives that wait for the same
-number of others are reckoned together.
-"""
+number of others are reckoned together."""
 
 import numpy as np
 

@@ -14,10 +14,8 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
-TAIL = 4
-"""Signatures kept on each side of the first operation that is not completed: who goes further must have waited."""
-LEAST_NS = 1_000_000_000 * 10**6
-"""A time before this is none: JSON dumps have 0."""
+TAIL = 4  # signatures kept on each side of the first operation that is not completed: who goes further must have waited
+LEAST_NS = 1_000_000_000 * 10**6  # a time before this is none: JSON dumps have 0
 RANKS = re.compile(r"\[?[\d,\s]*\]?")
 ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
 INTERNAL = re.compile(r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py")

@@ -30,10 +30,8 @@ RUN = re.compile(
 """Opcodes without a text. The memo has room for what it is given the index of: a million at most (`r`)."""
 MAX_TUPLES = 50_000
 """Tuples inside tuples are hashed by recursion, one frame of C (100 bytes) each; a dump has one an entry."""
-MAX_BYTES = 64 << 20
-"""Of a dump: 2,000 entries take 350 kB, and nobody keeps more than some 20,000."""
-TEXT_SIZES = {0x58: 4, 0x8C: 1, 0x8D: 8}
-"""Bytes of the length of BINUNICODE, SHORT_BINUNICODE and BINUNICODE8."""
+MAX_BYTES = 64 << 20  # of a dump: 2,000 entries take 350 kB, and nobody keeps more than some 20,000
+TEXT_SIZES = {0x58: 4, 0x8C: 1, 0x8D: 8}  # bytes of the length of BINUNICODE, SHORT_BINUNICODE and BINUNICODE8
 
 
 class _Plain(pickle.Unpickler):  # no opcode is left that names a class; were there one, it is refused here
@@ -76,8 +74,7 @@ def _check(data: bytes) -> None:
 
 CHUNK = 100
 """Dumps that a process takes, and hands over, at a time; fewer are read in the time that it takes to start one."""
-LOG_TAIL = 1 << 18
-"""Bytes of the end of an Inspector's log: its last collectives."""
+LOG_TAIL = 1 << 18  # bytes of the end of an Inspector's log: its last collectives
 NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
 COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
 """Where a file's name may have its rank: after that word, or as its last number, the one before it, ..."""

@@ -7,8 +7,7 @@ of the file number them as reading it from front to back does. Where anything is
 comes of it and the file is read from front to back.
 
 A gzipped trace is decompressed by each of them as far as it needs to be: that takes a tenth of the time that decoding
-the text takes, or less.
-"""
+the text takes, or less."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator

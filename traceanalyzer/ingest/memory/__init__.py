@@ -16,10 +16,8 @@ from traceanalyzer.trace import Trace
 from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Segment, Snapshot
 
 MAX_DEVICES = 4096
-MAX_BYTES_OF_MEMORY = 1 << 50
-"""A size beyond a pebibyte is damage; sums of sizes then stay exact."""
-PROTO = b"\x80"
-"""How every snapshot begins."""
+MAX_BYTES_OF_MEMORY = 1 << 50  # a size beyond a pebibyte is damage; sums of sizes then stay exact
+PROTO = b"\x80"  # how every snapshot begins
 
 
 def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:

@@ -17,21 +17,15 @@ from traceanalyzer.base import RefusedSnapshotError
 from traceanalyzer.ingest.memory.shapes import EVENT, Memo, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
-MAX_DEPTH = 64
-"""Containers inside containers; a memory snapshot has six."""
-MAX_OPEN = 20_000
-"""Containers that are not yet part of anything taken out; a memory snapshot has a few hundred."""
-MAX_TEXT = 1 << 20
-"""Bytes of one text. The longest in snapshots are sources of generated modules, some ten KiB."""
+MAX_DEPTH = 64  # containers inside containers; a memory snapshot has six
+MAX_OPEN = 20_000  # containers that are not yet part of anything taken out; a memory snapshot has a few hundred
+MAX_TEXT = 1 << 20  # bytes of one text. The longest in snapshots are sources of generated modules, some ten KiB
 MAX_VALUE_RATE = 8
 """Values kept (stack, memo) for each so many bytes read, above `MIN_VALUES`; snapshots have one in thirty."""
 MIN_VALUES = 20_000
-MAX_KEPT = 3_000
-"""Values of opcodes kept at a time."""
-MARGIN = 300
-"""Bytes that any opcode but a long text fits in."""
-PIECE = 64 << 10
-"""Bytes between two looks at how much is kept."""
+MAX_KEPT = 3_000  # values of opcodes kept at a time
+MARGIN = 300  # bytes that any opcode but a long text fits in
+PIECE = 64 << 10  # bytes between two looks at how much is kept
 RUN = re.compile(b"(?:" + PUSH + b")+", re.DOTALL).match
 VALUES = re.compile(PUSH, re.DOTALL).findall
 PUSHES = bytes(op in b"jhKJM\x8aN\x88\x89" for op in range(256))
@@ -62,14 +56,10 @@ class _Interpreter:
         self._pushed = _Pushed(self._memo)
         self._templates = Templates(self._memo, self._pushed.__getitem__, shapes)
         self._data = b""
-        self._before = 0
-        """Bytes of the file before `data`."""
-        self._safe = -1
-        """Up to there any opcode but a long text is whole."""
-        self._is_open = 0
-        """Containers that are part of nothing that was taken out."""
-        self._begun = 0
-        """Where in the file the last dictionary began that was not read by a template."""
+        self._before = 0  # bytes of the file before `data`
+        self._safe = -1  # up to there any opcode but a long text is whole
+        self._is_open = 0  # containers that are part of nothing that was taken out
+        self._begun = 0  # where in the file the last dictionary began that was not read by a template
 
     def value(self) -> Any:
         """What the pickle states."""

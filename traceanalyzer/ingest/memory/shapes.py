@@ -23,22 +23,15 @@ from traceanalyzer.trace.snapshot import (
 
 STATES = {"active_allocated": ACTIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING,
           "inactive": INACTIVE}  # fmt: skip
-ACTION_BITS = 8
-"""Width in an event's fourth number, below the stack's index."""
-NUMBERS = 4
-"""Of an event while it is taken in: time, address, size, and stack with action."""
+ACTION_BITS = 8  # width in an event's fourth number, below the stack's index
+NUMBERS = 4  # of an event while it is taken in: time, address, size, and stack with action
 EVENTS_AT_ONCE = 1 << 15
 """Events that are put into columns together; a column has the bits that it needs, an event taken in has 256."""
-WIDER = {"b": "h", "h": "i", "i": "q"}
-"""The next width of a column, in `array`'s names."""
-TEXT_COST = 120
-"""Bytes that Python needs for a text beside its characters, in a dictionary."""
-MIN_TEXTS = 8 << 20
-"""Bytes of different texts in any snapshot; generated modules' sources are some MiB."""
-NO_TIME = -1
-"""torch_npu writes no times."""
-MAX_FRAMES = 4096
-"""Of one stack; Python's own limit is a thousand deep."""
+WIDER = {"b": "h", "h": "i", "i": "q"}  # the next width of a column, in `array`'s names
+TEXT_COST = 120  # bytes that Python needs for a text beside its characters, in a dictionary
+MIN_TEXTS = 8 << 20  # bytes of different texts in any snapshot; generated modules' sources are some MiB
+NO_TIME = -1  # torch_npu writes no times
+MAX_FRAMES = 4096  # of one stack; Python's own limit is a thousand deep
 
 
 class Taken:

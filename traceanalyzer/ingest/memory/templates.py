@@ -18,10 +18,8 @@ FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
 GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
 MIN_TRIES, EVENTS_A_TRY = 20, 200
 """Patterns made whatever they bring, and events that must fit for each further one: making one costs as much."""
-PATIENCE = 8
-"""Events in a row that do not fit before there is a new pattern: one with a new stack in it fits none."""
-MAX_TOKENS = 400
-"""Opcodes of an event that a pattern is made of."""
+PATIENCE = 8  # events in a row that do not fit before there is a new pattern: one with a new stack in it fits none
+MAX_TOKENS = 400  # opcodes of an event that a pattern is made of
 
 
 class Templates:
@@ -32,8 +30,7 @@ class Templates:
         self._learned = self._fitted = self._missed = 0
         self._stacks: dict[bytes, KeptStack] = {}
         self._match: Callable[..., re.Match[bytes] | None] | None = None
-        self._groups: dict[str, int] = {}
-        """The number of each key's group; `frames` has two groups of its own inside."""
+        self._groups: dict[str, int] = {}  # the number of each key's group; `frames` has two groups of its own inside
         self._memoized = False
 
     def forget(self) -> None:

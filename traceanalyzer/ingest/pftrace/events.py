@@ -84,8 +84,7 @@ class Events:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.base_ns = 0
-        self.edges: list[tuple[int, int]] = []
-        """Ids of rows of devices, and of those that they wait for in a graph."""
+        self.edges: list[tuple[int, int]] = []  # ids of rows of devices, and of those that they wait for in a graph
         self.arch: tuple[int, int] | None = None
         self.writer: set[bytes] = set()  # categories that the file names
         self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)

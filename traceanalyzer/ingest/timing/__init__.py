@@ -20,8 +20,7 @@ from traceanalyzer.trace import Health, PrintedMemory, Process, Trace
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Terminal control sequences: colours, cursor movements, titles."""
-_BREAK = re.compile(r"\r\n|[\n\r]")
-"""A progress bar goes back to the start of its line instead of to the next one."""
+_BREAK = re.compile(r"\r\n|[\n\r]")  # a progress bar goes back to the start of its line instead of to the next one
 MAX_LINE = 4096
 """No step line is longer (Megatron's have 500 characters): longer ones are not searched, nor held in memory whole."""
 
@@ -53,8 +52,7 @@ ABILITIES = Abilities(
     cannot="anything that happens within a step",
     record="`traceanalyzer collect timing -- python train.py`; or the log that the trainer writes anyway",
 )
-_DIGIT = re.compile(r"\d")
-"""A line without one says no time."""
+_DIGIT = re.compile(r"\d")  # a line without one says no time
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -145,8 +143,7 @@ class _Found:
     lines: int = 0
     truncated: bool = False
     unitless: str = ""
-    ended: bool = True
-    """Whether the last line that was read has an end."""
+    ended: bool = True  # whether the last line that was read has an end
 
     @property
     def enough(self) -> bool:

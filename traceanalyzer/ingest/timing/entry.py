@@ -17,8 +17,7 @@ class Entry:
     """One line of a log; None is "the line does not say". Times are seconds, counts are a step's."""
 
     step: int | None = None
-    iter_s: float | None = None
-    """Duration of the step, or its mean over the steps since the last line."""
+    iter_s: float | None = None  # duration of the step, or its mean over the steps since the last line
     data_s: float | None = None
     samples: float | None = None
     tokens: float | None = None
@@ -26,10 +25,8 @@ class Entry:
     flops: float | None = None
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
-    mfu: float | None = None
-    """Model FLOP/s utilisation, 0..1."""
-    context_requests: float | None = None
-    """Of an iteration of a serving engine, as the next four."""
+    mfu: float | None = None  # model FLOP/s utilisation, 0..1
+    context_requests: float | None = None  # of an iteration of a serving engine, as the next four
     context_tokens: float | None = None
     generation_requests: float | None = None
     generation_tokens: float | None = None
@@ -37,30 +34,24 @@ class Entry:
     when_s: float | None = None
     """Wall-clock time at which the line was written, where the log says it to the millisecond."""
     rank: int | None = None
-    series: str = ""
-    """What the step counter belongs to (an epoch, a progress bar)."""
-    total: int | None = None
-    """Steps that the series has."""
-    whole: bool = False
-    """Whether the step's time is known to include that for data."""
+    series: str = ""  # what the step counter belongs to (an epoch, a progress bar)
+    total: int | None = None  # steps that the series has
+    whole: bool = False  # whether the step's time is known to include that for data
     forward_s: float | None = None
     backward_s: float | None = None
     optimizer_s: float | None = None
-    parts: bool = False
-    """Whether the line times phases: others of the same step may stand on lines of their own."""
+    parts: bool = False  # whether the line times phases: others of the same step may stand on lines of their own
     memory_after: str | None = None
     """The phase after which the line says how much GPU memory is allocated and reserved, bytes; empty for none."""
     allocated: float | None = None
     reserved: float | None = None
-    decimal: bool = False
-    """Whether the line calls them MB or GB."""
+    decimal: bool = False  # whether the line calls them MB or GB
 
 
 AMOUNTS = ("samples", "tokens", "padded_tokens")
 BATCH = ("context_requests", "context_tokens", "generation_requests", "generation_tokens", "kv_tokens")
 """What logs of serving engines say of an iteration."""
-MAX_COUNT = 2.0**53
-"""Larger numbers are no step; a float does not count them one by one either."""
+MAX_COUNT = 2.0**53  # larger numbers are no step; a float does not count them one by one either
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0}
 _ITERATION = r"(?:iter|iteration|step|batch|train_step)(?:_?time|_duration|_latency)?"
 _BARE = r"time|duration|latency"

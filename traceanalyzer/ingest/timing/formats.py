@@ -19,8 +19,7 @@ from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
 """Only to the millisecond or finer: whole seconds cannot time a step."""
-_TIMES = frozenset(("iter_s", "compute_s", "samples_per_s", "tokens_per_s"))
-"""What a line has to say at least one of."""
+_TIMES = frozenset(("iter_s", "compute_s", "samples_per_s", "tokens_per_s"))  # what a line has to say at least one of
 _LONG_NUMBER = re.compile(r"[\d,.]{40}")
 SEARCHED = 1024
 """Characters of a line that are searched for a format: some take the square of it where a line is made to that end."""
@@ -32,14 +31,10 @@ class LineFormat:
 
     name: str
     parse: Callable[[str], Entry | None]
-    hint: str = ""
-    """Text that every line of the format holds; asked first, because it is cheap."""
-    minimum: int = 3
-    """How many lines it takes to be sure: fewer may happen to look like a format."""
-    averaged: str = ""
-    """What the time of a line is, where it is not that of one step: a sentence for the report."""
-    whole: bool = False
-    """Whether a line is read as a whole, and not searched."""
+    hint: str = ""  # text that every line of the format holds; asked first, because it is cheap
+    minimum: int = 3  # how many lines it takes to be sure: fewer may happen to look like a format
+    averaged: str = ""  # what the time of a line is, where it is not that of one step: a sentence for the report
+    whole: bool = False  # whether a line is read as a whole, and not searched
 
 
 def pattern_format(pattern: str) -> LineFormat:

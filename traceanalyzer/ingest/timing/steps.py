@@ -10,16 +10,12 @@ from traceanalyzer.ingest.timing.entry import AMOUNTS, BATCH, Entry
 from traceanalyzer.ingest.timing.printed import steps_of_phases
 from traceanalyzer.trace import F64, I64, StepTimings
 
-MAX_STEP_S = 7 * 86_400.0
-"""No step takes a week: a longer time is damaged."""
-CLOCK_DIGITS = 6
-"""Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
+MAX_STEP_S = 7 * 86_400.0  # no step takes a week: a longer time is damaged
+CLOCK_DIGITS = 6  # finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond
 TELLING_DATA = 0.05
 """Less data time than this share of the iteration is within the spread of steps, whichever it is part of."""
-MIN_TIMED = 5
-"""Lines with the time since the one before, of which a median says something."""
-NEAR_SHARE = 0.25
-"""How near, in parts of the data time, the time between lines comes to one of the two readings."""
+MIN_TIMED = 5  # lines with the time since the one before, of which a median says something
+NEAR_SHARE = 0.25  # how near, in parts of the data time, the time between lines comes to one of the two readings
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +23,8 @@ class LoggedSteps:
     """The steps of one rank, and what was done to get them."""
 
     table: StepTimings
-    repeated: int
-    """Lines about a step that another line had been about."""
-    lost: int
-    """Lines with an impossible time."""
+    repeated: int  # lines about a step that another line had been about
+    lost: int  # lines with an impossible time
     notes: tuple[str, ...]
 
 

@@ -32,13 +32,10 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [Trace(str(path), "torch_log", [], compile_logs=tuple(read_logs(path, progress)))]
 
 
-MAX_PAIRS = 100_000
-"""Pairs kept of a log."""
-MAX_NODES = 200_000
-"""Nodes of one graph whose operators are kept."""
+MAX_PAIRS = 100_000  # pairs kept of a log
+MAX_NODES = 200_000  # nodes of one graph whose operators are kept
 MAX_REASON = 200
-MAX_LINE = 100_000
-"""Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
+MAX_LINE = 100_000  # characters of a line that are looked at; a node that is fused of hundreds has some 50,000
 MARK = b"[__fusion]"
 _LINE = re.compile(r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
 _NODE = re.compile(r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
@@ -98,8 +95,7 @@ RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
 )
 """A line that only a structured log has."""
-MAX_FILES = 4096
-"""Files read of a folder."""
+MAX_FILES = 4096  # files read of a folder
 _RANK = re.compile(r"rank[_.-]?(\d{1,9})")
 _RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
 

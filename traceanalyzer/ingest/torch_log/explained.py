@@ -15,8 +15,7 @@ from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.ingest.side_files import is_number, mapping, mappings
 from traceanalyzer.trace.compile_log import Break, Estimate, GraphCode, KernelCode, Metrics
 
-MAX_LINES_OF_KERNEL = 32
-"""Source lines kept of one kernel."""
+MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
 _FILE = re.compile(r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$")
 _NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
 _COMMENT = re.compile(
@@ -33,8 +32,7 @@ _CALL = re.compile(
     r"(?:\s+(?:#|\w+ = (?:get_raw_stream|empty_strided))[^\n]*\n)*\s+(?:\w+ = )?([\w.]+)\("
 )
 _COMMENTS_ABOVE = re.compile(r"(?:^#[^\n]*\n)+\Z", re.MULTILINE)
-LONGEST_COMMENT = 400_000
-"""Characters of comments above a kernel that are looked at."""
+LONGEST_COMMENT = 400_000  # characters of comments above a kernel that are looked at
 
 
 def node_lines(graph: str) -> dict[str, str]:
@@ -102,8 +100,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-MAX_TEXT = 2000
-"""Characters kept of a reason."""
+MAX_TEXT = 2000  # characters kept of a reason
 _WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
 _REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
 _HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
@@ -171,10 +168,8 @@ def _seconds(values: dict[str, Any], in_seconds: str, *in_microseconds: str) -> 
 # Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set as `estimated_runtime_ns`:
 # nanoseconds once, milliseconds now. The record has the outputs of each operation, too: what writes more than any GPU
 # could in so many nanoseconds is in milliseconds.
-MOST_BYTES_PER_NS = 20_000
-"""More than twice of what the memory of any GPU takes (8,000 on a B200)."""
-MOST = 1e15
-"""A larger time is damage."""
+MOST_BYTES_PER_NS = 20_000  # more than twice of what the memory of any GPU takes (8,000 on a B200)
+MOST = 1e15  # a larger time is damage
 _BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 
 

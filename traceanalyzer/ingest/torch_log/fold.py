@@ -23,8 +23,7 @@ from traceanalyzer.trace.compile_log import (
     TritonKernel,
 )
 
-MAX_SPANS, MAX_DEPTH = 1_000_000, 1000
-"""More than any compilation writes; what comes after is counted and left out."""
+MAX_SPANS, MAX_DEPTH = 1_000_000, 1000  # more than any compilation writes; what comes after is counted and left out
 _NS_PER_US = 1000
 _Key = tuple[Any, ...]
 
@@ -82,10 +81,8 @@ class SpanBuilder:
             self.left_out += 1
 
 
-LOGS_BREAKS = (2, 6)
-"""PyTorch from here on has a record for each graph break."""
-MAX_COMPILATIONS = 200_000
-"""Compilations kept of a process."""
+LOGS_BREAKS = (2, 6)  # PyTorch from here on has a record for each graph break
+MAX_COMPILATIONS = 200_000  # compilations kept of a process
 VERSIONS = {"pytorch_version": "torch", "triton_version": "triton", "cuda_version": "cuda", "python_version": "python"}
 _GRAPHS = {
     "dynamo_output_graph": "program",
@@ -309,8 +306,7 @@ _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
     **{name.removeprefix("_on_"): of for name, of in vars(Fold).items() if name.startswith("_on_")},
     **{f"{side}compilation_metrics{when}": Fold._metrics for side in ("", "bwd_") for when in ("", "_runtime")},
 }
-WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
-"""Kinds of records whose payload is read."""
+WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})  # kinds of records whose payload is read
 QUIET = {"describe_storage", "describe_tensor", "describe_source", "dynamo_cpp_guards_str", "dynamo_guards",
          "aot_joint_graph", "before_pre_grad_graph", "after_pre_grad_graph", "before_joint_graph", "after_joint_graph",
          "fx_graph_runnable", "torch._functorch.config", "runtime_wrapper_orchestration"}  # fmt: skip

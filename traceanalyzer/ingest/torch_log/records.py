@@ -17,8 +17,7 @@ from traceanalyzer.trace.compile_log import Counts
 
 MAX_LINE_BYTES = MAX_PAYLOAD_BYTES = 32 << 20
 """A longer line or payload is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
-MAX_STREAMS = 4096
-"""Prefixes that may have a record open at a time."""
+MAX_STREAMS = 4096  # prefixes that may have a record open at a time
 ENVELOPE = frozenset(
     {"rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process"}
 )

@@ -3,8 +3,7 @@
 The fused kernel's time follows from its work. Each score takes the products' arithmetic on the tensor cores, and an
 exponential and what surrounds it on the other units (16 special functions a cycle and SM, of 128 lanes); the two hardly
 overlap. Backward calculates the scores again: five products where the forward pass has two, and passes over the rows.
-Kernels recorded on an H100 took 0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens).
-"""
+Kernels recorded on an H100 took 0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens)."""
 
 import math
 import re

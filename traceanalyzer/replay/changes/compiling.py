@@ -4,8 +4,7 @@ What torch.compile changes is what autograd records, or all of an inference step
 weights, clipping and logging stay, and so does a recurrent layer, which is not traced. What is left to launch
 (products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the host
 about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small operators
-gains, and one of a convolution and an activation at a time does not.
-"""
+gains, and one of a convolution and an activation at a time does not."""
 
 import re
 

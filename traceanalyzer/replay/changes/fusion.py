@@ -1,8 +1,7 @@
 """Fewer passes: runs of kernels that work on the same data as one kernel each.
 
 A fused kernel moves what its run reads from outside and leaves (`crossing`), at the best rate that any of them reached,
-and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
-"""
+and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache."""
 
 import re
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 Autocast gives 16 bits to products and leaves other operators to PyTorch's rule, by which the wider format wins. What a
 product gives is fp32 again once it is multiplied by, or added to, a parameter that is no product's (a frozen norm's
-scale, a layer's gain, positions), and stays so until the next product, which casts it.
-"""
+scale, a layer's gain, positions), and stays so until the next product, which casts it."""
 
 import math
 import re

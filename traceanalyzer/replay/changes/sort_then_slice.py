@@ -19,8 +19,7 @@ from traceanalyzer.trace import F64, Bool, alike
 SORTS = re.compile(r"^aten::(sort|argsort|msort)$")
 TAKES = re.compile(r"^aten::(slice|narrow)$")
 """Operators that take some of a dimension: its number, from where and up to where, or how many."""
-OPERATORS_AFTER = 8
-"""So many after a sort are searched for what takes its result."""
+OPERATORS_AFTER = 8  # so many after a sort are searched for what takes its result
 LEAST_SORTED_PER_TAKEN = 16
 """Numbers that are sorted for each that is taken: with fewer, `topk` has much to put in order itself."""
 PASSES = 12.0

@@ -1,8 +1,7 @@
 """The first step and the warm-up apart from the steady step, and when compilation has paid for itself.
 
 A first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work and, while the GPU
-idles, what the host did: compile work, then calls of the driver by name, then the rest.
-"""
+idles, what the host did: compile work, then calls of the driver by name, then the rest."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -2,8 +2,7 @@
 
 The function that goes on after a break is compiled for itself and runs inside the region of the broken one. Between the
 last graph before it and its own first graph the host does what the break is for (a print, a read of a value), and
-leaves compiled code and enters it again; in training, the backward has the same seam. All goes when the break goes.
-"""
+leaves compiled code and enters it again; in training, the backward has the same seam. All goes when the break goes."""
 
 from collections import Counter
 from dataclasses import replace

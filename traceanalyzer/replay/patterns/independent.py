@@ -5,8 +5,7 @@ any more once the model has taken it, and its result has another size. Or the ca
 works on these tensors between runs of calls only, and then puts the results of a run together. Or as many results as
 there are calls (crops, documents, molecules) are put into one tensor, and nothing is carried from call to call: a
 recurrent product takes a tensor that nothing before it in the call has given. Where the items' sizes go up and down, no
-state of that size goes from one to the next.
-"""
+state of that size goes from one to the next."""
 
 import math
 import re

@@ -1,8 +1,7 @@
 """Stretches that each have an item of a batch: a program takes the first dimension of a tensor apart and works on each.
 
 Nothing else tells such calls from the layers of one model, which repeat alike: a model that is called for each of 24
-texts launches what one of 24 times the layers would.
-"""
+texts launches what one of 24 times the layers would."""
 
 import re
 from collections import Counter, defaultdict

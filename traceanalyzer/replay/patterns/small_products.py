@@ -3,8 +3,7 @@
 Layers are recorded like items: a product of equal shapes after another. So a run counts where the recording shows that
 it is no chain. Its products give another size than they take; or views bring each result to dimensions that the next
 product does not take (query, key and value of one input); or the program takes as many items of that size out of
-tensors as the products have operands of it.
-"""
+tensors as the products have operands of it."""
 
 import math
 import re
@@ -25,8 +24,7 @@ from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
 from traceanalyzer.trace import I32, I64, Bool
 
-MIN_BATCH = 3
-"""Fewer small products of one shape in a row are not worth merging."""
+MIN_BATCH = 3  # fewer small products of one shape in a row are not worth merging
 LINEAR = re.compile(r"^aten::linear$")
 PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
 ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")

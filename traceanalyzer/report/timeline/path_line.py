@@ -56,8 +56,7 @@ class OnPath:
         self.m, self.path = m, found.segments
         self.of_op, self.of_node = found.of_op, found.of_node
         self.lane_of_op = np.full(len(found.of_op), -1, np.int64)
-        self.lane_of_thread: dict[int, int] = {}
-        """The outermost lane of each thread that is drawn."""
+        self.lane_of_thread: dict[int, int] = {}  # the outermost lane of each thread that is drawn
 
     def ended_by(self, call: I64, is_call: Bool) -> I64:
         """The device op that each of these calls waited for, -1 where it waited for none."""

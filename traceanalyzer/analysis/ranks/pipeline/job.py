@@ -19,8 +19,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import Pipeline, Slowdown, p
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
-FAITHFUL = 0.05
-"""Steps worked out from the operations differ by less from the recorded ones, or nothing is promised."""
+FAITHFUL = 0.05  # steps worked out from the operations differ by less from the recorded ones, or nothing is promised
 TRIED = 5  # ranks, by what they take longer than others of their stage, without which the steps are worked out
 
 

@@ -3,8 +3,7 @@
 What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
 shortest time of each size (the alpha-beta model of communication); where the buckets are of one size the latency is
 what the recording's own short messages take, and without such larger ones go at the best recorded rate. The host calls
-each bucket one time. Between two buckets gradients come evenly. All is compared with the model's recorded buckets.
-"""
+each bucket one time. Between two buckets gradients come evenly. All is compared with the model's recorded buckets."""
 
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,7 @@
 A cell that is written out is known by its parts: an LSTM has sigmoids, two hyperbolic tangents and three products of
 gates, a GRU sigmoids, one and three, a plain one a product each of what comes in and of what it kept; nothing else may
 be in the loop. Its input has to be there before, a part of a sequence for each time step: a decoder that goes on from
-its own output cannot be one call.
-"""
+its own output cannot be one call."""
 
 import math
 import re

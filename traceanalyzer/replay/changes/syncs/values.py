@@ -3,8 +3,7 @@
 there.
 
 In Python the arithmetic of the last costs next to nothing. Kept on the GPU each is a tensor, which takes a launch or
-more; and what leads to it is still calculated.
-"""
+more; and what leads to it is still calculated."""
 
 import re
 from collections import Counter
