@@ -191,12 +191,12 @@ def test_a_device_is_written_as_it_is():
 
 
 def test_a_store_that_fails_leaves_no_report_and_no_store(capture, tmp_path, monkeypatch):
-    from traceanalyzer.history import store
+    from traceanalyzer.history import runs
 
     def broken(*_, **__):
         raise TraceAnalyzerError("the disk is full")
 
-    monkeypatch.setattr(store, "store_report", broken)
+    monkeypatch.setattr(runs, "store_report", broken)
     report, db = tmp_path / "r.json", tmp_path / "runs.db"
     report.write_text("old")
     assert status("analyze", capture, "-o", report, "--store", db) == 1
