@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.chromium import Chromium
 from tests.report.reports import full
 from traceanalyzer.report.html import Details, data, render_html
-from traceanalyzer.report.html import page as module
+from traceanalyzer.report.html import sections as module
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Timeline
 
 EVENTS, LANES, FRAMES, MOST_FPS = 100_000, 20, 240, 60
