@@ -10,7 +10,7 @@ all."""
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace.flight import Flight, InGroup, Op, RankDump, Signature
@@ -70,27 +70,34 @@ def waits_of(flight: Flight) -> list[Wait]:
     found: list[Wait] = []
     for index, here in groups.items():
         whole = flight.groups[index].ranks or tuple(here)
-        both = any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values())
-        # The counters of a status count sends and receives, too.
-        collectives = {rank: state for rank, state in here.items() if not (both and state.from_status)}
-        found += [*_collectives(index, whole, collectives, first), *_pairs(index, whole, here, first)]
+        found += [*_collectives(index, whole, _of_collectives(here), first), *_pairs(index, whole, here, first)]
     return found
+
+
+def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
+    # The counters of a status count sends and receives, too.
+    both = any(state.pairs_enqueued >= 0 and not state.from_status for state in here.values())
+    return {rank: state for rank, state in here.items() if not (both and state.from_status)}
 
 
 def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
     heads = {rank: head for rank in ranks if (head := here.get(rank, NOT_THERE).head)}
     for seq in sorted({head.seq for head in heads.values()}):
-        places: dict[str, list[int]] = {name: [] for name in ("waiting", "absent", "unknown", "earlier", "passed")}
-        for rank in ranks:
-            places[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
+        places = _places(ranks, here, {*first}, seq)
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
         known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
         yield Wait(
-            index, _known(seq, standing, known.values()),
-            elsewhere=tuple(rank for rank, op in standing if first[rank] < op.record),
-            signatures=tuple(known.items()), unseen=any(here[rank].ended_unseen for rank in places["passed"]),
-            **{name: tuple(found) for name, found in places.items()},
+            index, _known(seq, standing, known.values()), elsewhere=_elsewhere(standing, first),
+            signatures=tuple(known.items()),
+            unseen=any(here[rank].ended_unseen for rank in places.get("passed", ())), **places,
         )  # fmt: skip
+
+
+def _places(ranks: Iterable[int], here: dict[int, InGroup], first: set[int], seq: int) -> dict[str, tuple[int, ...]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        places[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
+    return {name: tuple(found) for name, found in places.items()}
 
 
 def _place(state: InGroup, seq: int) -> str:
@@ -102,6 +109,10 @@ def _place(state: InGroup, seq: int) -> str:
     return "earlier" if state.stands_at < seq else "waiting"
 
 
+def _elsewhere(standing: Iterable[tuple[int, Op]], first: dict[int, int]) -> tuple[int, ...]:
+    return tuple(rank for rank, op in standing if first[rank] < op.record)
+
+
 def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Signature]) -> Op:
     """The operation, by a rank that has it still recorded."""
     signature = next(iter(signatures), ("", 0, 0, ""))
@@ -110,7 +121,7 @@ def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Si
 
 def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
-    place = {rank: i for i, rank in enumerate(ranks)}
+    place = dict(zip(ranks, range(len(ranks)), strict=True))
     ops = {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
     done = set()
     for end, op in ops.items():
@@ -125,8 +136,7 @@ def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: 
             done.add(end)
             ends = ((rank, op), (peer, ops[other_end]))
             signatures = tuple((r, ("send", *o.signature[1:])) for r, o in ends)
-            elsewhere = tuple(r for r, o in ends if first[r] < o.record)
-            yield Wait(index, op, (rank, peer), elsewhere=elsewhere, signatures=signatures)
+            yield Wait(index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures)
 
 
 @dataclass(frozen=True)
@@ -145,13 +155,17 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
     found += _stopped_in_flight(flight, waits, {blame.rank for blame in found})
     found = _without_victims(flight, _best(found))
     if (left := unexplained(waits, found)) and not found:
-        # All ranks have come to what stands and none completed it; ranks wait for each other at the others.
-        standing = [wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed]
-        of_standing, of_crossed = (_of_late_gpus, _of_lost_members, _of_shared_rank), (_of_order, _of_most_waited_for)
-        together = (explain(flight, standing or left) for explain in (of_standing if standing else of_crossed))
-        found = _of_ras(flight, left) or next(filter(None, together), [])
+        found = _of_ras(flight, left) or _of_all(flight, left)
         left = unexplained(waits, found)
     return found, left
+
+
+def _of_all(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
+    # All ranks have come to what stands and none completed it; ranks wait for each other at the others.
+    standing = [wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed]
+    of_standing, of_crossed = (_of_late_gpus, _of_lost_members, _of_shared_rank), (_of_order, _of_most_waited_for)
+    found = (explain(flight, standing or left) for explain in (of_standing if standing else of_crossed))
+    return next(filter(None, found), [])
 
 
 def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
@@ -159,7 +173,7 @@ def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blam
         yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
         return
     # Others have completed what these ranks did not, and no rank but these may hold it up.
-    if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
+    if all((wait.passed, not wait.unseen, wait.both_sided or not wait.blockers)):
         yield from (Blame(rank, "gpu_stopped", wait, wait.both_sided) for rank in wait.waiting)
     yield from (Blame(rank, "cpu_stopped", wait, True) for rank in wait.absent if not flight.dumps[rank].pending)
     yield from (Blame(rank, "no_dump", wait, True) for rank in wait.unknown)
@@ -183,14 +197,15 @@ def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
     """Without ranks whose last operation may have failed because a rank is gone, and without those whose file is
     damaged (they lived to write it), where others explain it. No rank is sure that has no dump where there are others,
     and none that stopped where many did."""
-    found = _best(cause for blame in found for cause in _causes(flight, blame))
+    found = _best(chain.from_iterable(_causes(flight, blame) for blame in found))
     kept = [blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost] or found
     known = {*flight.clues.dead_ranks, *(flight.lost if len(kept) == 1 else ())}
     doubtful = ("cpu_stopped", "no_dump") if len(kept) > max(2.0, MOST_SHARE * len(flight.expected)) else ()
-    return [
-        replace(one, sure=one.sure and one.kind not in doubtful and (one.kind != "no_dump" or one.rank in known))
-        for one in kept
-    ]
+    return [replace(one, sure=one.sure and _is_certain(one, doubtful, known)) for one in kept]
+
+
+def _is_certain(blame: Blame, doubtful: tuple[str, ...], dead: set[int]) -> bool:
+    return blame.kind not in doubtful and (blame.kind != "no_dump" or blame.rank in dead)
 
 
 def _causes(flight: Flight, blame: Blame) -> list[Blame]:
@@ -211,8 +226,8 @@ def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -
             continue
         for rank in set(wait.absent) - known:
             mine = flight.dumps[rank].pending
-            peers = (flight.dumps[peer] for peer in set(wait.waiting) - known)
-            same = (peer for peer in peers if all(_stands_at(flight, peer, index, op) for index, op in mine))
+            peers = set(wait.waiting) - known
+            same = (peer for peer in peers if all(_stands_at(flight, flight.dumps[peer], *one) for one in mine))
             if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
                 yield Blame(rank, "cpu_stopped", wait, not known)
 
@@ -297,9 +312,8 @@ def _of_shared_rank(_: Flight, standing: Sequence[Wait]) -> list[Blame]:
 def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
     """Ranks that wait for each other: who came to an operation after fewer of them than most left one out."""
     for wait in left:
-        heads = {rank: flight.dumps[rank].groups[wait.group].head for rank in wait.waiting}
-        records = {rank: -1 if head is None else head.record for rank, head in heads.items()}  # place in the program
-        usual, count = Counter(records.values()).most_common(1)[0]
+        records = {rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1) for rank in wait.waiting}
+        usual, count = Counter(records.values()).most_common(1)[0]  # the place in the program of most
         odd = {rank for rank, record in records.items() if record < usual and count > len(records) / 2}
         if out := [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]:
             return _best(out)

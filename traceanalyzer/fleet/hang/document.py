@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import SITUATIONS, Hang, ranks_text
+from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, ranks_text
 from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
@@ -42,7 +42,7 @@ def headline(hang: Hang) -> str:
         Ranks=ranks[:1].upper() + ranks[1:], ranks=ranks, group=verdict.group, waited_s=hang.waited_s,
         operation=verdict.operation + " and the like" * alike,
         others=f"{verdict.victims:,} rank{'s' * (verdict.victims != 1)}",
-        suspects=ranks_text(verdict.suspects) or "all", **(MANY if len(chosen) > 1 else ONE),
+        suspects=ranks_text(verdict.suspects) or "all", **(ONE, MANY)[len(chosen) > 1],
     )  # fmt: skip
     rest = [one for one in hang.culprits if one not in same]
     return sentence + "".join(f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2])
@@ -53,13 +53,13 @@ def next_steps(hang: Hang) -> list[str]:
     found = []
     for kind in dict.fromkeys(one.kind for one in hang.culprits):
         same = [one for one in hang.culprits if one.kind == kind]
-        hosts = sorted({culprit.host for culprit in same if culprit.host})
+        hosts = sorted(filter(None, {culprit.host for culprit in same}))
         where = ranks_text(culprit.rank for culprit in same) + (f" on {', '.join(hosts[:3])}" if hosts else "")
         found.append(SITUATIONS[kind]["run"].format(where=where, operation=same[0].operation))
     situation = SITUATIONS[hang.situation]
     if not found:
         found.append(situation.get("run", "").format(where="", operation=hang.verdict.collective or None))
-    return [text for text in (*found, situation.get("decides")) if text]
+    return list(filter(None, (*found, situation.get("decides"))))
 
 
 def more_next_time(hang: Hang) -> list[str]:
@@ -140,16 +140,17 @@ def _screen(hang: Hang) -> list[Section]:
         waiting.append(f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json).")
     found = [Section(TITLE, _answer(hang), untitled=True)]
     if len(hang.culprits) > 1:
-        each = [
-            f"rank {one.rank}" + (f" on {one.host}" if one.host else "") + f": {one.kind.replace('_', ' ')} at "
-            f"{one.operation} of {one.group}" + (f"; last issued {one.issued_last}" if one.issued_last else "")
-            for one in hang.culprits[:SHOWN_CULPRITS]
-        ]
+        each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
         found.append(Section("Culprits", [Bullets(each)], is_minor=True))
     if waiting:
         found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
     shown = [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
     return [*found, Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True)]
+
+
+def _culprit(one: Culprit) -> str:
+    where, last = f" on {one.host}" if one.host else "", f"; last issued {one.issued_last}" if one.issued_last else ""
+    return f"rank {one.rank}{where}: {one.kind.replace('_', ' ')} at {one.operation} of {one.group}{last}"
 
 
 def _sections(hang: Hang) -> list[Section]:

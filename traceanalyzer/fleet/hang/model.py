@@ -9,7 +9,7 @@ from statistics import mode
 
 from traceanalyzer.base import NS_PER_S, OWN, dataclass, metric
 from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of, odd_ones, waits_of
-from traceanalyzer.trace.flight import Flight, InGroup, Op, Repeated, Signature, Unreadable
+from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Repeated, Signature, Unreadable
 
 SHORTEST_HANG_S = 2.0
 """What waited less when the dumps were written need not have hung: a step of any job has such waits."""
@@ -126,11 +126,10 @@ def hang_of(flight: Flight) -> Hang:
     # Their GPU has not completed what its peers could not without it.
     gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
     return Hang(
-        situation, _verdict(flight, waits, found, left, situation, confidence),
-        [_culprit(flight, blame) for blame in found],
+        situation, _verdict(flight, waits, found, left, situation, confidence), list(_culprits(flight, found)),
         _every((flight.missing, (rank for rank, dump in flight.dumps.items() if not dump.entries))),
         _every(wait.absent for wait in waits if wait.op.peer < 0), gpu_behind, mismatches,
-        list(_groups(flight, waits, {blame.rank for blame in found})), _inputs(flight), list(flight.clues.dead),
+        list(_groups(flight, waits, found)), _inputs(flight), list(flight.clues.dead),
         _cells(flight, waits, gpu_behind), waited,
     )  # fmt: skip
 
@@ -196,16 +195,17 @@ def _verdict(
     return Verdict(culprits, kind, op.kind, op.seq, op.sizes, label, confidence, op.frame, victims, suspects)
 
 
-def _culprit(flight: Flight, blame: Blame) -> Culprit:
-    dump, issued = flight.dumps.get(blame.rank), None
-    if dump is not None and (last := dump.last) is not None:
-        path, _, line = last.frame.partition(":")
-        at = f" at {PurePath(path).name}:{line}" if last.frame else ""
-        issued = last.kind + (f" #{last.seq:,}" if last.peer < 0 else "") + at
-    return Culprit(
-        blame.rank, flight.clues.hosts.get(blame.rank), blame.kind, named(blame.wait),
-        flight.groups[blame.wait.group].label, issued, blame.sure,
-    )  # fmt: skip
+def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
+    for blame in found:
+        dump, issued = flight.dumps.get(blame.rank), None
+        if dump is not None and (last := dump.last) is not None:
+            path, _, line = last.frame.partition(":")
+            at = f" at {PurePath(path).name}:{line}" if last.frame else ""
+            issued = last.kind + (f" #{last.seq:,}" if last.peer < 0 else "") + at
+        yield Culprit(
+            blame.rank, flight.clues.hosts.get(blame.rank), blame.kind, named(blame.wait),
+            flight.groups[blame.wait.group].label, issued, blame.sure,
+        )  # fmt: skip
 
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
@@ -223,8 +223,9 @@ def _issued(signature: Signature) -> str:
     return f"{kind} of {size_in:,} {type_}" + (f" to {size_out:,}" if size_out != size_in else "")
 
 
-def _groups(flight: Flight, waits: Sequence[Wait], culprits: set[int]) -> Iterator[GroupState]:
+def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> Iterator[GroupState]:
     """Those that wait for a culprit first, then those that wait."""
+    culprits = {blame.rank for blame in found}
     first = {wait.group: wait for wait in reversed(waits)}
     states: dict[int, list[InGroup]] = {group: [] for group in first}
     for dump in flight.dumps.values():
@@ -237,13 +238,15 @@ def _groups(flight: Flight, waits: Sequence[Wait], culprits: set[int]) -> Iterat
         return not at.waiting, culprits.isdisjoint((*at.blockers, *at.waiting)), index
 
     for index in sorted(states, key=importance):
-        group, at, here = flight.groups[index], first.get(index, NO_WAIT), states[index]
-        yield GroupState(
-            group.label, len(group.ranks) or len(here), named(at) if at.waiting else None, len(at.waiting),
-            ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
-            min((state.completed for state in here), default=None),
-            max((state.enqueued for state in here), default=None),
-        )  # fmt: skip
+        yield _group(flight.groups[index], first.get(index, NO_WAIT), states[index])
+
+
+def _group(group: Group, at: Wait, here: Sequence[InGroup]) -> GroupState:
+    return GroupState(
+        group.label, len(group.ranks) or len(here), named(at) if at.waiting else None, len(at.waiting),
+        ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
+        min((state.completed for state in here), default=None), max((state.enqueued for state in here), default=None),
+    )  # fmt: skip
 
 
 def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:
@@ -271,8 +274,7 @@ def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[st
 def _inputs(flight: Flight) -> Inputs:
     ops = [op for dump in flight.dumps.values() for s in dump.groups.values() for op in (s.head, s.last) if op]
     return Inputs(
-        flight.path, len(flight.expected), len(flight.dumps), flight.missing,
-        flight.unreadable, flight.repeated,
+        flight.path, len(flight.expected), len(flight.dumps), flight.missing, flight.unreadable, flight.repeated,
         list(flight.clues.sources),
         any(op.record < 0 for op in ops), any(op.frame for op in ops), any(op.started for op in ops),
     )  # fmt: skip
