@@ -115,11 +115,14 @@ class Asked:
         kinds = {name: kind for name, kind, *_ in self.ask(f"DESCRIBE FROM {source}")}
         if lacks := [name for name in ("rank", "step", "step_ms") if name not in kinds]:
             raise UnreadableInputError(f"{store}: the run {run} has no column {', '.join(lacks)}")
+        self.own = self._read_log(source, kinds)
+
+    def _read_log(self, source: str, kinds: dict[str, str]) -> list[str]:
         t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
         own = [name for name in OWN if name in kinds]
         line, owned = "line" if "line" in kinds else "NULL", "".join(f"{one}::DOUBLE AS {one}, " for one in own)
         self.ask(LOG.format(source=source, t=t if "t" in kinds else "NULL", line=line, owned=owned))
-        self.own = [name for name in own if self.ask(f"FROM log SELECT count({name})")[0][0]]
+        return [name for name in own if self.ask(f"FROM log SELECT count({name})")[0][0]]
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         """The rows that answer a query. Raises UnreadableInputError."""

@@ -143,7 +143,7 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
     if MORE in row and count:
         more = dict(zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True))
-    calls |= {name: more[name] for name in _LATER}
+    calls |= _columns(more, _LATER)
     pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
     for what, name, values in (
         (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names),
@@ -151,13 +151,16 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     ):  # fmt: skip
         if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
             raise ValueError(f"no such {name}")
-    times = {name: numbers[name] for name in _TIMES}
-    steps = Steps(names=names, of_op=np.empty(0, np.int32), **times, **_of(about, *_OF_STEPS))
+    steps = Steps(names=names, of_op=np.empty(0, np.int32), **_columns(numbers, _TIMES), **_of(about, *_OF_STEPS))
     digest = RankDigest(
         claim=about.claim, steps=steps, calls=_table(DigestedCalls, calls), groups=about.groups,
-        pieces=_table(Pieces, pieces), **{name: numbers[name] for name in _SPENT}, **_of(about, "path", *_OF_DIGEST),
+        pieces=_table(Pieces, pieces), **_columns(numbers, _SPENT), **_of(about, "path", *_OF_DIGEST),
     )  # fmt: skip
     return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN))
+
+
+def _columns(found: dict[str, I64], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: found[name] for name in names}
 
 
 def _table(kind: type[T], columns: dict[str, I64]) -> T:
@@ -174,7 +177,7 @@ def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why
     compute, *idle = (more.get(name, np.empty(0, np.int64)) for name in MORE_FIELDS[len(_LATER) :])
     stands = np.stack([numbers[f"idle_{one.label}"] for one in IdleCause])
     return Why(
-        **{name: numbers[name] for name in _EXPOSED}, idle=stands,
+        **_columns(numbers, _EXPOSED), idle=stands,
         compute_before=compute, idle_before=np.stack(idle), families=about.families, clock_mhz=about.clock_mhz,
     )  # fmt: skip
 

@@ -241,15 +241,19 @@ def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float]
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
         return f"The links of {where} are slow: its transfers take {gain} longer."
     if len(culprits) > 1:
-        ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (", ..." if len(culprits) > SHOWN else "")
-        hosts = {one.host for one in culprits}
-        on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
-        if whole.compared.late[0].together:
-            why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
-            return f"Ranks {ranks}{on} hold up the job together{why}. They cost {_cost(worst, step_ms)}."
-        return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {_cost(worst, step_ms)}."
+        return _of_several(culprits, _cost(worst, step_ms), whole.compared.late[0].together)
     host = f" (host {worst.host})" if worst.host else ""
     return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {_cost(worst, step_ms)}."
+
+
+def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
+    worst, hosts = culprits[0], {one.host for one in culprits}
+    ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (", ..." if len(culprits) > SHOWN else "")
+    on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
+    if together:
+        why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
+        return f"Ranks {ranks}{on} hold up the job together{why}. They cost {cost}."
+    return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {cost}."
 
 
 def _cost(one: Culprit, step_ms: float) -> str:

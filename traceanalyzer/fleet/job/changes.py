@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.base import NS_PER_MS, ms
 from traceanalyzer.fleet.job.model import Change, Culprit, Slowdown, range_ms
-from traceanalyzer.fleet.job.simulate import middle_of_alike, recorded_times, step_times
+from traceanalyzer.fleet.job.simulate import Plan, middle_of_alike, recorded_times, step_times
 from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
 
@@ -35,13 +35,17 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
         for one in culprits[:1]
         if not any(late.together for late in whole.compared.late)
     ]
-    stretch = plan.matches.stretch
-    base = step_times(plan, stretch)[whole.steady_steps]
+    base = step_times(plan, plan.matches.stretch)[whole.steady_steps]
     recorded = recorded_times(plan)[whole.steady_steps]
     if abs(base.sum() - recorded.sum()) > FAITHFUL * max(recorded.sum(), 1.0):
         return rows
-    middle = middle_of_alike(plan)
-    usual = np.minimum(stretch, middle)
+    rows += _of_plan(whole, plan, base, culprits)
+    return _explaining(rows, float(base.mean()) / NS_PER_MS)
+
+
+def _of_plan(whole: Whole, plan: Plan, base: F64, culprits: Sequence[Culprit]) -> Iterator[Change]:
+    stretch = plan.matches.stretch
+    usual = np.minimum(stretch, middle_of_alike(plan))
 
     def row(what: str, changed: I64 | F64) -> Change:
         gain = base - step_times(plan, changed)[whole.steady_steps]
@@ -52,12 +56,11 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
 
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
-        rows.append(row("without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]), without(late)))
-    rows += [row(what, without(ranks)) for what, ranks in _worst_places(whole)]
+        yield row("without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]), without(late))
+    yield from (row(what, without(ranks)) for what, ranks in _worst_places(whole))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
-    rows.append(row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist())))
-    rows.append(row(MEDIAN, usual))
-    return _explaining(rows, float(base.mean()) / NS_PER_MS)
+    yield row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist()))
+    yield row(MEDIAN, usual)
 
 
 def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:

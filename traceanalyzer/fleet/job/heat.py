@@ -32,7 +32,7 @@ def heat_of(whole: Whole) -> Heat | None:
     names = []
     for i in order:
         rank, stage = whole.digests[i].rank, whole.stages[i]
-        names.append(f"rank {i if rank is None else rank}" + ("" if stage is None else f", stage {stage}"))
+        names.append(f"rank {i if rank is None else rank}" + f", stage {stage}" * (stage is not None))
     shown = [whole.steps[i] for i in steps.tolist()]
     return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
 

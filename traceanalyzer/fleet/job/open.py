@@ -10,7 +10,7 @@ from pathlib import Path
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
-from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Rank, name_of, read_digests
+from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, name_of, read_digests
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
@@ -18,7 +18,7 @@ from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.whole import racks_in
 from traceanalyzer.ingest.cache.store import trusted_place
 from traceanalyzer.ingest.places import Place, is_remote, iterations_in, places_in
-from traceanalyzer.trace import Failure, Run
+from traceanalyzer.trace import Run
 
 
 @contextmanager
@@ -41,13 +41,9 @@ def job_of(
 ) -> Job:  # fmt: skip
     """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
     hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
-    digests, recordings, failures = _sorted(paths, folder)
-    lines = [LeftOut(one.path, one.message, one.rank) for one in failures]
+    digests, recordings, lines = _sorted(paths, folder)
     if recordings:
-        made = make_all(recordings, folder, done, via)
-        lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
-        names = {name for one in made for name in one.digests}
-        digests += [place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names]
+        digests += _digests(make_all(recordings, folder, done, via), folder, lines)
     if not digests and len(lines) == 1:
         raise UnreadableInputError(lines[0].why)
     found = list(read_digests(digests))
@@ -76,7 +72,13 @@ def job_of(
     return cleaned
 
 
-def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[Failure]]:
+def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[Place]:
+    lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
+    names = {name for one in made for name in one.digests}
+    return [place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names]
+
+
+def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[LeftOut]]:
     """Digests, recordings, and what could not be listed. A folder that holds digests is one of them."""
     digests: list[Place] = []
     rest = []
@@ -89,4 +91,4 @@ def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place]
             rest.append(path)
     there = stems_in(folder) if rest else {}
     recordings, failures = places_in(rest, known=lambda place: name_of(place.url, place.stamp) in there)
-    return digests, recordings, failures
+    return digests, recordings, [LeftOut(one.path, one.message, one.rank) for one in failures]

@@ -61,7 +61,7 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
     sets.remove(main)
     kept, notes = list(main), []
     there = {one.digest.rank for one in main}
-    middle = sorted(one.digest.claim.start_ns for one in main)[len(main) // 2]
+    middle = main[len(main) // 2].digest.claim.start_ns
     for one in chain.from_iterable(sets):
         apart = (one.digest.claim.start_ns - middle) / NS_PER_S
         when = f"{digits(abs(apart))} s {'later' if apart > 0 else 'earlier'}"
@@ -85,12 +85,11 @@ def _at_one_time(ranks: Sequence[Rank]) -> list[list[Rank]]:
     end = 0
     for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
         claim = one.digest.claim
-        if sets and claim.start_ns <= end + CLOCK_TOLERANCE_NS:
-            sets[-1].append(one)
-            end = max(end, claim.end_ns)
-        else:
-            sets.append([one])
+        if not sets or claim.start_ns > end + CLOCK_TOLERANCE_NS:
+            sets.append([])
             end = claim.end_ns
+        sets[-1].append(one)
+        end = max(end, claim.end_ns)
     return sets
 
 
@@ -100,7 +99,7 @@ def _each_once(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     for one in sorted(ranks, key=lambda one: one.digest.claim.start_ns):
         rank = one.digest.rank
         if rank in found:
-            name = PurePath(one.path).name
-            left_out.append(LeftOut(found[rank].path, f"rank {rank} is here twice: {name} is taken", rank))
+            why = f"rank {rank} is here twice: {PurePath(one.path).name} is taken"
+            left_out.append(LeftOut(found[rank].path, why, rank))
         found[rank] = one
     return list(found.values())

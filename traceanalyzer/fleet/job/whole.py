@@ -11,7 +11,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.digest import RankDigest
-from traceanalyzer.analysis.ranks.late import late_together
+from traceanalyzer.analysis.ranks.late import LateRank, late_together
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import Arrivals, arrivals
 from traceanalyzer.base import NS_PER_MS, UnreadableInputError, dataclass
@@ -113,17 +113,16 @@ class Whole:
 
     def gain_ns(self, rank: int) -> F64:
         """What each steady step gains without what a rank (by position) is late by, or several together with it, ns."""
-        job, late = self.compared.pipeline, self.compared.late
-        stage = any(one.stage is not None for one in late if one.position == rank)
-        together = [one.position for one in late if one.together]
-        if job is not None:
-            gain = job.evened_ms if stage else job.without_ms(together if rank in together else [rank])
+        job, late = self.compared.pipeline, {one.position: one for one in self.compared.late}
+        mine = late.get(rank, LateRank(rank, 0.0))
+        if job is not None:  # all that are late are so together, or none
+            gain = job.evened_ms if mine.stage is not None else job.without_ms([*late] if mine.together else [rank])
             return gain * NS_PER_MS
-        several = late_together(self.matches) if self.matches is not None and together else None
-        if self.matches is None or several is None or rank not in several.ranks:
+        several = late_together(self.matches) if self.matches is not None and mine.together else None
+        if self.matches is None or several is None:
             return self.own_ns[self.steady_steps, rank]
-        mine = self.matches.steady
-        sums = np.bincount(self.matches.step[mine], several.gain[mine].astype(np.float64), minlength=len(self.steps))
+        step, steady = self.matches.step, self.matches.steady
+        sums = np.bincount(step[steady], several.gain[steady].astype(np.float64), minlength=len(self.steps))
         return sums[self.steady_steps].astype(np.float64)
 
     @cached_property
@@ -159,5 +158,5 @@ def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
     for rank, groups in ((one.rank, one.groups) for one in digests):
         named = [group.ranks for group in groups if _PIPELINE.search(group.name) and "..." not in group.ranks]
         members = ([int(number) for number in re.findall(r"\d+", ranks)] for ranks in named)
-        found.append(next((ranks.index(rank) for ranks in members if rank is not None and rank in ranks), None))
+        found.append(next((ranks.index(rank) for ranks in members if rank in ranks), None))
     return found
