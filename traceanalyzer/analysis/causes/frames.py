@@ -33,8 +33,7 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     if not len(rows):
         return ""
     # Rows are in the order of a walk through the tree: the last of those that fill the gap is the innermost.
-    filling = np.flatnonzero(spent >= WHOLE_SHARE * (end - start))
-    place = int(rows[filling[-1]]) if len(filling) else -1
+    place = int(rows[spent >= WHOLE_SHARE * (end - start)].max(initial=-1))
     parts = _parts(stacks, rows, spent, place, end - start)
     told = ", ".join(f"{name.rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts)
     if place < 0:

@@ -2,6 +2,7 @@
 small copies to the GPU, each of which costs the host a call and the operators around it."""
 
 import re
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -50,16 +51,20 @@ class Loading(NamedTuple):
     """Share of it in calls that read files and connections; None where such calls were not recorded."""
 
 
+def loaders_in(texts: Sequence[str]) -> tuple[bool, bool]:
+    """Whether iterators of PyTorch's DataLoader without and with worker processes are among them."""
+    single, several = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
+    return any(single in text for text in texts), any(several in text for text in texts)
+
+
 def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     """How input is loaded; None where the launching threads do not load or wait for any."""
     steps, steady, ranges, strings = timed.steps, timed.steps.steady, timed.trace.host_ranges, timed.trace.strings
     inside = intersect(timed.timeline.states[HostState.INPUT], union(steps.host_start[steady], steps.host_end[steady]))
     if not inside.total:
         return None
-    # iterators of PyTorch's DataLoader without and with worker processes
-    seen = [strings[code] for code in distinct(ranges.name[timed.steady_host(ranges.start)]).tolist() if code >= 0]
-    single = any("_SingleProcessDataLoaderIter" in text for text in seen)
-    several = any("_MultiProcessingDataLoaderIter" in text for text in seen)
+    named = timed.steady_host(ranges.start) & (ranges.name >= 0)
+    single, several = loaders_in([strings[code] for code in distinct(ranges.name[named]).tolist()])
     workers, of_os = several if single != several else None, ranges.kind == RangeKind.OS
     waited = np.zeros(0, bool)
     if budgets is not None:
@@ -69,7 +74,7 @@ def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     shares = () if workers else ((name, _share(timed, code, test, inside)) for name, test in STAGES.items())
     return Loading(
         workers=workers,
-        pinned=bool((kinds == MemoryKind.PINNED).all()) if len(kinds) and (kinds != MemoryKind.UNKNOWN).all() else None,
+        pinned=bool((kinds == MemoryKind.PINNED).all()) if min(kinds.tolist(), default=MemoryKind.UNKNOWN) else None,
         waiting_steps=int(waited.sum()),
         steps=steps.steady_count,
         stages=tuple(sorted(filter(itemgetter(1), shares), key=itemgetter(1), reverse=True)),

@@ -118,9 +118,8 @@ def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name
         return None
     last = operands[-1]
     columns = last.shape[-2 if (name or "").endswith("linear") else -1]
-    odd = [t for t in operands if _is_odd(_row_length(t), t.dtype.bytes)]
-    odd += [last] if _is_odd(columns, last.dtype.bytes) else []  # the rows of what it writes
-    return "x".join(map(str, odd[0].shape)) if odd else None
+    rows = [*zip(operands, map(_row_length, operands), strict=True), (last, columns)]  # at the end of what it writes
+    return next(("x".join(map(str, t.shape)) for t, length in rows if _is_odd(length, t.dtype.bytes)), None)
 
 
 def _row_length(tensor: Tensor) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at
+from traceanalyzer.analysis.groups.input_loading import loaders_in
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -22,18 +23,12 @@ def seen_conditions(rated: Rated) -> Iterator[Condition]:
     if formats := _formats(rated):
         yield Condition("number formats of matrix kernels", ", ".join(formats))
     if inputs := _inputs(rated):
-        more = f", {len(inputs) - SHOWN_INPUTS} more" if len(inputs) > SHOWN_INPUTS else ""
-        yield Condition("input copied to the GPU", ", ".join(inputs[:SHOWN_INPUTS]) + more)
+        yield Condition("input copied to the GPU", inputs)
     stated = {one.name for one in rated.trace.conditions}
     if "model" not in stated and (model := _model(rated)) is not None:
         yield Condition("model", model)
-    if any(name.endswith("num_workers") for name in stated):
-        return
-    # How batches are loaded, by the iterator that PyTorch's DataLoader names.
-    if any("_MultiProcessingDataLoaderIter" in text for text in rated.trace.strings):
-        yield Condition("loader num_workers", "1 or more")
-    elif any("_SingleProcessDataLoaderIter" in text for text in rated.trace.strings):
-        yield Condition("loader num_workers", "0")
+    if any(loaders := loaders_in(rated.trace.strings)) and not any(name.endswith("num_workers") for name in stated):
+        yield Condition("loader num_workers", "1 or more" if loaders[1] else "0")
 
 
 def _model(rated: Rated) -> str | None:
@@ -53,7 +48,7 @@ def _formats(rated: Rated) -> list[str]:
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
 
 
-def _inputs(rated: Rated) -> list[str]:
+def _inputs(rated: Rated) -> str:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
     tree, ranges, text = rated.linked.tree, rated.trace.host_ranges, rated.trace.text
     node = rated.joined.launch_node[rated.joined.brings_input & rated.timed.steady_ops]
@@ -67,4 +62,6 @@ def _inputs(rated: Rated) -> list[str]:
             # the type of the first input as the recorder names it
             dtype = (dtypes or "").lstrip("[").partition(",")[0].strip('"]').removeprefix("c10::")
             found[f"{list(first.shape)} {dtype}".strip()] = first.dense_bytes
-    return sorted(found, key=lambda text: (-found[text], text))
+    largest = sorted(found, key=lambda text: (-found[text], text))
+    more = f", {len(largest) - SHOWN_INPUTS} more" if len(largest) > SHOWN_INPUTS else ""
+    return ", ".join(largest[:SHOWN_INPUTS]) + more

@@ -40,14 +40,15 @@ def places_of(calls: PythonStacks) -> Places:
     above, of = list[int](), list[int]()
     for code, outer in zip(calls.name.tolist(), calls.parent.tolist(), strict=True):
         name, held = names[code], of[outer] if outer >= 0 else -1
-        if held >= 0 and len(paths[held]) >= MOST_DEPTH:
+        around = paths[held] if held >= 0 else ()
+        if len(around) >= MOST_DEPTH:
             of.append(held)
             continue
         key = (held, name.kind if name is not None else "")
         if key not in index:
             index[key] = len(paths)
             above.append(held)
-            paths.append((*(paths[held] if held >= 0 else ()), key[1]))
+            paths.append((*around, key[1]))
         of.append(index[key])
     chains: list[tuple[int, ...]] = []  # each place with those around it, outermost first; these come before it
     for place, outer in enumerate(above):
@@ -56,7 +57,7 @@ def places_of(calls: PythonStacks) -> Places:
     moved = np.full(len(paths) + 1, -1, np.int64)
     moved[order] = np.arange(len(paths))
     outer_ones = np.array(above, np.int64)[order]
-    return Places(moved[np.array(of, np.int64)], moved[outer_ones], [paths[place] for place in order])
+    return Places(moved[np.array(of, np.int64)], moved[outer_ones], list(map(paths.__getitem__, order)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,12 +76,11 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     room = usable - held.active - _paged(asked)
     culprits = _by_line(subject, zip(alive.tolist(), lives.size[alive].tolist(), strict=True))
     variable = int(lives.size[np.intersect1d(alive, scaling_with_batch(subject))].sum())
-    variable += asked if timeline.phase[row] != OPTIMIZER else 0
+    variable += asked * bool(timeline.phase[row] != OPTIMIZER)
     fixed = held.active + asked - variable
     expandable = any(segment.is_expandable for segment in memory.segments)
     site, missing = site_of(subject.stacks[int(memory.events.stack[row])]), max(-room, 0)
     verdict = _verdict(subject, growth, row, asked, usable, missing, held.inactive, not expandable)
-    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
     share = round(min((usable - fixed) / variable, 1.0), 4) if variable > 0 and fixed < usable else None
     return Oom(
         requested_bytes=asked, device_free_bytes=free, usable_bytes=usable,
@@ -91,9 +90,14 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
         step=max(int(timeline.steps.of(np.array([row]))[0]), 0) if timeline.steps.ends else None,
         site=site, verdict=verdict, fits_with_expandable_segments=not expandable and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes, fits_with_batch_share=share,
-        leaked_bytes=_leaked(growth), steps_left=None if left is None else int(left),
+        leaked_bytes=_leaked(growth), steps_left=_steps_left(growth, room),
         culprits=_named(subject, growth, verdict, culprits, held, site, asked), failures=len(failed),
     )  # fmt: skip
+
+
+def _steps_left(growth: Growth, room: int) -> int | None:
+    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
+    return None if left is None else int(left)
 
 
 def _segment_for(asked: int) -> int:

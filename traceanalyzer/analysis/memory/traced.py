@@ -94,12 +94,12 @@ def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> 
         stretches.insert(0, (int(steps[0]), int(OTHER)))
     found, before = list[tuple[int, int]](), int(OTHER)
     for (start, label), (end, after) in pairwise(stretches):
-        alike = before == after or (before, after) == (Role.FORWARD, Role.BACKWARD)
+        alike = (before, after) in {(after, after), (Role.FORWARD, Role.BACKWARD)}
         found.append((start, label or (before if alike else OTHER)))
         if not label and not alike and after == Role.FORWARD:
             begin = max(start, int(steps[max(int(np.searchsorted(steps, end, side="right")) - 1, 0)]))
             first = int(np.searchsorted(allocates, begin))
-            found.append((min(int(allocates[first]), end) if first < len(allocates) else end, int(after)))
+            found.append((min([end, *allocates[first : first + 1].tolist()]), int(after)))
         before = label or before
     times, roles = np.array(found, np.int64).reshape(-1, 2).T
     return times, roles

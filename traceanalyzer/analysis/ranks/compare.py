@@ -4,7 +4,7 @@ A collective's kernel runs from the rank's arrival to the end. From the last ran
 what a rank spent in it before that is waiting for the others (arrival skew), not communication."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -259,13 +259,17 @@ def _awaited(recordings: Sequence[RankDigest], waiting: Sequence[float | None]) 
     return least if others - known[least] > WAITING_SHARE * ms(recordings[least].mean_step_ns) else None
 
 
-def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequence[int]) -> list[str]:
-    notes = []
+def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequence[int]) -> Iterator[str]:
     twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
-        notes.append(
-            f"More than one recording says it is rank {_listed(twice, len(twice))}; they may not be of one run."
-        )
+        yield f"More than one recording says it is rank {_listed(twice, len(twice))}; they may not be of one run."
+    yield from _absent(recordings, labels, unread)
+    without = [label for label, digest in zip(labels, recordings, strict=True) if digest.device is None]
+    if without and len(without) < len(recordings):
+        yield f"No device work was recorded on rank {_listed(without, len(without))}."
+
+
+def _absent(recordings: Sequence[RankDigest], labels: list[int], unread: Sequence[int]) -> Iterator[str]:
     world = max(digest.claim.world_size or 0 for digest in recordings)
     known = set(labels).intersection(range(world))
     broken = sorted(set(unread).intersection(range(world)) - known)
@@ -276,14 +280,10 @@ def _missing(recordings: Sequence[RankDigest], labels: list[int], unread: Sequen
     gone += [unreadable] if broken else []
     if gone and len(recordings) > 1:
         text = f"{', and '.join(gone)}: who is waited for, and for how long, is known among the others only."
-        notes.append(text[0].upper() + text[1:])
+        yield text[0].upper() + text[1:]
     elif count:
         text = "how much of its communication is waiting for the others cannot be told."
-        notes.append(f"The run has {world} ranks and this is the recording of one: {text}")
-    without = [label for label, digest in zip(labels, recordings, strict=True) if digest.device is None]
-    if without and len(without) < len(recordings):
-        notes.append(f"No device work was recorded on rank {_listed(without, len(without))}.")
-    return notes
+        yield f"The run has {world} ranks and this is the recording of one: {text}"
 
 
 def _listed(ranks: Iterable[int], count: int) -> str:

@@ -35,23 +35,28 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
     """The log's times of the recorded iterations; None where it is not certain which of its lines they are."""
     told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
-    count, places = len(told), len(lines) - len(told) + 1
-    if not 0 < places * count <= MOST_COMPARED or not (told >= 0).any():
-        return None
-    found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
-    best = np.flatnonzero(found == found.max())
-    if found.max() < MATCHED or len(best) > 1:
+    if (begin := _place(told, lines)) is None:
         return None
     here = np.zeros(len(lines), bool)
-    here[int(best[0]) : int(best[0]) + count] = True
+    here[begin : begin + len(told)] = True
     same = _alike(told, lines[here]) & (log.duration[here] > 0)
     time = np.where(same, log.duration[here], np.nan).astype(np.float64)
     decodes = same & np.isfinite(recorded_ns) & (lines[here][:, 0] == 0) & (lines[here][:, 2] > 0)
     both = [float(np.median(one[decodes])) / NS_PER_MS if decodes.any() else 1.0 for one in (time, recorded_ns)]
     longer = both[1] / both[0]
     if not LEAST_STRETCH <= longer <= MOST_STRETCH[stacks]:
-        return Logged(np.full(count, np.nan), None, (both[0], both[1]))
+        return Logged(np.full(len(told), np.nan), None, (both[0], both[1]))
     return Logged(time, _stretch(log, lines, here) if abs(longer - 1.0) <= SAME_RUN else longer)
+
+
+def _place(told: I64, lines: I64) -> int | None:
+    """The first line of the only stretch of the log that they match."""
+    count, places = len(told), len(lines) - len(told) + 1
+    if not 0 < places * count <= MOST_COMPARED or not (told >= 0).any():
+        return None
+    found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
+    best = np.flatnonzero(found == found.max())
+    return None if found.max() < MATCHED or len(best) > 1 else int(best[0])
 
 
 def _alike(a: I64, b: I64) -> Bool:

@@ -167,7 +167,10 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
     bandwidth, factor = ratio(size * len(chosen), total) if size > 0 else None, bus_factor(kind, ranks)
     streams, moving = distinct(calls.stream[chosen]), times.transfer[chosen]
     known, computing = np.isfinite(moving).all(), timed.linked.is_kernel & timed.linked.is_compute
-    on_compute = np.isin(streams, ops.stream[computing & (ops.device == device)]).any() if streams[0] >= 0 else None
+    here, told = ops.stream[computing & (ops.device == device)], streams[0] >= 0
+    on_streams = (", ".join(map(str, streams)), bool(np.isin(streams, here).any())) if told else (None, None)
+    moved = float(moving.sum())
+    transfer, waiting = (ms(moved / steps), ms((total - moved) / steps)) if known else (None, None)
     p50_us, p95_us = (np.percentile(times.total[chosen], (50, 95)) / NS_PER_US).tolist()
 
     def text(codes: I32) -> str | None:
@@ -177,11 +180,9 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         rank=timed.trace.rank, device=device, collective=kind, group=text(table.group), group_ranks=text(table.ranks),
         group_size=ranks if ranks > 0 else None, dtype=text(table.dtype), message_bytes=size if size >= 0 else None,
         count=len(chosen) / steps, total_ms=ms(total / steps), exposed_ms=ms(times.exposed[chosen].sum() / steps),
-        transfer_ms=ms(moving.sum() / steps) if known else None,
-        waiting_ms=ms((total - moving.sum()) / steps) if known else None,
+        transfer_ms=transfer, waiting_ms=waiting,
         overlap_share=ratio(float(times.hidden[chosen].sum()), total), mean_us=total / len(chosen) / NS_PER_US,
         p50_us=p50_us, p95_us=p95_us, algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
-        streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
-        on_compute_stream=None if on_compute is None else bool(on_compute),
+        streams=on_streams[0], on_compute_stream=on_streams[1],
     )  # fmt: skip

@@ -77,13 +77,15 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     source, target = (MemoryKind(kind).name.lower() if kind else None for kind in kinds)
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
+    name, op, blocking = None, None, None
+    if call >= 0:
+        name, node = timed.trace.text(int(timed.trace.api_calls.name[call])), int(timed.linked.tree.node_of_call[call])
+        op, blocking = op_path(timed.linked, node), bool(_waited_for(timed.joined, chosen[:1])[0])
     return CopyStats(
         rank=timed.trace.rank, device=int(ops.device[first]), direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
         source_memory=source, target_memory=target,
         size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
-        call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
-        op=op_path(timed.linked, int(timed.linked.tree.node_of_call[call])) if call >= 0 else None,
-        blocking=bool(_waited_for(timed.joined, chosen[:1])[0]) if call >= 0 else None, count=len(chosen) / steps,
+        call=name, op=op, blocking=blocking, count=len(chosen) / steps,
         bytes=float(size.sum()) / steps if known else None, total_ms=total / NS_PER_MS / steps,
         exposed_ms=exposed / NS_PER_MS / steps, bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
     )  # fmt: skip

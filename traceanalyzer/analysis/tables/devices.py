@@ -106,13 +106,12 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
         here = busy.get(timed.device or 0 if device < 0 else device, EMPTY)
         working = covered_before(here, at) > covered_before(here, at - 1)
         counter, bracket, unit = strings[code].rpartition(" [")
-        has_unit = bool(bracket) and unit.endswith("]")
+        counter, unit = (counter, unit[:-1]) if bracket and unit.endswith("]") else (strings[code], None)
         result.append(
             CounterStats(
                 rank=timed.trace.rank, device=device if device >= 0 else None,
-                counter=counter if has_unit else strings[code], counted_in=unit[:-1] if has_unit else None,
-                mean=float(value.mean()), busy_mean=float(value[working].mean()) if working.any() else None,
-                max=float(value.max()), samples=len(mine),
+                counter=counter, counted_in=unit, mean=float(value.mean()), max=float(value.max()),
+                busy_mean=float(value[working].mean()) if working.any() else None, samples=len(mine),
             )
         )  # fmt: skip
     return sorted(result, key=lambda row: (row.device or 0, row.counter))

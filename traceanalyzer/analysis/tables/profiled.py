@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.analysis.names.pytorch import PROFILER_STEP
@@ -65,22 +66,30 @@ def profiled(
 ) -> Profiled | None:
     """The sums of a profiler's table; None where there is none.
 
-    Ranges that the profiler projected on the device have a second row under the same name, which is left out. Where
-    kernels have no rows of their own (old versions), the operators' own device time is theirs."""
+    Where kernels have no rows of their own (old versions), the operators' own device time is theirs."""
     if not rows:
         return None
-    on_host = {row.name for row in rows if _on_host(row)}
-    rows = [row for row in rows if _on_host(row) or row.name not in on_host]
+    rows = _told_once(rows)
     marks = [row for row in rows if PROFILER_STEP.match(row.name)]
     steps = _total(marks, "calls")
     each = steps or 1.0
     device = _total([row for row in rows if _kind(row) == "kernel"] or rows, "self_device_ms")
-    made = [_row(row, each, device, classes, gpus) for row in rows if row not in marks]
-    made.sort(key=lambda row: (-(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)))
+    made = [_row(row, each, device, classes, gpus) for row in filterfalse(marks.__contains__, rows)]
+    made.sort(key=_by_time)
     return Profiled(
         steps=int(steps) or None, step_ms=ratio(_total(marks, "cpu_total_ms"), steps), device_ms=device / each,
         cpu_ms=_total(rows, "self_cpu_ms") / each, rows=made,
     )  # fmt: skip
+
+
+def _told_once(rows: Sequence[ProfilerRow]) -> list[ProfilerRow]:
+    """Ranges that the profiler projected on the device have a second row under the same name, which is left out."""
+    on_host = {row.name for row in rows if _on_host(row)}
+    return [row for row in rows if _on_host(row) or row.name not in on_host]
+
+
+def _by_time(row: ProfiledRow) -> tuple[float, float]:
+    return -(row.device_total_ms or row.self_device_ms or 0.0), -(row.self_cpu_ms or 0.0)
 
 
 def _total(rows: Sequence[ProfilerRow], figure: str) -> float:
@@ -110,18 +119,19 @@ def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
     seconds, flops = (row.self_device_ms or 0.0) / MS_PER_S, sum(row.flops.values())
     if not seconds or not (flops or row.bytes):
         return {}
-    least = 0.0
-    if gpu is not None:
-        # The fastest type of each width; where one is not known nothing is said of the computation.
-        types = {width: [gpu.matrix_peak(name) or 0.0 for name in WIDTHS.get(width, ())] for width in row.flops}
-        peaks = {width: max(known, default=0.0) for width, known in types.items()}
-        computing = (ratio(amount, peaks[width]) or 0.0 for width, amount in row.flops.items())
-        least = max((row.bytes or 0.0) / gpu.bandwidth, sum(computing) if all(peaks.values()) else 0.0)
     return {
         "tflops": flops / seconds / TERA if flops else None,
         "gbs": row.bytes / seconds / GIGA if row.bytes else None,
-        "roofline_share": ratio(least or None, seconds),
+        "roofline_share": ratio(_least_s(row, gpu) or None if gpu else None, seconds),
     }
+
+
+def _least_s(row: ProfilerRow, gpu: Hardware) -> float:
+    # The fastest type of each width; where one is not known nothing is said of the computation.
+    types = {width: [gpu.matrix_peak(name) or 0.0 for name in WIDTHS.get(width, ())] for width in row.flops}
+    peaks = {width: max(known, default=0.0) for width, known in types.items()}
+    computing = (ratio(amount, peaks[width]) or 0.0 for width, amount in row.flops.items())
+    return max((row.bytes or 0.0) / gpu.bandwidth, sum(computing) if all(peaks.values()) else 0.0)
 
 
 def _kind(row: ProfilerRow) -> str:

@@ -68,6 +68,7 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
     if not time.sum() or not (r.modelled & here & rated.linked.is_kernel).any():
         return None
     gpu, steps = rated.linked.gpus[device], rated.timed.steps.steady_count
+    name, source = (gpu.name, gpu.source) if gpu else (None, None)
     modelled_share = float(time[r.modelled].sum() / time.sum())
     counted, limited = here & np.isfinite(r.flops), here & r.rated
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
@@ -79,8 +80,7 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
         if modelled_share >= ENOUGH_SHARE:
             by_limits |= zip(OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True)
     return RooflineStep(
-        gpu=gpu.name if gpu else None, datasheet=gpu.source if gpu else None, modelled_share=modelled_share,
-        unmodelled_ms=ms(time[~limited].sum()) / steps,
+        gpu=name, datasheet=source, modelled_share=modelled_share, unmodelled_ms=ms(time[~limited].sum()) / steps,
         tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,
         traffic_gb=traffic / GIGA or None, **by_limits,
     )  # fmt: skip

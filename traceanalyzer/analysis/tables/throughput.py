@@ -135,13 +135,15 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
     if rated.timed.device is None and mfu is None:
         return None
     faster = ratio(step.step_ms, recorded_ms)
-    mfu = ratio(roofline.mfu if roofline else None, faster) if mfu is None else mfu
-    sol = ratio(roofline.ideal_ms if roofline else None, step.step_ms)
+    modelled, ideal, traffic, bandwidth = (
+        (roofline.mfu, roofline.ideal_ms, roofline.traffic_gb, roofline.bandwidth_share) if roofline else (None,) * 4
+    )
+    mfu = ratio(modelled, faster) if mfu is None else mfu
+    sol = ratio(ideal, step.step_ms)
     return Utilisation(
         mfu=mfu, attainable_mfu=ratio(mfu, sol), sol=sol, room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        least_bandwidth_gbs=ratio(roofline.traffic_gb if roofline else None, step.step_ms / MS_PER_S),
-        bandwidth_share=ratio(roofline.bandwidth_share if roofline else None, faster),
+        least_bandwidth_gbs=ratio(traffic, step.step_ms / MS_PER_S), bandwidth_share=ratio(bandwidth, faster),
     )  # fmt: skip
 
 

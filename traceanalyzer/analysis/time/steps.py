@@ -251,15 +251,13 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
     count = len(found.names)
     first, stop = 0, count
     if linked.trace.health.truncated and not found.unlike:
-        ops = np.bincount(
-            of_op[of_op >= 0], minlength=count
-        )  # of a damaged one those with (nearly) all ops, at least 1
+        ops = np.bincount(of_op[of_op >= 0], minlength=count)  # of a damaged one those with (nearly) all, at least 1
         short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
-        stop = max(int(short[0]), 1) if len(short) else count
+        stop = max(min(short.tolist(), default=count), 1)
     lost = linked.memo(lost_launches)
     after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
-    if len(after) and found.of_op is None and not host_was_lost(linked):
-        stop = min(stop, int(np.searchsorted(found.end, after[0], side="right")))
+    if found.of_op is None and not host_was_lost(linked):
+        stop = min([stop, *np.searchsorted(found.end, after[:1], side="right").tolist()])
     if found.unlike:
         return first, stop
     if found.projected:  # what is left of one that began before the recording looks whole, with no end to begin at

@@ -48,7 +48,7 @@ def _of_groups(root: Path) -> Iterator[int]:
     """What each group that this process is in has left, where it has a limit."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
-        for folder, limit, used in (_GROUPS[name] for name in controllers.split(",") if name in _GROUPS):
+        for folder, limit, used in filter(None, map(_GROUPS.get, controllers.split(","))):
             own = Path(path.lstrip("/"))
             for group in (root / folder / one for one in (own, *own.parents)):
                 with suppress(OSError, ValueError):  # `max`: it has no limit

@@ -73,20 +73,19 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     chains = _chains(digests)
     if not chains:
         return None
-    some = [digests[i] for replica in chains for i in replica]
+    some = [digests[i] for i in chain.from_iterable(chains)]
     shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
-    names = [name for name in some[0].steps.names if name in shared]  # of the steps that are steady on all ranks
+    names = list(filter(shared.__contains__, some[0].steps.names))  # of the steps that are steady on all ranks
     found = [[_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains]
     whole = _whole([*chain.from_iterable(found)])
     clocks = np.zeros(len(digests), np.int64) if offset is None else offset
     workers = [_on_one_clock(of, whole, clocks[ranks].tolist()) for of, ranks in zip(found, chains, strict=True)]
-    for replica in workers:
-        for one, following in pairwise(replica):
-            _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
-            _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
-        for one in replica:
-            _at_the_end(one, whole)
-            _begun(one)
+    for one, following in chain.from_iterable(map(pairwise, workers)):
+        _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
+        _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
+    for one in chain.from_iterable(workers):
+        _at_the_end(one, whole)
+        _begun(one)
     return _laid_out(workers, whole)
 
 
@@ -96,10 +95,11 @@ def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
     first = {one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count}
     position = {one.rank: i for i, one in enumerate(digests)}
     found = []
-    for root in (rank for rank, calls in first.items() if calls.leads):
-        if (chain := _followed(first, root)) is None:
-            return []
-        found.append(list(map(position.__getitem__, chain)))
+    for root, calls in first.items():
+        if calls.leads:
+            if (chain := _followed(first, root)) is None:
+                return []
+            found.append(list(map(position.__getitem__, chain)))
     longest = max(map(len, found), default=0)
     return [chain for chain in found if len(chain) == longest > 1]
 

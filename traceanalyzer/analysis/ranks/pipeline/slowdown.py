@@ -1,7 +1,9 @@
 """What slows a pipelined job down, under the names of arXiv 2505.05713: S, S_t, S_w, M_W, M_S."""
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from math import ceil
+from operator import attrgetter
 
 import numpy as np
 
@@ -81,7 +83,7 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     ratios = (other / ideal for other in others)
     s_t, s_dp, s_stage = (dict(sorted(zip(group, ratios, strict=False), key=lambda item: -item[1])) for group in groups)
     rows = ((int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])])) for at, rank in np.ndenumerate(ops.worker))
-    workers = sorted((WorkerRow(*row) for row in rows), key=lambda row: (-row.s_w, row.rank))
+    workers = sorted(starmap(WorkerRow, rows), key=lambda row: (-row.s_w, row.rank))
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
     of_worst = ~all_of_them
     for one in worst:
@@ -93,13 +95,13 @@ def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
         s=base / ideal,
         recorded_ms=float(recorded.mean()) * MS_PER_S, simulated_ms=base * MS_PER_S, ideal_ms=ideal * MS_PER_S,
         s_t=s_t, s_dp=s_dp, s_stage=s_stage, s_w={str(one.rank): one.s_w for one in workers},
-        s_worst_ranks=tuple(one.rank for one in worst), s_worst_stage=int(next(iter(s_stage))),
+        s_worst_ranks=tuple(map(attrgetter("rank"), worst)), s_worst_stage=int(next(iter(s_stage))),
         m_w=shares[0], m_s=shares[1],
         without_worst_ms=_range(gains[0]), without_last_stage_ms=_range(gains[1]),
         forward_backward_correlation=_correlation(ops),
     )  # fmt: skip
     columns = (ops.step, recorded * MS_PER_S, times[0] * MS_PER_S, times[0] / times[1])
-    return found, workers, list(map(StepRow, *(column.tolist() for column in columns)))
+    return found, workers, list(map(StepRow, *map(np.ndarray.tolist, columns)))
 
 
 def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, Bool]]:

@@ -28,7 +28,7 @@ def triton(call: Call) -> Work:
         raise UnmodelledError("no tensor")
     # The elements that the kernel goes over: the product of the sizes behind its tensors, where they are recorded.
     behind = max(i for i, given in enumerate(call.inputs) if given) + 1
-    sizes = [int(text) for text in call.values[behind:] if text.isdecimal()]
+    sizes = list(map(int, filter(str.isdecimal, call.values[behind:])))
     points = min(math.prod(sizes) if sizes else math.inf, max(t.numel for t in tensors))
     moved = [min(t.stored, points) * t.dtype.bytes for t in tensors]
     in_place = len(tensors) == 1 or ("_poi_" in call.name and _updates_first(named, tensors, points))

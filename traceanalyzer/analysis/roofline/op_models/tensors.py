@@ -98,15 +98,19 @@ class Tensor:
         return self.numel * self.dtype.bytes
 
 
+def _types(kind: Kind, tensors: list[Tensor] | tuple[Tensor, ...]) -> set[DType]:
+    return {t.dtype for t in tensors if t.dtype.kind is kind}
+
+
 def promoted(*tensors: Tensor) -> DType:
     """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
 
     PyTorch's rule (torch.result_type); half and bfloat16 make float, and so does a Python number with integers."""
     highest = max((t.dtype.kind for t in tensors), default=Kind.FLOAT)
-    rivals = [t for t in tensors if t.dtype.kind is highest]
-    with_dimensions = [t for t in rivals if t.shape]
-    types = {t.dtype for t in with_dimensions or rivals}
-    by_family = highest is Kind.FLOAT and not with_dimensions and any(t.shape for t in tensors)
+    shaped = [t for t in tensors if t.shape]
+    with_dimensions = _types(highest, shaped)
+    types = with_dimensions or _types(highest, tensors)
+    by_family = highest is Kind.FLOAT and not with_dimensions and shaped
     return FLOAT if by_family or {HALF, BFLOAT16} <= types else max(types, key=lambda one: one.bytes, default=UNKNOWN)
 
 

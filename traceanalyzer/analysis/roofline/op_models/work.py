@@ -123,16 +123,18 @@ class _Table:
             self.kind[ranges[groups.index == group]] = len(self.rows)
             self.rows.append(self.row_of(int(ranges[i]), amend(int(key[i]))))
 
+    def _link(self, one: int) -> Link:
+        text, made = self.trace.text, self.trace.collectives
+        sizes = int(made.in_elements[one]), int(made.out_elements[one])
+        return Link(text(made.name[one]) or "", *sizes, text(made.dtype[one]) or "", int(made.group_size[one]))
+
     def row_of(self, row: int, amend: Callable[[Call], Call] | None = None) -> Row:
         """What its model says of this host range; nothing where the recording does not suffice."""
         text, ranges = self.trace.text, self.trace.host_ranges
         shapes, dtypes, strides = (text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides))
         if (inputs := parse_inputs(shapes or "[]", dtypes, strides)) is None:
             return UNKNOWN_ROW
-        link, one, made = None, int(ranges.collective[row]), self.trace.collectives
-        if one >= 0:
-            sizes = int(made.in_elements[one]), int(made.out_elements[one])
-            link = Link(text(made.name[one]) or "", *sizes, text(made.dtype[one]) or "", int(made.group_size[one]))
+        link = self._link(one) if (one := int(ranges.collective[row])) >= 0 else None
         call = Call(text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link)
         try:
             call = amend(call) if amend else call
