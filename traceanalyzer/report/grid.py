@@ -78,10 +78,8 @@ class Grid:
 def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequence[str] | None = None) -> Grid:
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from;
     `chosen`: names of the fields to show, in order."""
-    every = {f.name: f for f in dataclasses.fields(rows[0])}
-    chosen = chosen or _in_order(list(every))
-    fields = [_Field(name, every[name].metadata, list(map(attrgetter(name), rows))) for name in chosen]
-    moments = [value for f in fields if f.is_moment for value in f.values if value is not None]
+    fields = _fields(rows, chosen)
+    moments = [value for f in fields if f.is_moment for value in filter(measured, f.values)]
     scales, origin = _scales(fields), min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
@@ -148,6 +146,12 @@ class _Field:
             return figure(value, unit) if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale else shown
 
         return Column(self.name, label(self.name, unit), scale.label, False, _each(cell, self.values))
+
+
+def _fields(rows: Sequence[Any], chosen: Sequence[str] | None) -> list[_Field]:
+    every = {f.name: f.metadata for f in dataclasses.fields(rows[0])}
+    chosen = chosen or _in_order(list(every))
+    return [_Field(name, every[name], list(map(attrgetter(name), rows))) for name in chosen]
 
 
 def _in_order(fields: list[str]) -> list[str]:

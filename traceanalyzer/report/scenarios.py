@@ -31,6 +31,16 @@ def _parted(rows: list[Prediction], test: Callable[[Prediction], bool]) -> tuple
     return [one for one in rows if test(one)], [one for one in rows if not test(one)]
 
 
+def _left_out(small: list[Prediction], unexplained: list[Prediction]) -> list[Part | None]:
+    gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
+    return [
+        "",
+        Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
+        Line(f"Not predicted: {none}.", "dim") if none else None,
+        Line("What each assumes, and why there are no others: --full.", "dim"),
+    ]
+
+
 @dataclass(frozen=True)
 class ScenariosPage(Result):
     """The answer of `whatif`."""
@@ -43,18 +53,11 @@ class ScenariosPage(Result):
         predicted, missing = _parted(self.result.scenarios, lambda s: s.step_ms is not None)
         shown, small = (predicted, []) if self.full else _parted(predicted, self._matters)
         explained, unexplained = (missing, []) if self.full else _parted(missing, _asked_for)
-        gain, none = (", ".join(s.id for s in some) for some in (small, unexplained))
-        left_out: list[Part | None] = [
-            "",
-            Line(f"Gain under {LEAST_GAIN:.0%}: {gain}.", "dim") if gain else None,
-            Line(f"Not predicted: {none}.", "dim") if none else None,
-            Line("What each assumes, and why there are no others: --full.", "dim"),
-        ]
         below = (("What each assumes", list(filter(self._is_explained, shown))), ("Not predicted", explained))
         sections = [Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None])]
         for title, some in below:
             sections += [Section(title, [Facts.of(*((s.id, s.basis) for s in some))], is_minor=True)] if some else []
-        sections += [] if self.full else [Section("", left_out)]
+        sections += [] if self.full else [Section("", _left_out(small, unexplained))]
         return Printed(Document("", sections)).terminal(width, colour)
 
     def _is_explained(self, scenario: Prediction) -> bool:

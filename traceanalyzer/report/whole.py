@@ -25,13 +25,8 @@ def quoted(report: Report) -> list[Fact]:
     work, used, kernels = report.metrics.throughput, report.metrics.utilisation, report.metrics.kernels_per_step
     if work is None and used is None:
         return []
-    rates, light = NOT_AVAILABLE, f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
+    light = f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
     bandwidth = f"{NOT_AVAILABLE} (no operators with a model)"
-    if work is not None:
-        each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
-        known = work.samples_per_s is not None or work.tokens_per_s is not None
-        how = "" if known else " (--samples N and --tokens N of a step give samples/s and tokens/s)"
-        rates = f"{_rates(work) or NOT_AVAILABLE}{each}{how}"
     if used is not None and used.sol is not None:
         light = figure(used.sol, "share")
     if used is not None and used.least_bandwidth_gbs is not None:
@@ -39,7 +34,7 @@ def quoted(report: Report) -> list[Fact]:
         bandwidth = f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
     busy = figure(used and used.gpu_busy_share, "share")
     return [
-        Fact("throughput", rates, "work per second of the summary's step; `metrics.throughput` in JSON"),
+        Fact("throughput", _throughput(work), "work per second of the summary's step; `metrics.throughput` in JSON"),
         Fact("MFU", _mfu(used), "model FLOP/s utilisation, of what this step could reach at the roofline"),
         Fact("speed of light", light, "time of the step's computation at the roofline over the step time"),
         Fact("GPU utilisation", busy, "share of the step with any work on the GPU, from the timeline"),
@@ -98,6 +93,15 @@ def _rates(work: Throughput) -> str:
     rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
     given = [(work.tflops_per_s, "TFLOP/s")] if work.flops_source == "given" else []
     return ", ".join(f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None)
+
+
+def _throughput(work: Throughput | None) -> str:
+    if work is None:
+        return NOT_AVAILABLE
+    each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
+    known = work.samples_per_s is not None or work.tokens_per_s is not None
+    how = "" if known else " (--samples N and --tokens N of a step give samples/s and tokens/s)"
+    return f"{_rates(work) or NOT_AVAILABLE}{each}{how}"
 
 
 def _mfu(used: Utilisation | None) -> str:

@@ -34,7 +34,7 @@ def idle_places(report: Report) -> Chart | None:
     names, ends, hints, colours = [], [], [], []
     for row in rows:
         where = row.python or row.within
-        names.append(f"{row.name} in {where}" if where and where != row.name else str(row.name))
+        names.append(f"{row.name} in {where}" if where not in (None, "", row.name) else str(row.name))
         ends.append(figure(row.idle_ms, "ms"))
         hints.append(f"{names[-1]}: {row.cause}, {ends[-1]} a step in {number(row.gaps)} gaps")
         colours.append(f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other")

@@ -3,7 +3,7 @@ sends whom how much. Each is left out where it would say nothing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
-    rows = [row for row in report.tables.get("traffic", []) if row.bytes]
+    rows = list(filter(attrgetter("bytes"), report.tables.get("traffic", [])))
     every = dict.fromkeys(sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)}))
     if not every:
         return None
@@ -196,7 +196,7 @@ def traffic(report: Report) -> Chart | None:
         what = f"{figure(row.bytes, 'bytes')} a step in {figure(row.messages)} messages"
         hint = f"rank {row.sender} to rank {row.receiver}: {what}"
         cells.append((place[row.receiver], place[row.sender], float(row.bytes), hint))
-    names, most = [f"rank {rank}" for rank in ranks], max((value for _, _, value, _ in cells), default=0.0)
+    names, most = [f"rank {rank}" for rank in ranks], max(map(itemgetter(2), cells), default=0.0)
     caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
     if len(every) > len(ranks):
         caption += f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table has more."

@@ -16,12 +16,8 @@ ROWS = 100  # rows that a table shows
 
 def render_html(document: doc.Document, rows: int = ROWS) -> str:
     """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
-    shown = []
-    for i, section in enumerate(_headed(document.sections)):
-        body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
-        if body and section.folded:
-            body = tag("details", tag("summary", "What it is made of"), body)
-        shown += [(section.id or f"s{i}", section, body)] if body else []
+    drawn = [(section, _body(section, rows)) for section in _headed(document.sections)]
+    shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(drawn) if body]
     links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
     skip = [tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]]
     navigation = tag("header", tag("nav", *links, aria_label="Sections"))
@@ -38,6 +34,11 @@ def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:
     others = (part for part in sections[0].parts if part is not answers[0])
     first = [doc.Drawing(partial(heading, answers[0].text)), *answers[0].about, *others]
     return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
+
+
+def _body(section: doc.Section, rows: int) -> Markup:
+    body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
+    return tag("details", tag("summary", "What it is made of"), body) if body and section.folded else body
 
 
 def _section(id_: str, section: doc.Section, body: Markup, heading: str) -> Markup:

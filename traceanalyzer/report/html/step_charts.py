@@ -95,10 +95,7 @@ def ranks(report: Report, details: Details) -> Chart | None:
     if not every:
         return None
     groups: list[Sequence[Any]] = [*zip(every[:WORST], strict=True), *in_groups(every[WORST:], MAX_BARS - WORST)]
-    names = []
-    for some in groups:
-        mark = " ⚠" if any(row.straggler for row in some) else ""
-        names.append(f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else ""))
+    names = list(map(_name_of, groups))
 
     def bars(name: str, colour: str, value: Callable[[Any], float | None]) -> Series:
         return Series(name, colour, [_mean([value(row) for row in some]) for some in groups])
@@ -118,6 +115,11 @@ def ranks(report: Report, details: Details) -> Chart | None:
     dots = [Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}") for i, time in times if measured(time)]
     plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)
+
+
+def _name_of(some: Sequence[Any]) -> str:
+    mark = " ⚠" * any(row.straggler for row in some)
+    return f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else "")
 
 
 def _about_ranks(every: Sequence[Any], shown: int) -> str:

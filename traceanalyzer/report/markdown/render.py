@@ -83,14 +83,14 @@ def render_markdown(document: doc.Document, max_chars: int | None = None) -> str
 
 def _block(section: doc.Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
-    every = (_BLOCK[type(part)](part) for part in section.parts if part)
-    drawn = [block for block in every if block.before or block.rows] or [Block([])]
+    every = (_BLOCK[type(part)](part) for part in filter(None, section.parts))
+    drawn = list(filter(Block.lines, every)) or [Block([])]
     last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn) - 1)
     before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
     after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
     body = drawn[last]
     head, foot = _frame(section, len(body.rows))
-    gap = [""] if head and (before or body.before or body.rows) else []
+    gap = [""] if head and any((before, body.before, body.rows)) else []
     return Block(
         [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
         section.weight, body.least_rows,

@@ -47,9 +47,9 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         )
         found.append(Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])]))
     if report.findings:
-        found.append(Section("Findings", [Items([_finding(f) for f in report.findings])]))
+        found.append(Section("Findings", [Items(list(map(_finding, report.findings)))]))
     if report.recommendations:
-        found.append(Section("Recommendations", [Items([_advice(a) for a in report.recommendations])]))
+        found.append(Section("Recommendations", [Items(list(map(_advice, report.recommendations)))]))
     screen = None if full else _screen(report)
     return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged
@@ -19,7 +20,7 @@ def traced(run: Run, snapshot: Snapshot) -> Traced:
         run = replace(run, traces=(replace(run.traces[0], memory=snapshot),))
     critical = measured(run).critical
     time, replay = critical.step_time, critical.replay
-    devices = [device for trace in run.traces for device in trace.devices]
+    devices = chain.from_iterable(trace.devices for trace in run.traces)
     return Traced(
         step_ms=time.mean if time else None,
         forward_ms=next((row.device_ms for row in critical.phase_rows if row.name == "forward"), None),

@@ -70,17 +70,20 @@ def budget(report: Report) -> list[Share]:
     of, total = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics, step_ms(report)
     if of is None or of.budget_ms is None or not total:
         return []
-    spent, idle, waiting = of.budget_ms, of.idle_ms, waiting_ms(report) or 0.0
-    within = min(report.metrics.copied_within_gpu_ms or 0.0, spent.exposed_copy)
-    parts = []
-    for name, ms in vars(spent).items():
-        parts.append(_share(name, ms, total))
-        if name == "exposed_communication" and waiting:
-            parts += _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
-        if name == "exposed_copy" and within >= SHOWN_SHARE * total:
-            parts += _split(OF_COPIES, (within, ms - within), total, "copy")
+    parts, idle = list[Share](), of.idle_ms
+    for name, ms in vars(of.budget_ms).items():
+        parts += [_share(name, ms, total), *_parts_of(report, name, ms, total)]
     causes = [_share(name, ms, total, "idle") for name, ms in (vars(idle) if idle else {}).items() if ms > 0]
     return parts + sorted(causes, key=lambda cause: -cause.ms)
+
+
+def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]:
+    waiting, within = waiting_ms(report) or 0.0, min(report.metrics.copied_within_gpu_ms or 0.0, ms)
+    if name == "exposed_communication" and waiting:
+        return _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
+    if name == "exposed_copy" and within >= SHOWN_SHARE * total:
+        return _split(OF_COPIES, (within, ms - within), total, "copy")
+    return []
 
 
 def finest(parts: list[Share]) -> list[Share]:

@@ -96,19 +96,22 @@ def evidence_value(item: Evidence) -> str:
 def leads(report: Report, finding: Finding) -> Iterator[str]:
     """What leads from a finding to the code, a sentence each; none where the recording does not tell."""
     where = [item.where for item in finding.evidence]
-    rows = [row for row in report.tables.get("kernels", []) if row.name in where]
-    if finding.cls not in OF_KERNELS:
-        places = [row for row in report.tables.get("gap_places", []) if row.cause == finding.cls]
-        if finding.cls == "transfer":
-            places = [row for row in report.tables.get("ops", []) if any(row.name in one for one in where)]
-        yield from _code(places, where)
-        return
+    rows = _places(report, finding.cls, where)
     yield from _code(rows, where)
     # Run again and again, collectives would wait for other ranks for ever.
-    functions = [*dict.fromkeys(function_name(row.full_name) for row in rows if row.cls != "collective")][:MOST_LEADS]
+    kernels = [row for row in rows if row.cls != "collective"] if finding.cls in OF_KERNELS else []
+    functions = [*dict.fromkeys(function_name(row.full_name) for row in kernels)][:MOST_LEADS]
     if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
         yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
+
+
+def _places(report: Report, cls: str, where: list[str]) -> list[Any]:
+    if cls in OF_KERNELS:
+        return [row for row in report.tables.get("kernels", []) if row.name in where]
+    if cls == "transfer":
+        return [row for row in report.tables.get("ops", []) if any(row.name in one for one in where)]
+    return [row for row in report.tables.get("gap_places", []) if row.cause == cls]
 
 
 def _code(rows: list[Any], where: list[str]) -> Iterator[str]:

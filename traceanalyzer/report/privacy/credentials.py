@@ -116,10 +116,8 @@ def _bounded(match: re.Match[str]) -> str:
 
 def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] | None:
     """Where the secret value of a name with this word lies; None where there is none."""
-    rest = _REST.match(text, word.end())
-    before = _BEFORE.search(text, max(least, word.start() - _LONGEST_NAME), word.start())
-    if rest is None or before is None:
-        return None
+    rest = next(_REST.finditer(text, word.end()))
+    before = next(_BEFORE.finditer(text, max(least, word.start() - _LONGEST_NAME), word.start()))
     option, at = before[1].startswith("-"), rest.end()
     forms = (_SIGN, _LISTED, _BLANK) if option or word["strong"] else (_SIGN, _BLANK)
     between = next(filter(None, (form.match(text, at) for form in forms)), None)
@@ -127,14 +125,16 @@ def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] 
     if between is None or not value:
         return None
     span = value.span("quoted" if value["quoted"] else "bare")
-    shown = text[slice(*span)]
-    if word["weak"] and not _is_secret(before[0], word[0], rest[0], shown):
-        return None
-    name = before[1] * (not before[2]) + word[0] + rest[0]
-    if between.re is not _BLANK:
-        return span
-    alone = not shown.startswith("-") and (option or _stands_alone(name, shown, strong=not word["weak"]))
-    return span if alone else None
+    return span if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK) else None
+
+
+def _is_meant(before: re.Match[str], word: re.Match[str], rest: str, value: str, *, signed: bool) -> bool:
+    if word["weak"] and not _is_secret(before[0], word[0], rest, value):
+        return False
+    if signed:
+        return True
+    name, option = before[1] * (not before[2]) + word[0] + rest, before[1].startswith("-")
+    return not value.startswith("-") and (option or _stands_alone(name, value, strong=not word["weak"]))
 
 
 def _stands_alone(name: str, value: str, *, strong: bool) -> bool:

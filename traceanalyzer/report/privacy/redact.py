@@ -4,6 +4,7 @@ is looked at unless its field says that it is the product's own (`metric(..., te
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from traceanalyzer.base.figures import Text, text_of
@@ -82,14 +83,12 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
     if isinstance(value, str):
         own = what == "own" or (what == "scenario" and "=" not in value)
         return value if own else change(what, value)
-    if isinstance(value, list):
-        return [_walk(item, change, what) for item in value]
-    if isinstance(value, tuple):
-        return value if hasattr(value, "_fields") else tuple(_walk(item, change, what) for item in value)
-    if isinstance(value, dict):
-        made = {key: _walk(item, change, what) for key, item in value.items()}
-        return made if type(value) is dict else type(value)(made)  # tags, which are written their own way
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    inner = partial(_walk, change=change, what=what)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return type(value)(map(inner, value))
+    if isinstance(value, dict):  # or tags, which are written their own way
+        return type(value)(zip(value, map(inner, value.values()), strict=True))
+    if not dataclasses.is_dataclass(type(value)):
         return value
     changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
     return dataclasses.replace(value, **changed)

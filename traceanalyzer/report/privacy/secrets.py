@@ -96,13 +96,13 @@ class Secrets:
             for user, host in ACCOUNTS.findall(text):
                 users.add(user)
                 hosts |= {host, host.split(".")[0]}
-        aliases = [f"input-{n}{SUFFIXES.get(kind, '')}" for n, (_, kind) in enumerate(inputs, 1)]
-        literals: dict[str, str] = {}
-        for (path, _), alias in zip(inputs, aliases, strict=True):
-            literals |= {path: alias, re.split(r"[/\\]", path)[-1]: alias}
-        long = sorted((path for path in literals if len(path) >= MIN_NAME), key=len, reverse=True)
+        aliases, literals = list[str](), dict[str, str]()
+        for n, (path, kind) in enumerate(inputs, 1):
+            aliases.append(f"input-{n}{SUFFIXES.get(kind, '')}")
+            literals |= dict.fromkeys((path, re.split(r"[/\\]", path)[-1]), aliases[-1])
+        ordered = sorted(literals, key=len, reverse=True)
         names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
-        replacements = tuple((re.compile(re.escape(path)), literals[path]) for path in long)
+        replacements = tuple((re.compile(re.escape(one)), literals[one]) for one in ordered if len(one) >= MIN_NAME)
         return cls(aliases, replacements, {name: by for name, by in names.items() if len(name) >= MIN_NAME})
 
     def clean(self, text: str) -> str:

@@ -118,8 +118,7 @@ class Page:
             return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
 
         if columns:
-            texts = _rows_of([column for column in columns if column.is_text])
-            figures = _rows_of([column for column in columns if not column.is_text])
+            texts, figures = (_rows_of([one for one in columns if one.is_text == kind]) for kind in (True, False))
             yield from (laid_out(*cells) % row for cells, row in zip(texts, figures, strict=False))
 
     def _lines_of(self, cell: str, width: int) -> list[str]:

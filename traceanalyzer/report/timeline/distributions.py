@@ -114,8 +114,6 @@ def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
             found.append(StepsOfRank(i if rank is None else rank, steps.first, times, waiting))
     if len(found) < 2:
         return []
-    if len(found) <= MAX_RANKS:
-        return found
     return [*found[:WORST], *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST))]
 
 

@@ -195,16 +195,19 @@ def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
         return [(float(i), name) for i, name in enumerate(axis.names) if i % every == 0]
     low, high = scale.low, scale.high
     if scale.log:
-        first, last = math.log10(low), math.log10(high)
-        every = max(round((last - first) / TICKS), 1)
-        factors = (1, 2, 5) if last - first < 2.0 else (1,)  # of few decades 2 and 5 are written, too
-        values = [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
-        return [(value, _written(value)) for value in values if low <= value <= high]
+        return [(value, _written(value)) for value in _in_decades(low, high) if low <= value <= high]
     rough = (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * n for n in (1, 2, 5, 10) if size * n >= rough)
     whole = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return [(n * step, _written(n * step)) for n in whole]
+
+
+def _in_decades(low: float, high: float) -> list[float]:
+    first, last = math.log10(low), math.log10(high)
+    every = max(round((last - first) / TICKS), 1)
+    factors = (1, 2, 5) if last - first < 2.0 else (1,)  # of few decades 2 and 5 are written, too
+    return [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
 
 
 def _written(value: float) -> str:
