@@ -34,7 +34,7 @@ def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     ranks = (rated, *sorted(peers, key=in_collectives)[: MAX_RANKS - 1])
     causes = [one.causes for one in ranks]
     tapes = [make_tape(one, typical_steps(one.causes, *causes)) for one in ranks if peers]
-    made = [tape for tape in tapes if tape is not None]
+    made = list(filter(None, tapes))
     if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
         together = join(made, match_collectives([one.timed.memo(digest_of) for one in ranks]))
         if (together[0].meeting >= 0).any():

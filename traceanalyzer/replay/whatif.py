@@ -33,6 +33,7 @@ NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but wha
 LONGEST_MS = 86.4e6  # a step of more than a day is damage, and a replay of several would leave 64 bits
 COMBINED_GAIN = 0.01  # a combination is worth telling if it is better than its parts by this
 COMBINED_COUNT = 3
+LISTED = {frozenset(one.parts): one.id for one in SCENARIOS if one.parts}
 ONE_RANK = (
     "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
     "others included, as if these came earlier by as much as this rank does."
@@ -283,8 +284,7 @@ class Replay:
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*(s for s in COMBINED if s in gains[:count]))
-            same = (s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts))
-            if (listed := next(same, None)) is not None:
+            if (listed := LISTED.get(frozenset(together.parts))) is not None:
                 best = min(best, known.get(listed, best))
             elif (step := self.step_under_ms(together)) is not None and step < best * (1 - COMBINED_GAIN):
                 best = step

@@ -148,7 +148,7 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
             # A parameter is the same for all items of the other tensor's batch.
             large, small = sorted((*one.shapes, (), ())[:2], key=math.prod, reverse=True)
             promoted = one.named(PROMOTES) and is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
-            stays[node], taken = promoted or largest in wide, set()
             wide |= {largest} if promoted else set()
+            stays[node], taken = largest in wide, set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])
     return stays, cast

@@ -68,7 +68,7 @@ def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
     of_whole = (one for one in following if (found := _first(one)) is not None and found.shape == whole.shape)
     taken = list[int]()
     for one in takewhile(lambda one: not one.named(SORTS), of_whole):
-        numbers = [int(value) for value in one.values[1:4] if _is_number(value)]
+        numbers = list(map(int, filter(_is_number, one.values[1:4])))
         if len(numbers) != 3 or not one.named(TAKES) or numbers[0] % len(whole.shape) != along or numbers[1] != 0:
             return None
         taken.append(numbers[2])

@@ -60,14 +60,14 @@ def break_rows(log: CompileLog) -> list[BreakRow]:
 def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
     """Every graph break with its location and the compilation it broke, in the order in which they were met. Logs that
     do not say where name what goes on after the break by its line."""
-    resumed = [(i, one) for i, one in enumerate(log.compilations) if resumed_at(one.name) is not None]
-    result = []
-    for i, compilation in enumerate(log.compilations):
+    result, resumed = [], dict[str, str]()
+    for compilation in reversed(log.compilations):
         file = compilation.location.rpartition(":")[0]
-        later = (one for after, one in resumed if after > i and one.location.rpartition(":")[0] == file)
-        goes_on = next((f"{file}:{resumed_at(one.name)}" for one in later), "") if compilation.breaks else ""
-        result += [(one, one.location or goes_on or compilation.location, compilation) for one in compilation.breaks]
-    return result
+        location = resumed.get(file, compilation.location)
+        result += [(one, one.location or location, compilation) for one in reversed(compilation.breaks)]
+        if (line := resumed_at(compilation.name)) is not None:
+            resumed[file] = f"{file}:{line}"
+    return result[::-1]
 
 
 MAX_VALUES = 16  # values of a guard that are listed

@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.base import NS_PER_MS, NS_PER_US
 from traceanalyzer.replay.compile.model import KernelRow
 from traceanalyzer.replay.compile.regions import Traced
+from traceanalyzer.trace import I64
 from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
 UNTUNED = (None, None, "")
@@ -47,21 +48,10 @@ def estimates_us(code: GraphCode) -> dict[str, float]:
 def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[KernelRow], float, float | None]:
     """The kernels with their times in the step, the time of all that inductor wrote (ms), and the share of it with a
     known source line (None without such kernels)."""
-    rated, code = traced.rated, traced.code
-    ops, duration = rated.trace.device_ops, (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(float)
-    known, extra, every = _places(rows), dict[tuple[str, str], int](), list(rows)
-    calls, regions = [*code.calls.text, ""], [*code.regions.text, ""]
-    region_of_op = code.around(code.regions)[rated.joined.launch_node]
+    rated, every = traced.rated, list(rows)
+    duration = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(float)
     chosen = np.flatnonzero(traced.steady & rated.linked.is_kernel)
-    place = np.full(len(chosen), -1)
-    for i, op in enumerate(chosen.tolist()):
-        name, key = rated.trace.text(int(ops.name[op])) or "", calls[code.call_of_op[op]]
-        region = regions[region_of_op[op]]
-        place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
-        if place[i] < 0 and code.is_triton[op]:
-            place[i] = extra.setdefault((key, name), len(every))
-            if place[i] == len(every):
-                every.append(KernelRow(name, region, key, "", [], [], 0, *UNTUNED))
+    place = _place(every, traced, chosen)
     chosen, place = chosen[place >= 0], place[place >= 0]
     time, attainable = (np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable))
     count, busy = np.bincount(place, minlength=len(every)).tolist(), float(duration[traced.steady].sum())
@@ -70,6 +60,23 @@ def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[Kernel
     total, mapped = float(time.sum()), float(sum(time[i] for i, row in enumerate(rows) if row.lines))
     result.sort(key=lambda row: -(row.measured_ms or 0.0))
     return result, traced.per_step(total) / NS_PER_MS, mapped / total if total and rows else None
+
+
+def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
+    """Where each of these kernels is among the rows, to which those that inductor wrote are added; -1 for others."""
+    rated, code, known, extra = traced.rated, traced.code, _places(every), dict[tuple[str, str], int]()
+    calls, regions = [*code.calls.text, ""], [*code.regions.text, ""]
+    region_of_op = code.around(code.regions)[rated.joined.launch_node]
+    place = np.full(len(chosen), -1)
+    for i, op in enumerate(chosen.tolist()):
+        name, key = rated.trace.text(int(rated.trace.device_ops.name[op])) or "", calls[code.call_of_op[op]]
+        region = regions[region_of_op[op]]
+        place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
+        if place[i] < 0 and code.is_triton[op]:
+            place[i] = extra.setdefault((key, name), len(every))
+            if place[i] == len(every):
+                every.append(KernelRow(name, region, key, "", [], [], 0, *UNTUNED))
+    return place
 
 
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:

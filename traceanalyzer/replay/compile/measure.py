@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from traceanalyzer.replay.compile import breaks
 from traceanalyzer.replay.compile.kernels import kernel_rows
@@ -71,9 +72,10 @@ def _errors(log: CompileLog) -> list[str]:
 
 
 def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
-    counts, outside, codes = log.counts, outside_seconds(log), [code for one in log.compilations for code in one.codes]
+    counts, outside = log.counts, outside_seconds(log)
+    codes = list(chain.from_iterable(one.codes for one in log.compilations))
     lacks_estimates = any(code.launches for code in codes) and not any(code.estimates for code in codes)
-    logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
+    logging = sum(filter(None, (m.logging_s for c in log.compilations for m in c.metrics)))
     possible = (
         (logging, f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock."),
         (lacks_estimates, NO_ESTIMATES),

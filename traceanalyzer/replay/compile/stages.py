@@ -5,7 +5,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, filterfalse
 
 from traceanalyzer.replay.compile.model import CacheUse
 from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Span
@@ -50,9 +50,8 @@ def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
             timed.add(compile_id)
             index = bisect_right(starts[compile_id], span.start_ns) - 1
             result[places[min(max(index, 0), len(places) - 1)]][stage] += own_ns * _S
-    for index, compilation in enumerate(log.compilations):
-        if compilation.compile_id not in timed:
-            result[index] = stages_of_metrics(compilation.metrics)
+    for index in chain.from_iterable(map(place.__getitem__, place.keys() - timed)):
+        result[index] = stages_of_metrics(log.compilations[index].metrics)
     return [{stage: each[stage] for stage in STAGES if each.get(stage)} for each in result]
 
 
@@ -133,14 +132,18 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
     fx = by_cache["fx_graph"]
     reasons = list(dict.fromkeys(filter(None, (e.reason for e in events if e.state == "bypass"))))
-    off = sum(len(one.codes) for one in log.compilations if not cache_states(one))
+    off = sum(len(one.codes) for one in filterfalse(cache_states, log.compilations))
     bypasses = fx["bypass"] + by_cache["aot_autograd"]["bypass"]
     saved_s = sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S
     cold_s = sum(map(_cold_s, log.compilations, stages))
-    bypassed = BYPASSED.format(reasons="; ".join(reasons))
-    possible = ((off, OFF), (reasons and fx["bypass"], bypassed), (fx["miss"], COLD))
-    warm_start = " ".join(text for applies, text in possible if applies) or (WARM if fx["hit"] else "")
+    warm_start = _warm_start(off, fx, reasons)
     return CacheUse(fx["hit"], fx["miss"], bypasses, off, by_cache, reasons, saved_s, cold_s, warm_start)
+
+
+def _warm_start(off: int, fx: dict[str, int], reasons: list[str]) -> str:
+    bypassed = reasons and fx["bypass"], BYPASSED.format(reasons="; ".join(reasons))
+    possible = ((off, OFF), bypassed, (fx["miss"], COLD))
+    return " ".join(text for applies, text in possible if applies) or (WARM if fx["hit"] else "")
 
 
 def _cold_s(compilation: Compilation, stages: dict[str, float]) -> float:

@@ -6,7 +6,7 @@ leaves compiled code and enters it again; in training, the backward has the same
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -95,22 +95,28 @@ def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
 
 
 CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
+UNSAID = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
 
 
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     """CUDA graphs recorded and left out."""
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
-    metrics = [m for c in log.compilations for m in c.metrics]
+    metrics = chain.from_iterable(c.metrics for c in log.compilations)
     skipped = list(filter(None, (m.cudagraph_skip for m in metrics)))
-    asked = {e.cudagraphs for c in log.compilations for e in c.caches} | {m.wants_cudagraphs or None for m in metrics}
-    wanted = True if recorded or skipped else max((one for one in asked if one is not None), default=None)
-    if wanted and not recorded and not skipped:
+    known = any((recorded, skipped))
+    wanted = known or _asked_for(log)
+    if wanted and not known:
         changed = sum(c.inputs_changed for c in log.compilations)
         mutated = f"mutated inputs: the graphs change {changed} of their inputs in place (concluded from the graphs)"
-        unsaid = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
-        skipped = [mutated if changed else unsaid]
+        skipped = [mutated if changed else UNSAID]
     count, why = recorded.total(), list(dict.fromkeys(skipped))
     return CudaGraphUse(bool(recorded), wanted, count, count - len(recorded), why, len(skipped))
+
+
+def _asked_for(log: CompileLog) -> bool | None:
+    asked = {e.cudagraphs for c in log.compilations for e in c.caches}
+    asked |= {m.wants_cudagraphs or None for c in log.compilations for m in c.metrics}
+    return max((one for one in asked if one is not None), default=None)
 
 
 def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:

@@ -115,7 +115,7 @@ def _carries(call: Run) -> bool:
     """Whether a product or a joint of tensors takes one, of as many rows as the call's input, that nothing before it in
     the call can have given: a state. What an operator gives is known of some; one of others may have given anything."""
     data = list(map(_by_size, call))
-    rows = next(chain.from_iterable(found.values() for found in data), (0,))[0]
+    rows = next(chain.from_iterable(map(dict.values, data)), (0,))[0]
     known, given_anything = set[int](), True
     for one, found in zip(call, data, strict=True):
         unexplained = [shape[0] for size, shape in found.items() if size not in known][given_anything:]

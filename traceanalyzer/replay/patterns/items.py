@@ -82,7 +82,7 @@ def takes_items(tape: Tape, calls: Bool) -> bool:
 def _takes_items(of: _Forward, end: int) -> bool:
     before = of.start < end
     splits, singles = (_along_first(of, chosen & before) for chosen in (of.splits, of.takes))
-    if any(_parts(one) >= FEWEST_ITEMS for one in splits) or len(singles) >= FEWEST_ITEMS:
+    if max([len(singles), *map(_parts, splits)]) >= FEWEST_ITEMS:
         return True
     numbers = defaultdict[tuple[int, str], list[int]](list)
     for i in np.flatnonzero(of.picks & before).tolist():
@@ -117,7 +117,7 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
         for batch in distinct(of.shapes[of.picks]).tolist():  # whose items are picked by their numbers
             shape, picked = _shape(of, batch), np.flatnonzero(of.picks & (of.shapes == batch))
             if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
-                yield of.start[picked[_next_ones([of.operator[i] for i in picked.tolist()], shape[0])]].tolist()
+                yield of.start[picked[_next_ones(of, picked, shape[0])]].tolist()
 
 
 def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
@@ -125,8 +125,9 @@ def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
     return of.operator[int((of.shapes == batch).argmax())].first
 
 
-def _next_ones(picks: list[Operator], count: int) -> Bool:
+def _next_ones(of: _Forward, picked: I64, count: int) -> Bool:
     """Which of these take the next of so many items along the first dimension; none unless all are taken in turn."""
+    picks = [of.operator[i] for i in picked.tolist()]
     along = all(len(one.values) > NUMBER and one.values[NUMBER - 1] == "0" for one in picks)
     numbers = [one.values[NUMBER] if along else "" for one in picks]
     new = np.array([a != b for a, b in pairwise(["", *numbers])], bool)

@@ -160,7 +160,7 @@ def is_chain(run: Sequence[Operator]) -> bool:
     not give what the first takes. Parts of other tensors may be taken: to begin with, which tells that no run takes
     what another gives, or to write the result to."""
     steps = [one for one in run if not one.named(PART)]
-    if all(one.named(SAME_SIZE) or one.named(WRITES) for one in steps):
+    if count(steps, SAME_SIZE) + count(steps, WRITES) == len(steps):
         return False
     begun, flows = run.index(steps[0]), list(map(flow, steps))
     if count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
@@ -172,10 +172,10 @@ def is_chain(run: Sequence[Operator]) -> bool:
 
 def _has_own_part(run: Sequence[Operator], begun: int, taken: Shape) -> bool:
     """Whether a run begins with a part of a tensor, and writes its result, if so, to parts of one number alone."""
-    source = next((one.shapes[0] for one in reversed(run[:begun]) if one.shapes), ())
+    source = next(filter(None, (one.shapes for one in reversed(run[:begun]))), [()])[0]
     # A part is without one dimension, or less of it.
     without = any(source[:i] + source[i + 1 :] == taken for i in range(len(source)))
     less = len(taken) == len(source) and sum(map(ne, taken, source)) == 1
     numbers = {one.texts[2] for one in run if one.named(PART)}
-    own = not any(one.named(WRITES) for one in run) or (len(numbers) == 1 and all(numbers))
+    own = not count(run, WRITES) or (len(numbers) == 1 and all(numbers))
     return (without or less) and own

@@ -88,7 +88,7 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
             columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
             size = math.prod(data[:-1]) * columns
             taken = [data] if linear or (base and len(one.shapes[0]) < len(data)) else one.shapes[: base + 2]
-            yield _Run(name, launched, size, [math.prod(shape) for shape in taken].count(size))
+            yield _Run(name, launched, size, list(map(math.prod, taken)).count(size))
 
 
 def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
@@ -100,11 +100,7 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
             found.add(one.number)
         else:
             unsure[bool(rated.joined.in_backward[one.nodes[0]])].append(one)
-    # Those of a size of which the program takes as many items out of tensors as they have operands.
-    asked, items = Counter[int](), _items(rated) if unsure[False] else Counter[int]()
-    for one in unsure[False]:
-        asked[one.size] += one.operands * len(one.nodes)
-    found |= {one.number for one in unsure[False] if items[one.size] >= asked[one.size]}
+    found |= _of_items(rated, unsure[False])
     # Those of the backward pass that they give rise to.
     outer = rated.linked.tree.outer_operator
     of_found = np.zeros(len(outer) + 1, bool)
@@ -112,6 +108,14 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
         of_found[outer[one.nodes]] |= one.number in found
     learned = made_by(rated.linked, of_found[outer]) if unsure[True] else of_found
     return sorted(found | {one.number for one in unsure[True] if learned[one.nodes].all()})
+
+
+def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
+    """Those of a size of which the program takes as many items out of tensors as they have operands."""
+    asked, items = Counter[int](), _items(rated) if runs else Counter[int]()
+    for one in runs:
+        asked[one.size] += one.operands * len(one.nodes)
+    return {one.number for one in runs if items[one.size] >= asked[one.size]}
 
 
 def _turned(rated: Rated, run: _Run) -> bool:

@@ -63,16 +63,21 @@ def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
     """Buckets of another size, or those recorded (None), as the model has them; None where recorded sizes and times do
     not tell what smaller ones would take."""
     size = reduced_bytes(tape)
-    runs, cost, known = _runs(tape, size), cost_of(tape, size), size > 0
-    if cost is None and known.any() and (wanted is None or wanted.of(size[known]) > np.median(size[known])):
-        # Larger messages, where those recorded are all about as large: no faster than the best of them.
-        cost = Cost(0.0, float((tape.duration[known] / size[known]).min()))
+    runs, cost = _runs(tape, size), cost_of(tape, size) or _cost_of_larger(tape, size, wanted)
     if cost is None or not runs or not tape.compute.any():
         return None
     target = None if wanted is None else wanted.of(size[np.concatenate(runs)])
     if target is not None and max(size[run].sum() for run in runs) > MAX_BUCKETS * target:
         return None
     return _with_buckets(tape, runs, size, target, cost)
+
+
+def _cost_of_larger(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | None:
+    """Larger messages, where those recorded are all about as large: no faster than the best of them."""
+    known = size > 0
+    if not known.any() or (wanted is not None and wanted.of(size[known]) <= np.median(size[known])):
+        return None
+    return Cost(0.0, float((tape.duration[known] / size[known]).min()))
 
 
 def reduced_bytes(tape: Tape) -> I64:
