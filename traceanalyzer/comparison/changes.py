@@ -63,10 +63,7 @@ def _kind(group: Group) -> str:
 
 def _title(group: Group, kind: str, whole: Whole) -> str:
     if group.part == "idle":
-        more, (a, b) = "" if group.label == "launch" else _place(group), whole.launches
-        if group.label == "launch" and a is not None and b is not None and abs(b - a) > SAME_CALLS * max(a, b):
-            more = f" ({a:.4g} → {b:.4g}{whole.each})"  # how many launches there are to wait for
-        return f"{PHRASES[kind]}, {IDLE_TITLES.get(group.label, group.label)}{more}"
+        return f"{PHRASES[kind]}, {IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, whole)}"
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
     if kind == "other_shapes" and not group.label:
@@ -77,8 +74,12 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
     return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
 
 
-def _place(group: Group) -> str:
-    """The call that most of a change of waiting goes back to, in brackets."""
+def _waited_for(group: Group, whole: Whole) -> str:
+    """In brackets how many launches there are to wait for, or the call that most of a change goes back to."""
+    if group.label == "launch":
+        a, b = whole.launches
+        changed = a is not None and b is not None and abs(b - a) > SAME_CALLS * max(a, b)
+        return f" ({a:.4g} → {b:.4g}{whole.each})" if changed else ""
     largest = group.largest
     call = (largest.a or largest.b)[0].kernel
     mostly = abs(largest.difference_ms) >= MOSTLY * abs(sum(link.difference_ms for link in group.links))

@@ -13,6 +13,7 @@ from traceanalyzer.comparison.judge import reason, resolution, sentence, times_o
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import Change, Comparison, Condition, Difference, PartDifference, Predicted, Side
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
@@ -46,7 +47,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     return Comparison(
         a=sides[0], b=sides[1], verdict=word, basis=times.basis, per=unit.per, could_see=could_see,
         host_factor=evidence.host and evidence.host.factor, gpu_factor=evidence.gpu and evidence.gpu.factor,
-        headline=" ".join(text for text in told if text), step=step, conditions=conditions, changes=changes,
+        headline=" ".join(filter(None, told)), step=step, conditions=conditions, changes=changes,
         budget=_budget(*parts, whole), metrics=metrics_between(a, b), notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
@@ -56,7 +57,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
     """Lines of both tables; of a line that one of them has not, only where that table ends with less than it takes."""
-    if not a or not b:
+    if not all((a, b)):
         return []
     least_a, least_b = (other[-1].bytes if len(other) >= TOP_ROWS else 0 for other in (b, a))
     both = [line for line in line_changes(a, b) if line.bytes or line.other_bytes > least_b]
@@ -74,11 +75,10 @@ def _side(report: Report, name: str) -> Side:
 
 def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDifference]:
     """Parts of the budget, and after `idle` its causes."""
-    keys = dict.fromkeys(key for p in (*a, *b) for key in ((p.part, None), (p.part, p.cls)))
+    causes = [(p.part, p.cls) for p in (*a, *b) if p.part == "idle"]
+    keys = dict.fromkeys([*((p.part, None) for p in (*a, *b)), *causes])
     rows = []
     for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
-        if cls is not None and part != "idle":
-            continue
         x, y = (Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b))
         rows.append(PartDifference(**figures(x, y, whole), name=".".join(filter(None, (part, cls)))))
     return rows
@@ -135,12 +135,15 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:
         return None
     largest = min(shrunk, key=attrgetter("difference_ms"))
-    cls = {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part)
-    launches = [figures_by_path(report).get("launches.graph_launches") for report in (a, b)]
-    graphs = [bool(of is not None and of.value) for of in launches]
-    alone = {finding.id for finding in a.findings}
-    fitting = (r for r in a.recommendations if (r.remedy == "cuda_graph") == (graphs[1] > graphs[0]))
-    found = next((r for r in fitting if r.id in alone and r.cls == cls), None)  # advice for one finding of this class
+    found = _advised(a, b, {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part))
     if found is None or found.predicted_step_ms is None:
         return None
     return Predicted(found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after)
+
+
+def _advised(a: Report, b: Report, cls: str | None) -> Recommendation | None:
+    """A's advice for one finding of this class."""
+    before, after = (bool(getattr(figures_by_path(r).get("launches.graph_launches"), "value", 0)) for r in (a, b))
+    fitting = (r for r in a.recommendations if (r.remedy == "cuda_graph") == (after > before))
+    alone = {finding.id for finding in a.findings}
+    return next((r for r in fitting if r.id in alone and r.cls == cls), None)

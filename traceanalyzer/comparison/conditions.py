@@ -80,10 +80,11 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
-    links = [link for group in groups for link in group.links if link.a and link.b]
+    links = [link for group in groups for link in group.links if all((link.a, link.b))]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
-    if sum(link.ms for link in other) > MOSTLY * sum(link.ms for link in links):
-        largest = max(other, key=attrgetter("ms"))
+    ms = attrgetter("ms")
+    if sum(map(ms, other)) > MOSTLY * sum(map(ms, links)):
+        largest = max(other, key=ms)
         times = _times_larger(largest.a[0].shapes, largest.b[0].shapes)
         of_a, of_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
         yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)

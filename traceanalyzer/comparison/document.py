@@ -63,8 +63,7 @@ def _screen(every: Sequence[Section]) -> list[Section]:
         Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS) if isinstance(part, Table) else part
         for part in by_title[outline.CHANGES]
     ]
-    rows = [row for part in by_title.get(outline.UNLIKE, ()) if isinstance(part, Table) for row in part.rows]
-    notes = [*(f"{row.condition}: {row.effect}" for row in rows), *by_title.get(outline.NOTES, ())][:SHOWN_NOTES]
+    notes = [*_unlike(by_title.get(outline.UNLIKE, ())), *by_title.get(outline.NOTES, ())][:SHOWN_NOTES]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
     more = ["what the changes are made of"] if len(by_title) < len(every) else []
     more += [t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)]
@@ -72,6 +71,11 @@ def _screen(every: Sequence[Section]) -> list[Section]:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
     answer = Section(shown, by_title[shown], untitled=True)
     return [answer, Section(outline.CHANGES, parts, is_minor=True), Section("", end)]
+
+
+def _unlike(parts: Sequence[Part | None]) -> list[str]:
+    rows = [row for part in parts if isinstance(part, Table) for row in part.rows]
+    return [f"{row.condition}: {row.effect}" for row in rows]
 
 
 def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:

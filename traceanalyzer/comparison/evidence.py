@@ -7,6 +7,7 @@ another number of calls or waits, other kernels, a stretch of other work that is
 import dataclasses
 import math
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -74,8 +75,8 @@ def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart
     # All that is known of hosts without their parts is idle time by cause.
     idle = [(x.ms, y.ms) for x, y in paired_work(*parts, lambda p: p.cls if p.part == "idle" else None)]
     host, on_host = _host(a, b, step_ms) if known else (None, _differences(idle, LEAST_STRETCH * step_ms))
-    alike = not on_gpu and not on_host and (known or _counts_alike(a, b))
-    dispatch, other = (sum(getattr(p, name) for p in b.host_parts) for name in ("dispatch_ms", "stretch_ms"))
+    alike = not [*on_gpu, *on_host] and (known or _counts_alike(a, b))
+    dispatch, other = (sum(map(attrgetter(name), b.host_parts)) for name in ("dispatch_ms", "stretch_ms"))
     share = ratio(dispatch, dispatch + other) or 0.0
     on_host_share, on_gpu_share = (ratio(sum(ms), step_ms) or 0.0 for ms in (on_host, on_gpu))
     return Evidence(host, gpu, on_host_share, on_gpu_share, common_ms, share, known, alike)
@@ -140,13 +141,17 @@ def _host(a: Report, b: Report, step_ms: float) -> tuple[Speed | None, list[floa
     timed = [(p, q) for [p], [q] in filter(_is_timed, pairs)]
     speed = speed_of([(q.dispatch_us / p.dispatch_us, min(p.dispatch_ms, q.dispatch_ms)) for p, q in timed])
     factor = (speed or Speed()).factor
-    sums = [[Work(sum(p.dispatch_ms for p in side), sum(p.calls for p in side)) for side in pair] for pair in pairs]
+    sums = [map(_work, pair) for pair in pairs]
     changed = [theirs.ms / factor - mine.ms for mine, theirs in sums if not same_calls(mine.calls, theirs.calls)]
     if abs(y.waits - x.waits) > max(SAME_CALLS * max(x.waits, y.waits), EDGE):
         changed.append(y.sync_ms - x.sync_ms)
     stretches = ((x.stretch_ms, y.stretch_ms), (x.allocate_ms, y.allocate_ms / factor))
     changed += _differences(stretches, least)
     return speed, [*changed, *_python(timed, least) * (x.recorded == y.recorded)]
+
+
+def _work(parts: list[HostPart]) -> Work:
+    return Work(sum(p.dispatch_ms for p in parts), sum(p.calls for p in parts))
 
 
 def _is_timed(pair: tuple[list[HostPart], list[HostPart]]) -> bool:
@@ -206,8 +211,11 @@ def unit_of(a: Report, b: Report) -> Unit:
     whole = recorded_ms(a), recorded_ms(b)
     if x and y and whole[0] and whole[1] and (x.name, x.ops) == (y.name, y.ops):
         return Unit("per repeat", whole[0] / x.mean_ms, whole[1] / y.mean_ms)
-    of_a, of_b = (of_part(report.step_parts, "compute") for report in (a, b))
-    sums = paired_work(of_a, of_b, lambda p: (p.op, p.shapes, p.kernel))
+    return _as_much_work(*(of_part(report.step_parts, "compute") for report in (a, b)))
+
+
+def _as_much_work(a: list[StepPart], b: list[StepPart]) -> Unit:
+    sums = paired_work(a, b, lambda p: (p.op, p.shapes, p.kernel))
     counts = speed_of([(y.calls / x.calls, min(x.ms, y.ms)) for x, y in sums if x.calls and y.calls])
     if counts is None or counts.high - counts.low > EVENLY * counts.factor or abs(counts.factor - 1.0) < SAME_WORK:
         return Unit("for the recording")

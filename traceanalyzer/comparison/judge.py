@@ -79,16 +79,20 @@ def _slopes(report: Report) -> tuple[float, float]:
 def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float, *, unlike: bool) -> Word:
     """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`: they are of other
     kinds."""
-    large, is_measured = times.seen, times.source == "measured"
-    # Enough of a change has to be found in certain places; where these are not known, steps have to show it.
-    shown = not evidence.is_same_work and (is_measured or step.significant is not False)
-    found = [c for c in large if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)]
+    large, is_sure = times.seen, times.source == "measured" or bool(step.significant)
+    found = _found(times, step, evidence)
     if unlike:
         return "not_comparable"
     if found and min(large) * max(large) > 0:
-        return BY_SIGN[len(found) == 2 and (is_measured or bool(step.significant))][found[0] < 0]
+        return BY_SIGN[len(found) == 2 and is_sure][found[0] < 0]
     is_known = evidence.is_same_work or (evidence.known and evidence.most < SEEN)  # whether less than that changed
-    return "no_change" if is_known or not (large or could_see > SEEN) else "not_comparable"
+    return "no_change" if is_known or not any((large, could_see > SEEN)) else "not_comparable"
+
+
+def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
+    """Changes of which enough is found in certain places; where these are not known, steps have to show it."""
+    shown = not evidence.is_same_work and (times.source == "measured" or step.significant is not False)
+    return [c for c in times.seen if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)]
 
 
 def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
@@ -123,7 +127,7 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     raw, fair = times.changes
     if word == "no_change":  # whose is a change that is not the program's?
         machines = _machines(evidence, raw)
-        if not times.seen or not (evidence.is_same_work or machines):
+        if not times.seen or not any((evidence.is_same_work, machines)):
             return ""
         other = f"What differs in their work is {evidence.most:.1%} of the time"
         return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."

@@ -188,10 +188,13 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     for name in columns:
         kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
         made[_shown(name)] = _sound(made[_shown(name)], kind)
-    units = [(d, "ms" if d.name.endswith(NS) else d.unit) for d in definitions(row)]
-    meanings = {_shown(d.name): f"{d.definition} ({unit})" if unit else d.definition for d, unit in units}
-    made.attrs = {"definitions": meanings, "origin_ns": origin}
+    made.attrs = {"definitions": _meanings(row), "origin_ns": origin}
     return made
+
+
+def _meanings(row: type[Any]) -> dict[str, str]:
+    units = [(d, "ms" if d.name.endswith(NS) else d.unit) for d in definitions(row)]
+    return {_shown(d.name): f"{d.definition} ({unit})" if unit else d.definition for d, unit in units}
 
 
 def _shown(name: str) -> str:

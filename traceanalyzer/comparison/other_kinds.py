@@ -42,7 +42,7 @@ def kind_of(reference: str) -> str | None:
         return "memory"
     if path.is_file():
         return "compile" if is_log(path) else None
-    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+    files = list(filter(Path.is_file, path.iterdir())) if path.is_dir() else []
     return "compile" if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files) else None
 
 
@@ -68,7 +68,7 @@ def _memory(a: str, b: str) -> Printed:
     before, after = sides
     change, share = after.peak_bytes - before.peak_bytes, after.peak_bytes / max(before.peak_bytes, 1) - 1.0
     lines = line_changes(before.sites, after.sites)
-    word = "No change of the peak" if abs(share) < LEAST_SHARE else "More memory" if change > 0 else "Less memory"
+    word = "No change of the peak" if abs(share) < LEAST_SHARE else ("Less memory", "More memory")[change > 0]
     phase = f", in the {after.peak_phase}" if after.peak_phase in PHASES else ""
     answer = f"{word}: peak {_bytes(before.peak_bytes)} → {_bytes(after.peak_bytes)} ({share:+.1%}){phase}."
     if lines and abs(share) >= LEAST_SHARE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from glob import glob, has_magic
+from operator import attrgetter
 from os.path import exists, isfile  # a name that cannot be is no file
 from pathlib import Path
 
@@ -42,17 +43,15 @@ def named(
     where that names nothing readable, or asks for a part of a saved report."""
     stored = is_reference(reference)
     saved = None if stored else _saved(Path(reference))
-    if (stored or saved is not None) and selection is not None and str(selection):
-        raise UnreadableInputError(f"{reference}: a saved report is of what it was made from; leave out {selection}")
-    if stored:
-        return Named(stored_report(reference))
-    if saved is not None:
-        return Named(report_from_json(saved, reference))
+    if stored or saved is not None:
+        if part := str(selection or ""):
+            raise UnreadableInputError(f"{reference}: a saved report is of what it was made from; leave out {part}")
+        return Named(stored_report(reference) if saved is None else report_from_json(saved, reference))
     paths = [reference] if exists(reference) or not has_magic(reference) else sorted(glob(reference))
     if not paths:
         raise UnreadableInputError(f"{reference}: no file matches")
     asked = Asked(read(paths), selection, knowledge)
-    return Named(with_compile(kept_report(asked), logs_of(trace.path for trace in asked.run.traces)), asked)
+    return Named(with_compile(kept_report(asked), logs_of(map(attrgetter("path"), asked.run.traces))), asked)
 
 
 def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:
