@@ -72,10 +72,10 @@ def attach(
     before = report_named(base) if base else None
     if before is None:
         value, _ = cleaned_with(value, None, hidden)
+        text, drawn = _alone(value, max_chars)
     else:
-        before, value = cleaned_with(before, value, hidden)
-    names = ("base", "this") if hidden is not None else (str(base), report)
-    text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
+        names = ("base", "this") if hidden is not None else (str(base), report)
+        text, drawn = _compared(*cleaned_with(before, value, hidden), names, max_chars)
     if picture is not None:
         write(drawn.svg(), picture)
     if link:

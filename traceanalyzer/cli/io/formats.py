@@ -32,7 +32,7 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
     if file is not None and any(_is_read(file, Path(path)) for path in read):
         raise click.UsageError(f"-o {file} would overwrite what it is made from")
     asked = format_of(format_, file)
-    if format_ is None and file is not None and asked not in formats:
+    if format_ is None and asked not in formats:
         context = click.get_current_context(silent=True)
         if asked and context is not None:
             writes = f"`{context.info_name}` does not write {asked} ({file}); it writes {', '.join(formats)}"

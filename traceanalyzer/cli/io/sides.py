@@ -29,7 +29,7 @@ class Side(NamedTuple):
 def sides_of(a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool) -> tuple[Side, Side]:
     """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
-    if not _worth_a_process(a, b) or (not drawn and all(_is_answered(*one[:3]) for one in asked)):
+    if not _worth_a_process(a, b) or all(_is_answered(*one) for one in asked):
         return _side(*asked[0]), _side(*asked[1])
     with reading_as(jobs=max(reading().jobs // 2, 1)), children(lambda: [_side(*asked[0])], 1) as others:
         try:
@@ -61,13 +61,13 @@ def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn:
     return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
 
 
-def _is_answered(reference: str, selection: "Selection", knowledge: "Knowledge") -> bool:
-    """Whether the report was worked out before: another process takes longer to start than this one to read it."""
+def _is_answered(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> bool:
+    """Whether all of it was worked out before: another process takes longer to start than this one to read it."""
     from traceanalyzer.diagnosis.selection import Asked
     from traceanalyzer.ingest import load
     from traceanalyzer.report.kept_report import has_report
 
-    return has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
+    return not drawn and has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
 
 
 def _worth_a_process(*references: str) -> bool:
