@@ -29,16 +29,19 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     rescue.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
-    lines = [f"the command {how}"] if returned else []
-    lines += [f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")]
-    notes = dict.fromkeys(note for one in seen for note in one.notes)
-    ranks = {note: sorted({one.rank for one in seen if note in one.notes}) for note in notes}
-    lines += [f"rank {', '.join(map(str, those))}: {note}" for note, those in ranks.items()]
+    lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
     if not made:
         return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
     lines += [f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made]
     what = f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
     return [*lines, f"next: traceanalyzer analyze {what}"]
+
+
+def _notes(seen: list[rescue.Progress]) -> list[str]:
+    failed = [f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")]
+    notes = dict.fromkeys(note for one in seen for note in one.notes)
+    ranks = {note: sorted({one.rank for one in seen if note in one.notes}) for note in notes}
+    return [*failed, *(f"rank {', '.join(map(str, those))}: {note}" for note, those in ranks.items())]
 
 
 def _unprofiled(trace: Path) -> str:
@@ -57,11 +60,7 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
         return f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
     furthest = max(seen, key=attrgetter("steps"))
     if furthest.steps == 0:
-        if plan.on_signal:
-            return "no SIGUSR2 came, or no step after it"
-        if plan.step_on:
-            return f"no function that matches --step-on {plan.step_on!r} was called"
-        return NO_STEP_OF_JAX if plan.recorder == "jax" else NO_STEP
+        return _no_step(plan)
     if furthest.notes:
         return "the script's own profiler, or its threads, left no room for it"
     if furthest.phase.startswith("failed"):
@@ -75,6 +74,14 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
         settings += f" --warmup {plan.warmup}, --active {plan.active}"
     needed = f"a recording needs {plan.steps_needed} ({settings})"
     return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
+
+
+def _no_step(plan: Plan) -> str:
+    if plan.on_signal:
+        return "no SIGUSR2 came, or no step after it"
+    if plan.step_on:
+        return f"no function that matches --step-on {plan.step_on!r} was called"
+    return NO_STEP_OF_JAX if plan.recorder == "jax" else NO_STEP
 
 
 def _is_without(library: str, command: Sequence[str]) -> bool:

@@ -35,7 +35,7 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
         settings = one.param_groups[0] if one.param_groups else {}
         how = next((f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), "")
         names.append(type(one).__name__ + how)
-    known = [_loader(one) for one in loaders[:MOST_LOADERS]]
+    known = list(map(_loader, loaders[:MOST_LOADERS]))
     return {"model": _model(modules), "optimizers": sorted(set(names)), "loaders": known}
 
 
@@ -51,7 +51,7 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
             found, model = parameters, one
     if model is None:
         return None
-    dtypes = [kind for kind, _ in found.most_common()]
+    dtypes = list(dict(found.most_common()))
     return {"name": _name(model), "parameters": found.total(), "dtypes": dtypes, "training": bool(model.training)}
 
 

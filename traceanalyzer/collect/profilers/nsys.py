@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,14 @@ WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
 def scrub(path: Path) -> None:
     """Rewrite the export in place without environment, arguments, output, processes and paths."""
     with rewritten(path) as database:
-        for table in tables(database):
-            if not KEPT_TABLES.fullmatch(table):
-                database.execute(f'DROP TABLE "{table}"')
+        for table in filterfalse(KEPT_TABLES.fullmatch, tables(database)):
+            database.execute(f'DROP TABLE "{table}"')
         for view in tables(database, "view"):
             database.execute(f'DROP VIEW "{view}"')
         for table in METADATA:
             if {"name", "value"} <= columns(database, table):
-                names = [name for (name,) in database.execute(f'SELECT DISTINCT name FROM "{table}"')]  # noqa: S608
-                gone = [(name,) for name in names if not (name and KEPT_KEYS.fullmatch(name))]
+                names = database.execute(f'SELECT DISTINCT name FROM "{table}"')  # noqa: S608
+                gone = [(name,) for (name,) in names if not (name and KEPT_KEYS.fullmatch(name))]
                 database.executemany(f'DELETE FROM "{table}" WHERE name IS ?', gone)  # noqa: S608
         _drop_strings_without_a_name(database)
         for table, texts in FREE_TEXT.items():
