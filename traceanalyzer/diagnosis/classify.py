@@ -86,12 +86,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     shares = _shares(m)
     if isinstance(shares, str):
         return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
-    # Parts that hold nothing up, in the same replay as all predictions.
-    replay, parts, idle = m.faithful_replay, _parts(shares), set[str]()
-    if replay is not None and replay.base_ms:
-        known = [part for part in parts if part in REMOVES]
-        idle = {part for part in known if replay.gain_ms(REMOVES[part]) / replay.base_ms < LEAST_GAIN}
-    verdict = _verdict(parts, idle, [PART_OF.get(cls, cls) for cls in best])
+    parts = _parts(shares)
+    verdict = _verdict(parts, _holding_nothing_up(m, parts), [PART_OF.get(cls, cls) for cls in best])
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
@@ -128,6 +124,14 @@ def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
 def _parts(shares: Shares) -> dict[str, float]:
     names = ("device", "communication", "transfer", "launch", "sync", "input", "host", "unexplained")
     return {name: getattr(shares, name) for name in names}
+
+
+def _holding_nothing_up(m: Measurements, parts: Iterable[str]) -> set[str]:
+    """Those of the parts, in the same replay as all predictions."""
+    if (replay := m.faithful_replay) is None or not replay.base_ms:
+        return set()
+    known = [part for part in parts if part in REMOVES]
+    return {part for part in known if replay.gain_ms(REMOVES[part]) / replay.base_ms < LEAST_GAIN}
 
 
 def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:

@@ -65,11 +65,11 @@ def _module(m: Measurements) -> str | None:
 
 def _of_launch(m: Measurements) -> str | None:
     """The phase in which most of the GPU's idle time falls."""
-    rows = [row for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
+    rows = [(row.gpu_idle_ms, row) for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
     if not rows or m.idle is None or not m.idle.total:
         return None
-    top = max(rows, key=lambda row: row.gpu_idle_ms or 0.0)
-    share = (top.gpu_idle_ms or 0.0) / m.idle.total
+    idle_ms, top = max(rows, key=lambda one: one[0])
+    share = idle_ms / m.idle.total
     if share < NAMED_SHARE:
         return None
     phase = f"the {top.role} pass" if top.name in ("forward", "backward") else top.name

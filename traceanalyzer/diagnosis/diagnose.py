@@ -51,8 +51,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = _by_headroom([(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)])
     advice = recommendations_of(m, settled)
-    top = next((one for one in advice if one.predicted_speedup is not None), None)
-    worth_most = top.cls if top and (top.predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
+    gain, cls = next(((a.predicted_speedup, a.cls) for a in advice if a.predicted_speedup is not None), (1.0, None))
+    worth_most = cls if gain >= LARGE_SPEEDUP else None
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)

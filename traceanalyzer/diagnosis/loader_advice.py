@@ -18,11 +18,11 @@ ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
 """PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a step where none took
 131, and 15 with the variable (16 cores)."""
 STAGES = {
-    "collate": ("building the batch is", "collate arrays, not lists, into one preallocated tensor"),
-    "decode": ("decoding is", "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)"),
-    "tokenise": ("tokenising is", "tokenise once and store the ids"),
-    "transform": ("transforms are", "do them on the GPU for the whole batch (torchvision.transforms.v2)"),
-    "storage": ("reading is", "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory"),
+    "collate": ("Building the batch is", "collate arrays, not lists, into one preallocated tensor"),
+    "decode": ("Decoding is", "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)"),
+    "tokenise": ("Tokenising is", "tokenise once and store the ids"),
+    "transform": ("Transforms are", "do them on the GPU for the whole batch (torchvision.transforms.v2)"),
+    "storage": ("Reading is", "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory"),
 }
 """Of each stage what takes the time, and what to do."""
 
@@ -44,11 +44,14 @@ def action(found: Loading | None, workers: int | None = None) -> str:
             "make each batch cheaper (decode and transform less, or on the GPU); "
             f"{ONE_CORE}{pinned.replace(', ', '; ')}"
         )
-    large = {stage: share for stage, share in (found.stages if found else ()) if share >= LARGE_STAGE}
-    if found is not None and (found.os_share or 0.0) >= LARGE_STAGE:
-        large.setdefault("storage", found.os_share or 0.0)
-    where = [f"{STAGES[stage][0]} {share:.0%} of the loading: {STAGES[stage][1]}" for stage, share in large.items()]
-    return ". ".join([who, *(line[0].upper() + line[1:] for line in where)]) + "."
+    return ". ".join([who, *(_where(found) if found is not None else ())]) + "."
+
+
+def _where(found: Loading) -> list[str]:
+    large = {stage: share for stage, share in found.stages if share >= LARGE_STAGE}
+    if found.os_share is not None and found.os_share >= LARGE_STAGE:
+        large.setdefault("storage", found.os_share)
+    return [f"{STAGES[stage][0]} {share:.0%} of the loading: {STAGES[stage][1]}" for stage, share in large.items()]
 
 
 def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:

@@ -8,7 +8,7 @@ from traceanalyzer.analysis.memory.measure import MemoryOfDevice
 from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
-from traceanalyzer.base import MEMORY, dataclass, digits, metric
+from traceanalyzer.base import MEMORY, dataclass, digits, metric, ratio
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity, severity_of
 
 LEAST_GAIN = 0.02  # share of the peak that a remedy has to bring to be recommended
@@ -146,9 +146,9 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     yield from _fragmentation(device)
     scenarios, large = {s.id: s for s in device.scenarios}, LARGE_SHARE * device.peak_bytes
     for id_, (cured_by, title, parts) in _CAUSES.items():
-        scenario = scenarios.get(cured_by)
-        gain = device.peak_bytes - scenario.peak_bytes if scenario else 0
-        if scenario and gain >= LEAST_GAIN * device.peak_bytes:
+        if (scenario := scenarios.get(cured_by)) is None:
+            continue
+        if (gain := device.peak_bytes - scenario.peak_bytes) >= LEAST_GAIN * device.peak_bytes:
             without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
             yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, parts)])
     if (kept := device.at_peak["activations"]) >= large:
@@ -271,7 +271,7 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
         yield MemoryRecommendation(
             f"{against}-{scenario.remedy}", scenario.remedy, "memory", scenario.change, device.device,
             scenario.peak_bytes, scenario.reserved_bytes, saved, step, None, None,
-            step_ms / step if step and step_ms else None, scenario.basis,
+            ratio(step_ms, step), scenario.basis,
         )  # fmt: skip
     growth = device.growth
     if growth.verdict in GROWTHS and growth.sites:

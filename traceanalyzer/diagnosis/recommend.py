@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.serving.outlook import HOST_CLASSES, for_server
 from traceanalyzer.replay.scenarios import Scenario, less_compute
-from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction
+from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Prediction, Replay
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
@@ -83,7 +83,11 @@ def _against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
     on_device = by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
     either = (by_id.get(stated), by_proposal.get(remedy.id), by_id.get(remedy.finding), by_class.get(cls), on_device)
     first = next(filter(None, either), None)
-    if first is None or first.cls not in DEVICE_CLASSES or remedy.cls == "communication" or not advice.for_host:
+    return _largest_on_host(drafts, first) if advice.for_host and remedy.cls != "communication" else first
+
+
+def _largest_on_host(drafts: Sequence[Draft], first: Draft | None) -> Draft | None:
+    if first is None or first.cls not in DEVICE_CLASSES:
         return first
     on_host = [draft for draft in drafts if draft.cls in HOST_CLASSES]
     return max(on_host, key=lambda draft: draft.claim_ms or 0.0, default=first)
@@ -99,10 +103,12 @@ def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: frozen
         return False
     if proposal.name in known and not proposal.alone:
         return False
-    if proposal.scenario is None or not proposal.scenario.parts or replay is None:
-        return True
+    return replay is None or proposal.scenario is None or _each_gains(replay, proposal.scenario.parts)
+
+
+def _each_gains(replay: Replay, parts: Sequence[Scenario]) -> bool:
     least_ms = MIN_PART_SHARE * replay.base_ms
-    return replay.faithful and all(replay.gain_ms(part) >= least_ms for part in proposal.scenario.parts)
+    return not parts or (replay.faithful and all(replay.gain_ms(part) >= least_ms for part in parts))
 
 
 def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:

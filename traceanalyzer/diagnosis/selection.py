@@ -62,11 +62,7 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
     SeveralRunsError for recordings that are not ranks of one run."""
     selection = selection or Selection()
-    rank = selection.rank
-    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
-        known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
-        there = f"ranks: {known}" if known else "the recordings do not say their rank"
-        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
+    chosen = _of_rank(run, selection.rank)
     traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
@@ -76,6 +72,14 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     matches = match_collectives(digests) if len(each) == len(every) and each[0].peers else None
     ranks = compare_ranks(digests, unread, matches)
     return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
+
+
+def _of_rank(run: Run, rank: int | None) -> list[int]:
+    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
+        known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
+        there = f"ranks: {known}" if known else "the recordings do not say their rank"
+        raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")
+    return chosen
 
 
 def only_device(trace: Trace, device: int | None) -> Trace:

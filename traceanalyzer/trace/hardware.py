@@ -144,10 +144,11 @@ class HardwareTable:
 
     def _by_size(self, device: Device) -> Hardware | None:
         """The one GPU with as many SMs, and as much or as fast memory, as a device without a name; None: several."""
-        if device.called or not device.sm_count or not (device.memory_bytes or device.bandwidth):
+        speed, sms = device.bandwidth, device.sm_count
+        if device.called or not all((sms, device.memory_bytes or speed)):
             return None
-        speed, known = device.bandwidth, [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device)]
-        fitting = [gpu for gpu in known if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED]
+        alike = [gpu for gpu in self.gpus if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED]
+        fitting = [gpu for gpu in alike if gpu.sms == sms and gpu.fits(device)]
         return fitting[0] if len(fitting) == 1 else None
 
 
@@ -173,13 +174,17 @@ def _builtin() -> dict[str, Any]:
     return {**table, "gpu": tuple(map(_hardware, table["gpu"]))}
 
 
-def _hardware(entry: dict[str, Any]) -> Hardware:
-    """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
+def _check(entry: dict[str, Any]) -> None:
     if unknown := entry.keys() - _KEYS:
         raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
     for key in _NUMBERS:
         if key in entry and not 0 < entry[key] <= MOST:
             raise ValueError(f"{entry.get('name')}: {key} is not above 0, or above {MOST:g}")
+
+
+def _hardware(entry: dict[str, Any]) -> Hardware:
+    """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
+    _check(entry)
     cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
     link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
     return Hardware(

@@ -142,22 +142,27 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
     for index, row in enumerate(compiled.recompile_reasons):
         ident, done = _numbered("recompilation", index), compiled.compilations
         seconds = [c.seconds for c in done if c.function and f"{c.function} ({c.location})" == row.function]
-        total, first = sum(seconds), next(iter(seconds), 0.0)
         title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
             title += f"; {row.refused} more refused by the limit, which then run eager"
         evidence = [
             Evidence("recompilations", row.count, "", row.location),
             Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),
-            Evidence("compile time of the function", total, "s", row.function),
+            Evidence("compile time of the function", sum(seconds), "s", row.function),
         ]
-        rest = (compiled.compile_s or 0.0) - total
-        low, usual, high = (rest + first * ratio for ratio in DYNAMIC_RATIO)
         action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
         basis = "one compilation of the function, which takes 1 to 2 times as long as for a fixed value, instead of all"
-        after = (low, usual, high) if row.count and seconds else None
+        after = _compiled_once_s(compiled, seconds) if row.count else None
         finding = Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence)
         yield finding, [_start_advice(ident, "mark_dynamic", action, after, basis)]
+
+
+def _compiled_once_s(compiled: Compiled, seconds: list[float]) -> tuple[float, float, float] | None:
+    if not seconds:
+        return None
+    rest = (compiled.compile_s or 0.0) - sum(seconds)
+    low, usual, high = (rest + seconds[0] * ratio for ratio in DYNAMIC_RATIO)
+    return low, usual, high
 
 
 def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
@@ -230,7 +235,9 @@ def autotune(compiled: Compiled) -> Iterator[Pair]:
     evidence = [
         Evidence("autotuning", spent, "s", "of this start"),
         Evidence("starts that tuned", len(starts), "", "in the folder"),
-        Evidence("configurations", sum(k.configurations or 0 for k in compiled.kernels), "", "of Triton kernels"),
+        Evidence(
+            "configurations", sum(filter(None, (k.configurations for k in compiled.kernels))), "", "of Triton kernels"
+        ),
     ]
     action = (
         "Keep TORCHINDUCTOR_CACHE_DIR from start to start (a volume, or torch.compiler.save_cache_artifacts()), so "

@@ -41,8 +41,9 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
         return CompiledBy(with_stopwatch(measure_logs(logs, log), stopwatch), log, None)
     chosen = log_of(logs, m.trace)
     compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
-    replay = m.replay if len(m.trace.device_ops) else None
+    replay = None
     if len(m.trace.device_ops):
+        replay = m.replay
         compiled = with_trace(compiled, chosen, m.rated, replay)
     timed = m.unprofiled_time
     if stopwatch.step_ms is None and timed is not None:

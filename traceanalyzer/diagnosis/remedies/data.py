@@ -59,12 +59,11 @@ MB = 1e6
 @remedy("data_loader_workers", "input", "input-wait")
 def data_loader_workers(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait for."""
-    tape, replay = tape_of(m), m.replay
-    if tape is None or replay is None or not loading_ns(tape):
+    if (replay := m.replay) is None or not loading_ns(tape := replay.typical[0]):
         return None
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is something else.
-    others = tapes_of_others(m) if m.peers and not may_load(m) else None
-    if others is not None and all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in others):
+    least = LOAD_OF_OTHERS * loading_ns(tape)
+    if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None
     if not (rest_ms := replay.step_under_ms(READY)):
         return None

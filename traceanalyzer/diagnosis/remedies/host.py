@@ -1,6 +1,7 @@
 """Remedies for what the host does between launches: waits for the device, allocations, Python, first launches."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from traceanalyzer.analysis.algebra import one_of, texts_where
 from traceanalyzer.analysis.causes.gaps import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import new_shapes
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import may_load, tape_of
@@ -49,10 +51,14 @@ def remove_syncs(m: Measurements) -> Offer | None:
     return Offer(Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")), NO_SYNCS)
 
 
+def _coalesce(syncs: Sequence[SyncRow]) -> bool:
+    idle = sum(row.gpu_idle_ms for row in syncs)
+    return 2 * sum(row.gpu_idle_ms for row in syncs if COALESCING.search(row.op or "")) > idle
+
+
 def instead_of_waits(m: Measurements) -> str:
     """What to do about most of the waits in PyTorch, by its name in the remedy's entry."""
-    idle = sum(row.gpu_idle_ms for row in m.syncs)
-    if 2 * sum(row.gpu_idle_ms for row in m.syncs if COALESCING.search(row.op or "")) > idle:
+    if _coalesce(m.syncs):
         return "coalesce"
     if (tape := tape_of(m)) is None:
         return "keep_values"

@@ -210,8 +210,8 @@ def why_late(m: Measurements) -> Cause | None:
     cause = max(more, key=lambda cause: more[cause])
     if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
         return None
-    shares = (one[slow] / np.median(np.delete(one, slow)) for one in (work.launches, work.threads))
-    alike = all(abs(share - 1.0) <= SAME_WORK for share in shares)
+    counted = (work.launches, work.threads)
+    alike = all(abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in counted)
     return "slow_gpu" if cause == "more_work" and alike and (work.threads > 0).all() else cause
 
 

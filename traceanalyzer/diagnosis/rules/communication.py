@@ -10,7 +10,7 @@ from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.base import ratio
 from traceanalyzer.base.figures import MS_PER_S
-from traceanalyzer.diagnosis.draft import Draft, Proposal, finding, share
+from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding, share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, everywhere
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
@@ -150,8 +150,10 @@ def _idles(
     cls: BottleneckClass = "input" if of_input else "host"
     if alone:
         title = f"{title}: its {'input is late' if of_input else 'GPU idles'}"
-    lost = None if alone or waits_ms < limit else waits_ms
-    yield Draft("straggler", cls, title, "none" if lost is None else "exposed_communication", lost, evidence, [unblock])
+    lost: tuple[Part, float | None] = ("none", None)
+    if not alone and waits_ms >= limit:
+        lost = ("exposed_communication", waits_ms)
+    yield Draft("straggler", cls, title, *lost, evidence, [unblock])
 
 
 def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) -> Draft:

@@ -134,12 +134,12 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
     if (idle := m.step.idle) is None or idle.sync <= 0:
         return
-    costly, per = [row for row in m.syncs if not row.benign] or m.syncs, m.timed.steps.per
-    waited = ((r.host_wait_ms, _where(r, m.timed.steps.each)) for r in costly[:PLACES])
+    costly = [row for row in m.syncs if not row.benign] or m.syncs
+    per, each = m.timed.steps.per, m.timed.steps.each
     evidence = [
         share(m, idle.sync, "idle after the queue was drained by a sync"),
         Evidence(f"waits {per}", sum(r.calls for r in costly), "", "calls that block on the GPU"),
-        *(Evidence("CPU blocked in the recording", wait_ms, "ms", where) for wait_ms, where in waited),
+        *(Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r, each)) for r in costly[:PLACES]),
     ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
     words, how = said("host-waits"), instead_of_waits(m)

@@ -31,7 +31,7 @@ def recording_notes(m: Measurements) -> Iterator[str]:
     """What a reader should know before reading the figures of a step."""
     if not m.trace.only_step_times:
         yield from _steps(m) if m.timed.steps.found else _no_steps(m)
-        for notes in (_iterations, _slowed, _repeats, _more_than_useful, _own_markers):
+        for notes in (_uneven, _iterations, _slowed, _repeats, _more_than_useful, _own_markers):
             yield from notes(m)
 
 
@@ -83,7 +83,7 @@ def _own_markers(m: Measurements) -> Iterator[str]:
 
 
 def _steps(m: Measurements) -> Iterator[str]:
-    seen, steps, times = m.coverage, m.timed.steps, m.step_time
+    seen, steps = m.coverage, m.timed.steps
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
         yield f"{seen.work_outside_share:.0%} of the GPU's work lies outside the steps and is not analyzed."
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
@@ -97,7 +97,10 @@ def _steps(m: Measurements) -> Iterator[str]:
             f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{holds}. They may "
             f"be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell."
         )
-    if times is None or m.kinds is not None:
+
+
+def _uneven(m: Measurements) -> Iterator[str]:
+    if (times := m.step_time) is None or m.kinds is not None:
         return
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
     if times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean:

@@ -63,11 +63,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
     if (stats := m.timing) is None or stats.median_ms is None:
-        rate = ""
-        if stats is not None and stats.tokens_per_s is not None:
-            rate = f" It says {stats.tokens_per_s:,.0f} tokens/s."
-        elif stats is not None and stats.samples_per_s is not None:
-            rate = f" It says {stats.samples_per_s:,.4g} samples/s."
+        rates = [(stats.tokens_per_s, ",.0f", "tokens"), (stats.samples_per_s, ",.4g", "samples")] if stats else []
+        rate = next((f" It says {rate:{form}} {what}/s." for rate, form, what in rates if rate is not None), "")
         return Summary("inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {FIND_OUT}")
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)

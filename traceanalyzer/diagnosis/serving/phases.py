@@ -9,6 +9,7 @@ from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column, 
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, NS_PER_S, dataclass, ratio
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.replay.iterations import FAITHFUL
+from traceanalyzer.trace import F64
 
 OWNS = 0.5  # what takes this share of an iteration's time limits it
 MODELLED = 0.5  # of the GPU time a smaller share with known traffic says nothing of the whole
@@ -59,14 +60,18 @@ def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     times = np.where(np.isnan(period), spans, period)
     time, works, waits = np.median([times, busy, late], axis=1).tolist()
     per_ms = ratio(float(np.nansum(made)) or None, sum(times.tolist()))
-    counts = (column(rows, figure) for figure in ("requests", "context_tokens", "generation_tokens"))
-    requests, context, generation = (None if np.isnan(one).all() else float(np.nanmedian(one)) for one in counts)
+    counts = ("requests", "context_tokens", "generation_tokens")
+    requests, context, generation = (_median(column(rows, figure)) for figure in counts)
     limit = "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
     memory, arithmetic = _ceilings(m, rows)
     return Phase(
         name, len(rows), requests, context, generation, time, works, waits, limit, per_ms and per_ms * MS_PER_S,
         memory, arithmetic, unprofiled(m, followed),
     )  # fmt: skip
+
+
+def _median(values: F64) -> float | None:
+    return None if np.isnan(values).all() else float(np.nanmedian(values))
 
 
 def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | None:

@@ -88,9 +88,9 @@ def _about(p: Phase) -> str:
     work = [_some(p.requests, "request")]
     work += [_some(p.context_tokens, "prompt token")] if p.context_tokens else []
     known = p.unprofiled if p.unprofiled and abs(p.unprofiled.ms / p.iteration_ms - 1.0) >= FEW else None
-    time = f"{_ms(p.iteration_ms)} recorded" if known else _ms(p.iteration_ms)
+    time = _ms(p.iteration_ms)
     if known:
-        time = f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), {time}"
+        time = f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), {time} recorded"
     count = f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"
     busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
     rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
