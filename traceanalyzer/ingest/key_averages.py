@@ -60,7 +60,7 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
         if _HEADER.match(line):
             tables += 1
             titles = _split(line) if tables == 1 else []
-            fields = [next((name for title, name in _COLUMNS if title.fullmatch(one)), None) for one in titles]
+            fields = list(map(_field, titles))
         elif fields and not line.strip(" -=`>"):
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
@@ -68,6 +68,10 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
             lost += row is None
             rows += filter(None, [row])
     return rows, lost, tables
+
+
+def _field(title: str) -> str | None:
+    return next((name for known, name in _COLUMNS if known.fullmatch(title)), None)
 
 
 def _split(line: str) -> list[str]:

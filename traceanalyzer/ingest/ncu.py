@@ -93,7 +93,7 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
         else:
-            yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
+            yield columns, _metrics(zip(header, units, map(columns.__getitem__, header), strict=False))
     for metrics in found.values():
         yield metrics[0], _metrics(map(itemgetter(*_METRIC), metrics))
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -125,17 +126,19 @@ def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
     """The objects of an address; `beside`: with what is read with a recording."""
     system, name = system_of(url)
     with _errors(url):
-        if set("*?[") & set(name):
-            listed = list(system.glob(name, detail=True).values())
-        else:
-            about = system.info(name)
-            listed = [about] if about["type"] != "directory" else system.ls(name, detail=True)
-        files = sorted((one for one in listed if one["type"] == "file"), key=lambda one: str(one["name"]))
+        files = sorted((one for one in _listed(system, name) if one["type"] == "file"), key=itemgetter("name"))
         if not files:
             raise UnreadableInputError(f"{url}: no object here")
-        every = beside or (len(files) == 1 and files[0]["name"] == name)
+        every = beside or list(map(itemgetter("name"), files)) == [name]
         kept = [one for one in files if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))]
         return [_remote_place(system, one) for one in kept]
+
+
+def _listed(system: Any, name: str) -> list[dict[str, Any]]:
+    if set("*?[") & set(name):
+        return list(system.glob(name, detail=True).values())
+    about = system.info(name)
+    return [about] if about["type"] != "directory" else list(system.ls(name, detail=True))
 
 
 def _is_beside(name: str) -> bool:

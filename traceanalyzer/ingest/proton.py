@@ -71,9 +71,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
-        units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
-        held = f"it counts {', '.join(units)}" if units else "it is empty"
-        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({held}); {_RECORD}")
+        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
     rows = tuple(
         ProfilerRow(
             name, calls=of.calls, self_device_ms=of.time_ns / NS_PER_MS, device=None if device < 0 else device,
@@ -83,6 +81,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     )  # fmt: skip
     devices = tuple(device for part in parts if "frame" not in part for device in _devices(part))
     return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
+
+
+def _held(nodes: list[_Node]) -> str:
+    units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
+    return f"it counts {', '.join(units)}" if units else "it is empty"
 
 
 def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
     if low is None or high is None or not low <= step_ns <= high:
         low = high = None
     unit, steady = values.get("unit"), _steady(values)
-    first = [_ns(one) for one in items(values.get("first_steps_ms"))]
+    first = list(map(_ns, items(values.get("first_steps_ms"))))
     roughly = None if steady else _range_of_steps(values, step_ns, low, high)
     low, high = roughly or (low, high)
     return Stopwatch(

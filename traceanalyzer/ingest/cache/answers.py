@@ -12,7 +12,7 @@ from traceanalyzer.base.limits import MIB
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import digest_of, program
 from traceanalyzer.ingest.cache.store import ANSWER, get_text, has, place, put_text
-from traceanalyzer.trace import Run, Table
+from traceanalyzer.trace import Run, Table, Trace
 
 Answer = TypeVar("Answer")
 Encode = Callable[[Answer], str]
@@ -51,8 +51,11 @@ def _key(run: Run, question: tuple[object, ...]) -> str | None:
     kept = all(trace.kept_as and trace.memory is None and not trace.compile_logs for trace in traces)
     if not (traces and kept and reading().cache and place()):
         return None
-    # of a trace what is known beside its tables, of which `kept_as` tells
-    known = [{f.name: getattr(trace, f.name) for f in fields(trace) if f.name != "strings"} for trace in traces]
-    facts = [{name: value for name, value in one.items() if not isinstance(value, Table)} for one in known]
-    depends_on = (program("."), question, run.failures, len(run.traces), facts)
+    depends_on = (program("."), question, run.failures, len(run.traces), list(map(_facts, traces)))
     return digest_of(depends_on, [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()])
+
+
+def _facts(trace: Trace) -> dict[str, object]:
+    """What is known beside the tables, of which `kept_as` tells."""
+    known = {f.name: getattr(trace, f.name) for f in fields(trace) if f.name != "strings"}
+    return {name: value for name, value in known.items() if not isinstance(value, Table)}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def model_of(traces: Sequence[Trace]) -> list[bytes]:
             name: [pack(getattr(table, f.name), f.metadata["dtype"]) for f in fields(table)]
             for name, table in tables.items()
         }
-        parts += [texts, *(data for table in columns.values() for _, data in table)]
+        parts += [texts, *(data for _, data in chain(*columns.values()))]
         kept.append(
             Kept(
                 **{name: getattr(trace, name) for name in _FACTS},

@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from traceanalyzer.ingest.kineto.events import Args, Event, Instant, MemoryArgs, Meta, MetaArgs, Skipped, Span
 from traceanalyzer.ingest.kineto.times import exact_ns
+from traceanalyzer.ingest.side_files import mapping
 
 _ARGS = {f.encode_name: f for f in msgspec.structs.fields(Args)}
 _MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
@@ -22,19 +23,23 @@ def event_of(row: Any) -> tuple[Event | None, bool]:
     start = _time(row.get("ts")) if phase in ("X", "i") else b""
     if start is None or phase not in ("X", "i", "M"):
         return None if phase == "X" else Skipped(), False
-    name, pid, tid, args = _text(row.get("name")), _id(row.get("pid")), _id(row.get("tid")), row.get("args")
-    args = args if isinstance(args, dict) else None
+    args = row.get("args")
+    return _event(row, phase, Raw(start), args if isinstance(args, dict) else None)
+
+
+def _event(row: dict[str, Any], phase: str, start: Raw, args: dict[str, Any] | None) -> tuple[Event, bool]:
+    name, pid, tid = _text(row.get("name")), _id(row.get("pid")), _id(row.get("tid"))
     if phase == "M":
-        return Meta(name, pid, tid, MetaArgs(_raw((args or {}).get("name")))), False
+        return Meta(name, pid, tid, MetaArgs(_raw(mapping(args).get("name")))), False
     if phase == "i":
         if args is None:
-            return Instant(name, Raw(start)), False
+            return Instant(name, start), False
         memory = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
-        return Instant(name, Raw(start), MemoryArgs(**memory)), False
+        return Instant(name, start, MemoryArgs(**memory)), False
     duration = _number(row.get("dur"))
     span = Span(
         name=name,
-        ts=Raw(start),
+        ts=start,
         cat=_text(row.get("cat")),
         dur=duration or 0.0,
         pid=pid,

@@ -27,12 +27,13 @@ def devices_of(metadata: dict[str, Any], used: list[int]) -> tuple[tuple[Device,
     """The GPUs that are described or did work, each with the description that is its own, and a remark where that was
     worked out: GPUs that are all alike leave no doubt; as many as are described are taken in their order."""
     described = _described(metadata)
-    if not set(used) - set(described) and not (used and _is_rocm(metadata)):
-        return tuple(described.get(i) or Device(i) for i in sorted({*described, *used})), ""
+    unknown = set(used) - set(described)
+    if not any((unknown, used and _is_rocm(metadata))):
+        return tuple(described[i] for i in sorted(described)), ""
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
-    if len(kinds) == 1 or len(described) != len(used) or not set(used) - set(described):
+    if not all((unknown, len(kinds) > 1, len(described) == len(used))):
         usual = kinds.pop() if len(kinds) == 1 else Device(0)
-        return tuple(described.get(i) or replace(usual, id=i) for i in used), ""
+        return tuple(described.get(i, replace(usual, id=i)) for i in used), ""
     pairs = zip(used, sorted(described), strict=True)
     remark = "Rows number GPUs as the system does, CPUs first; descriptions are theirs in order."
     return tuple(replace(described[place], id=i) for i, place in pairs), remark

@@ -73,20 +73,19 @@ def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]
     """Add a part to the rows of all that comes before it in the file. `codes`: what strings, threads and collectives
     of the process that read it have among all, by its own."""
     codes[0].extend(map(rows.texts.code, part.texts))
-    codes[1].extend(rows.threads[key] for key in part.threads)
+    codes[1].extend(map(rows.threads.__getitem__, part.threads))
     texts = np.array([*codes[0], -1], np.int32)
     for one in part.collectives:
         coded = {name: int(texts[getattr(one, name)]) for name in CODED}
         codes[2].append(rows.collectives[one._replace(**coded)])
-    threads, collectives = (np.array([*known, -1], np.int32) for known in codes[1:])
+    threads, collectives = np.array([*codes[1], -1], np.int32), np.array([*codes[2], -1], np.int32)
     for kind, mended, values in zip(rows.tables, part.mended, part.tables, strict=True):
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
         maps |= {"thread": threads, "collective": collectives}
         maps = {name: new for name, new in maps.items() if not (new[:-1] == np.arange(len(new) - 1)).all()}
         rows.tables[kind].extend(values, mended, maps)
     rows.names.update(part.names)
-    for group, count in part.counts.items():
-        rows.counts[group] += count
+    rows.counts.update(part.counts)  # a Counter adds
     for name, count in part.sums.items():
         setattr(rows, name, getattr(rows, name) + count)
     rows.window = part.window or rows.window

@@ -1,5 +1,6 @@
 """The rows of every table of a Kineto trace, packed chunk by chunk."""
 
+import collections
 import math
 import re
 import sys
@@ -85,7 +86,7 @@ class Rows:
         self.names: dict[tuple[str, Id, Id], str] = {}
         """Text of the metadata rows by (`process_name` or `thread_name`, pid, tid)."""
         self.events = self.skipped = self.repaired = self.lost = self.memory_events = 0
-        self.counts: dict[Group, int] = dict.fromkeys(Group, 0)
+        self.counts = collections.Counter(dict.fromkeys(Group, 0))
         self._sorter = _Sorter()
         self._sinks: dict[Group, Callable[[Spans, Group], None]] = {
             **dict.fromkeys(_DEVICE_KINDS, self._add_device),
@@ -241,9 +242,11 @@ class Rows:
         self.skipped += len(instants) - len(found)
         ends = filter(_is_time, [event.ts for event in instants if event.name == "Record Window End"])
         self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
-        if not found:
-            return
-        args = [event.args for event in self._with_time(found) if event.args is not None]
+        if found:
+            self._add_memory(self._with_time(found))
+
+    def _add_memory(self, found: list[Instant[Any]]) -> None:
+        args = [event.args for event in found if event.args is not None]
         addresses = [a.address for a in args]
         self.memory_events += len(args)
         self.tables[MemoryEvents].append(

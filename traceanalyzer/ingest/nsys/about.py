@@ -160,9 +160,8 @@ def gpus(database: Database) -> Gpus:
     number = "id" if database.has("TARGET_INFO_GPU", "id") else "deviceId"
     by_id, by_ordinal, buses = dict[int, Device](), dict[int, Device](), dict[int, Device]()
     for row in _rows(database, "TARGET_INFO_GPU", {"id": number, "ordinal": "cuDevice", **_GPU}):
-        uuid = str(row["uuid"] or "")
-        uid = uuid if uuid.strip("0-") else str(row["bus"] or "") or None
-        by_id[row["id"]] = buses[_bus_of(row["bus"])] = device = Device(row["id"], uid=uid, **_stated(row))
+        device = Device(row["id"], uid=_uid_of(row["uuid"], row["bus"]), **_stated(row))
+        by_id[row["id"]] = buses[_bus_of(row["bus"])] = device
         if row["ordinal"] >= 0:
             by_ordinal[row["ordinal"]] = device
     rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
@@ -173,6 +172,10 @@ def gpus(database: Database) -> Gpus:
             gpu, stated = buses.get(_bus_of(row["bus"]), Device(0)), _stated(row, 1e3)  # kB/s and kHz
             by_process[row["pid"], row["ordinal"]] = replace(gpu, id=row["ordinal"], **stated)
     return Gpus(by_id, by_ordinal, by_process)
+
+
+def _uid_of(uuid: object, bus: object) -> str | None:
+    return str(uuid) if str(uuid or "").strip("0-") else str(bus or "") or None
 
 
 def _bus_of(value: object) -> int:

@@ -48,7 +48,7 @@ def payloads(database: Database) -> Payloads:
             continue
         if values.get(_BYTES, _TOO_MANY_BYTES) < _TOO_MANY_BYTES:
             found.messages[row] = (communicator, values[_BYTES])
-        if _RANK in values and _RANKS in values:
+        if {_RANK, _RANKS} <= values.keys():
             found.ranks[int(process_of(tid)), communicator] = (values[_RANK], values[_RANKS])
     return found
 

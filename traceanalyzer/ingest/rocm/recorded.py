@@ -5,6 +5,7 @@ have in `thread` the thread's own id."""
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def traces_of(
 ) -> list[Trace]:
     """A trace for each process of a file that used a GPU, or else called HIP, by process id; none where none did. What
     concerns the whole file is in the first one's health."""
-    chosen = [rows for rows in found if rows.ops] or [rows for rows in found if rows.calls or rows.ranges]
+    chosen = list(filter(attrgetter("ops"), found)) or [rows for rows in found if rows.calls or rows.ranges]
     if not chosen:
         return []
     if left_out := len(found) - len(chosen):
@@ -69,14 +70,13 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
     queues = ops.pop("queue", None)
     if ops:
         streams = ops["stream"] = ops["stream"] if queues is None else _streams(ops["stream"], queues, tally)
-        if len(streams) and streams.max() >= 2**31:  # addresses become small numbers
+        if streams.max(initial=0) >= 2**31:  # addresses become small numbers
             known, place = ranked(streams)
             ops["stream"] = place - np.count_nonzero(known < 0)
     on_host = (calls, ranges, overheads)
     threads = distinct(np.concatenate([columns.get("thread", _NONE) for columns in on_host]))
-    for columns in on_host:
-        if columns:
-            columns["thread"] = np.searchsorted(threads, columns["thread"])
+    for columns in filter(None, on_host):
+        columns["thread"] = np.searchsorted(threads, columns["thread"])
     table = DeviceOps.from_columns(ops, then="kind")
     return Trace(
         path=str(path),

@@ -76,14 +76,14 @@ def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
     """Those of the planes. Lines of operators, modules and steps are work of a TPU; of a GPU they are XLA's own
     analysis of its streams."""
     ops, ranges, left_out = list[Placed](), list[Placed](), 0
-    devices = [(found, plane.lines) for plane in planes if (found := _DEVICE.match(plane.name))]
-    for found, line in ((found, line) for found, lines in devices for line in lines):
-        kind, number = found[1], int(found[2])
-        if kind == "GPU" and line.name.startswith("Stream"):
+    devices = [(found, line) for plane in planes if (found := _DEVICE.match(plane.name)) for line in plane.lines]
+    for found, line in devices:
+        what, number = f"{found[1]} {line.name}", int(found[2])
+        if what.startswith("GPU Stream"):
             ops.append((number, line))
-        elif kind == "TPU" and line.name == "XLA Ops":
+        elif what == "TPU XLA Ops":
             ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
-        elif kind == "TPU" and line.name in ("XLA Modules", "Steps"):
+        elif what in ("TPU XLA Modules", "TPU Steps"):
             ranges.append((number, line))
         else:
             left_out += len(line)

@@ -17,7 +17,7 @@ from traceanalyzer.ingest.xplane.chrome import read_chrome
 from traceanalyzer.ingest.xplane.device import DeviceLines, device_lines, device_ops, devices, rows_of
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
-from traceanalyzer.ingest.xplane.space import Space, timed
+from traceanalyzer.ingest.xplane.space import Line, Space, timed
 from traceanalyzer.trace import Collected, Condition, DeviceRanges, Health, Process, RangeKind, Thread, Trace
 
 MOST_EVENTS = 1_000_000  # the profiler keeps no more of the host, nor of the devices
@@ -28,11 +28,7 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     lines = device_lines(space.planes)
     host_lines = [line for plane in space.planes if plane.name.startswith("/host:") for line in plane.lines]
     start, stop = space.time("profile_start_time"), space.time("profile_stop_time")
-    every = [*(line for _, line in (*lines.ops, *lines.ranges)), *host_lines]
-    first = min((int(line.events["start"].min()) for line in every if len(line)), default=-1)
-    base = start if start and first >= start else 0  # in old recordings times count from the epoch
-    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
-    versions = (name for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version") if name in stats)
+    base = start if _first([line for _, line in (*lines.ops, *lines.ranges)] + host_lines) >= start else 0
     rows, modules = rows_of(lines.ops), rows_of(lines.ranges)
     host = Host.of(host_lines, rows, texts)
     ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
@@ -50,12 +46,22 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         host_ranges=ranges,
         device_ranges=DeviceRanges.from_columns(timed(modules, base) | {k: modules[k] for k in ("device", "stream")}),
         memory_events=memory,
-        conditions=tuple(Condition(name.replace("_", " "), str(stats[name])) for name in versions),
+        conditions=_versions(space),
         collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
         health=_health(space, host, lines),
-        epoch_ns=start or 0,
-        window=(0, stop - start) if start and stop and stop > start else None,
+        epoch_ns=start,
+        window=(0, stop - start) if stop > start > 0 else None,
     )
+
+
+def _first(lines: list[Line]) -> int:  # in old recordings times count from the epoch
+    return min((int(line.events["start"].min()) for line in lines if len(line)), default=-1)
+
+
+def _versions(space: Space) -> tuple[Condition, ...]:
+    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
+    names = (name for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version") if name in stats)
+    return tuple(Condition(name.replace("_", " "), str(stats[name])) for name in names)
 
 
 def _health(space: Space, host: Host, lines: DeviceLines) -> Health:
@@ -92,17 +98,17 @@ SUFFIX = ".xplane.pb"
 EXACT_NOTE = f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."
 HEAD = bytes((PLANE << 3 | BYTES,))
 _PLANES = re.compile(rb"[/#]|Task Environment")
-_PROCESS = (b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:')
+_PROCESS = re.compile(rb'"/(?:host:CPU|device:[GT]PU:)')
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether these are planes of XLA's profiler, or the JSON in which processes are planes."""
     if head[:1] == b"{":
-        return b'"process_name"' in head and any(name in head for name in _PROCESS)
+        return b'"process_name"' in head and _PROCESS.search(head) is not None
     if not head.startswith(HEAD) or is_converted(head):
         return False
-    planes = fields_before_damage(head)[0][:1]
-    found = [field for _, _, start, end in planes for field in fields_before_damage(head, start, end)[0]]
+    *_, start, end = (fields_before_damage(head)[0] or [(0, 0, 0, 0)])[0]
+    found = fields_before_damage(head, start, end)[0]
     named = any(number == PLANE_NAME and _PLANES.match(head, a, b) for number, _, a, b in found)
     return named and all(number <= PLANE_STAT for number, *_ in found)
 
@@ -129,7 +135,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     trace = make_trace(str(path), space, texts)
     if not is_proto:
         trace = replace(trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE)))
-    if not len(trace.device_ops) and not len(trace.host_ranges) and not len(trace.api_calls):
+    if not any(map(len, (trace.device_ops, trace.host_ranges, trace.api_calls))):
         if space.truncated or space.lost:
             raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; record it again")
         raise EmptyRecordingError(f"{path}: the profile holds no events; record some steps with jax.profiler.trace")

@@ -62,10 +62,9 @@ class Space:
         value = next((plane.stats[name] for plane in self.planes if name in plane.stats), None)
         return value if isinstance(value, int) else None
 
-    def time(self, name: str) -> int | None:
-        """The same of a moment, ns since the epoch; None for what can be none."""
-        value = self.stat(name)
-        return None if value is None or not 0 <= value < MOST_IDS else value
+    def time(self, name: str) -> int:
+        """The same of a moment, ns since the epoch; 0 for what can be none."""
+        return value if 0 < (value := self.stat(name) or 0) < MOST_IDS else 0
 
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
