@@ -5,7 +5,7 @@ row's number in the recording as its index."""
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,21 +73,21 @@ def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **mo
     made: dict[str, Any] = {}
     for f in fields(table):
         values, of = getattr(table, f.name), kinds if f.name == "kind" else ENUMS.get(f.name)
-        if f.name in OWN_IDS:
-            continue
-        if of is not None:
-            made[f.name] = _named([one.name.lower() for one in of], values, [one.value for one in of])
-        elif f.name == "thread":
-            made["thread"] = _named([thread.name or thread.tid for thread in m.trace.threads], values)
-        elif f.metadata["text"]:
-            made[f.name] = _named(m.trace.strings, values)
-        elif f.name in ("start", "end"):
+        if f.name in ("start", "end"):
             made[f"{f.name}_ns"] = np.asarray(values, np.int64)
-        else:
-            made[f.name] = _number(values, f.metadata["fill"])
+        elif f.name not in OWN_IDS:
+            made[f.name] = _column(m, f, values, of)
         if f.name == "end":
             made["duration_ns"] = made["end_ns"] - made["start_ns"]
     return pd.DataFrame(made | more)
+
+
+def _column(m: Measurements, f: "Field[Any]", values: Any, of: type[enum.IntEnum] | None) -> Any:
+    if of is not None:
+        return _named([one.name.lower() for one in of], values, [one.value for one in of])
+    if f.name == "thread":
+        return _named([thread.name or thread.tid for thread in m.trace.threads], values)
+    return _named(m.trace.strings, values) if f.metadata["text"] else _number(values, f.metadata["fill"])
 
 
 def _number(values: Any, fill: int = MISSING) -> Any:

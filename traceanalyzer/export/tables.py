@@ -4,6 +4,8 @@ import enum
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,9 +37,8 @@ def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataF
     if hidden is None:
         yield from _frames(of)
         return
-    secrets = Secrets.of(
-        [(m.trace.path, m.trace.source) for m in of.each], (text for m in of.each for text in m.trace.strings)
-    )
+    texts = chain.from_iterable(map(attrgetter("trace.strings"), of.each))
+    secrets = Secrets.of([(m.trace.path, m.trace.source) for m in of.each], texts)
     aliases = Aliases(hidden)
     for name, frame in _frames(of):
         for column in frame.select_dtypes(["object", "category", "string"]):

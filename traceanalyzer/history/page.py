@@ -140,7 +140,7 @@ def _lines(series: MetricSeries) -> list[Chart]:
 def _line(series: MetricSeries, program: str, number: int) -> Chart:
     """A metric over the runs of a program, what it varies by, and where it changed."""
     shown = series.values[-MAX_RUNS:]
-    scale = scale_for(max(abs(v.value) for v in shown), series.unit)
+    scale = scale_for(max(map(abs, map(attrgetter("value"), shown))), series.unit)
     values = [scaled(v.value, scale) for v in shown]
     found = levels(values)
     known = [one for one in found if one.end - one.first >= LEAST_RUNS]
@@ -156,7 +156,7 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
     plot = Plot(
         [bands, marks, line, Dots("", "compute", dots), by],
-        Axis("run", names=[f"#{v.run}" for v in shown]),
+        Axis("run", names=list(map("#{0.run}".format, shown))),
         Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
     )
     caption = (

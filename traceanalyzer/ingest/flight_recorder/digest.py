@@ -52,6 +52,7 @@ class Digests:
         by_name = {str(one["name"]): self._group(one) for one in (dump.get("pg_config") or {}).values() if one["name"]}
         by_group: dict[int, list[tuple[int, Entry]]] = {}
         ids: dict[str, int] = {}
+        group = -1
         for i, entry in enumerate(entries):
             i = _whole(entry.get("record_id", i))  # counts what was overwritten or left out, too
             named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
@@ -61,17 +62,13 @@ class Digests:
             by_group.setdefault(group, []).append((i, entry))
             ids[str(entry.get("pg_id", ""))] = group
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
-        records = [_whole(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
-        wrapped = bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
+        wrapped = _is_wrapped(entries)
         groups = {i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()}
-        last = entries[-1] if entries else None
+        last: Entry = next(reversed(entries), {})
         moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-        times = [_time(entry.get(name)) for entry in entries[-1:] for name in moments]
         return RankDump(
-            -1, path, groups, len(entries),
-            None if last is None else _op(0, last),
-            -1 if last is None else next(g for g, found in by_group.items() if found[-1][1] is last),
-            max(times, default=0), dumped_ns, str(dump.get("version", "")),
+            -1, path, groups, len(entries), _op(0, last) if entries else None, group,
+            max(map(_time, map(last.get, moments))), dumped_ns, str(dump.get("version", "")),
         )  # fmt: skip
 
     def _group(self, config: Entry) -> int:
@@ -95,6 +92,11 @@ class Digests:
             if all(paired[pg] == group for pg, group in ids.items() if pg in paired):
                 found = {group: status[number] for number, group in paired.items()}
         return found
+
+
+def _is_wrapped(entries: Sequence[Entry]) -> bool:
+    records = [_whole(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
+    return bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
 
 
 def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool) -> InGroup:

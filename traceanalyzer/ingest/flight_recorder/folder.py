@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from traceanalyzer.ingest.flight_recorder.digest import Digests
 from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
 from traceanalyzer.ingest.memory.opcodes import FAULTS, OPCODES
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.trace.flight import Clues, Flight, Group, RankDump, Repeated, Unreadable
+from traceanalyzer.trace.flight import Flight, Group, RankDump, Repeated, Unreadable
 
 RUN = re.compile(
     rb"(?>(?:h.)++|[\](eu}N\x88\x89\x86\x94a]++|(?:K.)++|M..|q.|J.{4}|j.{4}|\x8a\x08.{8}|r..[\x00-\x0f]\x00"
@@ -180,8 +181,9 @@ def _limited(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:
-    ranks = _ranks_of(folder, found)
+def _kept(
+    found: Sequence[Read], ranks: Sequence[int | None]
+) -> tuple[dict[int, RankDump], list[Repeated], list[Unreadable]]:
     dumps: dict[int, RankDump] = {}
     repeated, unreadable = [], []
     for one, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
@@ -195,7 +197,12 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
             kept, other = sorted((dumps[rank], replace(one.dump, rank=rank)), key=lambda d: -d.newest_ns)
             dumps[rank] = kept
             repeated.append(Repeated(other.path, rank))
-    expected = frozenset(range(world or 0)).union(*(group.ranks for group in groups))
+    return dumps, repeated, unreadable
+
+
+def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:
+    dumps, repeated, unreadable = _kept(found, _ranks_of(folder, found))
+    expected = frozenset(range(world or 0)).union(*map(attrgetter("ranks"), groups))
     if not expected:
         named = [one.rank for one in unreadable if one.rank is not None]
         expected = frozenset(range(max([*dumps, *named], default=-1) + 1))
@@ -203,7 +210,7 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
     # gloo's dumps do not say which ranks a group has; the first group has all.
     everyone = tuple(sorted(expected))
     made = (Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups)
-    clues = clues_of(logs, len(expected)) if logs else Clues()
+    clues = clues_of(logs, len(expected))
     return Flight(str(folder), tuple(made), dumps, expected | dumps.keys(), unreadable, repeated, clues)
 
 

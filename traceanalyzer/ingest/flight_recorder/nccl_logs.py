@@ -57,22 +57,26 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
     sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
     starts = [*RAS_PART.finditer(text)]
     dead, dead_ranks, behind = list(clues.dead), set(clues.dead_ranks), set(clues.behind)
-    for part, after in zip(starts, [*[one.start() for one in starts[1:]], len(text)], strict=False):
+    for part, after in zip(starts, [*map(re.Match.start, starts[1:]), len(text)], strict=False):
         lines = text[part.end() : after].splitlines()
         what = part[2] or part[3]
         gone = what in ("DEAD", "INCOMPLETE")
         if gone:
-            dead += [found[0] for line in lines if (found := RAS_PROCESS.search(line)) and found[0] not in dead]
-        if part[1] is None or sizes.get(part[1]) != world:
+            dead += [found[0] for found in filter(None, map(RAS_PROCESS.search, lines)) if found[0] not in dead]
+        if sizes.get(part[1]) != world:
             continue
         counts = _launched(lines, clues.hosts)
         if gone:
             dead_ranks |= counts.keys()
         elif what == "MISMATCH":
-            launched = [int(found[1] or 0) for line in lines if (found := RAS_COUNT.search(line))]
-            most = max([*counts.values(), *launched], default=0)
-            behind |= {rank for rank, count in counts.items() if count < most}
+            behind |= _behind(lines, counts)
     return replace(clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind)))
+
+
+def _behind(lines: Iterable[str], counts: dict[int, int]) -> set[int]:
+    launched = [int(found[1] or 0) for found in filter(None, map(RAS_COUNT.search, lines))]
+    most = max([*counts.values(), *launched], default=0)
+    return {rank for rank, count in counts.items() if count < most}
 
 
 def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:

@@ -1,6 +1,7 @@
 """CUDA memory snapshots, read safely: interpreted, never unpickled."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,17 @@ def _devices(
     lengths: list[int], events: Events, segments: list[TakenSegment], blocks: Blocks
 ) -> Iterator[DeviceMemory]:
     """The devices that have events or segments, of which the first ones have so many events."""
-    ends = np.cumsum([0, *lengths])
-    used = {d for d, length in enumerate(lengths) if length} | {segment.device for segment in segments}
+    of_traces = dict(enumerate(pairwise(np.cumsum([0, *lengths]).tolist())))
+    used = {*np.flatnonzero(lengths).tolist(), *(segment.device for segment in segments)}
     if any(not 0 <= device < MAX_DEVICES for device in used):
         raise RefusedSnapshotError("damaged (no such device)")
     for device in sorted(used):
-        lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
+        lo, hi = of_traces.get(device, (0, 0))
         own = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
         mine = [i for i, segment in enumerate(segments) if segment.device == device]
         new_row = np.full(len(segments), -1, np.int64)
         new_row[mine] = np.arange(len(mine))
-        chosen = np.flatnonzero(new_row[blocks.segment] >= 0) if len(blocks) else np.empty(0, np.int64)
+        chosen = np.flatnonzero(new_row[blocks.segment] >= 0)
         columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
         columns["segment"] = new_row[columns["segment"]]
         of_device = tuple(segments[i].segment for i in mine)

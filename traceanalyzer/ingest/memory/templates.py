@@ -103,7 +103,9 @@ class Templates:
             value = values[number]
             if value[0] == 0x8C:  # SHORT_BINUNICODE
                 self._memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
-            elif number == frames_at and value[0] == 0x5D:  # EMPTY_LIST, "]"
+            elif number != frames_at:
+                continue
+            elif value[0] == 0x5D:  # EMPTY_LIST, "]"
                 gets = values[number + 2] or b""
                 stack = self._stacks.get(gets)
                 if stack is None:
@@ -111,7 +113,7 @@ class Templates:
                     stack = self._stacks[gets] = self._shapes.stack(frames)
                 if values[number + 1]:
                     self._memo.append(stack)
-            elif number == frames_at:
+            else:
                 stack = self._value_of(value)
         return stack
 

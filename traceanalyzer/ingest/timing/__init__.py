@@ -78,8 +78,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None, pattern: s
     for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
         steps = step_timings(by_rank[rank])
         means = formats.BINARY_MEANS if any(one.decimal for one in memory) else ""
-        notes = [Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes, means]
-        notes.append(f"The log stops early: {damage}." if damage else "")
+        early = f"The log stops early: {damage}." * bool(damage)
+        notes = (Aside(f"Read as a timing log ({form.name})."), form.averaged, *steps.notes, means, early)
         counts = {"events": len(by_rank[rank]), "skipped": skipped + steps.repeated, "lost": lost + steps.lost}
         health = Health(**counts, truncated=found.truncated, notes=tuple(filter(None, notes)))
         printed = tuple(

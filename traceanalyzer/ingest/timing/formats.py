@@ -256,10 +256,11 @@ def read_line(form: LineFormat, line: str) -> Entry | None:
     searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
     if not form.whole and _LONG_NUMBER.search(searched):  # it would take long
         searched = ""
-    found = form.parse(searched)
-    if found is not None and found.data_s is not None and found.when_s is None:
+    if (found := form.parse(searched)) is None:
+        return None
+    if found.data_s is not None and found.when_s is None:
         found = replace(found, when_s=_when(searched))
-    return found if found is None or found.rank is not None else replace(found, rank=_rank(line))
+    return replace(found, rank=_rank(line)) if found.rank is None else found
 
 
 def _rank(line: str) -> int | None:

@@ -31,9 +31,7 @@ class LoggedSteps:
 def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     """The steps in the order of the log."""
     entries = list(steps_of_phases(entries))
-    # Bars that share their (empty) name with a longer one are evaluation inside training.
-    longest = max((e.total or 0 for e in entries if not e.series), default=0)
-    kept = _without_repeats(_merged([e for e in entries if e.series or (e.total or 0) == longest]))
+    kept = _without_repeats(_merged(_training(entries)))
     between = not any(e.iter_s for e in kept)
     duration = between_lines(kept) if between else _column([e.iter_s for e in kept])
     impossible = duration > MAX_STEP_S
@@ -44,6 +42,12 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
     table = _table(kept, _ns(duration + np.nan_to_num(data) if apart else duration), _ns(data))
     return LoggedSteps(table, len(entries) - len(kept), int(impossible.sum()), tuple(filter(None, (stride, why))))
+
+
+def _training(entries: Sequence[Entry]) -> list[Entry]:
+    # Bars that share their (empty) name with a longer one are evaluation inside training.
+    longest = max((e.total or 0 for e in entries if not e.series), default=0)
+    return [e for e in entries if e.series or (e.total or 0) == longest]
 
 
 def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:

@@ -202,10 +202,11 @@ class _Processes:
         else:
             known = [key for key in self.folds if key[0] == record.prefix]
             key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
-        if key not in self.folds:
-            said = _rank_in(record.prefix, _RANK_OF_PREFIX) if record.prefix else self._rank
-            self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
-        return self.folds[key]
+        return self.folds.get(key) or self._begun(*key)
+
+    def _begun(self, prefix: str, rank: int | None) -> Fold:
+        said = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank
+        return self.folds.setdefault((prefix, rank), Fold(self._path, said if rank is None else rank))
 
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:

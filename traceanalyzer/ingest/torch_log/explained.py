@@ -176,8 +176,9 @@ _BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 def read_estimates(values: object) -> tuple[Estimate, ...]:
     """The estimates of a graph's operations in the order in which they run; None for what it does not estimate (it
     says 0, and does so for all on a CPU)."""
-    known = [(one, one.get("estimated_runtime_ns")) for one in mappings(mapping(values).get("ops"))]
-    timed = [(one, float(time) if is_number(time, MOST) and time >= 0 else 0.0) for one, time in known]
+    ops = mappings(mapping(values).get("ops"))
+    times = [max(float(t), 0.0) if is_number(t := one.get("estimated_runtime_ns"), MOST) else 0.0 for one in ops]
+    timed = list(zip(ops, times, strict=True))
     written = [(sum(map(_bytes_of, mappings(one.get("outputs")))), time) for one, time in timed if time]
     scale = NS_PER_MS if any(size > time * MOST_BYTES_PER_NS for size, time in written) else 1.0
     return tuple(Estimate(str(one.get("name") or ""), time * scale if time else None) for one, time in timed)

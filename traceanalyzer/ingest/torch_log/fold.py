@@ -50,13 +50,7 @@ class SpanBuilder:
         kernel, stack, phase = str(arguments.get("kernel_name") or ""), self._open[key], event.get("ph")
         if phase in ("B", "E"):
             self._last_ns[key] = max(self._last_ns.get(key, time_ns), time_ns)
-        if phase == "B" and len(stack) < MAX_DEPTH:
-            stack.append((name, time_ns, compile_id, kernel))
-        elif phase == "E" and name in map(itemgetter(0), stack):
-            while stack[-1][0] != name:
-                self.unfinished += 1
-                self._close(key, time_ns)
-            self._close(key, time_ns)
+            self._nest(key, phase, (name, time_ns, compile_id, kernel))
         elif phase == "X" and isinstance(event.get("dur"), int | float):
             end_ns = time_ns + round(event["dur"] * _NS_PER_US)
             self._keep(Span(name, time_ns, end_ns, compile_id, hash(key), len(stack), kernel))
@@ -68,6 +62,16 @@ class SpanBuilder:
                 self.unfinished += 1
                 self._close(key, self._last_ns[key])
         return tuple(sorted(self._spans, key=lambda span: (span.start_ns, span.depth)))
+
+    def _nest(self, key: _Key, phase: str, one: tuple[str, int, str, str]) -> None:
+        stack = self._open[key]
+        if phase == "B" and len(stack) < MAX_DEPTH:
+            stack.append(one)
+        elif phase == "E" and one[0] in map(itemgetter(0), stack):
+            while stack[-1][0] != one[0]:
+                self.unfinished += 1
+                self._close(key, one[1])
+            self._close(key, one[1])
 
     def _close(self, key: _Key, end_ns: int) -> None:
         name, start_ns, compile_id, kernel = self._open[key].pop()
@@ -216,10 +220,11 @@ class Fold:
         wanted = _CUDAGRAPHS.search(record.payload)
         cudagraphs = None if wanted is None else wanted[1] == b"True"
         compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))
-        open_codes = [place for place, code in enumerate(compilation.codes) if not code.key]
-        if layer == "fx_graph" and key and open_codes:
+        if layer != "fx_graph" or not key:
+            return
+        if open_codes := [place for place, code in enumerate(compilation.codes) if not code.key]:
             compilation.codes[open_codes[-1]] = replace(compilation.codes[open_codes[-1]], key=key)
-        elif layer == "fx_graph" and key:
+        else:
             self._key_before_code[record.compile_id] = key
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
@@ -252,7 +257,7 @@ class Fold:
             if isinstance(values.get(name), str):
                 self._versions[short] = values[name].partition(" ")[0]
         named = values.get("compile_id")  # all that metrics of what happens while the program runs have
-        known = self._now.get(named) if isinstance(named, str) and not record.compile_id else None
+        known = None if record.compile_id else self._now.get(str(named))
         compilation = known or self._compilation(record)
         metrics = explained.read_metrics(record.kind, values)
         if metrics is None:

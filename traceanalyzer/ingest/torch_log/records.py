@@ -7,7 +7,7 @@ line, and then several ranks may write into one file between each other's lines;
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -67,7 +67,8 @@ class _Open:
     record: Record
     expected: str
     digest: Any
-    parts: list[bytes] | None
+    kept: bool
+    parts: list[bytes] = field(default_factory=list)
     size: int = 0
     begun: bool = False
 
@@ -78,7 +79,7 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
     open_: dict[bytes, _Open] = {}
     for line in source:
         counts.lines += 1
-        launcher = _PREFIX.match(line) if line.startswith(b"[") else None
+        launcher = _PREFIX.match(line)
         prefix, text = (launcher[0].rstrip(), line[launcher.end() :]) if launcher else (b"", line)
         if text.startswith(b"\t"):
             _continue(open_.get(prefix), text, counts)
@@ -94,8 +95,8 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
         if not isinstance(expected := record.envelope.get("has_payload"), str):
             yield record
         elif len(open_) < MAX_STREAMS:
-            keep: list[bytes] | None = [] if kind_of(record) in wanted else None
-            open_[prefix] = _Open(record, expected, hashlib.md5(usedforsecurity=False), keep)
+            digest = hashlib.md5(usedforsecurity=False)
+            open_[prefix] = _Open(record, expected, digest, kind_of(record) in wanted)
     for opened in open_.values():
         yield _closed(opened, counts)
 
@@ -147,7 +148,7 @@ def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
     opened.begun = True
     counts.payload_bytes += len(piece)
     opened.digest.update(piece)
-    if opened.parts is None:
+    if not opened.kept:
         return
     room = MAX_PAYLOAD_BYTES - opened.size
     opened.size += len(piece)
@@ -158,4 +159,4 @@ def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
 def _closed(opened: _Open, counts: Counts) -> Record:
     counts.damaged_payloads += opened.digest.hexdigest() != opened.expected
     counts.shortened += opened.size > MAX_PAYLOAD_BYTES
-    return opened.record if opened.parts is None else replace(opened.record, payload=b"".join(opened.parts))
+    return replace(opened.record, payload=b"".join(opened.parts))
