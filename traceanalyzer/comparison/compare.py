@@ -57,7 +57,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
     """Lines of both tables; of a line that one of them has not, only where that table ends with less than it takes."""
-    if not all((a, b)):
+    if not a or not b:
         return []
     least_a, least_b = (other[-1].bytes if len(other) >= TOP_ROWS else 0 for other in (b, a))
     both = [line for line in line_changes(a, b) if line.bytes or line.other_bytes > least_b]

@@ -69,7 +69,7 @@ times then cannot be compared."""
 def _stated(a: Report, b: Report) -> Iterator[Condition]:
     """What captures state by name on both sides; what only one states counts if it spoils figures."""
     of_a, of_b = ({c.name: c for c in report.tables.get("conditions", [])} for report in (a, b))
-    for name in dict.fromkeys((*of_a, *of_b)) if all((of_a, of_b)) else ():
+    for name in dict.fromkeys((*of_a, *of_b)) if of_a and of_b else ():
         one, other = (side.get(name, Stated(name, "not stated")) for side in (of_a, of_b))
         spoils, values = one.spoils or other.spoils, {one.value, other.value} - {""}
         is_compared = name not in EXPECTED and {name} <= of_a.keys() & of_b.keys()
@@ -80,7 +80,7 @@ def _stated(a: Report, b: Report) -> Iterator[Condition]:
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
-    links = [link for group in groups for link in group.links if all((link.a, link.b))]
+    links = [link for group in groups for link in group.links if link.a and link.b]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
     ms = attrgetter("ms")
     if sum(map(ms, other)) > MOSTLY * sum(map(ms, links)):

@@ -71,10 +71,12 @@ class Evidence:
 def evidence_of(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], step_ms: float) -> Evidence:
     """What is known of both, the device work by `parts`; `step_ms` is A's."""
     gpu, common_ms, on_gpu = _device(*parts)
-    known = all((a.host_parts, b.host_parts))
-    # All that is known of hosts without their parts is idle time by cause.
-    idle = [(x.ms, y.ms) for x, y in paired_work(*parts, lambda p: p.cls if p.part == "idle" else None)]
-    host, on_host = _host(a, b, step_ms) if known else (None, _differences(idle, LEAST_STRETCH * step_ms))
+    known = bool(a.host_parts and b.host_parts)
+    if known:
+        host, on_host = _host(a, b, step_ms)
+    else:  # all that is known of hosts without their parts is idle time by cause
+        idle = [(x.ms, y.ms) for x, y in paired_work(*parts, lambda p: p.cls if p.part == "idle" else None)]
+        host, on_host = None, _differences(idle, LEAST_STRETCH * step_ms)
     alike = not [*on_gpu, *on_host] and (known or _counts_alike(a, b))
     dispatch, other = (sum(map(attrgetter(name), b.host_parts)) for name in ("dispatch_ms", "stretch_ms"))
     share = ratio(dispatch, dispatch + other) or 0.0

@@ -86,7 +86,7 @@ def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float
     if found and min(large) * max(large) > 0:
         return BY_SIGN[len(found) == 2 and is_sure][found[0] < 0]
     is_known = evidence.is_same_work or (evidence.known and evidence.most < SEEN)  # whether less than that changed
-    return "no_change" if is_known or not any((large, could_see > SEEN)) else "not_comparable"
+    return "no_change" if is_known or not (large or could_see > SEEN) else "not_comparable"
 
 
 def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
@@ -127,7 +127,7 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     raw, fair = times.changes
     if word == "no_change":  # whose is a change that is not the program's?
         machines = _machines(evidence, raw)
-        if not times.seen or not any((evidence.is_same_work, machines)):
+        if not times.seen or not (evidence.is_same_work or machines):
             return ""
         other = f"What differs in their work is {evidence.most:.1%} of the time"
         return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."

@@ -64,7 +64,7 @@ class Whole(NamedTuple):
 
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
     """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step as a whole."""
-    if all((a.step_parts, b.step_parts)):
+    if a.step_parts and b.step_parts:
         shapes = [{row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))} for r in (a, b)]
         other = {name for name, shape in shapes[0].items() if len({shape, shapes[1].get(name)} - {None}) > 1}
         # Kernels that the sides launch in other shapes are other work.

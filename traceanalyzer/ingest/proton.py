@@ -133,7 +133,7 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
         while above is not None and key not in above.kernels:
             above.kernels.add(key)
             above = above.above
-    without = {key for key, of in sums.items() if not any((of.flops, of.bytes))}
+    without = {key for key, of in sums.items() if not (of.flops or of.bytes)}
     for node in scopes:
         if len(node.kernels) == 1 and node.kernels <= without:
             sums[next(iter(node.kernels))].add_work(node.metrics)

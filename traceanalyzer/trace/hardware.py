@@ -145,7 +145,7 @@ class HardwareTable:
     def _by_size(self, device: Device) -> Hardware | None:
         """The one GPU with as many SMs, and as much or as fast memory, as a device without a name; None: several."""
         speed, sms = device.bandwidth, device.sm_count
-        if device.called or not all((sms, device.memory_bytes or speed)):
+        if device.called or not sms or not (device.memory_bytes or speed):
             return None
         alike = [gpu for gpu in self.gpus if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED]
         fitting = [gpu for gpu in alike if gpu.sms == sms and gpu.fits(device)]

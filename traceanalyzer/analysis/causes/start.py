@@ -118,10 +118,12 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
     launched = stretch(linked.launch >= 0)
     own = lean(ops.start[launched] - linked.launch_time[launched])
     result = np.full(len(ops), DEFAULT_LATENCY_NS, own.dtype)
-    call, latency, first = linked.launch[launched], result[launched], np.empty(len(calls), np.int32)
-    rows = np.arange(len(call), dtype=np.int32)
-    first[call[::-1]] = rows[::-1]  # of the ops of a call the last one written stays
-    shown, kinds = alone[launched] & (own >= 0) & (first[call] == rows), linked.api_kind[call]
+    call, latency = linked.launch[launched], result[launched]
+    shown, kinds = alone[launched] & (own >= 0), linked.api_kind[call]
+    if not (call[1:] > call[:-1]).all():
+        first, rows = np.empty(len(calls), np.int32), np.arange(len(call), dtype=np.int32)
+        first[call[::-1]] = rows[::-1]  # of the ops of a call the last one written stays
+        shown &= first[call] == rows
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
         here = kinds == kind
         if (here & shown).any():

@@ -256,7 +256,7 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
         stop = max(min(short.tolist(), default=count), 1)
     lost = linked.memo(lost_launches)
     after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
-    if found.of_op is None and not host_was_lost(linked):
+    if len(after) and found.of_op is None and not host_was_lost(linked):
         stop = min([stop, *np.searchsorted(found.end, after[:1], side="right").tolist()])
     if found.unlike:
         return first, stop

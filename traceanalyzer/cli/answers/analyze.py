@@ -61,7 +61,7 @@ def analyze(
 
     recordings_read = [trace.path for trace in (*run.traces, *run.logs)]
     # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    own = any((hidden is not None, max_chars is not None, is_quiet()))
+    own = hidden is not None or max_chars is not None or is_quiet()
     run, logs = _with_logs(run, recordings_read, leave_out=own)
     asked = Asked(run, *scope)
     with working("Analyzing"):

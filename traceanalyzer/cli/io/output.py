@@ -179,12 +179,12 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         return
     if paths.count(STDIN) > 1:
         raise click.UsageError("`-` is standard input, which there is only once")
-    if STDIN in piped and any((sys.stdin is None, is_terminal(sys.stdin))):
+    if STDIN in piped and (sys.stdin is None or is_terminal(sys.stdin)):
         raise click.UsageError("`-` reads standard input, but nothing is piped in: cat trace.json.gz | traceanalyzer -")
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
         spooled = {path: _spooled(path, Path(folder) / f"piped{i}") for i, path in enumerate(piped)}
         try:
-            yield list(map(spooled.get, paths, paths))
+            yield [spooled.get(path, path) for path in paths]
         except UnreadableInputError as error:
             said = reduce(lambda text, path: text.replace(spooled[path], path), piped, str(error))
             raise type(error)(said) from error

@@ -173,7 +173,7 @@ def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blam
         yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
         return
     # Others have completed what these ranks did not, and no rank but these may hold it up.
-    if all((wait.passed, not wait.unseen, wait.both_sided or not wait.blockers)):
+    if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
         yield from (Blame(rank, "gpu_stopped", wait, wait.both_sided) for rank in wait.waiting)
     yield from (Blame(rank, "cpu_stopped", wait, True) for rank in wait.absent if not flight.dumps[rank].pending)
     yield from (Blame(rank, "no_dump", wait, True) for rank in wait.unknown)

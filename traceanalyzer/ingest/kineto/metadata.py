@@ -28,10 +28,10 @@ def devices_of(metadata: dict[str, Any], used: list[int]) -> tuple[tuple[Device,
     worked out: GPUs that are all alike leave no doubt; as many as are described are taken in their order."""
     described = _described(metadata)
     unknown = set(used) - set(described)
-    if not any((unknown, used and _is_rocm(metadata))):
+    if not unknown and not (used and _is_rocm(metadata)):
         return tuple(described[i] for i in sorted(described)), ""
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
-    if not all((unknown, len(kinds) > 1, len(described) == len(used))):
+    if not unknown or len(kinds) < 2 or len(described) != len(used):
         usual = kinds.pop() if len(kinds) == 1 else Device(0)
         return tuple(described.get(i, replace(usual, id=i)) for i in used), ""
     pairs = zip(used, sorted(described), strict=True)

@@ -103,7 +103,7 @@ def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
     metrics = chain.from_iterable(c.metrics for c in log.compilations)
     skipped = list(filter(None, (m.cudagraph_skip for m in metrics)))
-    known = any((recorded, skipped))
+    known = bool(recorded or skipped)
     wanted = known or _asked_for(log)
     if wanted and not known:
         changed = sum(c.inputs_changed for c in log.compilations)

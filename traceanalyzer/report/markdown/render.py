@@ -90,7 +90,7 @@ def _block(section: doc.Section) -> Block:
     after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
     body = drawn[last]
     head, foot = _frame(section, len(body.rows))
-    gap = [""] if head and any((before, body.before, body.rows)) else []
+    gap = [""] if head and (before or body.before or body.rows) else []
     return Block(
         [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
         section.weight, body.least_rows,

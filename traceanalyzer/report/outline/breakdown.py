@@ -78,8 +78,8 @@ def budget(report: Report) -> list[Share]:
 
 
 def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]:
-    waiting, within = waiting_ms(report) or 0.0, min(report.metrics.copied_within_gpu_ms or 0.0, ms)
-    if name == "exposed_communication" and waiting:
+    within = min(report.metrics.copied_within_gpu_ms or 0.0, ms)
+    if name == "exposed_communication" and (waiting := waiting_ms(report)):
         return _split(OF_COMMUNICATION, (ms - waiting, waiting), total, "communication")
     if name == "exposed_copy" and within >= SHOWN_SHARE * total:
         return _split(OF_COPIES, (within, ms - within), total, "copy")
