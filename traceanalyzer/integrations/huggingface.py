@@ -53,6 +53,6 @@ class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checke
             # Where this process's own TensorBoard callback writes: the folder of its newest events file.
             root = Path(os.environ.get("TENSORBOARD_LOGGING_DIR") or args.output_dir).expanduser()
             files = root.rglob(f"events.out.tfevents.*.{os.getpid()}.*")
-            newest = max(files, key=lambda file: file.stat().st_mtime, default=root / "traceanalyzer" / "events")
-            with SummaryWriter(str(newest.parent)) as writer:
+            newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+            with SummaryWriter(str(newest.parent if newest else root / "traceanalyzer")) as writer:
                 trackers.log_to_tensorboard(report, writer, state.global_step)

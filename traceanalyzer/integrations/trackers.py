@@ -19,7 +19,7 @@ def key_figures(report: NotebookReport) -> dict[str, float]:
     milliseconds a step, `_share` and `mfu` 0 to 1. The step and its parts are without the profiler where
     `summary.basis` is `unprofiled`. `best_*` are what the first recommendation promises."""
     metrics, summary = report.metrics, report.summary
-    parts = {"unprofiled": metrics.unprofiled}.get(summary.basis, metrics)
+    parts = metrics.unprofiled if summary.basis == "unprofiled" else metrics
     best = next((one for one in report.recommendations if one.predicted_step_ms is not None), None)
     budget, idle = getattr(parts, "budget_ms", None), getattr(parts, "idle_ms", None)
     found: dict[str, Any] = {
