@@ -48,7 +48,7 @@ def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, i
             for name, frame in frames(of, hidden):
                 _insert(database, name, frame)
                 written[name] = len(frame)
-            for table in filter(written.__contains__, INDEXES):
+            for table in (one for one in INDEXES if one in written):
                 for column in INDEXES[table]:
                     database.table(table).create_index([column])
             for view, (needs, query) in VIEWS.items():

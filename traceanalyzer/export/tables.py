@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,7 +36,7 @@ def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataF
     if hidden is None:
         yield from _frames(of)
         return
-    texts = chain.from_iterable(map(attrgetter("trace.strings"), of.each))
+    texts = chain.from_iterable(m.trace.strings for m in of.each)
     secrets = Secrets.of([(m.trace.path, m.trace.source) for m in of.each], texts)
     aliases = Aliases(hidden)
     for name, frame in _frames(of):

@@ -51,7 +51,7 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
             found, model = parameters, one
     if model is None:
         return None
-    dtypes = list(dict(found.most_common()))
+    dtypes = [dtype for dtype, _ in found.most_common()]
     return {"name": _name(model), "parameters": found.total(), "dtypes": dtypes, "training": bool(model.training)}
 
 

@@ -68,7 +68,7 @@ class Digests:
         moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
         return RankDump(
             -1, path, groups, len(entries), _op(0, last) if entries else None, group,
-            max(map(_time, map(last.get, moments))), dumped_ns, str(dump.get("version", "")),
+            max(_time(last.get(moment)) for moment in moments), dumped_ns, str(dump.get("version", "")),
         )  # fmt: skip
 
     def _group(self, config: Entry) -> int:

@@ -5,7 +5,6 @@ have in `thread` the thread's own id."""
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def traces_of(
 ) -> list[Trace]:
     """A trace for each process of a file that used a GPU, or else called HIP, by process id; none where none did. What
     concerns the whole file is in the first one's health."""
-    chosen = list(filter(attrgetter("ops"), found)) or [rows for rows in found if rows.calls or rows.ranges]
+    chosen = [rows for rows in found if rows.ops] or [rows for rows in found if rows.calls or rows.ranges]
     if not chosen:
         return []
     if left_out := len(found) - len(chosen):
