@@ -3,9 +3,10 @@
     python -m benchmarks.ablations_record OUT                                      one GPU
     torchrun --standalone --nproc-per-node=2 -m benchmarks.ablations_record OUT    two (--set ranks_scenarios: others)
 
-`OUT/NAME.base`, `NAME.base.syncevents` (CUDA sync events), `NAME.base.stacks` (Python stacks, where that is asked
-for) and `NAME.without`, each `.json.gz` or `.rank{N}.json.gz`, and `OUT/manifest.json` with the step times: base
-and without are timed in turn, in rounds, so that a host that slows down slows both.
+`OUT/NAME.base`, `NAME.base.syncevents` (CUDA sync events), `NAME.base.stacks` (Python stacks, where
+that is asked for) and `NAME.without`, each `.json.gz` or `.rank{N}.json.gz`, and
+`OUT/manifest.json` with the step times: base and without are timed in turn, in rounds, so that a
+host that slows down slows both.
 """
 
 import argparse
@@ -75,7 +76,9 @@ def timed(steps: dict[str, Step]) -> dict[str, list[float]]:
 
 def recorded(step: Step, file: Path, events: bool = False, **options: Any) -> None:
     """Four steps as torch.profiler records them, after two that warm it up."""
-    config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True) if events else None
+    config = (
+        torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True) if events else None
+    )
     together()
     with profile(
         activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
@@ -96,9 +99,11 @@ def recorded(step: Step, file: Path, events: bool = False, **options: Any) -> No
 
 def record(pair: Pair, out: Path) -> dict[str, dict[str, Any]]:
     """Time and record a pair; its entries of the manifest."""
-    name, (removes, scenario) = pair.name, pair.ablation
+    name = pair.name
+    (removes, scenario) = pair.ablation
     torch.manual_seed(0)
-    base, without = pair.make(False), pair.make(True)
+    base = pair.make(False)
+    without = pair.make(True)
     rounds = timed({"base": base, "without": without})
     suffix = f".rank{RANK}" if WORLD > 1 else ""
     recorded(base, out / f"{name}.base{suffix}.json")
@@ -135,7 +140,10 @@ def main() -> None:
         torch.distributed.init_process_group("nccl" if device else "gloo", device_id=device)
     manifest = out / "manifest.json"
     cases = json.loads(manifest.read_text())["cases"] if manifest.exists() else {}
-    about = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "none", "torch": torch.__version__}
+    about = {
+        "gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "none",
+        "torch": torch.__version__,
+    }
     for pair in programs(options.set):
         if options.names and pair.name not in options.names:
             continue
@@ -146,7 +154,11 @@ def main() -> None:
             traceback.print_exc()
         gc.collect()
         if RANK == 0:
-            print(f"{pair.name}: {time.perf_counter() - began:.1f} s", cases.get(f"{pair.name}.base"), flush=True)
+            print(
+                f"{pair.name}: {time.perf_counter() - began:.1f} s",
+                cases.get(f"{pair.name}.base"),
+                flush=True,
+            )
             manifest.write_text(json.dumps({**about, "cases": cases}, indent=1) + "\n")
     if WORLD > 1:
         torch.distributed.destroy_process_group()

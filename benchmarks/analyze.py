@@ -1,8 +1,10 @@
-"""Time and memory of `traceanalyzer`, beside HTA, `orjson.loads` and nsys-ai: `python -m benchmarks.analyze`.
+"""Time and memory of `traceanalyzer`, beside HTA, `orjson.loads` and nsys-ai: `python -m
+benchmarks.analyze`.
 
-The 155 MB recording of ../shared/traces and replicas of it, plain and gzipped, by one process and by two, the first and
-the second question; other commands; a folder of 64 ranks; a large nsys export. Each run is a process of its own. Writes
-what it measured as tables in Markdown. See README.md here for what is measured and why.
+The 155 MB recording of ../shared/traces and replicas of it, plain and gzipped, by one process and
+by two, the first and the second question; other commands; a folder of 64 ranks; a large nsys
+export. Each run is a process of its own. Writes what it measured as tables in Markdown. See
+README.md here for what is measured and why.
 """
 
 import argparse
@@ -20,13 +22,25 @@ from pathlib import Path
 from benchmarks import peers
 from benchmarks.measured import MB, Cost, available_mb, best, measure, traceanalyzer_command
 from benchmarks.results import Results
-from benchmarks.sized import EXPORT, SMALL, check_sources, gzipped, rank_folder, recordings, same_again
+from benchmarks.sized import (
+    EXPORT,
+    SMALL,
+    check_sources,
+    gzipped,
+    rank_folder,
+    recordings,
+    same_again,
+)
 
 SETTLED_S = 2.5
 """What was written less long ago is not kept."""
 REPEATED_MB = 200
 """Smaller ones are measured several times, of which the fastest counts."""
-PLAIN, PACKED, RANKS, NSYS, SHORT = "Plain JSON", "Gzipped", "Ranks of one run", "Nsight Systems", "Start-up"
+PLAIN = "Plain JSON"
+PACKED = "Gzipped"
+RANKS = "Ranks of one run"
+NSYS = "Nsight Systems"
+SHORT = "Start-up"
 
 _LOAD = """
 import sys, time, traceanalyzer
@@ -41,7 +55,8 @@ class Asked:
     """Commands of traceanalyzer in an empty cache folder, which they share until it is emptied."""
 
     def __init__(self, cache: Path, repeats: int) -> None:
-        self._cache, self._repeats = cache, repeats
+        self._cache = cache
+        self._repeats = repeats
         os.environ["TRACEANALYZER_CACHE"] = str(cache)
 
     def forget(self) -> None:
@@ -61,16 +76,24 @@ class Asked:
         return self("analyze", str(path), "--format", "json", *words, small=small)
 
 
-def measure_questions(ask: Asked, results: Results, kind: str, path: Path, text_mb: float, jobs: list[int]) -> None:
+def measure_questions(
+    ask: Asked, results: Results, kind: str, path: Path, text_mb: float, jobs: list[int]
+) -> None:
     """Every way to ask for the report of a recording, and whether the answers agree."""
     small = text_mb < REPEATED_MB
     costs = []
     for count in jobs:
         cost = ask.report(path, "--no-cache", "--jobs", str(count), small=small)
-        costs.append(results.add(kind, f"analyze, {_processes(count)}", path, text_mb, cost, _answer(cost)))
+        costs.append(
+            results.add(kind, f"analyze, {_processes(count)}", path, text_mb, cost, _answer(cost))
+        )
     ask.forget()
     first = ask.report(path)
-    costs.append(results.add(kind, "analyze, first question", path, text_mb, first, f"keeps {ask.kept_mb():.0f} MB"))
+    costs.append(
+        results.add(
+            kind, "analyze, first question", path, text_mb, first, f"keeps {ask.kept_mb():.0f} MB"
+        )
+    )
     second = ask.report(path, small=small)
     costs.append(results.add(kind, "analyze, second question", path, text_mb, second))
     answers = {hashlib.sha256(cost.output.encode()).hexdigest() for cost in costs}
@@ -79,15 +102,21 @@ def measure_questions(ask: Asked, results: Results, kind: str, path: Path, text_
 
 
 def measure_commands(ask: Asked, results: Results, path: Path, text_mb: float, into: Path) -> None:
-    """Other commands, without a cache and as a second question: of the recording there is a model and a report by now,
-    and of the second of two, too."""
+    """Other commands, without a cache and as a second question: of the recording there is a model
+    and a report by now, and of the second of two, too."""
     again = same_again(path)
     commands: dict[str, list[str]] = {
         "gaps": ["gaps", str(path)],
         "path": ["path", str(path)],
         "analyze -o report.html": ["analyze", str(path), "-o", str(into / "report.html")],
         "compare A B": ["compare", str(path), str(again)],
-        "overlay --merge -o both.json.gz": ["overlay", str(path), "--merge", "-o", str(into / "both.json.gz")],
+        "overlay --merge -o both.json.gz": [
+            "overlay",
+            str(path),
+            "--merge",
+            "-o",
+            str(into / "both.json.gz"),
+        ],
     }
     for what, words in commands.items():
         both = str(again) in words
@@ -114,8 +143,17 @@ def measure_nsys(ask: Asked, results: Results, folder: Path, asked: argparse.Nam
     for scale in asked.nsys_scales:
         path = folder / f"export.x{scale:g}.sqlite"
         if not path.exists():
-            # in a process of its own: it takes memory, and what is measured starts as a copy of this one
-            tiling = [sys.executable, "-m", "benchmarks.tile_nsys", str(EXPORT), str(path), "--scale", str(scale)]
+            # in a process of its own: it takes memory, and what is measured starts as a copy of
+            # this one
+            tiling = [
+                sys.executable,
+                "-m",
+                "benchmarks.tile_nsys",
+                str(EXPORT),
+                str(path),
+                "--scale",
+                str(scale),
+            ]
             subprocess.run(tiling, check=True, stdout=subprocess.DEVNULL)
         text_mb = path.stat().st_size / MB
         time.sleep(SETTLED_S)
@@ -135,7 +173,9 @@ def measure_sizes(ask: Asked, results: Results, folder: Path, asked: argparse.Na
     for path in recordings(folder, asked.sizes_mb):
         text_mb = path.stat().st_size / MB
         packed = None if asked.no_gzip else gzipped(path)
-        same_again(path)  # before anything is asked: a new name changes a file's times, and with them its identity
+        same_again(
+            path
+        )  # before anything is asked: a new name changes a file's times, and with them its identity
         time.sleep(SETTLED_S)
         if text_mb < REPEATED_MB:
             measure_reader(results, path)
@@ -152,11 +192,15 @@ def measure_sizes(ask: Asked, results: Results, folder: Path, asked: argparse.Na
                 made.unlink()
 
 
-def measure_peers(results: Results, folder: Path, path: Path, text_mb: float, hta_mb: float) -> None:
+def measure_peers(
+    results: Results, folder: Path, path: Path, text_mb: float, hta_mb: float
+) -> None:
     """`orjson.loads` and HTA on a recording."""
     decoded = peers.decode(path)
     if decoded is None:
-        results.note(f"orjson.loads was not run on {text_mb:,.0f} MB: it takes about {peers.ORJSON_RATIO} times that.")
+        results.note(
+            f"orjson.loads was not run on {text_mb:,.0f} MB: it takes about {peers.ORJSON_RATIO} times that."
+        )
     else:
         results.add(PLAIN, "orjson.loads", path, text_mb, decoded)
     found = peers.hta(folder, path) if text_mb < hta_mb else None
@@ -178,7 +222,9 @@ def measure_reader(results: Results, path: Path) -> None:
         return
     wall, cpu = map(float, cost.output.split())
     size = path.stat().st_size / MB
-    results.note(f"The reader alone, one process: {size / wall:.0f} MB/s, {size / cpu:.0f} MB a CPU-second (bar 200).")
+    results.note(
+        f"The reader alone, one process: {size / wall:.0f} MB/s, {size / cpu:.0f} MB a CPU-second (bar 200)."
+    )
 
 
 def _processes(count: int) -> str:
@@ -197,14 +243,18 @@ def _load() -> str:
 
 
 def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--folder",
         type=Path,
         default=Path(tempfile.gettempdir()) / "traceanalyzer-benchmarks",
         help="where recordings and other tools' environments are made and kept",
     )
-    parser.add_argument("--clean", action="store_true", help="remove each recording once it is measured")
+    parser.add_argument(
+        "--clean", action="store_true", help="remove each recording once it is measured"
+    )
     for name, kind, default, what in (
         ("--sizes-mb", float, [1000], "besides 155; 4000 takes 10 GB of disk and 4 of memory"),
         ("--jobs", int, [1, 2], "processes"),
@@ -230,11 +280,15 @@ def main() -> None:
     check_sources()
     begun = time.monotonic()
     results = Results()
-    results.note(f"{os.cpu_count()} cores, {available_mb() / 1000:.0f} GB, Python {sys.version.split()[0]}, {_load()}.")
+    results.note(
+        f"{os.cpu_count()} cores, {available_mb() / 1000:.0f} GB, Python {sys.version.split()[0]}, {_load()}."
+    )
     parts: list[Callable[[Asked, Results], None]] = [
         measure_start,
         lambda ask, results: measure_sizes(ask, results, asked.folder, asked),
-        lambda ask, results: measure_ranks(ask, results, asked.folder, asked) if asked.ranks else None,
+        lambda ask, results: (
+            measure_ranks(ask, results, asked.folder, asked) if asked.ranks else None
+        ),
         lambda ask, results: measure_nsys(ask, results, asked.folder, asked),
     ]
     with tempfile.TemporaryDirectory() as cache:
@@ -243,7 +297,9 @@ def main() -> None:
             for part in parts:
                 part(ask, results)
         finally:
-            results.note(f"All of it took {(time.monotonic() - begun) / 60:.0f} minutes; {_load()}.")
+            results.note(
+                f"All of it took {(time.monotonic() - begun) / 60:.0f} minutes; {_load()}."
+            )
             if asked.markdown is not None:
                 asked.markdown.write_text(results.markdown(), encoding="utf-8")
 

@@ -1,4 +1,5 @@
-"""Models of what a profiler costs the host, calibrated on all programs but the one that they are held against."""
+"""Models of what a profiler costs the host, calibrated on all programs but the one that they are
+held against."""
 
 import itertools
 import statistics
@@ -14,13 +15,15 @@ from traceanalyzer.trace import RangeKind
 
 SHARES = np.arange(0.25, 1.01, 0.05)
 HOST_BOUND = 0.15
-"""With half of the dispatch the step must be shorter by this share for a recording to tell anything."""
+"""With half of the dispatch the step must be shorter by this share for a recording to tell
+anything."""
 COSTS_US = np.arange(0.0, 5.1, 0.5)
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How the replayed step of a recording depends on the share of the dispatch that is left without the profiler."""
+    """How the replayed step of a recording depends on the share of the dispatch that is left
+    without the profiler."""
 
     name: str
     workload: str
@@ -55,7 +58,8 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Model:
-    """A model, what it is with all programs, and share and error of each recording without its own program."""
+    """A model, what it is with all programs, and share and error of each recording without its own
+    program."""
 
     name: str
     calibrated: str
@@ -63,15 +67,25 @@ class Model:
     errors: list[float]
 
 
-def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[float]) -> Sensitivity:
+def sensitivity(
+    name: str, workload: str, replay: Replay, rounds_ms: Sequence[float]
+) -> Sensitivity:
     """Replay a recording with every share."""
-    tapes, ctx = replay.recorded, replay.recorded[0].source
-    steps, ranges, calls = ctx.timed.steps, ctx.trace.host_ranges, ctx.trace.api_calls
+    tapes = replay.recorded
+    ctx = replay.recorded[0].source
+    steps = ctx.timed.steps
+    ranges = ctx.trace.host_ranges
+    calls = ctx.trace.api_calls
     threads = np.unique(calls.thread[ctx.linked.launch[ctx.linked.launch >= 0]])
     typical = np.flatnonzero(typical_steps(ctx.causes))
-    begin, end = steps.host_start[typical[0]], steps.host_end[typical[-1]]
+    begin = steps.host_start[typical[0]]
+    end = steps.host_end[typical[-1]]
     counts = [
-        int((np.isin(table.thread, threads) & (table.start >= begin) & (table.start < end) & kind).sum())
+        int(
+            (
+                np.isin(table.thread, threads) & (table.start >= begin) & (table.start < end) & kind
+            ).sum()
+        )
         for table, kind in ((ranges, ranges.kind == RangeKind.OP), (calls, True))
     ]
     dispatch_us = max(float(tapes[0].dispatch.sum()) / 1000, 1.0)
@@ -90,7 +104,9 @@ def cross_validated(known: list[Sensitivity]) -> list[Model]:
     """The models, simplest first."""
     return [
         _validated("one share of the dispatch is left", known, _one_share, "{:.2f}"),
-        _validated("each operator and each call cost so many us", known, _costs, "{:.1f} and {:.1f}"),
+        _validated(
+            "each operator and each call cost so many us", known, _costs, "{:.1f} and {:.1f}"
+        ),
     ]
 
 
@@ -98,19 +114,25 @@ Fit = tuple[tuple[float, ...], "Callable[[Sensitivity], float]"]
 """Parameters, and the share that they give a recording."""
 
 
-def _validated(name: str, known: list[Sensitivity], fit: Callable[[list[Sensitivity]], Fit], text: str) -> Model:
+def _validated(
+    name: str, known: list[Sensitivity], fit: Callable[[list[Sensitivity]], Fit], text: str
+) -> Model:
     shares: dict[str, float] = {}
     for workload in {s.workload for s in known}:
         _, share = fit([s for s in known if s.workload != workload])
         shares |= {s.name: share(s) for s in known if s.workload == workload}
-    return Model(name, text.format(*fit(known)[0]), shares, [s.error(shares[s.name]) for s in known])
+    return Model(
+        name, text.format(*fit(known)[0]), shares, [s.error(shares[s.name]) for s in known]
+    )
 
 
 def _one_share(known: list[Sensitivity]) -> Fit:
-    """The median program's; with Python stacks what the analyzer takes, as few recordings have them."""
+    """The median program's; with Python stacks what the analyzer takes, as few recordings have
+    them."""
     plain = [s for s in known if not s.stacks]
     value = statistics.median(
-        statistics.median(s.share for s in plain if s.workload == workload) for workload in {s.workload for s in plain}
+        statistics.median(s.share for s in plain if s.workload == workload)
+        for workload in {s.workload for s in plain}
     )
     return (value,), lambda s: DISPATCH_SHARE_WITH_STACKS if s.stacks else value
 

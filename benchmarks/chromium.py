@@ -19,18 +19,29 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe",
-    # A page acts alike whether or not another is in front of it, and a turn of the wheel is over when it is answered.
-    "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-smooth-scrolling",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    # A page acts alike whether or not another is in front of it, and a turn of the wheel is over
+    # when it is answered.
+    "--disable-background-timer-throttling",
+    "--disable-renderer-backgrounding",
+    "--disable-smooth-scrolling",
+)
 PATIENCE_S = 60.0
 """Longest wait for an answer: a loaded machine takes seconds to start the browser."""
 FRAMES = f"""new Promise(next => {{
     setTimeout(next, {PATIENCE_S / 2 * 1e3});
     requestAnimationFrame(() => requestAnimationFrame(next));
 }})"""
-"""Two frames: input is handed to a page at the start of one, and what it asks for is drawn at the end of the next."""
+"""Two frames: input is handed to a page at the start of one, and what it asks for is drawn at the
+end of the next."""
 
 
 def chromium() -> str | None:
@@ -41,9 +52,13 @@ def chromium() -> str | None:
 class Chromium:
     """A running browser."""
 
-    def __init__(self, process: subprocess.Popen[bytes], profile: tempfile.TemporaryDirectory[str]) -> None:
-        self._process, self._profile = process, profile
-        self._calls, self._rest = 0, b""
+    def __init__(
+        self, process: subprocess.Popen[bytes], profile: tempfile.TemporaryDirectory[str]
+    ) -> None:
+        self._process = process
+        self._profile = profile
+        self._calls = 0
+        self._rest = b""
         self.listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
 
     @classmethod
@@ -54,7 +69,14 @@ class Chromium:
             raise FileNotFoundError("no Chromium is installed: apt-get install chromium")
         profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         # The browser speaks on descriptors 3 and 4; the shell puts ours there.
-        command = ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1 1>&2', program, *FLAGS, f"--user-data-dir={profile.name}"]
+        command = [
+            "sh",
+            "-c",
+            'exec "$0" "$@" 3<&0 4>&1 1>&2',
+            program,
+            *FLAGS,
+            f"--user-data-dir={profile.name}",
+        ]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         return cls(subprocess.Popen(command, **pipes), profile)  # type: ignore[call-overload]
 
@@ -102,7 +124,9 @@ class Chromium:
             self.listeners[answer["sessionId"]](answer["method"], answer["params"])
         return answer
 
-    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
+    def open(
+        self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False
+    ) -> "Page":
         """A page with the file, in front, once all its scripts have run and it has been drawn."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -113,8 +137,11 @@ class Chromium:
         page.look(width=width, height=height, dark=dark)
         page.call("Emulation.setFocusEmulationEnabled", enabled=True)
         page.call("Page.navigate", url=file.resolve().as_uri())
-        # Until all scripts have run: the first of them says that it is ready while the others are still read.
-        page.wait("document.readyState == 'complete' && document.documentElement.dataset.ready !== undefined")
+        # Until all scripts have run: the first of them says that it is ready while the others are
+        # still read.
+        page.wait(
+            "document.readyState == 'complete' && document.documentElement.dataset.ready !== undefined"
+        )
         page.settle()
         return page
 
@@ -132,7 +159,11 @@ class Page:
         """Keep what the browser says of the page."""
         if method == "Runtime.exceptionThrown":
             self.complaints.append(str(parameters["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+        elif method == "Runtime.consoleAPICalled" and parameters["type"] in (
+            "error",
+            "warning",
+            "assert",
+        ):
             self.complaints.append(str(parameters["args"]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
             self.complaints.append(parameters["entry"]["text"])
@@ -143,17 +174,29 @@ class Page:
         """A DevTools command to this page."""
         return self.browser.call(method, self.session, **parameters)
 
-    def look(self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = "") -> None:
+    def look(
+        self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = ""
+    ) -> None:
         """Give the page another window, colour scheme or medium."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, awaited. Raises RuntimeError where it throws."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
-            raise RuntimeError(str(answer["exceptionDetails"].get("exception", answer["exceptionDetails"])))
+            raise RuntimeError(
+                str(answer["exceptionDetails"].get("exception", answer["exceptionDetails"]))
+            )
         return answer["result"].get("value")
 
     def until(self, expression: str, holds: Callable[[Any], bool]) -> Any:
@@ -211,7 +254,15 @@ class Page:
     def wheel(self, x: float, y: float, down: float, *, held: str = "") -> None:
         """Turn the wheel there, a key (`ctrl`, `shift`) held or none."""
         keys = {"": 0, "ctrl": 2, "shift": 8}[held]
-        self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=down, modifiers=keys)
+        self.call(
+            "Input.dispatchMouseEvent",
+            type="mouseWheel",
+            x=x,
+            y=y,
+            deltaX=0,
+            deltaY=down,
+            modifiers=keys,
+        )
         self.settle()
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -227,7 +278,9 @@ class Page:
 
     def picture(self, file: Path, *, whole: bool = False) -> None:
         """A PNG of the window, or of the whole page."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
+            "data"
+        ]
         file.write_bytes(base64.b64decode(data))
 
     def close(self) -> None:

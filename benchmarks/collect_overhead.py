@@ -1,10 +1,12 @@
-"""What `collect torch` costs a step while it is attached and does not record: `python -m benchmarks.collect_overhead`.
+"""What `collect torch` costs a step while it is attached and does not record: `python -m
+benchmarks.collect_overhead`.
 
-For a host with one GPU (without one it runs on the CPU, to show that it works). Short rounds without and with the
-hooks alternate in one process, so that clocks and other tenants touch both alike; the figure is the median over
-rounds of the ratio of neighbouring rounds, with the interval that a bootstrap gives it. The clock of unprofiled steps
-is held against a stopwatch in the same way, and then whole captures are, each right after rounds with a stopwatch.
-Exit status 1 if a bar is missed.
+For a host with one GPU (without one it runs on the CPU, to show that it works). Short rounds
+without and with the hooks alternate in one process, so that clocks and other tenants touch both
+alike; the figure is the median over rounds of the ratio of neighbouring rounds, with the interval
+that a bootstrap gives it. The clock of unprofiled steps is held against a stopwatch in the same
+way, and then whole captures are, each right after rounds with a stopwatch. Exit status 1 if a bar
+is missed.
 """
 
 import json
@@ -26,8 +28,11 @@ from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-WARM_UP, ROUNDS, ROUND_SECONDS = 20, 101, 0.06
-CAPTURES, STOPWATCH_ROUNDS = 7, 9
+WARM_UP = 20
+ROUNDS = 101
+ROUND_SECONDS = 0.06
+CAPTURES = 7
+STOPWATCH_ROUNDS = 9
 BOOTSTRAPS = 2000
 NEVER = 10**12
 """Steps to wait: attached, and never recording."""
@@ -72,7 +77,9 @@ class Outcome:
 
     @property
     def passes(self) -> bool:
-        return self.waiting.median - 1 < COST_BAR and abs(self.unprofiled.median - 1) < AGREEMENT_BAR
+        return (
+            self.waiting.median - 1 < COST_BAR and abs(self.unprofiled.median - 1) < AGREEMENT_BAR
+        )
 
 
 def launch_bound_training() -> Callable[[], object]:
@@ -84,7 +91,8 @@ def launch_bound_training() -> Callable[[], object]:
 def launch_bound_inference() -> Callable[[], object]:
     """The same network without gradients: steps are the calls of the outermost module."""
     layers = [layer for _ in range(30) for layer in (nn.Linear(256, 256), nn.GELU())]
-    model, x = nn.Sequential(*layers).to(DEVICE), torch.randn(8, 256, device=DEVICE)
+    model = nn.Sequential(*layers).to(DEVICE)
+    x = torch.randn(8, 256, device=DEVICE)
     return torch.inference_mode()(lambda: model(x))
 
 
@@ -94,12 +102,14 @@ def compute_bound_training() -> Callable[[], object]:
     layers = [nn.Linear(width, width) for _ in range(4)]
     dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32
     return _training(
-        nn.Sequential(*layers).to(dtype), torch.randn(4096 if DEVICE == "cuda" else 64, width, dtype=dtype)
+        nn.Sequential(*layers).to(dtype),
+        torch.randn(4096 if DEVICE == "cuda" else 64, width, dtype=dtype),
     )
 
 
 def _training(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
-    model, x = model.to(DEVICE), x.to(DEVICE)
+    model = model.to(DEVICE)
+    x = x.to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
 
     def step() -> None:
@@ -129,9 +139,11 @@ def _synchronize() -> None:
 
 
 def alternate(step: Callable[[], object], steps: int, folder: str) -> tuple[list[float], Ratios]:
-    """Plain round times, ms, and the ratios of attached rounds to the plain rounds before and after them."""
+    """Plain round times, ms, and the ratios of attached rounds to the plain rounds before and after
+    them."""
     attached = Attached(Plan(folder=folder, wait=NEVER))
-    plain, ratios = [stopwatch_ms(step, steps)], []
+    plain = [stopwatch_ms(step, steps)]
+    ratios = []
     for _ in range(ROUNDS):
         attached._finder.install()
         # the outermost module is settled
@@ -145,8 +157,11 @@ def alternate(step: Callable[[], object], steps: int, folder: str) -> tuple[list
 
 
 def clock_against_stopwatch(step: Callable[[], object], steps: int) -> tuple[Ratios, Ratios]:
-    """Ratios to the plain rounds before and after: of the step while timed, of the step time that was measured."""
-    before, costs, measured = stopwatch_ms(step, steps), [], []
+    """Ratios to the plain rounds before and after: of the step while timed, of the step time that
+    was measured."""
+    before = stopwatch_ms(step, steps)
+    costs = []
+    measured = []
     for _ in range(ROUNDS):
         timed_ms, step_time_ms = timed_round(step, steps)
         after = stopwatch_ms(step, steps)
@@ -186,7 +201,9 @@ def capture(step: Callable[[], object]) -> float:
 
 def capture_ratio(step: Callable[[], object]) -> float:
     """A capture's unprofiled step time over that of a stopwatch read just before."""
-    stopwatch = statistics.median(stopwatch_ms(step, UNPROFILED_STEPS) for _ in range(STOPWATCH_ROUNDS // 3))
+    stopwatch = statistics.median(
+        stopwatch_ms(step, UNPROFILED_STEPS) for _ in range(STOPWATCH_ROUNDS // 3)
+    )
     return capture(step) / stopwatch
 
 
@@ -208,7 +225,9 @@ def measure(make: Callable[[], Callable[[], object]]) -> Outcome:
 def main() -> None:
     """Measure and print a table, a line as soon as it is known."""
     name = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU (no bar applies)"
-    print(f"{name}, torch {torch.__version__}; {ROUNDS} pairs of rounds of {ROUND_SECONDS} s; median (95 % interval)")
+    print(
+        f"{name}, torch {torch.__version__}; {ROUNDS} pairs of rounds of {ROUND_SECONDS} s; median (95 % interval)"
+    )
     print(
         f"{'workload':24} {'plain':>9} {'waiting':>23} {'timing':>23} {'unprofiled':>23} {'captured':>23} {'after':>23}"
     )
@@ -216,9 +235,14 @@ def main() -> None:
     for make in WORKLOADS:
         o = measure(make)
         passed &= o.passes
-        columns = "".join(f" {ratios!s:>23}" for ratios in (o.waiting, o.timing, o.unprofiled, o.captured, o.after))
+        columns = "".join(
+            f" {ratios!s:>23}"
+            for ratios in (o.waiting, o.timing, o.unprofiled, o.captured, o.after)
+        )
         print(f"{o.workload:24} {o.plain_ms:6.3f} ms{columns}", flush=True)
-    print(f"bars: waiting < {1 + COST_BAR}, unprofiled against the stopwatch within {AGREEMENT_BAR:.0%}")
+    print(
+        f"bars: waiting < {1 + COST_BAR}, unprofiled against the stopwatch within {AGREEMENT_BAR:.0%}"
+    )
     if DEVICE == "cuda" and not passed:
         sys.exit(1)
 

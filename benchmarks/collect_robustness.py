@@ -19,7 +19,9 @@ def main() -> None:
         torch.cuda.set_device(rank)
     dist.init_process_group("nccl" if GPU else "gloo")
     device = f"cuda:{rank}" if GPU else "cpu"
-    model = nn.parallel.DistributedDataParallel(nn.Sequential(*(nn.Linear(256, 256) for _ in range(8))).to(device))
+    model = nn.parallel.DistributedDataParallel(
+        nn.Sequential(*(nn.Linear(256, 256) for _ in range(8))).to(device)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = torch.randn(32, 256, device=device)
     for _ in range(STEPS):

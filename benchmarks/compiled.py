@@ -1,9 +1,10 @@
-"""What `compile` is promised, held against programs timed compiled: `python -m benchmarks.compiled FOLDER ...`.
+"""What `compile` is promised, held against programs timed compiled: `python -m benchmarks.compiled
+FOLDER ...`.
 
-`compiled.json` has the medians of each program as it is and with `model.compile()` (default mode, not the optimizer),
-timed after each other in one process on an H100. A FOLDER holds captures of them, made by `benchmarks.pairs` on another
-day, so the ratios are compared. The second table chooses how dear compiled code is, and how much must be gained, on the
-other programs alone.
+`compiled.json` has the medians of each program as it is and with `model.compile()` (default mode,
+not the optimizer), timed after each other in one process on an H100. A FOLDER holds captures of
+them, made by `benchmarks.pairs` on another day, so the ratios are compared. The second table
+chooses how dear compiled code is, and how much must be gained, on the other programs alone.
 """
 
 import json
@@ -62,7 +63,8 @@ class Answer:
 
 
 def programs(folders: list[Path]) -> Iterator[tuple[str, float, Measurements]]:
-    """Those that were timed and have a capture, with the share of the step that is left when compiled."""
+    """Those that were timed and have a capture, with the share of the step that is left when
+    compiled."""
     for name, row in json.loads(TIMED.read_text(encoding="utf-8")).items():
         for folder in folders:
             if (folder / name).is_dir():
@@ -82,12 +84,17 @@ def answer(name: str, wanted: float, m: Measurements) -> Answer:
     return Answer(name, wanted)
 
 
-def with_others(found: list[tuple[str, float, Measurements]]) -> dict[tuple[float, float], list[Answer]]:
+def with_others(
+    found: list[tuple[str, float, Measurements]],
+) -> dict[tuple[float, float], list[Answer]]:
     """What is said of each program for each of the costs and least gains."""
     made = {}
     for factor in FACTORS:
         training, inference = (
-            {key: compiling.Cost(one.launch * factor, one.call * factor) for key, one in costs.items()}
+            {
+                key: compiling.Cost(one.launch * factor, one.call * factor)
+                for key, one in costs.items()
+            }
             for costs in (compiling.TRAINING, compiling.INFERENCE)
         )
         for gain in LEAST_GAINS:
@@ -108,7 +115,13 @@ def left_out(made: dict[tuple[float, float], list[Answer]]) -> list[Answer]:
     """Each program's answer with what suits the other programs best."""
     count = len(next(iter(made.values())))
     chosen = [
-        max(made, key=lambda key: (sum(one.worth for j, one in enumerate(made[key]) if j != i), -abs(key[0] - 1)))
+        max(
+            made,
+            key=lambda key: (
+                sum(one.worth for j, one in enumerate(made[key]) if j != i),
+                -abs(key[0] - 1),
+            ),
+        )
         for i in range(count)
     ]
     return [made[key][i] for i, key in enumerate(chosen)]
@@ -130,8 +143,12 @@ def table(found: list[Answer]) -> Table:
         (
             f"`{one.name}`",
             f"{one.wanted:.2f}",
-            "-" if one.promised is None else f"{one.place}: {one.promised:.2f} ({one.low:.2f} to {one.high:.2f})",
-            ("brings nothing" if one.in_vain else "yes" if one.right else "no") if one.promised is not None else "",
+            "-"
+            if one.promised is None
+            else f"{one.place}: {one.promised:.2f} ({one.low:.2f} to {one.high:.2f})",
+            ("brings nothing" if one.in_vain else "yes" if one.right else "no")
+            if one.promised is not None
+            else "",
         )
         for one in sorted(found, key=lambda one: one.wanted)
     ]

@@ -1,7 +1,9 @@
-"""How long `fleet` takes for a job of many ranks, in how much memory: python -m benchmarks.fleet [RANKS] [COLLECTIVES].
+"""How long `fleet` takes for a job of many ranks, in how much memory: python -m benchmarks.fleet
+[RANKS] [COLLECTIVES].
 
-Digests of a job with tensor parallel 8 and data parallel over the rest are made by hand: half of the collectives are of
-groups of 8, half of the others; one rank is late by 3 ms a step. Prints the seconds and GiB of `fleet` on them.
+Digests of a job with tensor parallel 8 and data parallel over the rest are made by hand: half of
+the collectives are of groups of 8, half of the others; one rank is late by 3 ms a step. Prints the
+seconds and GiB of `fleet` on them.
 """
 
 import json
@@ -16,12 +18,24 @@ from pathlib import Path
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.ranks.digest import Claim, DigestedCalls, Family, Pieces, ProcessGroup, RankDigest, Why
+from traceanalyzer.analysis.ranks.digest import (
+    Claim,
+    DigestedCalls,
+    Family,
+    Pieces,
+    ProcessGroup,
+    RankDigest,
+    Why,
+)
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.fleet.digests.files import SUFFIX, Rank, encoded
 
-TENSOR, STEPS = 8, 10
-LATE_NS, WORK_NS, TRANSFER_NS, SIGMA_NS = 3_000_000, 400_000, 100_000, 5_000
+TENSOR = 8
+STEPS = 10
+LATE_NS = 3_000_000
+WORK_NS = 400_000
+TRANSFER_NS = 100_000
+SIGMA_NS = 5_000
 EPOCH_NS = 1_700_000_000_000_000_000
 
 
@@ -40,7 +54,8 @@ def times(ranks: int, collectives: int, late: int) -> tuple[np.ndarray, np.ndarr
         last = np.zeros(int(group.max()) + 1, np.int64)
         np.maximum.at(last, group, came)
         clock = last[group] + TRANSFER_NS
-        starts[i], ends[i] = came, clock
+        starts[i] = came
+        ends[i] = clock
     return starts, ends
 
 
@@ -58,21 +73,50 @@ def rank_of(rank: int, ranks: int, start: np.ndarray, end: np.ndarray, late: boo
     tensor = str(list(range(first, first + TENSOR)))
     data = f"[{rank % TENSOR}, {rank % TENSOR + TENSOR}, ..., {ranks - TENSOR + rank % TENSOR}]"
     columns = {
-        "start": start, "end": end, "launched": start, "row": np.arange(count), "step": step,
-        "kind": np.ones(count), "bytes": np.full(count, 1 << 20), "group": np.arange(count) % 2,
-    }  # fmt: skip
+        "start": start,
+        "end": end,
+        "launched": start,
+        "row": np.arange(count),
+        "step": step,
+        "kind": np.ones(count),
+        "bytes": np.full(count, 1 << 20),
+        "group": np.arange(count) % 2,
+    }
     names = tuple(f"ProfilerStep#{i}" for i in range(STEPS))
-    steps = Steps("profiler_step", names, edges[:-1], edges[1:], edges[:-1], edges[1:], 0, np.empty(0, np.int32))
+    steps = Steps(
+        "profiler_step",
+        names,
+        edges[:-1],
+        edges[1:],
+        edges[:-1],
+        edges[1:],
+        0,
+        np.empty(0, np.int32),
+    )
     digest = RankDigest(
-        path=f"rank{rank}.json", claim=Claim(rank, ranks, 0, int(end[-1])), host=f"node{rank // TENSOR}",
-        epoch_ns=EPOCH_NS, device=0, only_step_times=False, steps=steps, compute=compute, communication=0 * each,
-        busy=compute, collectives=count, calls=DigestedCalls.from_columns(columns),
-        groups=(ProcessGroup("tp", tensor, "", TENSOR), ProcessGroup("dp", data, "", ranks // TENSOR)),
+        path=f"rank{rank}.json",
+        claim=Claim(rank, ranks, 0, int(end[-1])),
+        host=f"node{rank // TENSOR}",
+        epoch_ns=EPOCH_NS,
+        device=0,
+        only_step_times=False,
+        steps=steps,
+        compute=compute,
+        communication=0 * each,
+        busy=compute,
+        collectives=count,
+        calls=DigestedCalls.from_columns(columns),
+        groups=(
+            ProcessGroup("tp", tensor, "", TENSOR),
+            ProcessGroup("dp", data, "", ranks // TENSOR),
+        ),
         pieces=Pieces.empty(),
-    )  # fmt: skip
+    )
     idle = np.zeros((len(IdleCause), count), np.int64)
     family = Family("gemm", 10 * count, int(compute.sum()), 1 << 30)
-    return Rank(digest.path, digest, Why(0 * each, 0 * each, idle[:, :STEPS], before, idle, (family,), None))
+    return Rank(
+        digest.path, digest, Why(0 * each, 0 * each, idle[:, :STEPS], before, idle, (family,), None)
+    )
 
 
 def main(ranks: int = 10_000, collectives: int = 1_000) -> None:
@@ -87,7 +131,9 @@ def main(ranks: int = 10_000, collectives: int = 1_000) -> None:
         del starts, ends
         begun = time.monotonic()
         command = [sys.executable, "-m", "traceanalyzer", "fleet", folder, "--format", "json"]
-        done = subprocess.run(command, check=True, capture_output=True, env=os.environ | {"TRACEANALYZER_CACHE": ""})
+        done = subprocess.run(
+            command, check=True, capture_output=True, env=os.environ | {"TRACEANALYZER_CACHE": ""}
+        )
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = time.monotonic() - begun
     found = json.loads(done.stdout)["culprits"]

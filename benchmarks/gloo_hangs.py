@@ -1,10 +1,11 @@
-"""Real hangs: six ranks of `torchrun` with gloo on the CPU, a fault in each run, and what `hang` says of the dumps.
+"""Real hangs: six ranks of `torchrun` with gloo on the CPU, a fault in each run, and what `hang`
+says of the dumps.
 
     python -m benchmarks.gloo_hangs [FOLDER]
 
-gloo's Flight Recorder (PyTorch 2.8 and later) has collectives with their lines; it leaves out sends, receives and the
-ranks of groups, and never changes a state: `retired` says what is complete. There is no GPU to be stuck, and no link to
-be cut without being root.
+gloo's Flight Recorder (PyTorch 2.8 and later) has collectives with their lines; it leaves out
+sends, receives and the ranks of groups, and never changes a state: `retired` says what is complete.
+There is no GPU to be stuck, and no link to be cut without being root.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-WORLD, TENSOR = 6, 2
-STEPS, FAULTY_STEP = 5, 2
-SETTLE_S, MOST_S = 4.0, 40
+WORLD = 6
+TENSOR = 2
+STEPS = 5
+FAULTY_STEP = 2
+SETTLE_S = 4.0
+MOST_S = 40
 EXPECTED = {
     "storage": ({3}, "cpu_stopped"),
     "gil": ({2}, "no_dump"),
@@ -47,9 +51,11 @@ def run(folder: Path, fault: str) -> None:
     rank = dist.get_rank()
     pairs = [dist.new_group(list(range(i, i + TENSOR))) for i in range(0, WORLD, TENSOR)]
     columns = [dist.new_group(list(range(i, WORLD, TENSOR))) for i in range(TENSOR)]
-    pair, column = pairs[rank // TENSOR], columns[rank % TENSOR]
+    pair = pairs[rank // TENSOR]
+    column = columns[rank % TENSOR]
     threading.Thread(target=_dump, args=(folder, rank), daemon=True).start()
-    x, strike = torch.ones(64), rank in EXPECTED[fault][0]
+    x = torch.ones(64)
+    strike = rank in EXPECTED[fault][0]
     try:
         for step in range(STEPS):
             now = strike and step == FAULTY_STEP
@@ -60,7 +66,9 @@ def run(folder: Path, fault: str) -> None:
             if not (now and fault == "skip"):
                 _collective(x, column, fault if now else "")
             dist.all_reduce(x)
-    except RuntimeError:  # gloo sees a peer that is gone, or sends another size: this rank goes no further
+    except (
+        RuntimeError
+    ):  # gloo sees a peer that is gone, or sends another size: this rank goes no further
         pass
     time.sleep(MOST_S)
 
@@ -98,9 +106,16 @@ def record(folder: Path, fault: str) -> None:
     """The dumps of a run with this fault."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval=600",
-        f"--nproc-per-node={WORLD}", __file__, str(folder), fault,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--monitor-interval=600",
+        f"--nproc-per-node={WORLD}",
+        __file__,
+        str(folder),
+        fault,
+    ]
     env = {**os.environ, "TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1"}
     expected = WORLD - (len(EXPECTED[fault][0]) if EXPECTED[fault][1] == "no_dump" else 0)
     job = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -108,7 +123,10 @@ def record(folder: Path, fault: str) -> None:
     while len(list(folder.glob("rank_*"))) < expected and time.monotonic() < end:
         time.sleep(0.2)
     time.sleep(0.5)
-    for pid in [job.pid, *(int(path.name[4:]) for path in folder.glob("pid_*"))]:  # workers outlive their launcher
+    for pid in [
+        job.pid,
+        *(int(path.name[4:]) for path in folder.glob("pid_*")),
+    ]:  # workers outlive their launcher
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     job.wait()
@@ -129,7 +147,10 @@ def main(folder: Path) -> int:
         hang = hang_of(read_flight(folder / fault, world=WORLD))
         right = set(hang.verdict.culprits) == ranks and hang.verdict.kind == kind
         wrong += not right
-        print(f"{fault:8} {'right' if right else 'WRONG'} {hang.verdict.confidence:10} {headline(hang)}", flush=True)
+        print(
+            f"{fault:8} {'right' if right else 'WRONG'} {hang.verdict.confidence:10} {headline(hang)}",
+            flush=True,
+        )
     return wrong
 
 

@@ -4,8 +4,9 @@
     python -m benchmarks.growth --only nested_steps
     python -m benchmarks.growth --check               # exit status 1 where an exponent is above LIMIT
 
-The exponent is that of CPU time as N doubles, above what nothing costs: 1 is linear, n log n is below 1.1. N doubles
-until a run takes `--seconds`, so that what is measured is the growth and not the start.
+The exponent is that of CPU time as N doubles, above what nothing costs: 1 is linear, n log n is
+below 1.1. N doubles until a run takes `--seconds`, so that what is measured is the growth and not
+the start.
 """
 
 import argparse
@@ -25,7 +26,8 @@ from traceanalyzer.report.json import render_json
 from traceanalyzer.report.privacy.redact import redact
 
 LIMIT = 1.15
-"""No family may grow by more: n log n grows by 1.1 where N goes from 1,000 to 2,000, by 1.05 later."""
+"""No family may grow by more: n log n grows by 1.1 where N goes from 1,000 to 2,000, by 1.05
+later."""
 LARGEST_BYTES = 8 << 20
 """An event of more than 16 MB is damage and costs something else."""
 WORTH_S = 0.25
@@ -36,7 +38,9 @@ def main() -> int:
     """Print the table; with --check the number of families above the limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=FAMILIES, action="append")
-    parser.add_argument("--seconds", type=float, default=2.0, help="the longest run is about this long")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="the longest run is about this long"
+    )
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
     sys.stdout.write(f"{'family':26} {'N':>9} {'bytes':>11} {'s':>7} {'exponent':>8}\n")
@@ -45,23 +49,30 @@ def main() -> int:
         size, length, spent, exponent = growth(name, asked.seconds)
         above += exponent > LIMIT
         mark = "  <-- above" if exponent > LIMIT else ""
-        sys.stdout.write(f"{name:26} {size:>9,} {length:>11,} {spent:>7.2f} {exponent:>8.2f}{mark}\n")
+        sys.stdout.write(
+            f"{name:26} {size:>9,} {length:>11,} {spent:>7.2f} {exponent:>8.2f}{mark}\n"
+        )
         sys.stdout.flush()
     return above if asked.check else 0
 
 
 def growth(name: str, seconds: float) -> tuple[int, int, float, float]:
-    """N, bytes and CPU seconds of the largest run, and the exponent from the one before it to it."""
+    """N, bytes and CPU seconds of the largest run, and the exponent from the one before it to
+    it."""
     make = FAMILIES[name]
     base = min(_cost(make(1)) for _ in range(2))
-    size, spent, length = 250, 0.0, 0
+    size = 250
+    spent = 0.0
+    length = 0
     while spent < seconds and size < 2**22 and length < LARGEST_BYTES:
         size *= 2
         data = make(size)
-        length, spent = len(data), _cost(data) - base
+        length = len(data)
+        spent = _cost(data) - base
     if spent < WORTH_S:
         return size, length, spent, 0.0
-    # Of three measurements the smallest is nearest the truth; over a factor of 4, what disturbs it counts half.
+    # Of three measurements the smallest is nearest the truth; over a factor of 4, what disturbs it
+    # counts half.
     quarter = max(min(_cost(make(size // 4)) for _ in range(3)) - base, 1e-3)
     spent = min(spent, *(_cost(data) - base for _ in range(2)))
     return size, length, spent, math.log2(spent / quarter) / 2

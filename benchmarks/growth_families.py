@@ -1,4 +1,5 @@
-"""Inputs by name and size: shapes of recordings, honest and hostile, whose cost must not grow faster than n log n."""
+"""Inputs by name and size: shapes of recordings, honest and hostile, whose cost must not grow
+faster than n log n."""
 
 import gzip
 import json
@@ -11,8 +12,19 @@ Of = Callable[[int], Any]
 Family = Callable[[int], bytes]
 
 
-def _span(cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 1, **args: Any) -> Row:
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+def _span(
+    cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 1, **args: Any
+) -> Row:
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": args,
+    }
 
 
 def _op(name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> Row:
@@ -20,7 +32,14 @@ def _op(name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> Row:
 
 
 def _launch(
-    i: int, at: float, start: float, dur: float, stream: int = 7, tid: int = 1, name: str = "k", **args: Any
+    i: int,
+    at: float,
+    start: float,
+    dur: float,
+    stream: int = 7,
+    tid: int = 1,
+    name: str = "k",
+    **args: Any,
 ) -> list[Row]:
     placed = {"device": 0, "context": 1, "stream": stream, "correlation": i + 1, **args}
     return [
@@ -47,9 +66,12 @@ def _step(i: int, ts: float, dur: float, tid: int = 1) -> Row:
 
 
 def _rows(n: int, *parts: Of) -> list[Row]:
-    """For each of n things the rows that the parts make of its number, part by part: a row, or several."""
+    """For each of n things the rows that the parts make of its number, part by part: a row, or
+    several."""
     made = ((part(i) for part in parts) for i in range(n))
-    return [row for one in made for some in one for row in (some if isinstance(some, list) else [some])]
+    return [
+        row for one in made for some in one for row in (some if isinstance(some, list) else [some])
+    ]
 
 
 def _usual(n: int, *parts: Of, last: Iterable[Row] = ()) -> bytes:
@@ -59,7 +81,9 @@ def _usual(n: int, *parts: Of, last: Iterable[Row] = ()) -> bytes:
 
 def _at(start: Of, dur: Of, at: Of = lambda i: 10 * i, **how: Of) -> Of:
     """A launch, by default one every 10 us."""
-    return lambda i: _launch(i, at(i), start(i), dur(i), **{name: of(i) for name, of in how.items()})
+    return lambda i: _launch(
+        i, at(i), start(i), dur(i), **{name: of(i) for name, of in how.items()}
+    )
 
 
 def _later(i: int) -> float:
@@ -85,13 +109,26 @@ def _changed(rows: list[Row], of: str, /, **to: Any) -> list[Row]:
 
 
 def _shape(i: int) -> list[Row]:
-    named = {"Input Dims": [[i + 1, 64], [64, 32]], "Input type": ["float", "float"], "External id": i}
-    return [_op("aten::mm", 10 * i, 8, **named), *_launch(i, 10 * i + 1, 10 * i + 5, 4, name="sgemm")]
+    named = {
+        "Input Dims": [[i + 1, 64], [64, 32]],
+        "Input type": ["float", "float"],
+        "External id": i,
+    }
+    return [
+        _op("aten::mm", 10 * i, 8, **named),
+        *_launch(i, 10 * i + 1, 10 * i + 5, 4, name="sgemm"),
+    ]
 
 
 def _collective(i: int) -> list[Row]:
-    named = {"Collective name": "allreduce", "In msg nelems": i + 1, "Out msg nelems": i + 1, "Group size": 8,
-             "dtype": "Float", "Process Group Name": str(i % 7)}  # fmt: skip
+    named = {
+        "Collective name": "allreduce",
+        "In msg nelems": i + 1,
+        "Out msg nelems": i + 1,
+        "Group size": 8,
+        "dtype": "Float",
+        "Process Group Name": str(i % 7),
+    }
     nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
     return [
         *_launch(2 * i, 10 * i, 10 * i + 2, 3),
@@ -127,12 +164,19 @@ def _memory(i: int) -> Row:
 
 
 def _flow(i: int) -> list[Row]:
-    return [{"ph": ph, "id": i, "pid": 1, "tid": 1, "ts": i, "cat": "ac2g", "name": "ac2g"} for ph in "sf"]
+    return [
+        {"ph": ph, "id": i, "pid": 1, "tid": 1, "ts": i, "cat": "ac2g", "name": "ac2g"}
+        for ph in "sf"
+    ]
 
 
 def _nested(kind: str, name: str, **args: Of) -> Of:
     """Ranges of which each is within the one before it, of n."""
-    return lambda n: lambda i: _span(kind, name.format(i), i, 10 * n - 2 * i, **{k: of(i) for k, of in args.items()})
+    return lambda n: (
+        lambda i: _span(
+            kind, name.format(i), i, 10 * n - 2 * i, **{k: of(i) for k, of in args.items()}
+        )
+    )
 
 
 _PYTHON = _nested("python_function", "a.py({}): f", **{"Python id": lambda i: i + 1})
@@ -143,13 +187,16 @@ KINETO: dict[str, Family] = {
     "plain": lambda n: _usual(n, lambda i: _op(_named("aten::op", i), 10 * i, 8), _inside()),
     "many_steps": lambda n: _trace(_rows(n, lambda i: _step(i, 10 * i, 10), _inside())),
     "nested_steps": lambda n: _trace(
-        _rows(n, lambda i: _step(i, i, 2 * (2 * n - i))) + _rows(n, _at(lambda i: i + 1, lambda _: 1, at=lambda i: i))
+        _rows(n, lambda i: _step(i, i, 2 * (2 * n - i)))
+        + _rows(n, _at(lambda i: i + 1, lambda _: 1, at=lambda i: i))
     ),
     "overlapping_steps": lambda n: _trace(
-        _rows(n, lambda i: _step(i, i, n)) + _rows(n, _at(lambda i: i + 1, lambda _: 1, at=lambda i: i))
+        _rows(n, lambda i: _step(i, i, n))
+        + _rows(n, _at(lambda i: i + 1, lambda _: 1, at=lambda i: i))
     ),
     "steps_on_threads": lambda n: _trace(
-        _rows(n, lambda i: _step(i, 10 * i, 10, tid=i)) + _rows(n, _at(lambda i: 10 * i + 1, lambda _: 1))
+        _rows(n, lambda i: _step(i, 10 * i, 10, tid=i))
+        + _rows(n, _at(lambda i: 10 * i + 1, lambda _: 1))
     ),
     "kernels_at_one_instant": lambda n: _usual(n, _at(lambda _: 5 * n, lambda _: 5)),
     "kernels_at_one_instant_on_streams": lambda n: _usual(
@@ -163,8 +210,12 @@ KINETO: dict[str, Family] = {
     ),
     "kernels_all_overlap": lambda n: _usual(n, _at(lambda i: 10 * i + 1, lambda _: 10 * n)),
     "empty_kernels": lambda n: _usual(n, _at(lambda _: 5 * n, lambda _: 0)),
-    "launches_at_one_instant": lambda n: _usual(n, _at(lambda i: 10 * i, lambda _: 5, at=lambda _: 1)),
-    "launches_overlap": lambda n: _trace(_steps(n) + _changed(_rows(n, _every()), "cuda_runtime", dur=10 * n)),
+    "launches_at_one_instant": lambda n: _usual(
+        n, _at(lambda i: 10 * i, lambda _: 5, at=lambda _: 1)
+    ),
+    "launches_overlap": lambda n: _trace(
+        _steps(n) + _changed(_rows(n, _every()), "cuda_runtime", dur=10 * n)
+    ),
     "deep_ops": lambda n: _usual(
         n, lambda i: _op(_named("aten::op", i), i, 10 * n - 2 * i), last=_launch(0, n, n + 5, 5)
     ),
@@ -177,15 +228,25 @@ KINETO: dict[str, Family] = {
     "deep_python": lambda n: _usual(
         n, _PYTHON(n), last=_rows(n, _at(lambda i: n + i + 5, lambda _: 1, at=lambda i: n + i))
     ),
-    "many_threads": lambda n: _usual(n, lambda i: _op("aten::add", 10 * i, 8, tid=i), _inside(tid=lambda i: i)),
+    "many_threads": lambda n: _usual(
+        n, lambda i: _op("aten::add", 10 * i, 8, tid=i), _inside(tid=lambda i: i)
+    ),
     "many_streams": lambda n: _usual(n, _every(stream=lambda i: i)),
     "many_devices": lambda n: _usual(n, _every(device=lambda i: i % 4096)),
-    "many_processes": lambda n: _usual(n, lambda i: _op("aten::add", 10 * i, 8) | {"pid": i}, last=ONE),
-    "distinct_names": lambda n: _usual(n, lambda i: _op(f"op{i}", 10 * i, 8), _inside(name=lambda i: f"kernel_{i}")),
+    "many_processes": lambda n: _usual(
+        n, lambda i: _op("aten::add", 10 * i, 8) | {"pid": i}, last=ONE
+    ),
+    "distinct_names": lambda n: _usual(
+        n, lambda i: _op(f"op{i}", 10 * i, 8), _inside(name=lambda i: f"kernel_{i}")
+    ),
     "distinct_shapes": lambda n: _usual(n, _shape),
     "long_name": lambda n: _trace(_steps(4) + _launch(0, 1, 5, 5, name="k" * n)),
     "long_namespaces": lambda n: _trace(
-        [*_steps(4), _op("a::" * n, 1, 5), *_launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n)]
+        [
+            *_steps(4),
+            _op("a::" * n, 1, 5),
+            *_launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n),
+        ]
     ),
     "long_path": lambda n: _trace(
         [
@@ -203,11 +264,15 @@ KINETO: dict[str, Family] = {
     ),
     "syncs": lambda n: _usual(
         n,
-        lambda i: _span("cuda_runtime", "cudaStreamSynchronize", 10 * i + 5, 4, correlation=n + i + 1),
+        lambda i: _span(
+            "cuda_runtime", "cudaStreamSynchronize", 10 * i + 5, 4, correlation=n + i + 1
+        ),
         last=_rows(n, _every()),
     ),
     "waits_at_one_instant": lambda n: _usual(n, _wait(n), last=_rows(n, _every())),
-    "collectives": lambda n: _trace(_steps(n) + _rows(n, _collective), distributedInfo={"rank": 0, "world_size": 8}),
+    "collectives": lambda n: _trace(
+        _steps(n) + _rows(n, _collective), distributedInfo={"rank": 0, "world_size": 8}
+    ),
     "world_size": lambda n: _trace(_steps(4) + ONE, distributedInfo={"rank": 0, "world_size": n}),
     "memory_events": lambda n: _usual(n, _memory, last=ONE),
     "copies": lambda n: _trace(
@@ -228,11 +293,16 @@ KINETO: dict[str, Family] = {
     "unclosed_strings": lambda n: _EVENTS + b'{"ph":"X","name":' + b'": "' * (4 * n),
     "escaped_quotes": lambda n: _EVENTS + b'{"ph":"X","name":"' + b'\\"' * (4 * n) + b"\n\x00",
     "nested_brackets": lambda n: _EVENTS + b'{"ph":"X","args":' + b'{"args":' * n,
-    "exponents": lambda n: _trace(ONE).replace(b'"ts": 1,', b'"ts": 1e' + b"9" * min(n, 6) + b",", 1),
+    "exponents": lambda n: _trace(ONE).replace(
+        b'"ts": 1,', b'"ts": 1e' + b"9" * min(n, 6) + b",", 1
+    ),
     "digits": lambda n: _trace(ONE).replace(b'"ts": 1,', b'"ts": ' + b"9" * n + b",", 1),
     "damaged_events": lambda n: (
         _EVENTS
-        + b",".join(b'{"ph":"X","cat":"cpu_op","name":"a"b","ts":%d,"dur":1,"args":{}}' % i for i in range(n))
+        + b",".join(
+            b'{"ph":"X","cat":"cpu_op","name":"a"b","ts":%d,"dur":1,"args":{}}' % i
+            for i in range(n)
+        )
         + b"]}"
     ),
     "secrets": lambda n: _usual(n, _every(name=lambda i: f"user{i}@host{i} /home/u{i}/x")),
@@ -245,7 +315,9 @@ LOGS: dict[str, Family] = {
     "log_lines": lambda n: b"".join(
         b"iteration %d/ 9 | elapsed time per iteration (ms): 12.5 | loss\n" % i for i in range(n)
     ),
-    "log_ranks": lambda n: b"".join(b'{"step": %d, "iter_ms": 12.5, "rank": %d}\n' % (i // 4, i) for i in range(n)),
+    "log_ranks": lambda n: b"".join(
+        b'{"step": %d, "iter_ms": 12.5, "rank": %d}\n' % (i // 4, i) for i in range(n)
+    ),
     "log_one_line": lambda n: b"step: 1 loss: " * n,
 }
 
@@ -254,14 +326,17 @@ def _nsys(tables: dict[str, tuple[str, list[tuple[Any, ...]]]]) -> bytes:
     db = sqlite3.connect(":memory:")
     for name, (columns, rows) in tables.items():
         db.execute(f"CREATE TABLE {name} ({columns})")
-        db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(columns.split(',')))})", rows)  # noqa: S608
+        places = ",".join("?" * len(columns.split(",")))
+        db.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
     db.commit()
     data = db.serialize()
     db.close()
     return data
 
 
-_KERNEL = "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName"
+_KERNEL = (
+    "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName"
+)
 _PID = 1 << 48 | 1000 << 24
 
 
@@ -270,17 +345,23 @@ def _nsys_run(n: int, names: Callable[[int], str], texts: Iterable[str] = (), **
     kernels = [(10 * i + 5, 10 * i + 9, 0, 1, 7, i + 1, _PID, i + 10, i + 10) for i in range(n)]
     calls = [(10 * i, 10 * i + 1, _PID | 1000, i + 1, 1) for i in range(n)]
     ranges = [(10 * i, 10 * i + 8, 59, _PID | 1000, text) for i, text in enumerate(texts)]
-    return _nsys({
-        "StringIds": ("id, value", strings), "CUPTI_ACTIVITY_KIND_KERNEL": (_KERNEL, kernels),
-        "CUPTI_ACTIVITY_KIND_RUNTIME": ("start, end, globalTid, correlationId, nameId", calls),
-        "NVTX_EVENTS": ("start, end, eventType, globalTid, text", ranges), **more,
-    })  # fmt: skip
+    return _nsys(
+        {
+            "StringIds": ("id, value", strings),
+            "CUPTI_ACTIVITY_KIND_KERNEL": (_KERNEL, kernels),
+            "CUPTI_ACTIVITY_KIND_RUNTIME": ("start, end, globalTid, correlationId, nameId", calls),
+            "NVTX_EVENTS": ("start, end, eventType, globalTid, text", ranges),
+            **more,
+        }
+    )
 
 
 def _long_names(n: int) -> bytes:
     text = "a" * n + ", sizes = [[1" * (n // 10) + ", seq = 1" * (n // 10)
     overhead = ("start, end, globalTid, nameId", [(1, 2, _PID | 1000, 10)])
-    return _nsys_run(2, lambda i: "a" * n, [text, "a::" * n, "autograd::" + "x" * n], PROFILER_OVERHEAD=overhead)
+    return _nsys_run(
+        2, lambda i: "a" * n, [text, "a::" * n, "autograd::" + "x" * n], PROFILER_OVERHEAD=overhead
+    )
 
 
 def _diagnostics(n: int) -> bytes:
@@ -290,14 +371,23 @@ def _diagnostics(n: int) -> bytes:
 
 
 def _processes(n: int) -> bytes:
-    rows = [(10 * i + 5, 10 * i + 9, 0, 1, 7, i + 1, 1 << 48 | (i % 2000) << 24, 10, 10) for i in range(n)]
-    return _nsys({"StringIds": ("id, value", [(10, "k")]), "CUPTI_ACTIVITY_KIND_KERNEL": (_KERNEL, rows)})
+    rows = [
+        (10 * i + 5, 10 * i + 9, 0, 1, 7, i + 1, 1 << 48 | (i % 2000) << 24, 10, 10)
+        for i in range(n)
+    ]
+    return _nsys(
+        {"StringIds": ("id, value", [(10, "k")]), "CUPTI_ACTIVITY_KIND_KERNEL": (_KERNEL, rows)}
+    )
 
 
 NSYS: dict[str, Family] = {
-    "nsys_kernels": lambda n: _nsys_run(n, lambda i: f"k{i % 20}", [f"step_{i}" for i in range(n // 100)]),
+    "nsys_kernels": lambda n: _nsys_run(
+        n, lambda i: f"k{i % 20}", [f"step_{i}" for i in range(n // 100)]
+    ),
     "nsys_distinct_names": lambda n: _nsys_run(
-        n, lambda i: f"kernel_{i}", [f"aten::op{i}, seq = {i}, op_id = {i}, sizes = [[{i}]]" for i in range(n)]
+        n,
+        lambda i: f"kernel_{i}",
+        [f"aten::op{i}, seq = {i}, op_id = {i}, sizes = [[{i}]]" for i in range(n)],
     ),
     "nsys_long_names": _long_names,
     "nsys_diagnostics": _diagnostics,

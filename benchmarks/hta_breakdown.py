@@ -1,6 +1,8 @@
-"""What HTA is asked to do: load a trace, temporal breakdown, idle breakdown. Run by the Python of its own environment.
+"""What HTA is asked to do: load a trace, temporal breakdown, idle breakdown. Run by the Python of
+its own environment.
 
-The last line it prints is JSON: seconds at the end of each stage, and what stopped a stage if something did.
+The last line it prints is JSON: seconds at the end of each stage, and what stopped a stage if
+something did.
 """
 
 import importlib.metadata
@@ -10,7 +12,8 @@ import time
 
 
 def main(path: str) -> dict[str, object]:
-    """Run the stages; one that fails does not keep the next from being tried, as long as the trace was loaded."""
+    """Run the stages; one that fails does not keep the next from being tried, as long as the trace
+    was loaded."""
     begun = time.perf_counter()
     ended: dict[str, float] = {}
     failed: dict[str, str] = {}

@@ -1,7 +1,9 @@
-"""How quickly the HTML report opens in headless Chromium: `python -m benchmarks.html_report [RECORDING...]`.
+"""How quickly the HTML report opens in headless Chromium: `python -m benchmarks.html_report
+[RECORDING...]`.
 
-Without arguments the 155 MB recording of ../shared/traces, unpacked, and a replica of it of 0.5 GB. Needs an
-installed Chromium. Ends with status 1 where a bar is missed. See README.md here for what is measured.
+Without arguments the 155 MB recording of ../shared/traces, unpacked, and a replica of it of 0.5 GB.
+Needs an installed Chromium. Ends with status 1 where a bar is missed. See README.md here for what
+is measured.
 """
 
 import argparse
@@ -15,7 +17,9 @@ from benchmarks.chromium import Chromium
 from benchmarks.measured import MB, measure, traceanalyzer_command
 from benchmarks.sized import recordings
 
-MAX_FILE_MB, MAX_DATA_MB, MAX_INTERACTIVE_S = 1.5, 1.1, 1.0
+MAX_FILE_MB = 1.5
+MAX_DATA_MB = 1.1
+MAX_INTERACTIVE_S = 1.0
 TO_THE_TIMELINE = """(async () => {
     const begun = performance.now();
     document.querySelector("a[href^='#at=']").click();
@@ -44,7 +48,8 @@ class Opened:
 
 
 def open_page(file: Path) -> Opened:
-    """Open the page in a browser of its own, follow the first link to the timeline, show all of the step."""
+    """Open the page in a browser of its own, follow the first link to the timeline, show all of the
+    step."""
     with Chromium.start() as browser:
         page = browser.open(file)
         page.wait(f"({PAINTED}) !== null")
@@ -65,7 +70,10 @@ def report_on(recording: Path, folder: Path, repeats: int) -> bool:
     if cost.status:
         sys.exit(f"{recording}: {cost.outcome}")
     text = file.read_text(encoding="utf-8")
-    data = sum(len(block) for block in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text))
+    data = sum(
+        len(block)
+        for block in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text)
+    )
     runs = [open_page(file) for _ in range(repeats)]
     first = min(runs, key=lambda run: run.interactive)
     print(
@@ -85,7 +93,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", nargs="*", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "traceanalyzer-benchmarks")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "traceanalyzer-benchmarks"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     paths = given.recordings or recordings(given.folder, [500])

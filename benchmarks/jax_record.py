@@ -1,7 +1,9 @@
-"""Records a training loop in JAX on whatever device there is: `python benchmarks/jax_record.py FOLDER [STEPS]`.
+"""Records a training loop in JAX on whatever device there is: `python benchmarks/jax_record.py
+FOLDER [STEPS]`.
 
-Needs `pip install "jax[cuda12]"` (or `jax` for a CPU). FOLDER gets `plugins/profile/TIME/HOST.xplane.pb` and the JSON
-beside it, for `traceanalyzer analyze`, and `stopwatch.json`: the same steps timed before without the profiler.
+Needs `pip install "jax[cuda12]"` (or `jax` for a CPU). FOLDER gets
+`plugins/profile/TIME/HOST.xplane.pb` and the JSON beside it, for `traceanalyzer analyze`, and
+`stopwatch.json`: the same steps timed before without the profiler.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-WIDTH, DEPTH, BATCH = 2048, 6, 4096
+WIDTH = 2048
+DEPTH = 6
+BATCH = 4096
 
 
 def main(folder: Path, steps: int) -> None:
@@ -28,7 +32,9 @@ def main(folder: Path, steps: int) -> None:
     @jax.jit
     def train_step(weights: list[jax.Array], batch: jax.Array) -> tuple[list[jax.Array], jax.Array]:
         value, gradients = jax.value_and_grad(loss)(weights, batch)
-        return [weight - 0.1 * gradient for weight, gradient in zip(weights, gradients, strict=True)], value
+        return [
+            weight - 0.1 * gradient for weight, gradient in zip(weights, gradients, strict=True)
+        ], value
 
     keys = jax.random.split(jax.random.key(0), DEPTH + 1)
     weights = [jax.random.normal(key, (WIDTH, WIDTH), jnp.bfloat16) * 0.02 for key in keys[1:]]
@@ -45,7 +51,11 @@ def main(folder: Path, steps: int) -> None:
             with jax.profiler.StepTraceAnnotation("train", step_num=i):
                 weights, value = train_step(weights, batch)
                 float(value)
-    measured = {"median_step_ms": statistics.median(times_ms), "steps_ms": times_ms, "device": str(jax.devices()[0])}
+    measured = {
+        "median_step_ms": statistics.median(times_ms),
+        "steps_ms": times_ms,
+        "device": str(jax.devices()[0]),
+    }
     (folder / "stopwatch.json").write_text(json.dumps(measured, indent=1))
     sys.stdout.write(f"{measured['median_step_ms']:.3f} ms a step on {measured['device']}\n")
 

@@ -1,4 +1,5 @@
-"""A command's cost as the operating system counts it: wall-clock, CPU and the largest resident memory."""
+"""A command's cost as the operating system counts it: wall-clock, CPU and the largest resident
+memory."""
 
 import os
 import shutil
@@ -25,7 +26,8 @@ class Cost:
     peak_mb: float
     """Of the largest of its processes."""
     together_mb: float
-    """Of all its processes at one moment, pages that they share counted once; looked at ten times a second."""
+    """Of all its processes at one moment, pages that they share counted once; looked at ten times a
+    second."""
     status: int
     output: str
     error: str
@@ -39,15 +41,17 @@ class Cost:
 
 
 def measure(command: list[str], timeout_s: float = 3600, folder: Path | None = None) -> Cost:
-    """Run the command to its end, or until it takes too long, in a folder. `wait4` gives the usage of this child and of
-    those that it waited for.
+    """Run the command to its end, or until it takes too long, in a folder. `wait4` gives the usage
+    of this child and of those that it waited for.
 
-    A child's peak memory counts from the fork on, so the measuring process must stay small: nothing that
-    imports numpy may be imported here.
+    A child's peak memory counts from the fork on, so the measuring process must stay small: nothing
+    that imports numpy may be imported here.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
         begun = time.perf_counter()
-        child = subprocess.Popen(command, stdout=output, stderr=error, stdin=subprocess.DEVNULL, cwd=folder)
+        child = subprocess.Popen(
+            command, stdout=output, stderr=error, stdin=subprocess.DEVNULL, cwd=folder
+        )
         late = threading.Timer(timeout_s, child.kill)
         late.start()
         looked = _Looked(child.pid)
@@ -96,7 +100,9 @@ class _Looked(threading.Thread):
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.over, self.most, self._pid = threading.Event(), 0, pid
+        self.over = threading.Event()
+        self.most = 0
+        self._pid = pid
 
     def run(self) -> None:
         """Look until there is no more to be seen."""

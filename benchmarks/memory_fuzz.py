@@ -40,7 +40,8 @@ def mutant(raw: bytes, chosen: random.Random) -> bytes:
 
 def outcome(raw: bytes) -> str:
     """`read` or `refused`; anything else is raised."""
-    file, shapes = io.BytesIO(raw), Shapes()
+    file = io.BytesIO(raw)
+    shapes = Shapes()
     try:
         snapshot_of("mutant", interpret(lambda: file.read(PIECE), shapes), shapes)
     except RefusedSnapshotError:
@@ -52,7 +53,8 @@ def main(count: int, seed: int) -> None:
     chosen = random.Random(seed)  # noqa: S311 the same ones each time
     raws = [gzip.decompress(path.read_bytes()) for path in sorted(DATA.glob("*.gz"))]
     raws = [raw for raw in raws if len(raw) < 100_000]
-    counted, slowest = Counter[str](), 0.0
+    counted = Counter[str]()
+    slowest = 0.0
     for _ in range(count):
         raw = mutant(chosen.choice(raws), chosen)
         start = time.perf_counter()

@@ -1,9 +1,11 @@
-"""Where the memory of one `analyze` grows: `python -m benchmarks.memory_growth RECORDING [--step MB]`.
+"""Where the memory of one `analyze` grows: `python -m benchmarks.memory_growth RECORDING [--step
+MB]`.
 
-A command keeps what it frees, so its memory only grows, and each growth is a moment at which what it held did not do.
-A second thread looks at the memory a few hundred times a second; each line has the memory, and the innermost functions
-of the package that ran when it had grown by another step. `--mapped` hands large arrays back when they are freed: then
-what grows is what is alive, without the holes between.
+A command keeps what it frees, so its memory only grows, and each growth is a moment at which what
+it held did not do. A second thread looks at the memory a few hundred times a second; each line has
+the memory, and the innermost functions of the package that ran when it had grown by another step.
+`--mapped` hands large arrays back when they are freed: then what grows is what is alive, without
+the holes between.
 """
 
 import argparse
@@ -28,7 +30,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recording", type=Path)
     parser.add_argument("--step", type=float, default=25.0, help="MB (default: 25)")
-    parser.add_argument("--mapped", action="store_true", help="without the holes that freed arrays leave")
+    parser.add_argument(
+        "--mapped", action="store_true", help="without the holes that freed arrays leave"
+    )
     asked = parser.parse_args()
     if asked.mapped:
         ctypes.CDLL(None).mallopt(MAP_THRESHOLD, LARGE_BYTES)
@@ -44,7 +48,8 @@ def main() -> None:
 
 def watch(step: float) -> None:
     """Print each growth of this process by so many bytes, and where its main thread then was."""
-    main_thread, reached = threading.main_thread().ident, 0.0
+    main_thread = threading.main_thread().ident
+    reached = 0.0
     while True:
         time.sleep(EVERY_S)
         used = resident_bytes()

@@ -1,8 +1,10 @@
-"""How much memory `traceanalyzer memory` takes: `python -m benchmarks.memory_size SNAPSHOT [--mb 50]`.
+"""How much memory `traceanalyzer memory` takes: `python -m benchmarks.memory_size SNAPSHOT [--mb
+50]`.
 
-SNAPSHOT, one of a training run, is made longer by repeating a steady step until its pickle has that many megabytes.
-Peak resident memory is the operating system's (`wait4`), of the whole process; what `traceanalyzer --version` takes is
-subtracted, which is Python and click. numpy and our own modules (some 17 MB) count.
+SNAPSHOT, one of a training run, is made longer by repeating a steady step until its pickle has that
+many megabytes. Peak resident memory is the operating system's (`wait4`), of the whole process; what
+`traceanalyzer --version` takes is subtracted, which is Python and click. numpy and our own modules
+(some 17 MB) count.
 """
 
 import argparse
@@ -24,11 +26,13 @@ def longer(source: Path, megabytes: float) -> bytes:
     """The pickle of a snapshot whose last whole step but one is repeated."""
     snapshot = read_snapshot(source)
     ends = timeline_of(snapshot.devices[0].events, snapshot, snapshot.devices[0].device).steps.ends
-    begin, end = ends[-3], ends[-2]
+    begin = ends[-3]
+    end = ends[-2]
     raw = gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes()
     value: dict[str, Any] = pickle.loads(raw)  # noqa: S301 our own
     events = value["device_traces"][0]
-    step, span_us = events[begin:end], events[end]["time_us"] - events[begin]["time_us"]
+    step = events[begin:end]
+    span_us = events[end]["time_us"] - events[begin]["time_us"]
     times = round((megabytes * MB - len(raw)) / (len(raw) / len(events) * len(step)))
     middle = []
     for k in range(1, times + 1):
@@ -47,7 +51,8 @@ _, status, usage = os.wait4(subprocess.Popen(sys.argv[1:], stdout=subprocess.DEV
 print(usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 sys.exit(status != 0)
 """
-"""Started apart: what the parent takes counts for its child too, until the child has become another program."""
+"""Started apart: what the parent takes counts for its child too, until the child has become another
+program."""
 
 
 def peak_of(*arguments: str) -> tuple[float, float]:
@@ -66,7 +71,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "long.pickle"
         path.write_bytes(longer(given.snapshot, given.mb))
-        size, base = path.stat().st_size / MB, peak_of("--version")[0]
+        size = path.stat().st_size / MB
+        base = peak_of("--version")[0]
         peak, seconds = peak_of("memory", str(path))
         print(
             f"{size:.1f} MB: peak {peak:.1f} MB, {peak - base:.1f} MB above `--version` ({base:.1f} MB), "

@@ -1,13 +1,16 @@
-"""Would the tests notice? `python -m benchmarks.mutants [--count 60] [--seed 0] [--jobs 2] [--only TEXT] [--near]`
+"""Would the tests notice? `python -m benchmarks.mutants [--count 60] [--seed 0] [--jobs 2] [--only
+TEXT] [--near]`
 
-Makes one-line mutations of functions of `analysis/`, `replay/` and `diagnosis/` (a comparison turned round, a sum made
-a difference, the start of something taken for its end). One pytest session collects the tests; for each a fork of
-it puts the changed function in the place of the one loaded, and runs tests, nearest first: those of its own name, of
-its room, those that import its module, the figures of every recording that is kept (`FIGURES`), then the others of the
-three rooms and `MORE_FIGURES`, which `--near` leaves out. A mutant dies when one fails that passes without it.
-Which lines are mutated follows from the code and the seed alone, and a change in one function leaves the mutants of the
-others as they were. Exit status 1 where fewer than `BAR` die. What a function did while modules were imported stays as
-it was, and so does what other processes run: a mutant of only that survives.
+Makes one-line mutations of functions of `analysis/`, `replay/` and `diagnosis/` (a comparison
+turned round, a sum made a difference, the start of something taken for its end). One pytest session
+collects the tests; for each a fork of it puts the changed function in the place of the one loaded,
+and runs tests, nearest first: those of its own name, of its room, those that import its module, the
+figures of every recording that is kept (`FIGURES`), then the others of the three rooms and
+`MORE_FIGURES`, which `--near` leaves out. A mutant dies when one fails that passes without it.
+Which lines are mutated follows from the code and the seed alone, and a change in one function
+leaves the mutants of the others as they were. Exit status 1 where fewer than `BAR` die. What a
+function did while modules were imported stays as it was, and so does what other processes run: a
+mutant of only that survives.
 """
 
 import argparse
@@ -35,31 +38,57 @@ LONGEST_S = 60
 """CPU seconds of a test: a mutant that makes one hang is dead as well."""
 MOST_BYTES = 8 << 30
 """Of address space: one that takes all memory, too."""
-WITHOUT = ("test_ops_against_torch.py", "test_ops_on_gpu.py", "test_against_torch.py", "test_flop_counter.py",
-           "test_on_recordings.py")  # fmt: skip
+WITHOUT = (
+    "test_ops_against_torch.py",
+    "test_ops_on_gpu.py",
+    "test_against_torch.py",
+    "test_flop_counter.py",
+    "test_on_recordings.py",
+)
 """Left out: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
 MORE_TESTS = {
-    "compile": ("tests/replay/compile",), "memory": ("tests/ingest/memory",),
+    "compile": ("tests/replay/compile",),
+    "memory": ("tests/ingest/memory",),
     "changes": ("tests/diagnosis/test_remedies",),
-}  # fmt: skip
+}
 """Tests of a folder or file that are not where the mirror would be: how their paths begin."""
 FIGURES = "tests/diagnosis/test_figures_stay.py"
 MORE_FIGURES = ("tests/test_devices_brute_force.py", "tests/test_recordings.py", "tests/comparison")
-"""Tests of other rooms that hold what recordings say: against their raw files, against what was changed in them."""
+"""Tests of other rooms that hold what recordings say: against their raw files, against what was
+changed in them."""
 GROUPS = ("its own tests", "its room's", "its importers'", "figures of recordings", "other tests")
-FOUND, NOBODY, HUNG = 1, 0, "hangs"
+FOUND = 1
+NOBODY = 0
+HUNG = "hangs"
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-}  # fmt: skip
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
 ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-}  # fmt: skip
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
 NAMES = {
-    "maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "any": "all", "all": "any",
-    "argmax": "argmin", "argmin": "argmax", "start": "end", "end": "start",
-}  # fmt: skip
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "max": "min",
+    "min": "max",
+    "any": "all",
+    "all": "any",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "start": "end",
+    "end": "start",
+}
 """Calls and attributes, and what is read instead."""
 
 
@@ -82,7 +111,9 @@ class Mutant:
 
     def order(self, seed: int) -> str:
         """Where it comes among all, the same as long as its function has the same text."""
-        return hashlib.sha256(f"{seed} {self.path} {self.function} {self.before} {self.after}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{seed} {self.path} {self.function} {self.before} {self.after}".encode()
+        ).hexdigest()
 
 
 def changed(node: ast.AST) -> ast.AST | None:
@@ -90,7 +121,9 @@ def changed(node: ast.AST) -> ast.AST | None:
     match node:
         case ast.Compare(left, [operator], right) if type(operator) in COMPARISONS:
             return ast.Compare(left, [COMPARISONS[type(operator)]()], right)
-        case ast.BinOp(left, operator, right) if type(operator) in ARITHMETIC and not is_text(left, right):
+        case ast.BinOp(left, operator, right) if type(operator) in ARITHMETIC and not is_text(
+            left, right
+        ):
             return ast.BinOp(left, ARITHMETIC[type(operator)](), right)
         case ast.UnaryOp(ast.Invert() | ast.Not(), operand):
             return operand
@@ -110,7 +143,10 @@ def changed(node: ast.AST) -> ast.AST | None:
 def is_text(*operands: ast.expr) -> bool:
     """Whether this is no arithmetic: texts, lists and sets are put together by the same signs."""
     kinds = (ast.JoinedStr, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp)
-    return any(isinstance(o, kinds) or (isinstance(o, ast.Constant) and isinstance(o.value, str)) for o in operands)
+    return any(
+        isinstance(o, kinds) or (isinstance(o, ast.Constant) and isinstance(o.value, str))
+        for o in operands
+    )
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
@@ -126,12 +162,15 @@ def mutants(path: Path) -> Iterator[Mutant]:
             if new is None or node.lineno != node.end_lineno:
                 continue
             line = lines[node.lineno - 1].encode()
-            before, after = line[node.col_offset : node.end_col_offset], ast.unparse(new).encode()
+            before = line[node.col_offset : node.end_col_offset]
+            after = ast.unparse(new).encode()
             if isinstance(node, ast.BinOp | ast.BoolOp | ast.Compare):
                 after = b"(" + after + b")"
             mutated = (line[: node.col_offset] + after + line[node.end_col_offset :]).decode()
             whole = "".join([*lines[: node.lineno - 1], mutated, *lines[node.lineno :]])
-            yield Mutant(path, function.name, node.lineno, before.decode(), after.decode(), text, whole)
+            yield Mutant(
+                path, function.name, node.lineno, before.decode(), after.decode(), text, whole
+            )
 
 
 def annotated(function: ast.FunctionDef) -> Iterator[ast.expr]:
@@ -144,10 +183,16 @@ def annotated(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 def chosen(count: int, seed: int, only: str) -> list[Mutant]:
     """At most one a function and three a file, spread by the hash of their text."""
-    files = [p.relative_to(ROOT) for room in ROOMS for p in sorted((ROOT / room).rglob("*.py")) if only in str(p)]
+    files = [
+        p.relative_to(ROOT)
+        for room in ROOMS
+        for p in sorted((ROOT / room).rglob("*.py"))
+        if only in str(p)
+    ]
     every = sorted((m for path in files for m in mutants(path)), key=lambda m: m.order(seed))
     result: list[Mutant] = []
-    functions, of_file = set(), Counter[Path]()
+    functions = set()
+    of_file = Counter[Path]()
     for mutant in every:
         if (mutant.path, mutant.function) not in functions and of_file[mutant.path] < 3:
             result.append(mutant)
@@ -174,7 +219,9 @@ def nearness(test: Path, mutated: Path) -> int:
     room = next(folder for folder in (mirror, *mirror.parents) if (ROOT / folder).is_dir())
     if test.name == f"test_{mutated.name}" and test.parts[1] == mirror.parts[1]:
         return 0
-    more = (path for name in (*mutated.parent.parts, mutated.stem) for path in MORE_TESTS.get(name, ()))
+    more = (
+        path for name in (*mutated.parent.parts, mutated.stem) for path in MORE_TESTS.get(name, ())
+    )
     if test.is_relative_to(room) or str(test).startswith(tuple(more)):
         return 1
     if ".".join(mutated.with_suffix("").parts) in imports(ROOT / test):
@@ -193,10 +240,20 @@ def codes(code: CodeType) -> Iterator[CodeType]:
 def put_in_place(mutant: Mutant) -> int:
     """Give the loaded functions of the file the mutant's code; how many were changed."""
     file = str(ROOT / mutant.path)
-    was, becomes = (list(codes(compile(text, file, "exec"))) for text in (mutant.original, mutant.text))
-    changed = {(a.co_qualname, a.co_firstlineno): b for a, b in zip(was, becomes, strict=True) if a != b}
-    loaded = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file]
-    known = [one for one in loaded if (one.__code__.co_qualname, one.__code__.co_firstlineno) in changed]
+    was, becomes = (
+        list(codes(compile(text, file, "exec"))) for text in (mutant.original, mutant.text)
+    )
+    changed = {
+        (a.co_qualname, a.co_firstlineno): b for a, b in zip(was, becomes, strict=True) if a != b
+    }
+    loaded = [
+        one
+        for one in gc.get_objects()
+        if isinstance(one, FunctionType) and one.__code__.co_filename == file
+    ]
+    known = [
+        one for one in loaded if (one.__code__.co_qualname, one.__code__.co_firstlineno) in changed
+    ]
     for one in known:
         one.__code__ = changed[one.__code__.co_qualname, one.__code__.co_firstlineno]
     return len(known)
@@ -204,7 +261,8 @@ def put_in_place(mutant: Mutant) -> int:
 
 @dataclass
 class Server:
-    """A pytest plugin: once all is collected, it tries the mutants in forks instead of running the tests."""
+    """A pytest plugin: once all is collected, it tries the mutants in forks instead of running the
+    tests."""
 
     mutants: list[Mutant]
     jobs: int
@@ -219,7 +277,8 @@ class Server:
     def pytest_runtestloop(self, session) -> bool:
         """Try all, several at once."""
         self.session, self.folder = session, tempfile.TemporaryDirectory()
-        waiting, running = list(reversed(self.mutants)), {}
+        waiting = list(reversed(self.mutants))
+        running = {}
         with self.folder:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
@@ -237,13 +296,20 @@ class Server:
 
     def items(self, mutant: Mutant) -> list:
         """The tests to run, nearest first."""
-        rank = {item: nearness(item.path.relative_to(ROOT), mutant.path) for item in self.session.items}
-        chosen = sorted((i for i in self.session.items if not self.near or rank[i] < 4), key=rank.__getitem__)
-        done = next((n for n, item in enumerate(chosen, 1) if item.nodeid == self.passed.get(mutant)), 0)
+        rank = {
+            item: nearness(item.path.relative_to(ROOT), mutant.path) for item in self.session.items
+        }
+        chosen = sorted(
+            (i for i in self.session.items if not self.near or rank[i] < 4), key=rank.__getitem__
+        )
+        done = next(
+            (n for n, item in enumerate(chosen, 1) if item.nodeid == self.passed.get(mutant)), 0
+        )
         return [item for item in chosen[done:] if item.nodeid not in self.broken]
 
     def fork(self, items: list, mutant: Mutant | None) -> tuple[int, Path]:
-        """Run tests in a fork until one fails; its id is then in a file, before that the id of the one that runs."""
+        """Run tests in a fork until one fails; its id is then in a file, before that the id of the
+        one that runs."""
         out = Path(tempfile.mkstemp(dir=self.folder.name)[1])
         if pid := os.fork():
             return pid, out
@@ -266,12 +332,15 @@ class Server:
         for item, following in zip(items, [*items[1:], None], strict=True):
             out.write_text(item.nodeid)
             signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
-            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            if any(
+                report.failed for report in runtestprotocol(item, log=False, nextitem=following)
+            ):
                 return FOUND
         return NOBODY
 
     def settled(self, mutant: Mutant, test: str, status: int) -> bool:
-        """Whether it is known what becomes of a mutant; not where the test that failed fails without it, too."""
+        """Whether it is known what becomes of a mutant; not where the test that failed fails
+        without it, too."""
         code = os.waitstatus_to_exitcode(status)
         if code == 2:
             raise RuntimeError(f"{mutant} is in no function that the tests load")
@@ -307,12 +376,18 @@ def collected_tests() -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="files whose path has this in it")
-    parser.add_argument("--near", action="store_true", help="leave out tests of other rooms: quicker, and more survive")
+    parser.add_argument(
+        "--near",
+        action="store_true",
+        help="leave out tests of other rooms: quicker, and more survive",
+    )
     parser.add_argument("--list", action="store_true", help="say what would be mutated, and end")
     options = parser.parse_args()
     found = chosen(options.count, options.seed, options.only)
@@ -325,7 +400,16 @@ def main() -> int:
     import pytest
 
     server = Server(found, options.jobs, options.near)
-    options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header", *collected_tests()]
+    options = [
+        "-q",
+        "-s",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        *collected_tests(),
+    ]
     with contextlib.suppress(SystemExit):
         pytest.main(options, plugins=[server])
     if len(server.deaths) < len(found):
@@ -333,7 +417,9 @@ def main() -> int:
     deaths = [server.deaths[mutant] for mutant in found]
     dead = sum(death is not None for death in deaths)
     by = ", ".join(f"{n} by {name}" for name, n in Counter(d for d in deaths if d).most_common())
-    print(f"{dead} of {len(found)} die ({dead / len(found):.0%}): {by}. {time.monotonic() - begun:.0f} s")
+    print(
+        f"{dead} of {len(found)} die ({dead / len(found):.0%}): {by}. {time.monotonic() - begun:.0f} s"
+    )
     return 0 if dead >= BAR * len(found) else 1
 
 

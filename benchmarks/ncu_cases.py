@@ -1,9 +1,10 @@
-"""Kernels that the roofline is held against Nsight Compute on: each case makes its tensors and returns what to run.
+"""Kernels that the roofline is held against Nsight Compute on: each case makes its tensors and
+returns what to run.
 
-`CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM`
-with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from
-the measurement (`traceanalyzer/analysis/roofline/traffic.py`): only they say how well the roofline does on
-kernels it has not seen.
+`CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name
+says small; `WARM` with the caches as they are, on data that fits them. `HELD_OUT` took no part when
+figures of kernels were derived from the measurement (`traceanalyzer/analysis/roofline/traffic.py`):
+only they say how well the roofline does on kernels it has not seen.
 """
 
 from collections.abc import Callable
@@ -32,25 +33,32 @@ def unary(name: str, *shape: int, dtype: str = "bfloat16", **options: Any) -> Ca
         from torch.nn import functional as f
 
         x = made(*shape, dtype=dtype)
-        function = getattr(f, name, None) or getattr(torch, name, None) or getattr(torch.Tensor, name)
+        function = (
+            getattr(f, name, None) or getattr(torch, name, None) or getattr(torch.Tensor, name)
+        )
         return lambda: function(x, **options)
 
     return case
 
 
-def binary(name: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str = "bfloat16") -> Case:
+def binary(
+    name: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str = "bfloat16"
+) -> Case:
     """A function of two tensors from `torch`."""
 
     def case() -> Run:
         import torch
 
-        a, b = made(*left, dtype=dtype), made(*right, dtype=dtype)
+        a = made(*left, dtype=dtype)
+        b = made(*right, dtype=dtype)
         return lambda: getattr(torch, name)(a, b)
 
     return case
 
 
-def product(m: int, k: int, n: int, dtype: str = "bfloat16", layout: str = "nn", tf32: bool = False) -> Case:
+def product(
+    m: int, k: int, n: int, dtype: str = "bfloat16", layout: str = "nn", tf32: bool = False
+) -> Case:
     """`a @ b` of [m,k] and [k,n]; `layout` says which of both are transposed views."""
 
     def case() -> Run:
@@ -73,7 +81,9 @@ def batched(batch: int, m: int, k: int, n: int, dtype: str = "bfloat16") -> Case
     return binary("bmm", (batch, m, k), (batch, k, n), dtype)
 
 
-def backward(forward: Callable[..., Tensor], *shapes: tuple[int, ...], dtype: str = "bfloat16") -> Case:
+def backward(
+    forward: Callable[..., Tensor], *shapes: tuple[int, ...], dtype: str = "bfloat16"
+) -> Case:
     """The backward pass alone of a function of tensors of these shapes."""
 
     def case() -> Run:
@@ -87,7 +97,9 @@ def backward(forward: Callable[..., Tensor], *shapes: tuple[int, ...], dtype: st
     return case
 
 
-def attention(batch: int, heads: int, length: int, d: int, causal: bool, *, back: bool = False) -> Case:
+def attention(
+    batch: int, heads: int, length: int, d: int, causal: bool, *, back: bool = False
+) -> Case:
     """Fused attention, forward or its backward alone."""
 
     def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -176,7 +188,9 @@ def looked_up(rows: int, columns: int, count: int, how: str, dtype: str = "float
     return case
 
 
-def normalised(kind: str, *shape: int, dtype: str = "bfloat16", back: bool = False, last: bool = False) -> Case:
+def normalised(
+    kind: str, *shape: int, dtype: str = "bfloat16", back: bool = False, last: bool = False
+) -> Case:
     """Layer, RMS, group or batch normalisation with weights, or its backward alone."""
 
     def case() -> Run:
@@ -243,7 +257,8 @@ def _cat(x: Tensor, dim: int) -> Tensor:
     return torch.cat((x, x), dim)
 
 
-SQUARE, LONG = (16384, 16384), (65536, 4096)
+SQUARE = (16384, 16384)
+LONG = (65536, 4096)
 PARAMETERS = [(4096, 4096)] * 4 + [(4096,)] * 8
 MANY = [(1024, 1024)] * 24 + [(1024,)] * 48
 
@@ -269,7 +284,9 @@ CASES: dict[str, Case] = {
     "batch norm": normalised("BatchNorm2d", 128, 256, 56, 56),
     "batch norm channels last": normalised("BatchNorm2d", 128, 256, 56, 56, last=True),
     "batch norm backward": normalised("BatchNorm2d", 128, 256, 56, 56, back=True),
-    "batch norm channels last backward": normalised("BatchNorm2d", 128, 256, 56, 56, back=True, last=True),
+    "batch norm channels last backward": normalised(
+        "BatchNorm2d", 128, 256, 56, 56, back=True, last=True
+    ),
     "group norm": normalised("GroupNorm", 128, 256, 56, 56),
     "softmax 4096": unary("softmax", *LONG, dim=-1),
     "softmax 512": unary("softmax", 524288, 512, dim=-1),
@@ -331,7 +348,9 @@ CASES: dict[str, Case] = {
 IMAGES: dict[str, Case] = {
     "convolution 3x3": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=False),
     "convolution 3x3 channels last": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=True),
-    "convolution 3x3 channels last backward": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=True, back=True),
+    "convolution 3x3 channels last backward": convolution(
+        (64, 256, 56, 56), (256, 256, 3, 3), last=True, back=True
+    ),
     "convolution 1x1 channels last": convolution((256, 256, 56, 56), (64, 256, 1, 1), last=True),
     "convolution 7x7": convolution((256, 3, 224, 224), (64, 3, 7, 7), last=False, stride=2),
     "max pool": unary("max_pool2d", 256, 64, 112, 112, kernel_size=3, stride=2, padding=1),
@@ -351,7 +370,9 @@ HELD_OUT: dict[str, Case] = {
     "attention 2048x128 backward": attention(8, 16, 2048, 128, False, back=True),
     "attention 1024x64 causal backward": attention(32, 16, 1024, 64, True, back=True),
     "layer norm 1024": normalised("LayerNorm", 262144, 1024),
-    "layer norm 768 fp32 backward": normalised("LayerNorm", 131072, 768, dtype="float32", back=True),
+    "layer norm 768 fp32 backward": normalised(
+        "LayerNorm", 131072, 768, dtype="float32", back=True
+    ),
     "layer norm 8192": normalised("LayerNorm", 32768, 8192),
     "RMS norm 2048": normalised("RMSNorm", 131072, 2048),
     "softmax 2048 fp32": unary("softmax", 65536, 2048, dtype="float32", dim=-1),
@@ -374,7 +395,9 @@ HELD_OUT: dict[str, Case] = {
     "flip columns fp32": other(lambda x: x.flip(1), *LONG, dtype="float32"),
     "roll": other(lambda x: x.roll(1, 0), *LONG),
     "transposed copy fp32": other(lambda x: x.t().contiguous(), 8192, 16384, dtype="float32"),
-    "permuted copy fp32": other(lambda x: x.permute(2, 0, 1).contiguous(), 512, 512, 512, dtype="float32"),
+    "permuted copy fp32": other(
+        lambda x: x.permute(2, 0, 1).contiguous(), 512, 512, 512, dtype="float32"
+    ),
     "cat columns fp32": other(lambda x: _cat(x, 1), 16384, 4096, dtype="float32"),
     "mean columns fp32": other(lambda x: x.mean(1), *LONG, dtype="float32"),
     "sum rows fp32": other(lambda x: x.sum(0), *LONG, dtype="float32"),
@@ -385,8 +408,12 @@ HELD_OUT: dict[str, Case] = {
     "Adam fused many": optimizer("Adam", MANY, fused=True),
     "SGD foreach": optimizer("SGD", PARAMETERS, foreach=True, momentum=0.9),
     "convolution 3x3 512": convolution((32, 512, 28, 28), (512, 512, 3, 3), last=True),
-    "convolution 1x1 512 backward": convolution((128, 512, 28, 28), (128, 512, 1, 1), last=True, back=True),
-    "convolution 3x3 fp32": convolution((32, 128, 56, 56), (128, 128, 3, 3), last=False, dtype="float32"),
+    "convolution 1x1 512 backward": convolution(
+        (128, 512, 28, 28), (128, 512, 1, 1), last=True, back=True
+    ),
+    "convolution 3x3 fp32": convolution(
+        (32, 128, 56, 56), (128, 128, 3, 3), last=False, dtype="float32"
+    ),
     "convolution depthwise": convolution((64, 384, 56, 56), (384, 1, 3, 3), last=False, groups=384),
     "max pool channels last": other(
         lambda x: _functional("max_pool2d", kernel_size=2)(x.permute(0, 3, 1, 2)), 256, 112, 112, 64

@@ -1,8 +1,10 @@
-"""Record kernels by torch.profiler and by Nsight Compute: `python -m benchmarks.ncu_record FOLDER`, where `ncu` is.
+"""Record kernels by torch.profiler and by Nsight Compute: `python -m benchmarks.ncu_record FOLDER`,
+where `ncu` is.
 
-Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PART.json.gz` (shapes recorded) and
-`PART.csv` (`ncu --clock-control none`, page `raw`), of the same kernels in the same order; `benchmarks/roofline_ncu.py`
-compares them. Files that are there already are not recorded again; `--only PART` records one.
+Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PART.json.gz` (shapes
+recorded) and `PART.csv` (`ncu --clock-control none`, page `raw`), of the same kernels in the same
+order; `benchmarks/roofline_ncu.py` compares them. Files that are there already are not recorded
+again; `--only PART` records one.
 """
 
 import argparse
@@ -53,7 +55,8 @@ COUNTERS = (
 COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
 UNITS = 2
 """Rows before the first kernel's: names and units."""
-UNNAMED, BEHIND_NAME = re.compile(r"<unnamed>::|\(anonymous namespace\)::"), re.compile(r"[<(]")
+UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::")
+BEHIND_NAME = re.compile(r"[<(]")
 WARM_UPS = 2
 CASE = "case: "
 SECONDS = 150
@@ -70,7 +73,8 @@ PARTS = {"cold": _alternating(CASES, HELD_OUT), "images": IMAGES, "warm": WARM}
 
 
 def workload(part: str, trace: Path | None) -> None:
-    """Run every case once after a warm-up; by torch.profiler into `trace`, or for ncu (`--profile-from-start off`)."""
+    """Run every case once after a warm-up; by torch.profiler into `trace`, or for ncu
+    (`--profile-from-start off`)."""
     import torch
 
     begun = time.monotonic()
@@ -110,8 +114,17 @@ def record(folder: Path, only: str | None) -> None:
     for part, cache in (("warm", "none"), ("images", "all"), ("cold", "all")):
         if only not in (None, part):
             continue
-        child = [sys.executable, "-m", "benchmarks.ncu_record", str(folder), "--part", part, "--workload"]
-        trace, report = folder / f"{part}.json.gz", folder / f"{part}.csv"
+        child = [
+            sys.executable,
+            "-m",
+            "benchmarks.ncu_record",
+            str(folder),
+            "--part",
+            part,
+            "--workload",
+        ]
+        trace = folder / f"{part}.json.gz"
+        report = folder / f"{part}.csv"
         if not trace.exists():
             subprocess.run([*child, "trace"], check=True)
             reduce_trace(trace)
@@ -125,22 +138,37 @@ def _measured(child: list[str], cache: str) -> str:
         raise SystemExit("ncu is not installed here")
     sections = [word for section in SECTIONS for word in ("--section", section)]
     options = ["--clock-control", "none", "--cache-control", cache, "--profile-from-start", "off"]
-    options += ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(_known(tool))]
+    options += [
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--metrics",
+        ",".join(_known(tool)),
+    ]
     begun = time.monotonic()
-    done = subprocess.run([tool, *options, *sections, *child], check=False, stdout=subprocess.PIPE, text=True)
-    print(f"ncu ended with {done.returncode} after {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    done = subprocess.run(
+        [tool, *options, *sections, *child], check=False, stdout=subprocess.PIPE, text=True
+    )
+    print(
+        f"ncu ended with {done.returncode} after {time.monotonic() - begun:.0f} s", file=sys.stderr
+    )
     return reduce_report(done.stdout)
 
 
 def reduce_report(text: str) -> str:
-    """Of what ncu printed the table, with what the comparison reads: names without arguments, launches, counters."""
+    """Of what ncu printed the table, with what the comparison reads: names without arguments,
+    launches, counters."""
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
     kept = [i for i, name in enumerate(rows[0]) if name in COLUMNS + COUNTERS] if rows else []
     name = rows[0].index("Kernel Name") if rows else -1
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
     for number, row in enumerate(rows):
-        row[name] = row[name] if number < UNITS else BEHIND_NAME.split(UNNAMED.sub("", row[name]))[0]
+        row[name] = (
+            row[name] if number < UNITS else BEHIND_NAME.split(UNNAMED.sub("", row[name]))[0]
+        )
         writer.writerow(row[i] for i in kept)
     return file.getvalue()
 
@@ -160,7 +188,11 @@ def reduce_trace(path: Path) -> None:
     with gzip.open(path, "rt") as file:
         trace = json.load(file)
     events = trace["traceEvents"]
-    cases = [e for e in events if e.get("cat") == "user_annotation" and e.get("name", "").startswith(CASE)]
+    cases = [
+        e
+        for e in events
+        if e.get("cat") == "user_annotation" and e.get("name", "").startswith(CASE)
+    ]
     windows = sorted((e["ts"], e["ts"] + e["dur"]) for e in cases)
     starts = [start for start, _ in windows]
 
@@ -172,7 +204,9 @@ def reduce_trace(path: Path) -> None:
     kept = [e for e in events if e.get("cat") in host and inside(e)]
     launched = {e["args"]["correlation"] for e in kept if "correlation" in e.get("args", {})}
     on_device = ("kernel", "gpu_memcpy", "gpu_memset")
-    kept += [e for e in events if e.get("cat") in on_device and e["args"].get("correlation") in launched]
+    kept += [
+        e for e in events if e.get("cat") in on_device and e["args"].get("correlation") in launched
+    ]
     kept += [e for e in events if e.get("ph") == "M"]
     small = {key: trace[key] for key in ("schemaVersion", "deviceProperties") if key in trace}
     with gzip.open(path, "wt") as file:
@@ -187,7 +221,10 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()
     if options.workload:
-        workload(options.part, options.folder / f"{options.part}.json.gz" if options.workload == "trace" else None)
+        workload(
+            options.part,
+            options.folder / f"{options.part}.json.gz" if options.workload == "trace" else None,
+        )
     else:
         record(options.folder, options.only)
 

@@ -1,8 +1,8 @@
 """Where the CPU time of one `analyze` goes: `python -m benchmarks.parts RECORDING`.
 
-Parts are timed in the order of the pipeline; each is what it adds to the parts before it, since what one has worked out
-the next one finds. Beside them `orjson.loads` of an uncompressed trace, in the same run: on a shared machine only
-ratios say anything.
+Parts are timed in the order of the pipeline; each is what it adds to the parts before it, since
+what one has worked out the next one finds. Beside them `orjson.loads` of an uncompressed trace, in
+the same run: on a shared machine only ratios say anything.
 """
 
 import argparse
@@ -20,7 +20,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recording", type=Path)
     parser.add_argument(
-        "--orjson", action="store_true", help="also decode the file with orjson, which takes much memory"
+        "--orjson",
+        action="store_true",
+        help="also decode the file with orjson, which takes much memory",
     )
     asked = parser.parse_args()
     found = parts(asked.recording)
@@ -57,7 +59,10 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
     run = part("reading", lambda: load([recording]))
     of = part("steps, ranks", lambda: measured(run))
     m = of.critical
-    part("host tree, timeline", lambda: (m.linked.tree, m.timed.timeline, m.joined.launch_node, m.joined.blocks))
+    part(
+        "host tree, timeline",
+        lambda: (m.linked.tree, m.timed.timeline, m.joined.launch_node, m.joined.blocks),
+    )
     part("causes, gaps, path", lambda: (m.causes.gaps, m.path, m.budgets))
     part("roofline", lambda: m.rated.roofline)
     part("replay, unprofiled", lambda: (m.replay, m.unprofiled))
@@ -70,7 +75,13 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
 
 
 def _import() -> None:
-    for name in ("cli.answers.analyze", "ingest", "diagnosis.selection", "report.build", "report.page"):
+    for name in (
+        "cli.answers.analyze",
+        "ingest",
+        "diagnosis.selection",
+        "report.build",
+        "report.page",
+    ):
         importlib.import_module(f"traceanalyzer.{name}")
 
 

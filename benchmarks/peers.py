@@ -1,4 +1,5 @@
-"""Other programs, each in an environment of its own, made on first use: what they do with the same files."""
+"""Other programs, each in an environment of its own, made on first use: what they do with the same
+files."""
 
 import json
 import shutil
@@ -21,28 +22,33 @@ _ORJSON = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
 
 
 def environment(folder: Path, *requirements: str) -> Path | None:
-    """The programs of an environment with these packages, made once; None where they cannot be installed."""
+    """The programs of an environment with these packages, made once; None where they cannot be
+    installed."""
     ready = folder / "ready"
     if not ready.exists():
         venv.create(folder, with_pip=True, clear=True)
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", *requirements]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            print(f"{' '.join(requirements)} cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
+            print(
+                f"{' '.join(requirements)} cannot be installed: {done.stderr.strip().splitlines()[-1:]}"
+            )
             return None
         ready.touch()
     return folder / "bin"
 
 
 def decode(path: Path) -> Cost | None:
-    """What `orjson.loads` takes for the text alone; None where there is not enough memory for it."""
+    """What `orjson.loads` takes for the text alone; None where there is not enough memory for
+    it."""
     if path.stat().st_size / MB * ORJSON_RATIO > available_mb():
         return None
     return measure([sys.executable, "-c", _ORJSON, str(path)])
 
 
 def hta(folder: Path, path: Path) -> tuple[Cost, str] | None:
-    """HTA's load, temporal and idle breakdown, and which stages failed and when; None where it cannot be run."""
+    """HTA's load, temporal and idle breakdown, and which stages failed and when; None where it
+    cannot be run."""
     programs = environment(folder / "hta", "HolisticTraceAnalysis")
     if programs is None or path.stat().st_size / MB * HTA_RATIO > available_mb():
         return None
@@ -58,10 +64,12 @@ def hta(folder: Path, path: Path) -> tuple[Cost, str] | None:
 
 
 def nsys_ai(folder: Path, path: Path, *words: str) -> tuple[Cost, str] | None:
-    """A question to nsys-ai about a copy of an export: it writes indexes into the file that it is given, a folder
-    beside it, and one where it is run. None where it cannot be run."""
+    """A question to nsys-ai about a copy of an export: it writes indexes into the file that it is
+    given, a folder beside it, and one where it is run. None where it cannot be run."""
     programs = environment(folder / "nsys-ai", "nsys-ai")
-    if programs is None or (words[0] == "diagnose" and path.stat().st_size / MB * NSYS_AI_RATIO > available_mb()):
+    if programs is None or (
+        words[0] == "diagnose" and path.stat().st_size / MB * NSYS_AI_RATIO > available_mb()
+    ):
         return None
     beside = folder / "nsys-ai.copy"
     shutil.rmtree(beside, ignore_errors=True)

@@ -1,8 +1,9 @@
 """Remedies held against the stopwatch: `python -m benchmarks.remedies [FOLDER ...] [--markdown]`.
 
-A FOLDER holds `manifest.json` with programs that were timed with and without a remedy. For each: is the remedy among
-the first three that are advised, and is the step that it promises what the stopwatch then read, within 20 %, or does
-its range meet the stopwatch's own rounds. `--markdown` puts the table into docs/accuracy.md.
+A FOLDER holds `manifest.json` with programs that were timed with and without a remedy. For each: is
+the remedy among the first three that are advised, and is the step that it promises what the
+stopwatch then read, within 20 %, or does its range meet the stopwatch's own rounds. `--markdown`
+puts the table into docs/accuracy.md.
 """
 
 import json
@@ -73,7 +74,8 @@ TIMED = {
     "embed_service": "batch_calls",
     "metrics_item": "remove_syncs",
 }
-"""The remedy that the second program of a pair applies. Pairs that only leave communication out have none."""
+"""The remedy that the second program of a pair applies. Pairs that only leave communication out
+have none."""
 
 
 @dataclass(frozen=True)
@@ -103,38 +105,76 @@ def pairs(folder: Path) -> Iterator[Pair]:
 
 
 def row(pair: Pair) -> tuple[tuple[str, ...], bool, bool, bool | None]:
-    """The row of a pair; whether its remedy is among the first, its step right, the median in its range."""
+    """The row of a pair; whether its remedy is among the first, its step right, the median in its
+    range."""
     m = measured(ta.load(*pair.paths)).critical
     advised = diagnose(m).recommendations
     base = "-" if m.replay is None else f"{m.replay.base_ms:.3f}"
     place = next((i for i, one in enumerate(advised) if one.remedy == pair.remedy), None)
     fixed = statistics.median(pair.fixed_ms)
-    before = (pair.name, pair.remedy, f"{statistics.median(pair.rounds_ms):.3f}", base, f"{fixed:.3f}")
+    before = (
+        pair.name,
+        pair.remedy,
+        f"{statistics.median(pair.rounds_ms):.3f}",
+        base,
+        f"{fixed:.3f}",
+    )
     ahead = ", ".join(one.remedy or one.id for one in advised[:FIRST])
     if place is None or advised[place].predicted_step_ms is None:
-        return (*before, "-", "-", "-", "-", ahead), place is not None and place < FIRST, False, None
+        return (
+            (*before, "-", "-", "-", "-", ahead),
+            place is not None and place < FIRST,
+            False,
+            None,
+        )
     p = advised[place]
     assert p.predicted_step_ms is not None
     assert p.low_ms is not None
     assert p.high_ms is not None
-    error = p.predicted_step_ms / min(max(p.predicted_step_ms, min(pair.fixed_ms)), max(pair.fixed_ms)) - 1
+    error = (
+        p.predicted_step_ms / min(max(p.predicted_step_ms, min(pair.fixed_ms)), max(pair.fixed_ms))
+        - 1
+    )
     met = p.low_ms <= max(pair.fixed_ms) and p.high_ms >= min(pair.fixed_ms)
-    cells = (str(place + 1), f"{p.predicted_step_ms:.3f}", f"{p.low_ms:.3f} to {p.high_ms:.3f}", f"{error:+.1%}", ahead)
-    return (*before, *cells), place < FIRST, abs(error) <= CLOSE or met, p.low_ms <= fixed <= p.high_ms
+    cells = (
+        str(place + 1),
+        f"{p.predicted_step_ms:.3f}",
+        f"{p.low_ms:.3f} to {p.high_ms:.3f}",
+        f"{error:+.1%}",
+        ahead,
+    )
+    return (
+        (*before, *cells),
+        place < FIRST,
+        abs(error) <= CLOSE or met,
+        p.low_ms <= fixed <= p.high_ms,
+    )
 
 
 def table(found: list[Pair]) -> Table:
     """All pairs, misses too."""
     made = [row(pair) for pair in found]
     rows: Rows = [one[0] for one in made]
-    first, right = sum(one[1] for one in made), sum(one[2] for one in made)
+    first = sum(one[1] for one in made)
+    right = sum(one[2] for one in made)
     inside = [one[3] for one in made if one[3] is not None]
     text = (
         f"Of {len(made)} pairs the timed remedy is among the first {FIRST} recommendations in {first}; its step is "
         f"within {CLOSE:.0%} of the stopwatch, or its range meets the stopwatch's rounds, in {right}. "
         f"Of {len(inside)} ranges {sum(inside)} hold the stopwatch's median."
     )
-    columns = ("recording", "remedy", "before", "estimated", "with it", "place", "promised", "range", "error", "first")
+    columns = (
+        "recording",
+        "remedy",
+        "before",
+        "estimated",
+        "with it",
+        "place",
+        "promised",
+        "range",
+        "error",
+        "first",
+    )
     return REMEDIES_TITLE, columns, rows, text
 
 

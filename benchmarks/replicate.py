@@ -1,8 +1,10 @@
-"""Make a long Kineto trace by repeating a real one: `python -m benchmarks.replicate SOURCE TARGET --mb N`.
+"""Make a long Kineto trace by repeating a real one: `python -m benchmarks.replicate SOURCE TARGET
+--mb N`.
 
-Every repetition is shifted by the length of the recording, and its correlation ids, External ids, flow ids,
-sequence numbers and step numbers continue where the last one ended, so that joins and steps stay right. The
-text is otherwise the source's, byte for byte. Streams: memory does not grow with the source or the target.
+Every repetition is shifted by the length of the recording, and its correlation ids, External ids,
+flow ids, sequence numbers and step numbers continue where the last one ended, so that joins and
+steps stay right. The text is otherwise the source's, byte for byte. Streams: memory does not grow
+with the source or the target.
 """
 
 import argparse
@@ -15,7 +17,8 @@ from typing import TextIO
 
 MB = 1_000_000
 SEAM_NS = 1_000_000
-"""Between the end of one repetition and the start of the next: an instant the size of a pause between steps."""
+"""Between the end of one repetition and the start of the next: an instant the size of a pause
+between steps."""
 
 _EVENTS = re.compile(r'\s*"traceEvents": \[')
 _HOUSEKEEPING = re.compile(r'"ph": "[Mi]"|"cat": "Trace"')
@@ -54,12 +57,17 @@ def replicate(source: Path, target: Path, copies: int) -> None:
 
 
 def measure(source: Path) -> Extent:
-    """How far apart repetitions must be. Raises ValueError where the file is not as Kineto writes it."""
-    start, end, top, steps = 1 << 62, 0, 0, set()
+    """How far apart repetitions must be. Raises ValueError where the file is not as Kineto writes
+    it."""
+    start = 1 << 62
+    end = 0
+    top = 0
+    steps = set()
     for event in events(source):
         if _HOUSEKEEPING.search(event):
             continue
-        time, duration = _TIME.search(event), _DURATION.search(event)
+        time = _TIME.search(event)
+        duration = _DURATION.search(event)
         if time is None:
             raise ValueError(f"{source}: an event without a time of three decimals")
         start = min(start, _ns(time))
@@ -129,16 +137,24 @@ def _frame(source: Path) -> tuple[str, str]:
 
 
 def _open(path: Path) -> TextIO:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    return (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8")
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
-    parser.add_argument("--mb", type=float, default=500, help="repeat until the file has at least so many megabytes")
+    parser.add_argument(
+        "--mb", type=float, default=500, help="repeat until the file has at least so many megabytes"
+    )
     options = parser.parse_args()
-    size = sum(len(event) + 2 for event in events(options.source) if not _HOUSEKEEPING.search(event))
+    size = sum(
+        len(event) + 2 for event in events(options.source) if not _HOUSEKEEPING.search(event)
+    )
     replicate(options.source, options.target, -(-int(options.mb * MB) // size))
     print(f"{options.target}: {options.target.stat().st_size / MB:.0f} MB")
 

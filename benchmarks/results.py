@@ -17,7 +17,8 @@ COSTS: dict[str, Callable[[Cost], float]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. `text_mb`: of the recording, decompressed; None where `what` is not about one."""
+    """One measurement. `text_mb`: of the recording, decompressed; None where `what` is not about
+    one."""
 
     kind: str
     """What the recording is: rows of one kind differ in size alone."""
@@ -35,12 +36,16 @@ class Results:
         self.rows: list[Row] = []
         self.notes: list[str] = []
 
-    def add(self, kind: str, what: str, path: Path, text_mb: float, cost: Cost, remark: str = "") -> Cost:
+    def add(
+        self, kind: str, what: str, path: Path, text_mb: float, cost: Cost, remark: str = ""
+    ) -> Cost:
         """Keep a measurement, and show it."""
         said = remark or (cost.outcome if cost.status else "")
         row = Row(kind, what, _named(path), text_mb, cost, said)
         self.rows.append(row)
-        print(f"{what:34} " + " ".join(f"{cell:>12}" for cell in (row.name, *_cells(row))), flush=True)
+        print(
+            f"{what:34} " + " ".join(f"{cell:>12}" for cell in (row.name, *_cells(row))), flush=True
+        )
         return cost
 
     def note(self, text: str) -> None:
@@ -82,12 +87,14 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     heads = tuple(heads)
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines
+    )
 
 
 def _exponents(rows: list[Row]) -> list[tuple[str, ...]]:
-    """Kind, what, from which size to which, and the exponent of each cost, from the smallest to the largest that went
-    well."""
+    """Kind, what, from which size to which, and the exponent of each cost, from the smallest to the
+    largest that went well."""
     found = []
     for kind, what in dict.fromkeys((row.kind, row.what) for row in rows):
         of = [row for row in rows if (row.kind, row.what) == (kind, what) and not row.cost.status]
@@ -95,6 +102,9 @@ def _exponents(rows: list[Row]) -> list[tuple[str, ...]]:
         if small is None or large is None or not 0 < small.text_mb < large.text_mb:
             continue
         grown = math.log(large.text_mb / small.text_mb)
-        figures = [f"{math.log(cost(large.cost) / cost(small.cost)) / grown:.2f}" for cost in COSTS.values()]
+        figures = [
+            f"{math.log(cost(large.cost) / cost(small.cost)) / grown:.2f}"
+            for cost in COSTS.values()
+        ]
         found.append((kind, what, f"{small.text_mb:,.0f} to {large.text_mb:,.0f} MB", *figures))
     return found

@@ -1,13 +1,15 @@
-"""Estimates of the roofline against what Nsight Compute measured: `python -m benchmarks.roofline_ncu [FOLDER]`.
+"""Estimates of the roofline against what Nsight Compute measured: `python -m
+benchmarks.roofline_ncu [FOLDER]`.
 
-FOLDER holds what `benchmarks/ncu_record.py` wrote; without it the measurement on an H200 that the tests keep is
-compared. Prints a Markdown table and the two bars of the roofline: the share of kernel time whose bound class agrees,
-and whose traffic is within 15 % where it exceeds the last cache; of all cases, and of those held out.
+FOLDER holds what `benchmarks/ncu_record.py` wrote; without it the measurement on an H200 that the
+tests keep is compared. Prints a Markdown table and the two bars of the roofline: the share of
+kernel time whose bound class agrees, and whose traffic is within 15 % where it exceeds the last
+cache; of all cases, and of those held out.
 
-What ncu measured is classed by its own rule ("GPU Speed Of Light Throughput"), with the device memory as memory:
-below 60 % of both it is latency, else the greater one; with less than 10 points between them they are balanced, and
-either answer agrees. (ncu's "Memory Throughput" is that of the busiest level, caches included: 95 % for a product that
-keeps the tensor cores 94 % busy.)
+What ncu measured is classed by its own rule ("GPU Speed Of Light Throughput"), with the device
+memory as memory: below 60 % of both it is latency, else the greater one; with less than 10 points
+between them they are balanced, and either answer agrees. (ncu's "Memory Throughput" is that of the
+busiest level, caches included: 95 % for a product that keeps the tensor cores 94 % busy.)
 """
 
 import argparse
@@ -64,7 +66,8 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """Whether the estimate is one of them; ncu's compute is arithmetic and all other instructions."""
+        """Whether the estimate is one of them; ncu's compute is arithmetic and all other
+        instructions."""
         kind = Bound.COMPUTE if self.estimated is Bound.INSTRUCTIONS else self.estimated
         return kind.label in self.measured
 
@@ -80,9 +83,14 @@ class Row:
 
 
 def compare(folder: Path = STORED) -> list[Row]:
-    """The kernels of all parts, joined in the order of their launches; those that ncu had no time for are left out."""
+    """The kernels of all parts, joined in the order of their launches; those that ncu had no time
+    for are left out."""
     recorded = [part for part in PARTS if (folder / f"{part}.csv").exists()]
-    return [row for part in recorded for row in _part(folder / f"{part}.json.gz", folder / f"{part}.csv")]
+    return [
+        row
+        for part in recorded
+        for row in _part(folder / f"{part}.json.gz", folder / f"{part}.csv")
+    ]
 
 
 def _part(trace: Path, report: Path) -> Iterable[Row]:
@@ -97,10 +105,13 @@ def _part(trace: Path, report: Path) -> Iterable[Row]:
 
 
 def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
-    ops, roofline = ctx.trace.device_ops, ctx.rated.roofline
+    ops = ctx.trace.device_ops
+    roofline = ctx.rated.roofline
     kernel = short_name(ctx.trace.text(int(ops.name[op])) or "")
     if kernel.split("<")[0].split("::")[-1] != short_name(counters["Kernel Name"]).split("::")[-1]:
-        print(f"out of step: {kernel} recorded, {counters['Kernel Name']} measured", file=sys.stderr)
+        print(
+            f"out of step: {kernel} recorded, {counters['Kernel Name']} measured", file=sys.stderr
+        )
 
     def counter(name: str) -> float:
         return float(counters[name].replace(",", ""))
@@ -119,11 +130,17 @@ def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
 
 
 def _case(ctx: Measurements, launched: int) -> str:
-    """The case in whose time a kernel was launched (by whatever thread: the backward pass has its own)."""
-    ranges, strings = ctx.trace.host_ranges, ctx.trace.strings
+    """The case in whose time a kernel was launched (by whatever thread: the backward pass has its
+    own)."""
+    ranges = ctx.trace.host_ranges
+    strings = ctx.trace.strings
     codes = [i for i, text in enumerate(strings) if text.startswith(CASE)]
     around = np.isin(ranges.name, codes) & (ranges.start <= launched) & (launched <= ranges.end)
-    return strings[ranges.name[int(np.flatnonzero(around)[0])]].removeprefix(CASE) if around.any() else ""
+    return (
+        strings[ranges.name[int(np.flatnonzero(around)[0])]].removeprefix(CASE)
+        if around.any()
+        else ""
+    )
 
 
 def agreement(rows: Iterable[Row]) -> float:
@@ -133,9 +150,12 @@ def agreement(rows: Iterable[Row]) -> float:
 
 
 def closeness(rows: Iterable[Row]) -> float:
-    """Share of the kernel time, of kernels whose traffic exceeds the cache, with traffic within 15 %."""
+    """Share of the kernel time, of kernels whose traffic exceeds the cache, with traffic within 15
+    %."""
     large = [row for row in rows if row.beyond_cache]
-    return sum(row.time_ns for row in large if row.close) / max(sum(row.time_ns for row in large), 1)
+    return sum(row.time_ns for row in large if row.close) / max(
+        sum(row.time_ns for row in large), 1
+    )
 
 
 def markdown(rows: list[Row]) -> str:

@@ -2,13 +2,14 @@
 
     python -m benchmarks.serving_record OUT [--small]
 
-A decoder with random weights, a KV cache by slot, prefills in chunks that share an iteration with decodes, and vLLM's
-marker around each iteration. Three servers: `eager`, `graph` (decodes replay CUDA graphs, each batch the next larger
-one that was captured) and `overlap` (graphs, and an iteration is submitted before the tokens of the one before it are
-read). `OUT/NAME.trace.json.gz` is the recording. In `OUT/logs`, `NAME.profiled.log` is the iteration log of the same
-run, which goes on behind the recording with batches that it does not have; `NAME.1.log` to `.3.log` are of the same
-requests without the profiler. `capture.trace.json.gz` is the capture of the graphs, `whole.trace.json.gz` one and
-replays together.
+A decoder with random weights, a KV cache by slot, prefills in chunks that share an iteration with
+decodes, and vLLM's marker around each iteration. Three servers: `eager`, `graph` (decodes replay
+CUDA graphs, each batch the next larger one that was captured) and `overlap` (graphs, and an
+iteration is submitted before the tokens of the one before it are read). `OUT/NAME.trace.json.gz` is
+the recording. In `OUT/logs`, `NAME.profiled.log` is the iteration log of the same run, which goes
+on behind the recording with batches that it does not have; `NAME.1.log` to `.3.log` are of the same
+requests without the profiler. `capture.trace.json.gz` is the capture of the graphs,
+`whole.trace.json.gz` one and replays together.
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-WAVES = ((4, 10), (16, 10), (48, 10), (8, 10), (64, 10), (32, 10), (16, 10), (24, 10), (12, 10), (40, 10), (56, 10))
+WAVES = (
+    (4, 10),
+    (16, 10),
+    (48, 10),
+    (8, 10),
+    (64, 10),
+    (32, 10),
+    (16, 10),
+    (24, 10),
+    (12, 10),
+    (40, 10),
+    (56, 10),
+)
 """Requests at a time, and iterations of nothing but decodes until the next wave."""
 RECORDED = 5
 """The waves behind these are in the logs alone."""
@@ -45,9 +58,25 @@ CHUNK = 256
 PROMPTS = (32, 128, 512, 2048, 6000)
 
 
-SIZE = {"layers": 12, "hidden": 4096, "heads": 32, "kept": 8, "wide": 12288, "length": 8192, "vocabulary": 32768}
+SIZE = {
+    "layers": 12,
+    "hidden": 4096,
+    "heads": 32,
+    "kept": 8,
+    "wide": 12288,
+    "length": 8192,
+    "vocabulary": 32768,
+}
 """`kept`: heads of keys and values; `length`: of the longest request."""
-SMALL = {"layers": 2, "hidden": 64, "heads": 4, "kept": 2, "wide": 128, "length": 1024, "vocabulary": 1024}
+SMALL = {
+    "layers": 2,
+    "hidden": 64,
+    "heads": 4,
+    "kept": 2,
+    "wide": 128,
+    "length": 1024,
+    "vocabulary": 1024,
+}
 BUDGET = 4096
 """New tokens of an iteration at most."""
 
@@ -55,11 +84,19 @@ BUDGET = 4096
 class Attention(torch.nn.Module):
     def __init__(self, size: SimpleNamespace, slots: int) -> None:
         super().__init__()
-        self.size, kv = size, size.kept * size.d
-        self.qkv, self.out = _weight(size.hidden + 2 * kv, size.hidden), _weight(size.hidden, size.hidden)
-        self.cache = torch.zeros(2, slots * size.length, size.kept, size.d, device=DEVICE, dtype=torch.bfloat16)
+        self.size = size
+        kv = size.kept * size.d
+        self.qkv, self.out = (
+            _weight(size.hidden + 2 * kv, size.hidden),
+            _weight(size.hidden, size.hidden),
+        )
+        self.cache = torch.zeros(
+            2, slots * size.length, size.kept, size.d, device=DEVICE, dtype=torch.bfloat16
+        )
 
-    def forward(self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int):
+    def forward(
+        self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int
+    ):
         size = self.size
         parts = functional.linear(x, self.qkv).split((size.hidden, *[size.kept * size.d] * 2), -1)
         q, k, v = (part.view(len(x), -1, size.d) for part in parts)
@@ -95,7 +132,9 @@ class Layer(torch.nn.Module):
         self.first, self.second = Norm(size), Norm(size)
         self.attention, self.feed = Attention(size, slots), FeedForward(size)
 
-    def forward(self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int):
+    def forward(
+        self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], given: Inputs, most: int
+    ):
         x = x + self.attention(self.first(x), turn, given, most)
         return x + self.feed(self.second(x))
 
@@ -105,14 +144,18 @@ def _weight(*shape: int) -> torch.Tensor:
 
 
 class Model(torch.nn.Module):
-    """A decoder like Llama's; `forward` takes the new tokens of all requests one behind the other."""
+    """A decoder like Llama's; `forward` takes the new tokens of all requests one behind the
+    other."""
 
     def __init__(self, size: SimpleNamespace, slots: int) -> None:
         super().__init__()
         self.size = size
         torch.manual_seed(0)
         size.d = size.hidden // size.heads
-        self.embedding, self.head = _weight(size.vocabulary, size.hidden), _weight(size.vocabulary, size.hidden)
+        self.embedding, self.head = (
+            _weight(size.vocabulary, size.hidden),
+            _weight(size.vocabulary, size.hidden),
+        )
         self.norm = Norm(size)
         self.layers = torch.nn.ModuleList(Layer(size, slots) for _ in range(size.layers))
         turn = 10000 ** (torch.arange(0, size.d, 2, device=DEVICE) / size.d)
@@ -123,12 +166,15 @@ class Model(torch.nn.Module):
     def bytes(self) -> int:
         """Of the weights that an iteration reads."""
         of = [
-            w for layer in self.layers for w in (layer.attention.qkv, layer.attention.out, *vars(layer.feed).values())
+            w
+            for layer in self.layers
+            for w in (layer.attention.qkv, layer.attention.out, *vars(layer.feed).values())
         ]
         return 2 * sum(w.numel() for w in (self.head, *of) if isinstance(w, torch.Tensor))
 
     def forward(self, given: Inputs, most: int) -> torch.Tensor:
-        """The next token of each request, which is kept in `last_token`, too; `most`: new tokens of a request."""
+        """The next token of each request, which is kept in `last_token`, too; `most`: new tokens of
+        a request."""
         ids = torch.where(given.ids < 0, self.last_token[given.token_slot], given.ids)
         turn = self.cos[given.position], self.sin[given.position]
         x = functional.embedding(ids, self.embedding)
@@ -144,7 +190,9 @@ def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tens
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def _attention(q: torch.Tensor, cache: torch.Tensor, given: Inputs, most: int, length: int) -> torch.Tensor:
+def _attention(
+    q: torch.Tensor, cache: torch.Tensor, given: Inputs, most: int, length: int
+) -> torch.Tensor:
     if most > 1:
         return _flash(q, cache, given.query_start, given.key_start, given.used, most, length)[0]
     count = length // CHUNK  # of a request, so that long ones keep no part of the GPU waiting
@@ -153,26 +201,52 @@ def _attention(q: torch.Tensor, cache: torch.Tensor, given: Inputs, most: int, l
     starts = (given.key_start[:-1, None] + first).flatten()
     queries = torch.arange(len(starts) + 1, device=DEVICE, dtype=torch.int32)
     parts, weight = _flash(
-        q.repeat_interleave(count, 0), cache, queries, torch.cat((starts, starts[-1:])), used, 2, CHUNK
+        q.repeat_interleave(count, 0),
+        cache,
+        queries,
+        torch.cat((starts, starts[-1:])),
+        used,
+        2,
+        CHUNK,
     )
     weight = torch.where(used > 0, weight, -torch.inf).view(q.shape[1], len(q), count).softmax(-1)
-    return (parts.view(len(q), count, *q.shape[1:]) * weight.permute(1, 2, 0)[..., None]).sum(1).to(q.dtype)
+    return (
+        (parts.view(len(q), count, *q.shape[1:]) * weight.permute(1, 2, 0)[..., None])
+        .sum(1)
+        .to(q.dtype)
+    )
 
 
 def _flash(
-    q: torch.Tensor, cache: torch.Tensor, q_start: torch.Tensor, k_start: torch.Tensor, used: torch.Tensor, *most: int
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    q_start: torch.Tensor,
+    k_start: torch.Tensor,
+    used: torch.Tensor,
+    *most: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of each request's new tokens, and the logarithm of what it is divided by, (heads, tokens)."""
+    """Attention of each request's new tokens, and the logarithm of what it is divided by, (heads,
+    tokens)."""
     if GPU:
-        causal, args = most[1] > CHUNK, (q_start, k_start, *most, 0.0)
-        found = torch.ops.aten._flash_attention_forward(q, cache[0], cache[1], *args, causal, False, seqused_k=used)
+        causal = most[1] > CHUNK
+        args = (q_start, k_start, *most, 0.0)
+        found = torch.ops.aten._flash_attention_forward(
+            q, cache[0], cache[1], *args, causal, False, seqused_k=used
+        )
         return found[0], found[1].reshape(q.shape[1], -1)
-    parts, weights = [], []
+    parts = []
+    weights = []
     for i, n in enumerate(used.tolist()):
-        mine, start = q[q_start[i] : q_start[i + 1]].float(), int(k_start[i])
-        keys, values = (c[start : start + n].float().repeat_interleave(q.shape[1] // c.shape[1], 1) for c in cache)
+        mine = q[q_start[i] : q_start[i + 1]].float()
+        start = int(k_start[i])
+        keys, values = (
+            c[start : start + n].float().repeat_interleave(q.shape[1] // c.shape[1], 1)
+            for c in cache
+        )
         seen = torch.ones(len(mine), n, dtype=torch.bool).tril(n - len(mine))
-        scores = torch.einsum("qhd,khd->hqk", mine, keys).div(q.shape[2] ** 0.5).where(seen, -torch.inf)
+        scores = (
+            torch.einsum("qhd,khd->hqk", mine, keys).div(q.shape[2] ** 0.5).where(seen, -torch.inf)
+        )
         parts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1).nan_to_num(), values))
         weights.append(scores.logsumexp(-1))
     return torch.cat(parts).to(q.dtype), torch.cat(weights, 1)
@@ -194,7 +268,9 @@ class Inputs(NamedTuple):
 
 def moved(columns: list[list[int]], into: Inputs | None = None) -> Inputs:
     """The columns on the device."""
-    host = [torch.tensor(c, dtype=torch.long if i < 5 else torch.int32) for i, c in enumerate(columns)]
+    host = [
+        torch.tensor(c, dtype=torch.long if i < 5 else torch.int32) for i, c in enumerate(columns)
+    ]
     host = [t.pin_memory() for t in host] if GPU else host
     if into is None:
         return Inputs(*(t.to(DEVICE, non_blocking=True) for t in host))
@@ -204,8 +280,14 @@ def moved(columns: list[list[int]], into: Inputs | None = None) -> Inputs:
 
 
 def _told(of: list[tuple[int, int]]) -> str:
-    """Requests and the sums of their query and key lengths, as vLLM writes them; of pairs of key and query length."""
-    sums = (sum(q for _, q in of), sum(k for k, _ in of), sum(q * q for _, q in of), sum(q * k for k, q in of))
+    """Requests and the sums of their query and key lengths, as vLLM writes them; of pairs of key
+    and query length."""
+    sums = (
+        sum(q for _, q in of),
+        sum(k for k, _ in of),
+        sum(q * q for _, q in of),
+        sum(q * k for k, q in of),
+    )
     return "{}(sq{}sk{}sqsq{}sqsk{})".format(len(of), *sums)
 
 
@@ -220,7 +302,8 @@ class Request:
 
 class Server:
     def __init__(self, model: Model, graphs: bool, overlap: bool) -> None:
-        self.model, self.overlap = model, overlap
+        self.model = model
+        self.overlap = overlap
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Inputs, torch.Tensor]] = {}
         self.graphed = graphs and GPU
         self.reset()
@@ -235,7 +318,9 @@ class Server:
     def capture(self) -> None:
         for batch in CAPTURED if self.graphed else ():
             columns = [[-1] * batch, [0] * batch, *([list(range(batch))] * 3), [*range(batch + 1)]]
-            given = moved([*columns, [i * self.model.size.length for i in range(batch + 1)], [1] * batch])
+            given = moved(
+                [*columns, [i * self.model.size.length for i in range(batch + 1)], [1] * batch]
+            )
             with record_function(f"warmup_{batch}"):
                 self.model(given, 1)
             torch.cuda.synchronize()
@@ -245,7 +330,8 @@ class Server:
             self.graphs[batch] = graph, given, token
 
     def schedule(self, most: int) -> list[tuple[Request, int]]:
-        """The requests of the next iteration, each with its new tokens: decodes first, then chunks of prompts."""
+        """The requests of the next iteration, each with its new tokens: decodes first, then chunks
+        of prompts."""
         while len(self.running) > most:
             gone = self.running.pop(self.random.randrange(len(self.running)))
             self.free.append(gone.slot)
@@ -253,16 +339,22 @@ class Server:
         while len(self.running) < most:
             prompt = list(range(min(self.random.choice(PROMPTS), longest)))
             self.running.append(Request(self.free.pop(0), prompt))
-        left, chosen = BUDGET, []
+        left = BUDGET
+        chosen = []
         for request in sorted(self.running, key=lambda r: r.done < len(r.prompt)):
-            new = min(len(request.prompt) - request.done, left) if request.done < len(request.prompt) else 1
+            new = (
+                min(len(request.prompt) - request.done, left)
+                if request.done < len(request.prompt)
+                else 1
+            )
             if new > 0:
                 chosen.append((request, new))
                 left -= new
         return chosen
 
     def inputs(self, chosen: list[tuple[Request, int]], padded: int) -> list[list[int]]:
-        """Columns of `Inputs`, with one-token requests in the last slot, which is no one's, up to a graph's batch."""
+        """Columns of `Inputs`, with one-token requests in the last slot, which is no one's, up to a
+        graph's batch."""
         ids = [i for r, new in chosen for i in r.prompt[r.done : r.done + new] or [-1]]
         position = [p for r, new in chosen for p in range(r.done, r.done + new)]
         token_slot = [r.slot for r, new in chosen for _ in range(new)]
@@ -270,12 +362,25 @@ class Server:
         slots = [r.slot for r, _ in chosen]
         starts = [s * self.model.size.length for s in (*slots, slots[-1])]
         used = [r.done + new for r, new in chosen]
-        more, none = max(padded - len(chosen), 0), max(CAPTURED)
+        more = max(padded - len(chosen), 0)
+        none = max(CAPTURED)
         query_start += [query_start[-1] + i + 1 for i in range(more)]
         starts = [*starts[:-1], *[none * self.model.size.length] * (more + 1)] if more else starts
-        ids, position, used = ids + [-1] * more, position + [0] * more, used + [1] * more
-        token_slot, slots = token_slot + [none] * more, slots + [none] * more
-        return [ids, position, token_slot, slots, [e - 1 for e in query_start[1:]], query_start, starts, used]
+        ids = ids + [-1] * more
+        position = position + [0] * more
+        used = used + [1] * more
+        token_slot = token_slot + [none] * more
+        slots = slots + [none] * more
+        return [
+            ids,
+            position,
+            token_slot,
+            slots,
+            [e - 1 for e in query_start[1:]],
+            query_start,
+            starts,
+            used,
+        ]
 
     def step(self, most: int) -> bool:
         """One iteration; whether it had nothing but decodes."""
@@ -285,8 +390,13 @@ class Server:
             context = [(r.done + n, n) for r, n in chosen if r.done < len(r.prompt)]
             decodes = [(r.done + n, n) for r, n in chosen if r.done >= len(r.prompt)]
         with record_function("model_runner: prepare_inputs"):
-            fits = next((n for n in CAPTURED if n in self.graphs and n >= len(decodes)), 0) if not context else 0
-            columns, graph = self.inputs(chosen, fits), self.graphs.get(fits)
+            fits = (
+                next((n for n in CAPTURED if n in self.graphs and n >= len(decodes)), 0)
+                if not context
+                else 0
+            )
+            columns = self.inputs(chosen, fits)
+            graph = self.graphs.get(fits)
             given = moved(columns, graph and graph[1])
         with record_function(
             f"execute_{sum(n for _, n in chosen)}_context_{_told(context)}_generation_{_told(decodes)}"
@@ -311,7 +421,9 @@ class Server:
             f"{len(decodes)} generation requests, {len(decodes)} generation tokens"
         )
         elapsed = (time.perf_counter() - began) * 1000
-        self.lines.append(f"Iteration({len(self.lines)}): {told}, iteration elapsed time: {elapsed:.4f} ms")
+        self.lines.append(
+            f"Iteration({len(self.lines)}): {told}, iteration elapsed time: {elapsed:.4f} ms"
+        )
         return not context
 
     def output(self) -> None:
@@ -322,7 +434,9 @@ class Server:
         with record_function("detokenizer: process_outputs"):
             for (request, _), token in zip(chosen, host.tolist(), strict=True):
                 request.text.append(f"<{token}>")
-                json.dumps({"slot": request.slot, "text": request.text[-20:], "tokens": len(request.text)})
+                json.dumps(
+                    {"slot": request.slot, "text": request.text[-20:], "tokens": len(request.text)}
+                )
 
     def run(self, recorder: object = None, waves: tuple[tuple[int, int], ...] = WAVES) -> None:
         """All waves; the recorder runs with those that are recorded."""
@@ -337,7 +451,11 @@ class Server:
 
 
 def _recorder(**options: bool) -> profile:
-    return profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * GPU], record_shapes=True, **options)
+    return profile(
+        activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * GPU],
+        record_shapes=True,
+        **options,
+    )
 
 
 def record(out: Path, model: Model, name: str) -> None:
@@ -378,7 +496,12 @@ def main() -> None:
         record(asked.out, model, name)
     record_whole(asked.out, model)
     machine = torch.cuda.get_device_name() if GPU else "cpu"
-    about = {"gpu": machine, "torch": torch.__version__, "weight_bytes": model.bytes(), **vars(size)}
+    about = {
+        "gpu": machine,
+        "torch": torch.__version__,
+        "weight_bytes": model.bytes(),
+        **vars(size),
+    }
     about["kv_bytes_per_token"] = 4 * size.layers * size.kept * size.d
     (asked.out / "logs" / "manifest.json").write_text(json.dumps(about, indent=1))
     with tarfile.open(asked.out / "logs.tar.gz", "w:gz") as packed:

@@ -1,4 +1,5 @@
-"""Recordings of any size, made of real ones and kept in a folder: plain, gzipped, and as ranks of one run."""
+"""Recordings of any size, made of real ones and kept in a folder: plain, gzipped, and as ranks of
+one run."""
 
 import gzip
 import os
@@ -24,7 +25,8 @@ def check_sources() -> None:
 
 
 def recordings(folder: Path, megabytes: list[float]) -> list[Path]:
-    """The 155 MB recording, unpacked, and its replicas of at least so many MB, smallest first; made once."""
+    """The 155 MB recording, unpacked, and its replicas of at least so many MB, smallest first; made
+    once."""
     folder.mkdir(parents=True, exist_ok=True)
     original = _made(folder / LARGE.name.removesuffix(".gz"), lambda path: _unpack(LARGE, path))
     paths = [original]
@@ -54,14 +56,18 @@ def same_again(path: Path) -> Path:
 
 
 def rank_folder(folder: Path, ranks: int, megabytes: float) -> Path:
-    """A folder of so many ranks of one run, each of about so many MB, of two real ones in turn; made once."""
+    """A folder of so many ranks of one run, each of about so many MB, of two real ones in turn;
+    made once."""
     target = folder / f"ranks{ranks}x{megabytes:g}"
     target.mkdir(parents=True, exist_ok=True)
     if len(list(target.glob("*.json"))) < ranks:
         sources = [_long_rank(folder, number, megabytes) for number in range(len(TWO_RANKS))]
         for rank in range(ranks):
             source = sources[rank % len(sources)]
-            _made(target / f"trace.rank{rank}.json", lambda path, s=source, r=rank: _rank_of(s, path, r, ranks))
+            _made(
+                target / f"trace.rank{rank}.json",
+                lambda path, s=source, r=rank: _rank_of(s, path, r, ranks),
+            )
         for source in sources:
             source.unlink()
     return target
@@ -78,8 +84,10 @@ def _long_rank(folder: Path, number: int, megabytes: float) -> Path:
 
 
 def _rank_of(source: Path, target: Path, rank: int, ranks: int) -> None:
-    """The recording of a rank of two as one of a rank of many, that all meet in the same collectives."""
-    text, every = source.read_text(encoding="utf-8"), ", ".join(map(str, range(ranks)))
+    """The recording of a rank of two as one of a rank of many, that all meet in the same
+    collectives."""
+    text = source.read_text(encoding="utf-8")
+    every = ", ".join(map(str, range(ranks)))
     own = rank % len(TWO_RANKS)
     for was, becomes in (
         (f'"rank": {own}, "world_size": 2', f'"rank": {rank}, "world_size": {ranks}'),

@@ -1,8 +1,10 @@
-"""Make a large nsys export by repeating a real one in time: `python benchmarks/tile_nsys.py SOURCE TARGET`.
+"""Make a large nsys export by repeating a real one in time: `python benchmarks/tile_nsys.py SOURCE
+TARGET`.
 
-Each repetition is shifted by the length of the recording, its correlation and event ids by their largest
-value, so joins stay right. Tables of events that are rarer in the source than wanted are repeated more often
-within the same time, their rows a little later each, so the mix is that of a real long recording.
+Each repetition is shifted by the length of the recording, its correlation and event ids by their
+largest value, so joins stay right. Tables of events that are rarer in the source than wanted are
+repeated more often within the same time, their rows a little later each, so the mix is that of a
+real long recording.
 """
 
 import argparse
@@ -29,7 +31,8 @@ WANTED = {
 
 
 def tile(source: Path, target: Path, scale: float = 1.0, rows: int | None = None) -> dict[str, int]:
-    """Write `target`; returns the rows of each table of events. `rows`: about so many, in the source's own mix."""
+    """Write `target`; returns the rows of each table of events. `rows`: about so many, in the
+    source's own mix."""
     _copy(source, target)
     db = sqlite3.connect(target)
     db.execute("PRAGMA journal_mode = OFF")
@@ -37,18 +40,25 @@ def tile(source: Path, target: Path, scale: float = 1.0, rows: int | None = None
     tables = _event_tables(db)
     low, high = _span(db, tables)
     ids = max(
-        db.execute(f'SELECT max("{column}") FROM "{table}" WHERE "{column}" < {NO_ID}').fetchone()[0] or 0  # noqa: S608
+        db.execute(f'SELECT max("{column}") FROM "{table}" WHERE "{column}" < {NO_ID}').fetchone()[  # noqa: S608
+            0
+        ]
+        or 0
         for table, columns in tables.items()
         for column in columns
         if column in SHIFTED_IDS
     )
     kernels = _count(db, "CUPTI_ACTIVITY_KIND_KERNEL")
     there = sum(_count(db, table) for table in tables)
-    repeats = max(1, math.ceil(KERNELS * scale / kernels) if rows is None else math.ceil(rows / there))
+    repeats = max(
+        1, math.ceil(KERNELS * scale / kernels) if rows is None else math.ceil(rows / there)
+    )
     for table, columns in tables.items():
         limit = int(WANTED[table] * scale) if table in WANTED and rows is None else None
         _repeat(db, table, columns, repeats, high - low, ids, limit)
-    db.execute("UPDATE ANALYSIS_DETAILS SET duration = duration + ?", ((repeats - 1) * (high - low),))
+    db.execute(
+        "UPDATE ANALYSIS_DETAILS SET duration = duration + ?", ((repeats - 1) * (high - low),)
+    )
     db.commit()
     made = {table: _count(db, table) for table in tables}
     db.close()
@@ -71,7 +81,10 @@ def _repeat(db, table, columns, repeats, period, ids, limit) -> None:
             "last": last,
             "copy": copy * 1_000_000,
         }
-        db.execute(f'INSERT INTO "{table}" ({names}) SELECT {terms} FROM "{table}" WHERE rowid <= :last', values)  # noqa: S608
+        db.execute(
+            f'INSERT INTO "{table}" ({names}) SELECT {terms} FROM "{table}" WHERE rowid <= :last',  # noqa: S608
+            values,
+        )
     if limit is not None:
         db.execute(f'DELETE FROM "{table}" WHERE rowid > ?', (limit,))  # noqa: S608
 
@@ -91,7 +104,9 @@ def _shifted(column: str) -> str:
 
 def _event_tables(db: sqlite3.Connection) -> dict[str, list[str]]:
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    wanted = [n for n in names if n.startswith("CUPTI_ACTIVITY_KIND_") or n in ("NVTX_EVENTS", "OSRT_API")]
+    wanted = [
+        n for n in names if n.startswith("CUPTI_ACTIVITY_KIND_") or n in ("NVTX_EVENTS", "OSRT_API")
+    ]
     return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in wanted}
 
 
@@ -116,13 +131,19 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--scale", type=float, default=1.0, help="1: 170,000 kernels (default)")
-    parser.add_argument("--rows", type=int, help="about so many rows in the source's own mix, whatever the scale")
+    parser.add_argument(
+        "--rows", type=int, help="about so many rows in the source's own mix, whatever the scale"
+    )
     arguments = parser.parse_args()
-    for table, rows in tile(arguments.source, arguments.target, arguments.scale, arguments.rows).items():
+    for table, rows in tile(
+        arguments.source, arguments.target, arguments.scale, arguments.rows
+    ).items():
         print(f"{table:42} {rows:>9,}")
 
 

@@ -1,7 +1,9 @@
-"""How many frames a second the page's timeline draws, in headless Chromium: `python -m benchmarks.timeline_frames`.
+"""How many frames a second the page's timeline draws, in headless Chromium: `python -m
+benchmarks.timeline_frames`.
 
-A made-up step of 100,000 events on 20 lanes (a seventh of them longer than a pixel of the whole), all in view at first,
-then zoomed and moved at every frame. Ends with status 1 below 60 frames a second, or what the page gets at rest.
+A made-up step of 100,000 events on 20 lanes (a seventh of them longer than a pixel of the whole),
+all in view at first, then zoomed and moved at every frame. Ends with status 1 below 60 frames a
+second, or what the page gets at rest.
 """
 
 import sys
@@ -16,7 +18,10 @@ from traceanalyzer.report.html import Details, data, render_html
 from traceanalyzer.report.html import sections as module
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Timeline
 
-EVENTS, LANES, FRAMES, MOST_FPS = 100_000, 20, 240, 60
+EVENTS = 100_000
+LANES = 20
+FRAMES = 240
+MOST_FPS = 60
 LEAST_SHARE = 0.95
 """Of the frames that the same page gets at rest: on a busy machine even those are fewer."""
 IDLE = f"""(async () => {{
@@ -43,16 +48,22 @@ MOVING = f"""(async () => {{
 def crowded() -> Timeline:
     """A step with as many events as are to be drawn."""
     random = np.random.default_rng(0)
-    length = np.where(random.random(EVENTS) < 1 / 7, random.integers(50_000, 200_000, EVENTS), 2_000)
+    length = np.where(
+        random.random(EVENTS) < 1 / 7, random.integers(50_000, 200_000, EVENTS), 2_000
+    )
     lane = np.arange(EVENTS) % LANES
     start = np.zeros(EVENTS, np.int64)
     for one in range(LANES):
         here = lane == one
-        start[here] = np.concatenate(([0], np.cumsum(length[here] + random.integers(0, 4_000, here.sum()))[:-1]))
+        start[here] = np.concatenate(
+            ([0], np.cumsum(length[here] + random.integers(0, 4_000, here.sum()))[:-1])
+        )
     end = start + length
     names = [f"aten::operator_{i}" for i in range(200)]
     columns = {"lane": lane, "start": start, "end": end, "name": random.integers(0, 200, EVENTS)}
-    categories = np.array([Category.COMPUTE, Category.COPY, Category.IDLE_SYNC, Category.OPERATOR, Category.API_CALL])
+    categories = np.array(
+        [Category.COMPUTE, Category.COPY, Category.IDLE_SYNC, Category.OPERATOR, Category.API_CALL]
+    )
     columns["category"] = categories[random.integers(0, len(categories), EVENTS)]
     extent = (0, int(end.max()))
     lanes = [Lane(f"lane {i}") for i in range(LANES)]

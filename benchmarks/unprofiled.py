@@ -1,7 +1,8 @@
-"""The step without the profiler held against the stopwatch: idle share, class by it, and whether ranges hold.
+"""The step without the profiler held against the stopwatch: idle share, class by it, and whether
+ranges hold.
 
-What is published is what a recording alone leads to: the stopwatch is kept from the analysis. Ranges are
-cross-validated, too: how wide one has to be is chosen on all other programs.
+What is published is what a recording alone leads to: the stopwatch is kept from the analysis.
+Ranges are cross-validated, too: how wide one has to be is chosen on all other programs.
 """
 
 import math
@@ -35,7 +36,9 @@ class Range:
         """Its range with this much added in quadrature, as a share of it and of what it gains."""
         more = math.hypot(spread * self.value_ms, of_gain * self.gain_ms)
         below = math.hypot(max(self.value_ms - self.fast_ms, 0.0), more)
-        return self.value_ms - below, self.value_ms + math.hypot(max(self.slow_ms - self.value_ms, 0.0), more)
+        return self.value_ms - below, self.value_ms + math.hypot(
+            max(self.slow_ms - self.value_ms, 0.0), more
+        )
 
     def holds(self, spread: float, of_gain: float = 0.0) -> bool:
         """Whether that range holds the stopwatch's median."""
@@ -54,11 +57,21 @@ def range_of_step(replay: Replay, workload: str, truth_ms: float) -> Range:
     return Range(workload, replay.base_ms, fast, slow, truth_ms)
 
 
-def range_of_scenario(replay: Replay, scenario: Scenario, workload: str, truth_ms: float) -> Range | None:
+def range_of_scenario(
+    replay: Replay, scenario: Scenario, workload: str, truth_ms: float
+) -> Range | None:
     """A prediction's; None where there is none."""
     step = replay.step_under_ms(scenario)
-    fast = [tape for tape in map(scenario.optimistic or scenario.change, replay.fast_host) if tape is not None]
-    slow = [tape for tape in map(scenario.pessimistic or scenario.change, replay.slow_host) if tape is not None]
+    fast = [
+        tape
+        for tape in map(scenario.optimistic or scenario.change, replay.fast_host)
+        if tape is not None
+    ]
+    slow = [
+        tape
+        for tape in map(scenario.pessimistic or scenario.change, replay.slow_host)
+        if tape is not None
+    ]
     if step is None or not fast or not slow:
         return None
     low, high = (step_ms(tapes, scenario.step_of_run) * replay.scale for tapes in (fast, slow))
@@ -67,7 +80,9 @@ def range_of_scenario(replay: Replay, scenario: Scenario, workload: str, truth_m
 
 def least_spread(ranges: Sequence[Range], of_gain: float = 0.0) -> float:
     """The least spread with which the promised share of the ranges holds."""
-    enough = (s for s in SPREADS if sum(r.holds(s, of_gain) for r in ranges) >= PROMISED * len(ranges))
+    enough = (
+        s for s in SPREADS if sum(r.holds(s, of_gain) for r in ranges) >= PROMISED * len(ranges)
+    )
     return next(enough, SPREADS[-1])
 
 
@@ -101,9 +116,10 @@ def scenarios_sentence(ranges: Sequence[Range]) -> str:
 
 
 def idle_shares(m: Measurements, stopwatch_ms: float) -> tuple[float, float, float] | None:
-    """Idle share of the step without the profiler: true (recorded work over the stopwatch), estimated from the
-    recording alone, and as recorded; None where it is not known."""
-    known, budget = m.unprofiled, m.budget
+    """Idle share of the step without the profiler: true (recorded work over the stopwatch),
+    estimated from the recording alone, and as recorded; None where it is not known."""
+    known = m.unprofiled
+    budget = m.budget
     if known is None or budget is None:
         return None
     busy = budget.compute + budget.exposed_communication + budget.exposed_copy

@@ -50,7 +50,8 @@ CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.DOTALL | re.MULTILIN
 ALIKE = 0.5
 """Lines less alike than this are not the same line with another figure."""
 BREACH = 3
-"""Exit status of a check that found what it was asked to look for; all others but 0 are mistakes of the page."""
+"""Exit status of a check that found what it was asked to look for; all others but 0 are mistakes of
+the page."""
 
 
 def pages() -> list[Path]:
@@ -94,7 +95,8 @@ def commands_shown(block: str) -> Iterator[tuple[str, list[str]]]:
 
 def missing(shown: list[str], printed: str) -> list[str]:
     """Lines shown of an output that it does not have, or not after the ones before them."""
-    rest, lost = iter(printed.splitlines()), []
+    rest = iter(printed.splitlines())
+    lost = []
     for line in shown:
         if line != LEFT_OUT and line not in rest:
             lost.append(line)
@@ -106,7 +108,12 @@ def missing(shown: list[str], printed: str) -> list[str]:
 def folder() -> Iterator[Path]:
     """An empty folder with the recordings of the repository in it, for the commands of a page."""
     with tempfile.TemporaryDirectory() as name:
-        for recordings in ("sample_traces", "tests/recordings", "tests/data", "benchmarks/ablations"):
+        for recordings in (
+            "sample_traces",
+            "tests/recordings",
+            "tests/data",
+            "benchmarks/ablations",
+        ):
             linked = Path(name) / recordings
             linked.parent.mkdir(exist_ok=True)
             linked.symlink_to(ROOT / recordings)
@@ -114,12 +121,15 @@ def folder() -> Iterator[Path]:
 
 
 def output(command: str, here: Path, width: int) -> str:
-    """What a `traceanalyzer` command prints, run in a folder. Raises RuntimeError where it fails."""
+    """What a `traceanalyzer` command prints, run in a folder. Raises RuntimeError where it
+    fails."""
     program, *words = shlex.split(command)
     if program != "traceanalyzer":
         raise RuntimeError(f"not a command of ours: {command}")
     with contextlib.chdir(here):
-        result = CliRunner().invoke(cli, words, env={"COLUMNS": str(width)}, prog_name="traceanalyzer")
+        result = CliRunner().invoke(
+            cli, words, env={"COLUMNS": str(width)}, prog_name="traceanalyzer"
+        )
     if result.exit_code not in (0, BREACH):
         raise RuntimeError(f"{command}: {result.output}{result.exception!r}")
     return result.output
@@ -127,7 +137,9 @@ def output(command: str, here: Path, width: int) -> str:
 
 def commands() -> str:
     """Every command's `--help`."""
-    return "\n\n".join(part for name in COMMANDS for part in _help(name, cli.get_command(None, name)))  # type: ignore[arg-type]
+    return "\n\n".join(
+        part for name in COMMANDS for part in _help(name, cli.get_command(None, name))
+    )  # type: ignore[arg-type]
 
 
 def _help(path: str, command: click.Command | None) -> Iterator[str]:
@@ -143,7 +155,9 @@ def figures(*measurements: str) -> str:
     from traceanalyzer.base.figures import definitions
 
     rows = [d for name in measurements for d in definitions(_named(name))]
-    return _table(("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows])
+    return _table(
+        ("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows]
+    )
 
 
 def tables() -> str:
@@ -156,7 +170,9 @@ def tables() -> str:
         command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
         rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
         about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
-        parts.append(f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
+        parts.append(
+            f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}"
+        )
     return "\n\n".join(parts)
 
 
@@ -168,17 +184,28 @@ def thresholds(*names: str) -> str:
 def _threshold(module: str, name: str) -> str:
     code = importlib.import_module(f"traceanalyzer.{module}")
     value = getattr(code, name)
-    shown = value.pattern if isinstance(value, re.Pattern) else ", ".join(value) if isinstance(value, tuple) else value
+    shown = (
+        value.pattern
+        if isinstance(value, re.Pattern)
+        else ", ".join(value)
+        if isinstance(value, tuple)
+        else value
+    )
     shown = f"{shown:,}" if isinstance(shown, int) else shown
     text = f"- `{name}` = `{shown}`: {_reason(inspect.getsource(code), name)}".rstrip()
-    return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, PAGE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _reason(source: str, name: str) -> str:
     """The docstring below a constant, or the comment behind it."""
-    body, lines = ast.parse(source).body, source.splitlines()
+    body = ast.parse(source).body
+    lines = source.splitlines()
     for node, below in itertools.pairwise(body):
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 return " ".join(str(below.value.value).split())
             comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("# ")[2]
@@ -197,11 +224,15 @@ def finding(recording: str, finding_id: str) -> str:
     advised = _of_finding(finding_id, report.recommendations, _items(text, "Recommendations"))
     if not found:
         raise LookupError(f"{recording} has no finding {finding_id}")
-    body = "\n\n".join([*found, *(["Recommended:"] if advised else []), *advised]).replace(f"{ROOT}/", "")
+    body = "\n\n".join([*found, *(["Recommended:"] if advised else []), *advised]).replace(
+        f"{ROOT}/", ""
+    )
     return f"`traceanalyzer analyze {recording}`\n```text\n{body}\n```"
 
 
-def _of_finding(finding_id: str, entries: Sequence[Finding | Recommendation], items: list[str]) -> list[str]:
+def _of_finding(
+    finding_id: str, entries: Sequence[Finding | Recommendation], items: list[str]
+) -> list[str]:
     """The texts of the entries that have this id, or one that goes on after it."""
     pairs = zip(entries, items, strict=False)
     return [item for entry, item in pairs if f"{entry.id}-".startswith(f"{finding_id}-")]
@@ -218,7 +249,9 @@ def findings() -> str:
     from traceanalyzer.diagnosis.pages import finding_pages
 
     folder = FINDINGS.relative_to(ROOT)
-    rows = [(f"[`{id_}`](../{folder}/{id_}.md)", page.title) for id_, page in finding_pages().items()]
+    rows = [
+        (f"[`{id_}`](../{folder}/{id_}.md)", page.title) for id_, page in finding_pages().items()
+    ]
     return _table(("id", "what it says"), rows)
 
 
@@ -226,20 +259,33 @@ def logs() -> str:
     """The timing logs that are known."""
     from traceanalyzer.ingest.timing.formats import FORMATS
 
-    known = {form.name: form.averaged or "The time of a line is that of a step." for form in reversed(FORMATS)}
-    return _table(("log", "its times"), [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)])
+    known = {
+        form.name: form.averaged or "The time of a line is that of a step."
+        for form in reversed(FORMATS)
+    }
+    return _table(
+        ("log", "its times"),
+        [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)],
+    )
 
 
 def formats() -> str:
     """What can be read, what it tells and does not, and how it is recorded."""
     from traceanalyzer.ingest import detect
 
-    rows = [(one.name, one.tells, one.cannot, one.record) for one in (form.ABILITIES for form in detect.formats())]
+    rows = [
+        (one.name, one.tells, one.cannot, one.record)
+        for one in (form.ABILITIES for form in detect.formats())
+    ]
     return _table(("recording", "tells", "cannot tell", "how to record it"), rows)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    lines = [
+        head,
+        ("---",) * len(head),
+        *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -275,7 +321,14 @@ def screen(path: str) -> str:
 
 
 GALLERY = (
-    *("sync_bound", "launch_bound", "input_bound", "memory_bound", "communication_bound", "transfer_bound"),
+    *(
+        "sync_bound",
+        "launch_bound",
+        "input_bound",
+        "memory_bound",
+        "communication_bound",
+        "transfer_bound",
+    ),
     *("host_bound", "straggler", "wasteful_kernels", "cuda_graph"),
 )
 """Samples whose pages the documentation site has."""
@@ -285,19 +338,25 @@ def gallery() -> str:
     """The samples of the gallery, each with its headline and the first advice."""
     rows = ["| report | what it says | first advice |", "| --- | --- | --- |"]
     for name in GALLERY:
-        said = json.loads(output(f"traceanalyzer analyze sample_traces/{name} --format json", ROOT, WIDTH))
+        said = json.loads(
+            output(f"traceanalyzer analyze sample_traces/{name} --format json", ROOT, WIDTH)
+        )
         first = next(iter(said["recommendations"]), {"remedy": None})["remedy"]
         advice = f"`{first}`" if first else ""
-        rows.append(f"| [{name}](../sample_traces/{name}) | {said['summary']['headline']} | {advice} |")
+        rows.append(
+            f"| [{name}](../sample_traces/{name}) | {said['summary']['headline']} | {advice} |"
+        )
     return "\n".join(rows)
 
 
 def promise(before: str, after: str, *scenarios: str) -> str:
-    """What scenarios predicted for a program, and its step times without the profiler before and after the change."""
+    """What scenarios predicted for a program, and its step times without the profiler before and
+    after the change."""
     from traceanalyzer.report.format import number
 
     asked = {
-        path: json.loads(output(f"traceanalyzer whatif {path} --format json", ROOT, WIDTH)) for path in (before, after)
+        path: json.loads(output(f"traceanalyzer whatif {path} --format json", ROOT, WIDTH))
+        for path in (before, after)
     }
     was, now = (asked[path]["unprofiled_step_ms"] for path in (before, after))
     known = {one["id"]: one for one in asked[before]["scenarios"]}
@@ -306,7 +365,8 @@ def promise(before: str, after: str, *scenarios: str) -> str:
         step, low, high = (known[name][key] for key in ("step_ms", "low_ms", "high_ms"))
         inside = "within" if low <= now <= high else "outside"
         lines.append(
-            f"Predicted by `{name}`: {number(step)} ms ({number(low)} to {number(high)}); measured {inside} the range."
+            f"Predicted by `{name}`: {number(step)} ms ({number(low)} to "
+            f"{number(high)}); measured {inside} the range."
         )
     return "\\\n".join(lines)
 

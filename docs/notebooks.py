@@ -1,6 +1,8 @@
-"""Runs the notebooks of the documentation without Jupyter, writes what their cells give: `python -m docs.notebooks`.
+"""Runs the notebooks of the documentation without Jupyter, writes what their cells give: `python -m
+docs.notebooks`.
 
-A cell's value stands in it as text; what a notebook draws (a report, a figure, a frame) it draws when someone runs it.
+A cell's value stands in it as text; what a notebook draws (a report, a figure, a frame) it draws
+when someone runs it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))
 
 
 def outputs(notebook: dict[str, Any]) -> list[str | None]:
-    """The value of each code cell's last line as text, None where it has none; run from the repository's root."""
+    """The value of each code cell's last line as text, None where it has none; run from the
+    repository's root."""
     names: dict[str, Any] = {}
-    return [_run("".join(cell["source"]), names) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [
+        _run("".join(cell["source"]), names)
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code"
+    ]
 
 
 def _run(source: str, names: dict[str, Any]) -> str | None:
@@ -33,7 +40,10 @@ def _run(source: str, names: dict[str, Any]) -> str | None:
 def with_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
     """The notebook with the text of its cells as they come out now."""
     made = iter(outputs(notebook))
-    cells = [cell if cell["cell_type"] != "code" else _shown(cell, next(made)) for cell in notebook["cells"]]
+    cells = [
+        cell if cell["cell_type"] != "code" else _shown(cell, next(made))
+        for cell in notebook["cells"]
+    ]
     return {**notebook, "cells": cells}
 
 

@@ -40,10 +40,12 @@ def reported(*paths: Path) -> Report:
 
 
 def remembering(patch: pytest.MonkeyPatch, made: dict[object, Measured]) -> None:
-    """Have commands of this process take from `made` what was measured before: of files of these names, asked the same.
-    For tests of many commands on few files that stay as they are."""
+    """Have commands of this process take from `made` what was measured before: of files of these
+    names, asked the same. For tests of many commands on few files that stay as they are."""
 
-    def remembered(run: Run, selected: Selection | None = None, knowledge: Knowledge | None = None) -> Measured:
+    def remembered(
+        run: Run, selected: Selection | None = None, knowledge: Knowledge | None = None
+    ) -> Measured:
         files = tuple(one.path for one in (*run.traces, *run.logs))
         key = (files, repr(selected or Selection()), repr(knowledge or Knowledge()))
         if key not in made:

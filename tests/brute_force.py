@@ -1,7 +1,8 @@
 """Figures of the report computed the slow and obvious way, straight from the raw files.
 
-The tests hold the product against this module, so it shares no code with it: plain `json` and `sqlite3`,
-integers of nanoseconds, one sweep over sorted edges with counters. Definitions are the report contract's.
+The tests hold the product against this module, so it shares no code with it: plain `json` and
+`sqlite3`, integers of nanoseconds, one sweep over sorted edges with counters. Definitions are the
+report contract's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-KINETO_KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "memset", "memset": "memset"}
+KINETO_KINDS = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "memset",
+    "memset": "memset",
+}
 NSYS_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "copy",
@@ -89,7 +96,8 @@ def read(path: Path) -> dict[Lane, list[Op]]:
 
 
 def read_kineto(raw: bytes) -> dict[Lane, list[Op]]:
-    """Device ops of a Kineto trace. Decimal keeps the digits of the file, so nanoseconds are exact."""
+    """Device ops of a Kineto trace. Decimal keeps the digits of the file, so nanoseconds are
+    exact."""
 
     def drop_host_rows(row: dict[str, Any]) -> Any:
         return row if "ph" not in row or str(row.get("cat")).lower() in KINETO_KINDS else None
@@ -118,7 +126,10 @@ def read_nsys(raw: bytes) -> dict[Lane, list[Op]]:
         path = Path(folder) / "export.sqlite"
         path.write_bytes(raw)
         database = sqlite3.connect(path)
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         strings = dict(database.execute("SELECT id, value FROM StringIds"))
         for table, kind in NSYS_TABLES.items():
             if table not in tables:
@@ -162,7 +173,8 @@ def gaps_of(ops: list[Op]) -> list[tuple[int, int]]:
 def sweep(ops: list[Op], window: tuple[int, int]) -> tuple[Counter[str], list[tuple[int, int]]]:
     """Walk over the window from edge to edge, keeping count of what runs.
 
-    Returns how long each state lasted (ns), and where each stretch in which nothing ran began and its length.
+    Returns how long each state lasted (ns), and where each stretch in which nothing ran began and
+    its length.
     """
     edges: dict[int, list[tuple[str, int]]] = defaultdict(list)
     edges[window[0]] += ()
@@ -221,5 +233,7 @@ def same_as(report_row: Any, expected: Figures, tolerance_ns: int) -> list[str]:
         wanted = getattr(expected, field.name)
         off = abs(reported - wanted) if not unit else abs(reported * 1e6 - wanted)
         if off > (tolerance_ns if unit else 0):
-            wrong.append(f"{field.name}: {reported} instead of {wanted if not unit else wanted / 1e6}")
+            wrong.append(
+                f"{field.name}: {reported} instead of {wanted if not unit else wanted / 1e6}"
+            )
     return wrong

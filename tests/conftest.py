@@ -11,15 +11,22 @@ import pytest
 from hypothesis import settings
 
 os.environ["TRACEANALYZER_CACHE"] = ""
-"""Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their own."""
+"""Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their
+own."""
 
 settings.register_profile("default", deadline=None, max_examples=30)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=30)
 settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
+)
 
 EXPECTED_SKIPS = (
-    *(() if os.environ.get("WITH_TORCH") else ("could not import 'torch'", "could not import 'wandb'")),
+    *(
+        ()
+        if os.environ.get("WITH_TORCH")
+        else ("could not import 'torch'", "could not import 'wandb'")
+    ),
     "could not import 'jax'",
     "could not import 'distributed'",
     "could not import 'moto",
@@ -30,7 +37,8 @@ EXPECTED_SKIPS = (
     "this user cannot run Python as another",
     "the rows of steps do not say which of several devices they are of",
 )
-"""How a reason may begin. A skip for any other is a failure: a test that never runs proves nothing."""
+"""How a reason may begin. A skip for any other is a failure: a test that never runs proves
+nothing."""
 
 _unexpected: list[str] = []
 
@@ -59,13 +67,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in _unexpected:
-        terminalreporter.write_line(f"skipped for a reason that tests/conftest.py does not expect: {line}", red=True)
+        terminalreporter.write_line(
+            f"skipped for a reason that tests/conftest.py does not expect: {line}", red=True
+        )
 
 
 @cache
 def _group(file: str) -> str:
-    """What one process runs: a file, or all those that share what is analyzed (`tests/analyzed.py`)."""
-    shares = "from tests.analyzed import" in (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    """What one process runs: a file, or all those that share what is analyzed
+    (`tests/analyzed.py`)."""
+    shares = "from tests.analyzed import" in (Path(__file__).parents[1] / file).read_text(
+        encoding="utf-8"
+    )
     return "analyzed" if shares else file
 
 

@@ -1,4 +1,5 @@
-"""How often a property is tried: as often as the profile says (tests/conftest.py), or so many times more or less."""
+"""How often a property is tried: as often as the profile says (tests/conftest.py), or so many times
+more or less."""
 
 from __future__ import annotations
 

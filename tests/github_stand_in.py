@@ -19,13 +19,18 @@ URL = "https://github.com/o/r/issues/7#issuecomment-1"
 
 
 def comments(*of):
-    """GitHub's answer with these comments: pairs of whether they are one's own and what they say."""
-    nodes = [{"id": f"IC_{i}", "viewerDidAuthor": own, "body": body} for i, (own, body) in enumerate(of)]
+    """GitHub's answer with these comments: pairs of whether they are one's own and what they
+    say."""
+    nodes = [
+        {"id": f"IC_{i}", "viewerDidAuthor": own, "body": body} for i, (own, body) in enumerate(of)
+    ]
     found = {"data": {"repository": {"issueOrPullRequest": {"comments": {"nodes": nodes}}}}}
     return FINE | {"out": json.dumps(found)}
 
 
-EDITED = FINE | {"out": json.dumps({"data": {"updateIssueComment": {"issueComment": {"url": URL + "-edited"}}}})}
+EDITED = FINE | {
+    "out": json.dumps({"data": {"updateIssueComment": {"issueComment": {"url": URL + "-edited"}}}})
+}
 
 
 class StandIn:
@@ -34,12 +39,19 @@ class StandIn:
     def __init__(self, folder):
         self._folder = folder
         self._log = folder / "calls.jsonl"
-        self.answers = {"issue": FINE | {"out": URL}, "pr": FINE | {"out": URL}, "api": comments(), "edit": EDITED}
+        self.answers = {
+            "issue": FINE | {"out": URL},
+            "pr": FINE | {"out": URL},
+            "api": comments(),
+            "edit": EDITED,
+        }
         self.install()
 
     def install(self, mode=0o755):
         gh = self._folder / "gh"
-        text = STAND_IN.format(python=sys.executable, log=str(self._log), answers=json.dumps(self.answers))
+        text = STAND_IN.format(
+            python=sys.executable, log=str(self._log), answers=json.dumps(self.answers)
+        )
         gh.write_text(text, encoding="utf-8")
         gh.chmod(mode)
 

@@ -1,4 +1,5 @@
-"""Kineto traces by hand: events in microseconds as the profiler writes them, and files in its layouts."""
+"""Kineto traces by hand: events in microseconds as the profiler writes them, and files in its
+layouts."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ CUDA_RUNTIME = "cuda_runtime"
 Row = dict[str, Any]
 
 
-def span(cat: str, name: str, ts: Any, dur: Any, pid: Any = PID, tid: Any = MAIN, **args: Any) -> Row:
-    """A complete event; argument names are written with spaces where the profiler does (`External_id`)."""
+def span(
+    cat: str, name: str, ts: Any, dur: Any, pid: Any = PID, tid: Any = MAIN, **args: Any
+) -> Row:
+    """A complete event; argument names are written with spaces where the profiler does
+    (`External_id`)."""
     return {
         "ph": "X",
         "cat": cat,
@@ -27,7 +31,9 @@ def span(cat: str, name: str, ts: Any, dur: Any, pid: Any = PID, tid: Any = MAIN
         "tid": tid,
         "ts": ts,
         "dur": dur,
-        "args": {key.replace("_", " ") if key[0].isupper() else key: value for key, value in args.items()},
+        "args": {
+            key.replace("_", " ") if key[0].isupper() else key: value for key, value in args.items()
+        },
     }
 
 
@@ -60,12 +66,22 @@ class KinetoTrace:
         """A Python function call."""
         return self.add(span("python_function", name, ts, dur, **args))
 
-    def api(self, name: str, ts: Any, dur: Any, correlation: int = 0, cat: str = CUDA_RUNTIME) -> Row:
+    def api(
+        self, name: str, ts: Any, dur: Any, correlation: int = 0, cat: str = CUDA_RUNTIME
+    ) -> Row:
         """A call into the runtime or driver."""
         return self.add(span(cat, name, ts, dur, correlation=correlation))
 
     def device_op(
-        self, cat: str, name: str, ts: Any, dur: Any, *, stream: int = 7, device: int = 0, **args: Any
+        self,
+        cat: str,
+        name: str,
+        ts: Any,
+        dur: Any,
+        *,
+        stream: int = 7,
+        device: int = 0,
+        **args: Any,
     ) -> Row:
         """A row of device work, or one that lies beside it."""
         placed = {"device": device, "context": 1, "stream": stream, **args}
@@ -75,7 +91,9 @@ class KinetoTrace:
         """A kernel."""
         return self.device_op("kernel", name, ts, dur, **args)
 
-    def launched(self, name: str, at: float, ts: Any, dur: Any, *, launch_us: float = 5.0, **args: Any) -> Row:
+    def launched(
+        self, name: str, at: float, ts: Any, dur: Any, *, launch_us: float = 5.0, **args: Any
+    ) -> Row:
         """A kernel and the call that launched it at `at`."""
         self.correlation += 1
         self.api("cudaLaunchKernel", at, launch_us, self.correlation)
@@ -87,11 +105,29 @@ class KinetoTrace:
 
     def name_process(self, name: str, pid: Any = PID) -> Row:
         """The metadata row that names a process."""
-        return self.add({"name": "process_name", "ph": "M", "ts": 0, "pid": pid, "tid": 0, "args": {"name": name}})
+        return self.add(
+            {
+                "name": "process_name",
+                "ph": "M",
+                "ts": 0,
+                "pid": pid,
+                "tid": 0,
+                "args": {"name": name},
+            }
+        )
 
     def name_thread(self, name: str, pid: Any = PID, tid: Any = MAIN) -> Row:
         """The metadata row that names a thread."""
-        return self.add({"name": "thread_name", "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": {"name": name}})
+        return self.add(
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "ts": 0,
+                "pid": pid,
+                "tid": tid,
+                "args": {"name": name},
+            }
+        )
 
     def window(self, ts: Any, dur: Any) -> Row:
         """The recorder's own span."""
@@ -100,7 +136,11 @@ class KinetoTrace:
 
     def rank(self, rank: int, world_size: int = 2) -> KinetoTrace:
         """Say which rank it is."""
-        self.metadata["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": world_size}
+        self.metadata["distributedInfo"] = {
+            "backend": "nccl",
+            "rank": rank,
+            "world_size": world_size,
+        }
         return self
 
     def json(self, indent: int | None = None) -> bytes:

@@ -1,5 +1,5 @@
-"""`python -m tests.licences`: a line for each package that `pip install traceanalyzer` brings here, with its licence.
-Fails at one that is not known to be fine for a program of Apache-2.0."""
+"""`python -m tests.licences`: a line for each package that `pip install traceanalyzer` brings here,
+with its licence. Fails at one that is not known to be fine for a program of Apache-2.0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ FINE = re.compile(
     r"Public Domain)\b",
     re.IGNORECASE,
 )
-STRICT = re.compile(r"\b(A?GPL|LGPL|GNU|SSPL|BUSL|Business Source|Commons Clause|proprietary)\b", re.IGNORECASE)
+STRICT = re.compile(
+    r"\b(A?GPL|LGPL|GNU|SSPL|BUSL|Business Source|Commons Clause|proprietary)\b", re.IGNORECASE
+)
 REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;(.*))?")
 
 
@@ -35,9 +37,15 @@ def installed(name: str, found: dict[str, Distribution]) -> dict[str, Distributi
 def licence(of: Distribution) -> str:
     """What the package says of its licence."""
     about = of.metadata
-    classified = [text.rpartition("::")[2].strip() for text in about.get_all("Classifier") or () if "License" in text]
+    classified = [
+        text.rpartition("::")[2].strip()
+        for text in about.get_all("Classifier") or ()
+        if "License" in text
+    ]
     said = (
-        about.get("License-Expression") or ", ".join(classified) or (about.get("License") or "").strip().split("\n")[0]
+        about.get("License-Expression")
+        or ", ".join(classified)
+        or (about.get("License") or "").strip().split("\n")[0]
     )
     return said or "?"
 
@@ -49,7 +57,9 @@ def main() -> int:
         said = licence(one)
         fine = FINE.search(said) is not None and (STRICT.search(said) is None or " OR " in said)
         bad += not fine
-        sys.stdout.write(f"{name}=={one.version}: {said}{'' if fine else '   <-- not known to be fine'}\n")
+        sys.stdout.write(
+            f"{name}=={one.version}: {said}{'' if fine else '   <-- not known to be fine'}\n"
+        )
     return bad
 
 

@@ -1,9 +1,10 @@
-"""Builds small nsys exports of several schemas: their tables and columns, and whatever rows a test wants.
+"""Builds small nsys exports of several schemas: their tables and columns, and whatever rows a test
+wants.
 
     build(path, "3.24.0", kernels=[Kernel(start=10, end=20)], ...)
 
-Rows are dictionaries of column values; columns that a schema does not have are dropped, so the same rows
-make an export of every schema.
+Rows are dictionaries of column values; columns that a schema does not have are dropped, so the same
+rows make an export of every schema.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def columns(schema: str) -> dict[str, str]:
         tables["META_DATA_EXPORT" if version >= (3, 4) else "EXPORT_META_DATA"] = "name, value"
     else:
         tables["TARGET_INFO_GPU"] = "vmId, deviceId, name, busLocation, isDiscrete"
-        tables["TARGET_INFO_CUDA_GPU"] = "deviceId, pid, pciBusId, numMultiprocessors, globalMemorySize"
+        tables["TARGET_INFO_CUDA_GPU"] = (
+            "deviceId, pid, pciBusId, numMultiprocessors, globalMemorySize"
+        )
     if version >= (3, 4):
         tables["META_DATA_CAPTURE"] = "name, value"
     if version >= (3, 13):
@@ -88,7 +91,9 @@ def columns(schema: str) -> dict[str, str]:
         tables["GPU_METRICS"] = "timestamp, typeId, metricId, value"
         tables["TARGET_INFO_GPU_METRICS"] = "typeId, sourceId, typeName, metricId, metricName"
         tables["MPI_RANKS"] = "globalTid, rank"
-        tables["TARGET_INFO_CUDA_CONTEXT_INFO"] = "nullStreamId, hwId, vmId, processId, deviceId, contextId"
+        tables["TARGET_INFO_CUDA_CONTEXT_INFO"] = (
+            "nullStreamId, hwId, vmId, processId, deviceId, contextId"
+        )
         tables["CUDA_GPU_MEMORY_USAGE_EVENTS"] = (
             "start, globalPid, deviceId, contextId, bytes, memKind, memoryOperationType"
         )
@@ -98,9 +103,13 @@ def columns(schema: str) -> dict[str, str]:
         tables["CUPTI_ACTIVITY_KIND_OVERHEAD"] = (
             "start, end, eventClass, globalTid, correlationId, nameId, overheadType"
         )
-        tables["CUDA_GRAPH_EVENTS"] = "start, end, eventClass, globalTid, nameId, graphId, originalGraphId, graphExecId"
+        tables["CUDA_GRAPH_EVENTS"] = (
+            "start, end, eventClass, globalTid, nameId, graphId, originalGraphId, graphExecId"
+        )
     else:
-        tables["CUDA_GRAPH_EVENTS"] = "start, end, eventClass, globalTid, nameId, graphNodeId, originalGraphNodeId"
+        tables["CUDA_GRAPH_EVENTS"] = (
+            "start, end, eventClass, globalTid, nameId, graphNodeId, originalGraphNodeId"
+        )
     if version >= (3, 25):
         tables["NVTX_PAYLOAD_SCHEMAS"] = "domainId, schemaId, name, payloadSize"
         tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = "domainId, schemaId, idx, type, name, offset"
@@ -143,19 +152,31 @@ class Export:
 
     def graph(self, start: int, end: int, **values: Any) -> Export:
         """Add a whole graph."""
-        return self._lane("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start, end, {"graphId": 3, "graphExecId": 4} | values)
+        return self._lane(
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start, end, {"graphId": 3, "graphExecId": 4} | values
+        )
 
     def wait(self, start: int, end: int, **values: Any) -> Export:
         """Add a synchronisation."""
         return self._lane(
-            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", start, end, {"syncType": 0, "eventId": 2**32 - 1} | values
+            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+            start,
+            end,
+            {"syncType": 0, "eventId": 2**32 - 1} | values,
         )
 
     def call(self, start: int, end: int, name: str, correlation: int, **values: Any) -> Export:
         """Add an API call."""
-        defaults = {"eventClass": 0, "globalTid": global_tid(), "returnValue": 0, "nameId": self.text(name)}
+        defaults = {
+            "eventClass": 0,
+            "globalTid": global_tid(),
+            "returnValue": 0,
+            "nameId": self.text(name),
+        }
         row = defaults | values
-        return self.add("CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, correlationId=correlation, **row)
+        return self.add(
+            "CUPTI_ACTIVITY_KIND_RUNTIME", start=start, end=end, correlationId=correlation, **row
+        )
 
     def nvtx(self, start: int, end: int | None, text: str | None, **values: Any) -> Export:
         """Add a push/pop range."""
@@ -186,13 +207,31 @@ class Export:
         return path
 
 
-_LANE_DEFAULTS = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 1, "globalPid": global_pid()}
+_LANE_DEFAULTS = {
+    "deviceId": 0,
+    "contextId": 1,
+    "streamId": 7,
+    "correlationId": 1,
+    "globalPid": global_pid(),
+}
 
-_TEXT_COLUMNS = ("metricName", "value", "name", "text", "uuid", "busLocation", "utcTime", "localTime", "binaryData")
+_TEXT_COLUMNS = (
+    "metricName",
+    "value",
+    "name",
+    "text",
+    "uuid",
+    "busLocation",
+    "utcTime",
+    "localTime",
+    "binaryData",
+)
 
 
 def _create(db: sqlite3.Connection, table: str, names: list[str], rows: list[Row]) -> None:
-    typed = ", ".join(f'"{name}" {"TEXT" if name in _TEXT_COLUMNS else "INTEGER"}' for name in names)
+    typed = ", ".join(
+        f'"{name}" {"TEXT" if name in _TEXT_COLUMNS else "INTEGER"}' for name in names
+    )
     db.execute(f'CREATE TABLE "{table}" ({typed})')
     marks = ", ".join("?" for _ in names)
     values = [tuple(row.get(name) for name in names) for row in rows]
@@ -219,7 +258,12 @@ def small_run(schema: str) -> Export:
         computeMinor=0,
     )
     export.add(
-        "TARGET_INFO_CUDA_GPU", deviceId=0, pid=PID, pciBusId=0xC1, numMultiprocessors=100, globalMemorySize=1 << 30
+        "TARGET_INFO_CUDA_GPU",
+        deviceId=0,
+        pid=PID,
+        pciBusId=0xC1,
+        numMultiprocessors=100,
+        globalMemorySize=1 << 30,
     )
     export.add("TARGET_INFO_CUDA_DEVICE", gpuId=2, cudaId=0, pid=PID)
     export.add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=1_700_000_000_000_000_000)

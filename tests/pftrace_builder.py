@@ -4,7 +4,12 @@ from dataclasses import dataclass, field
 
 from tests.protobuf import message
 
-CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001
+CATEGORIES = 1
+NAMES = 2
+STAGES = 24
+COUNTERS = 47
+KERNELS = 1000
+ARGUMENTS = 1001
 BASE_NS = 1_700_000_000_000_000_000
 STAGE_NAMES = ("Kernel", "Memcpy", "Memset", "Annotation", "EventRecord", "HostNode")
 
@@ -40,15 +45,20 @@ class Pftrace:
     def track(self, pid: int, tid: int, process: str = "python") -> int:
         if (pid, tid) not in self.tracks:
             number = self.tracks[pid, tid] = 2 * len(self.tracks) + 2
-            self.first.append(message((60, message((1, number - 1), (3, message((1, pid), (6, process)))))))
+            self.first.append(
+                message((60, message((1, number - 1), (3, message((1, pid), (6, process))))))
+            )
             thread = message((1, pid), (2, tid), (5, f"thread {tid}"))
             self.first.append(message((60, message((1, number), (5, number - 1), (4, thread)))))
         return self.tracks[pid, tid]
 
     def host(
-        self, *slices: tuple[str, str, int, int, dict[str, object]], lane: tuple[int, int, str] = (7, 7, "python")
+        self,
+        *slices: tuple[str, str, int, int, dict[str, object]],
+        lane: tuple[int, int, str] = (7, 7, "python"),
     ) -> None:
-        """A run of slices (category, name, start, end, annotations; ns): all begins, then all ends."""
+        """A run of slices (category, name, start, end, annotations; ns): all begins, then all
+        ends."""
         track = self.track(*lane)
         for category, name, start, _, args in slices:
             carried = ((4, annotation(key, value)) for key, value in args.items())
@@ -56,10 +66,19 @@ class Pftrace:
             begin = message((9, 1), (11, track), (10, self.iid(NAMES, name)), *kind, *carried)
             self.packets.append(message((8, BASE_NS + start), (10, 1), (13, 2), (11, begin)))
         for _, _, _, end, _ in slices:
-            self.packets.append(message((8, BASE_NS + end), (10, 1), (13, 2), (11, message((9, 2), (11, track)))))
+            self.packets.append(
+                message((8, BASE_NS + end), (10, 1), (13, 2), (11, message((9, 2), (11, track))))
+            )
 
     def stage(
-        self, kind: int, name: str, start: int, end: int, gpu: int = 0, waits: tuple[int, ...] = (), **extra: object
+        self,
+        kind: int,
+        name: str,
+        start: int,
+        end: int,
+        gpu: int = 0,
+        waits: tuple[int, ...] = (),
+        **extra: object,
     ) -> None:
         """A row of a device; `kind` is the place of its stage, from 1."""
         named = ((20, self.iid(NAMES, name)), (19, self.iid(KERNELS, name))) if name else ()
@@ -76,7 +95,10 @@ class Pftrace:
             *named,
             *((18, one) for one in waits),
             *(((21, launch),) if kind == 1 else ()),
-            *((6, message((1, key.replace("_", " ")), (2, str(value)))) for key, value in extra.items()),
+            *(
+                (6, message((1, key.replace("_", " ")), (2, str(value))))
+                for key, value in extra.items()
+            ),
         )
         self.packets.append(message((8, BASE_NS + start), (10, 1), (13, 2), (53, event)))
 

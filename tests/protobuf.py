@@ -29,7 +29,8 @@ def message(*fields: tuple[int, object]) -> bytes:
 
 
 def parse(raw: bytes) -> list[tuple[int, int | bytes]]:
-    """The fields of a message, the slow way: numbers as ints (those of fixed width as bytes), the rest as bytes."""
+    """The fields of a message, the slow way: numbers as ints (those of fixed width as bytes), the
+    rest as bytes."""
     found: list[tuple[int, int | bytes]] = []
     at = 0
 

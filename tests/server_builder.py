@@ -1,4 +1,5 @@
-"""A generated server of known timing: the same requests with the profiler (a trace) and without it (a log)."""
+"""A generated server of known timing: the same requests with the profiler (a trace) and without it
+(a log)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Server:
     a: float = 2000
     b: float = 10
     c: float = 0.02
-    """GPU time of a decode: a + b x requests + c x KV tokens; of a prompt token in any iteration 1 us."""
+    """GPU time of a decode: a + b x requests + c x KV tokens; of a prompt token in any iteration 1
+    us."""
     kernels: int = 40
     dispatch: float = 45
     scheduling: float = 150
@@ -38,19 +40,34 @@ class Server:
 
     def run(self, work: list[tuple[int, int, int]], *, profiled: bool = True) -> TraceBuilder:
         """Iterations of (prompt tokens, decodes, KV tokens)."""
-        b, slow, random = TraceBuilder(), PROFILED if profiled else 1.0, np.random.default_rng(3)
+        b = TraceBuilder()
+        slow = PROFILED if profiled else 1.0
+        random = np.random.default_rng(3)
         now = gpu = last = 0.0
-        number, pending, self.log = 0, [], []
+        number = 0
+        pending = []
+        self.log = []
         for context, requests, kv in work:
             b.annotation("scheduler: schedule", now, now + self.scheduling)
             now += self.scheduling
             number += 1
             b.call("cudaMemcpyAsync", now, now + 3 * slow, number)
             gpu = max(now + 5, gpu + 1) + 2
-            b.kernel("Memcpy HtoD", gpu - 2, gpu, number, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.HOST_TO_DEVICE)
+            b.kernel(
+                "Memcpy HtoD",
+                gpu - 2,
+                gpu,
+                number,
+                kind=DeviceOpKind.MEMCPY,
+                copy_kind=CopyKind.HOST_TO_DEVICE,
+            )
             now += 5 * slow
             mark = now
-            one = self.gpu(context, requests, kv) * (1 + self.noise * random.standard_normal()) / self.kernels
+            one = (
+                self.gpu(context, requests, kv)
+                * (1 + self.noise * random.standard_normal())
+                / self.kernels
+            )
             whole = self.graphs and not context
             for i in range(self.kernels):
                 if i == 0 or not whole:
@@ -67,7 +84,14 @@ class Server:
             number += 1
             b.call("cudaMemcpyAsync", now, now + 3, number)
             gpu = max(now + 5, gpu + 1) + 2
-            b.kernel("Memcpy DtoH", gpu - 2, gpu, number, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.DEVICE_TO_HOST)
+            b.kernel(
+                "Memcpy DtoH",
+                gpu - 2,
+                gpu,
+                number,
+                kind=DeviceOpKind.MEMCPY,
+                copy_kind=CopyKind.DEVICE_TO_HOST,
+            )
             now += 4
             pending.append((gpu, requests))
             if len(pending) > self.overlap:
@@ -82,16 +106,22 @@ class Server:
 
     def timings(self) -> StepTimings:
         """The log of the last run."""
-        columns = dict(zip(COLUMNS, zip(*(line[:4] for line in self.log), strict=True), strict=True))
-        return StepTimings.from_columns({**columns, "duration": [round(line[4] * 1e6) for line in self.log]})
+        columns = dict(
+            zip(COLUMNS, zip(*(line[:4] for line in self.log), strict=True), strict=True)
+        )
+        return StepTimings.from_columns(
+            {**columns, "duration": [round(line[4] * 1e6) for line in self.log]}
+        )
 
     def recorded(self, work: list[tuple[int, int, int]], **fields: object) -> Trace:
         return self.run(work).build(**fields)
 
 
 def waves(batches: tuple[int, ...], decodes: int = 6, seed: int = 0) -> list[tuple[int, int, int]]:
-    """For each batch a mixed iteration, then decodes whose KV grows, of lengths that do not follow the batch."""
-    random, work = np.random.default_rng(seed), []
+    """For each batch a mixed iteration, then decodes whose KV grows, of lengths that do not follow
+    the batch."""
+    random = np.random.default_rng(seed)
+    work = []
     for batch in batches:
         kv = int(batch * random.integers(100, 4000))
         work.append((int(random.integers(500, 3000)), max(batch - 2, 1), kv))

@@ -24,8 +24,12 @@ def frames(*stack: tuple[str, str, int]) -> list[dict[str, Any]]:
 
 
 FORWARD = frames(("forward", "/home/user/model.py", 7), TRAIN)
-CAST = frames(("convert", f"{TORCH}/nn/modules/module.py", 1), ("main", "/home/user/train.py", 3), TRAIN)
-OPTIMIZER = frames(("_init_group", f"{TORCH}/optim/adam.py", 5), ("step", f"{TORCH}/optim/adam.py", 9), TRAIN)
+CAST = frames(
+    ("convert", f"{TORCH}/nn/modules/module.py", 1), ("main", "/home/user/train.py", 3), TRAIN
+)
+OPTIMIZER = frames(
+    ("_init_group", f"{TORCH}/optim/adam.py", 5), ("step", f"{TORCH}/optim/adam.py", 9), TRAIN
+)
 ZERO = frames(("zero_grad", f"{TORCH}/optim/optimizer.py", 5), TRAIN)
 BACKWARD: list[dict[str, Any]] = []
 
@@ -34,11 +38,21 @@ def event(
     action: str, address: int, size: int, stack: Sequence[dict[str, Any]] = (), time_us: int = 0
 ) -> dict[str, Any]:
     place = "device_free" if action == "oom" else "addr"
-    return {"action": action, place: address, "size": size, "stream": 0, "time_us": time_us, "frames": list(stack)}
+    return {
+        "action": action,
+        place: address,
+        "size": size,
+        "stream": 0,
+        "time_us": time_us,
+        "frames": list(stack),
+    }
 
 
 def freed(address: int, size: int, stack: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    return [event("free_requested", address, size, stack), event("free_completed", address, size, stack)]
+    return [
+        event("free_requested", address, size, stack),
+        event("free_completed", address, size, stack),
+    ]
 
 
 def segment(
@@ -59,8 +73,14 @@ def segment(
     }
 
 
-def content(events: Sequence[dict[str, Any]], segments: Sequence[dict[str, Any]], **settings: Any) -> dict[str, Any]:
-    return {"segments": list(segments), "device_traces": [list(events)], "allocator_settings": settings}
+def content(
+    events: Sequence[dict[str, Any]], segments: Sequence[dict[str, Any]], **settings: Any
+) -> dict[str, Any]:
+    return {
+        "segments": list(segments),
+        "device_traces": [list(events)],
+        "allocator_settings": settings,
+    }
 
 
 def snapshot(folder: Path, value: object, protocol: int = 4) -> Snapshot:

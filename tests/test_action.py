@@ -1,4 +1,5 @@
-"""The GitHub Action without GitHub: its script in the environment of `action.yml`, with a stand-in for gh."""
+"""The GitHub Action without GitHub: its script in the environment of `action.yml`, with a stand-in
+for gh."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ ACTION = (ROOT / "action.yml").read_text(encoding="utf-8")
 SCRIPT = (ROOT / "action" / "run.sh").read_text(encoding="utf-8")
 PULL_REQUEST = "https://github.com/o/r/pull/7"
 
-pytestmark = pytest.mark.skipif(os.name == "nt" or shutil.which("bash") is None, reason="needs bash")
+pytestmark = pytest.mark.skipif(
+    os.name == "nt" or shutil.which("bash") is None, reason="needs bash"
+)
 
 
 class Job:
@@ -30,7 +33,9 @@ class Job:
         programs = folder / "bin"
         programs.mkdir()
         self.gh = StandIn(programs)
-        (programs / "traceanalyzer").write_text(f'#!/bin/sh\nexec {sys.executable} -m traceanalyzer "$@"\n')
+        (programs / "traceanalyzer").write_text(
+            f'#!/bin/sh\nexec {sys.executable} -m traceanalyzer "$@"\n'
+        )
         (programs / "traceanalyzer").chmod(0o755)
         self.path = f"{programs}:{os.environ['PATH']}"
 
@@ -58,7 +63,9 @@ def job(tmp_path):
 
 
 def test_every_input_reaches_the_script_and_by_the_environment_alone():
-    inputs = re.findall(r"^  ([a-z-]+):$", ACTION.partition("inputs:")[2].partition("outputs:")[0], re.MULTILINE)
+    inputs = re.findall(
+        r"^  ([a-z-]+):$", ACTION.partition("inputs:")[2].partition("outputs:")[0], re.MULTILINE
+    )
     assert len(inputs) == 11
     for name in inputs:
         assert f"${{{{ inputs.{name} }}}}" in ACTION
@@ -70,7 +77,9 @@ def test_every_input_reaches_the_script_and_by_the_environment_alone():
 
 
 def test_a_first_run_has_no_baseline(job):
-    done = job.run(TRACE=str(SAMPLES / "sync_bound"), BASELINE="main.json", AT_MOST="step_time_ms.median=+3%")
+    done = job.run(
+        TRACE=str(SAMPLES / "sync_bound"), BASELINE="main.json", AT_MOST="step_time_ms.median=+3%"
+    )
     assert done.returncode == 0, done.stderr
     assert "no baseline yet" in done.stdout
     assert "limits against a baseline are not checked" in done.stdout
@@ -107,7 +116,10 @@ def test_a_breach_need_not_fail_and_a_refused_comment_does_not(job):
     job.gh.answers["api"] = FINE | {"err": "Resource not accessible by integration", "status": 1}
     job.gh.install()
     done = job.run(
-        TRACE=str(SAMPLES / "sync_bound"), AT_MOST="gpu_idle_share=1%", FAIL="false", PULL_REQUEST=PULL_REQUEST
+        TRACE=str(SAMPLES / "sync_bound"),
+        AT_MOST="gpu_idle_share=1%",
+        FAIL="false",
+        PULL_REQUEST=PULL_REQUEST,
     )
     assert done.returncode == 0
     assert "::warning::no comment was made" in done.stdout
@@ -122,13 +134,17 @@ def test_what_cannot_be_analyzed_fails_the_job(job):
 
 
 def test_text_of_inputs_is_never_run(job):
-    job.run(TRACE="$(touch hacked); `touch hacked`", BASELINE="; touch hacked", NAME="$(touch hacked)")
+    job.run(
+        TRACE="$(touch hacked); `touch hacked`", BASELINE="; touch hacked", NAME="$(touch hacked)"
+    )
     assert not (job.folder / "hacked").exists()
 
 
 def test_ranks_are_given_by_a_pattern_and_pages_are_linked_from_the_comment(job):
     for rank in (0, 1):
-        shutil.copy(SAMPLES / "straggler" / f"trace.rank{rank}.json.gz", job.folder / f"rank{rank}.json.gz")
+        shutil.copy(
+            SAMPLES / "straggler" / f"trace.rank{rank}.json.gz", job.folder / f"rank{rank}.json.gz"
+        )
     assert job.run(TRACE="rank*.json.gz", BASELINE=str(SAMPLES / "straggler")).returncode == 0
     assert (job.folder / "out" / "compare.html").stat().st_size > 50_000
     assert '"rank": 1' in (job.folder / "out" / "report.json").read_text(encoding="utf-8")
@@ -143,4 +159,6 @@ def test_ranks_are_given_by_a_pattern_and_pages_are_linked_from_the_comment(job)
     done = job.run("link", **given)
     assert done.returncode == 0, done.stderr
     _, edit = job.gh.calls()
-    assert edit["body"].rstrip().endswith("[The pages of this report](https://github.com/o/r/pages/1)")
+    assert (
+        edit["body"].rstrip().endswith("[The pages of this report](https://github.com/o/r/pages/1)")
+    )

@@ -53,12 +53,23 @@ def test_lost_kernels_give_no_confident_answer(tmp_path):
     path.write_text(json.dumps(whole))
     report = traceanalyzer.analyze(path)
     assert report.summary.bottleneck == "inconclusive" or report.summary.confidence < 0.6
-    assert any("kernel" in note or "device" in note for note in (*report.notes, *report.inputs[0].health.notes))
+    assert any(
+        "kernel" in note or "device" in note
+        for note in (*report.notes, *report.inputs[0].health.notes)
+    )
 
 
 def test_one_kernel_says_nothing(tmp_path):
-    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1.0, "dur": 9.0,
-              "args": {"device": 0, "stream": 7, "correlation": 1}}  # fmt: skip
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "gemm",
+        "pid": 0,
+        "tid": 7,
+        "ts": 1.0,
+        "dur": 9.0,
+        "args": {"device": 0, "stream": 7, "correlation": 1},
+    }
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"traceEvents": [kernel]}))
     assert traceanalyzer.analyze(path).summary.bottleneck == "inconclusive"
@@ -72,7 +83,10 @@ def test_a_step_without_device_work_of_its_own_is_not_predicted_to_take_no_time(
         built.op("aten::mm", 100 * i + 10, 100 * i + 90)
     report = build_report(Run((built.build(),)))
     assert report.summary.bottleneck == "inconclusive"
-    assert all(item.predicted_step_ms is None or item.predicted_step_ms > 0 for item in report.recommendations)
+    assert all(
+        item.predicted_step_ms is None or item.predicted_step_ms > 0
+        for item in report.recommendations
+    )
 
 
 def test_nothing_is_promised_where_nothing_is_known(tmp_path):

@@ -20,17 +20,47 @@ from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.schema import report_schema
 
 INPUTS = [[path] for path in EVERY if ".rank" not in path.name]
-INPUTS += [ranks(run) for run in sorted({label(path).split(".rank")[0] for path in EVERY if ".rank" in path.name})]
+INPUTS += [
+    ranks(run)
+    for run in sorted({label(path).split(".rank")[0] for path in EVERY if ".rank" in path.name})
+]
 
-CLASSES = {"compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"}
+CLASSES = {
+    "compute",
+    "memory",
+    "launch",
+    "communication",
+    "sync",
+    "input",
+    "host",
+    "transfer",
+    "inconclusive",
+}
 SOURCES = {"profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"}
-DEVICE = {"rank", "device", "name", "span_ms", "busy_ms", "idle_ms", "compute_ms", "communication_ms",
-          "exposed_communication_ms", "copy_ms", "exposed_copy_ms", "kernels", "copies", "memsets", "gaps",
-          "largest_gap_ms"}  # fmt: skip
+DEVICE = {
+    "rank",
+    "device",
+    "name",
+    "span_ms",
+    "busy_ms",
+    "idle_ms",
+    "compute_ms",
+    "communication_ms",
+    "exposed_communication_ms",
+    "copy_ms",
+    "exposed_copy_ms",
+    "kernels",
+    "copies",
+    "memsets",
+    "gaps",
+    "largest_gap_ms",
+}
 ISSUE_LIMIT = 65_536
 """Characters of a GitHub issue."""
 
-every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: label(paths[0]), scope="module")
+every_input = pytest.mark.parametrize(
+    "paths", INPUTS, ids=lambda paths: label(paths[0]), scope="module"
+)
 
 
 def run(*arguments: str) -> str:
@@ -69,19 +99,53 @@ def test_every_promised_key_is_there(paths):
     for item in report["inputs"]:
         assert set(item) >= {"path", "kind", "rank", "devices", "health"}
         assert item["kind"] in {"kineto", "nsys", "timing_log"}
-        assert set(item["health"]) >= {"events", "skipped", "repaired", "lost", "clipped", "truncated", "notes"}
+        assert set(item["health"]) >= {
+            "events",
+            "skipped",
+            "repaired",
+            "lost",
+            "clipped",
+            "truncated",
+            "notes",
+        }
     assert set(report["summary"]) >= {"bottleneck", "confidence", "headline", "basis", "step_ms"}
     assert report["summary"]["basis"] in {"unprofiled", "recorded"}
     assert report["summary"]["bottleneck"] in CLASSES
     metrics = report["metrics"]
     assert metrics["step_source"] in SOURCES
-    assert set(metrics) >= {"step_time_ms", "unprofiled_step_time_ms", "kernels_per_step", "launches_per_step",
-                            "gpu_busy_share", "gpu_idle_share", "budget_ms", "idle_ms", "communication"}  # fmt: skip
+    assert set(metrics) >= {
+        "step_time_ms",
+        "unprofiled_step_time_ms",
+        "kernels_per_step",
+        "launches_per_step",
+        "gpu_busy_share",
+        "gpu_idle_share",
+        "budget_ms",
+        "idle_ms",
+        "communication",
+    }
     assert set(metrics["budget_ms"]) == {"compute", "exposed_communication", "exposed_copy", "idle"}
-    assert set(metrics["idle_ms"]) == {"launch", "sync", "input", "host", "communication", "profiler", "other"}
+    assert set(metrics["idle_ms"]) == {
+        "launch",
+        "sync",
+        "input",
+        "host",
+        "communication",
+        "profiler",
+        "other",
+    }
     assert set(metrics["communication"]) >= {"total_ms", "exposed_ms", "overlap_share"}
     if metrics["step_time_ms"]:
-        assert set(metrics["step_time_ms"]) >= {"count", "mean", "median", "std", "min", "max", "p95", "p99"}
+        assert set(metrics["step_time_ms"]) >= {
+            "count",
+            "mean",
+            "median",
+            "std",
+            "min",
+            "max",
+            "p95",
+            "p99",
+        }
     for row in report["devices"]:
         assert set(row) >= DEVICE
 
@@ -89,7 +153,8 @@ def test_every_promised_key_is_there(paths):
 @every_input
 def test_the_step_without_the_profiler_is_partitioned_like_the_recorded_one(paths):
     report = _report(*paths)
-    summary, known = report["summary"], report["metrics"]["unprofiled"]
+    summary = report["summary"]
+    known = report["metrics"]["unprofiled"]
     assert (summary["basis"] == "unprofiled") is (known is not None)
     if known is None:
         assert any("without the profiler" in note for note in report["notes"])
@@ -98,7 +163,9 @@ def test_the_step_without_the_profiler_is_partitioned_like_the_recorded_one(path
     assert known["step_time_ms"] == summary["step_ms"]
     assert known["low_ms"] < known["step_time_ms"] < known["high_ms"]
     assert sum(known["budget_ms"].values()) == pytest.approx(known["step_time_ms"], rel=1e-3)
-    assert sum(known["idle_ms"].values()) == pytest.approx(known["budget_ms"]["idle"], rel=1e-3, abs=1e-9)
+    assert sum(known["idle_ms"].values()) == pytest.approx(
+        known["budget_ms"]["idle"], rel=1e-3, abs=1e-9
+    )
     if known["source"] == "estimated":
         assert known["step_time_ms"] <= report["metrics"]["step_time_ms"]["mean"] * (1 + 1e-9)
 
@@ -163,7 +230,9 @@ def test_recommendations_are_of_findings_and_come_in_order(paths):
         if item["predicted_step_ms"] is not None:
             assert item["predicted_step_ms"] > 0
             assert item["predicted_speedup"] >= 1 - 1e-6
-            assert item["predicted_speedup"] * item["predicted_step_ms"] == pytest.approx(step, rel=1e-5)
+            assert item["predicted_speedup"] * item["predicted_step_ms"] == pytest.approx(
+                step, rel=1e-5
+            )
             assert item["low_ms"] < item["predicted_step_ms"] < item["high_ms"]
 
 
@@ -181,7 +250,9 @@ def test_markdown_fits_an_issue_and_reads_well(paths):
 def test_the_command_prints_these_documents(paths):
     words = ["analyze", *map(str, paths), "--format"]
     assert run(*words, "json") == render_json(reported(*paths))
-    assert run(*words, "markdown").rstrip("\n") == ReportPage(reported(*paths)).markdown().rstrip("\n")
+    assert run(*words, "markdown").rstrip("\n") == ReportPage(reported(*paths)).markdown().rstrip(
+        "\n"
+    )
 
 
 @every_input

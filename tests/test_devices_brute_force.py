@@ -1,4 +1,5 @@
-"""The report's device figures and budgets against `brute_force`, on every real recording at hand."""
+"""The report's device figures and budgets against `brute_force`, on every real recording at
+hand."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.recorded import EVERY, label
 from traceanalyzer.report.tables import table
 
 TOLERANCE_NS = 1
-"""The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit may differ."""
+"""The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit
+may differ."""
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
 every_recording = pytest.mark.parametrize("path", EVERY, ids=label, scope="module")
@@ -31,8 +33,8 @@ def test_devices_are_those_of_the_raw_file(path):
     lanes = raw(path)
     devices = reported(path).devices
     assert sorted(lane.device for lane in lanes) == sorted(d.device for d in devices)
-    # The rank of a process of an nsys export is not in its device rows, so there two lanes may be told apart by
-    # nothing but their figures: any order will do.
+    # The rank of a process of an nsys export is not in its device rows, so there two lanes may be
+    # told apart by nothing but their figures: any order will do.
     left = list(devices)
     for lane, ops in lanes.items():
         expected = brute_force.figures(ops)
@@ -46,7 +48,9 @@ def test_devices_are_those_of_the_raw_file(path):
 
 @every_recording
 def test_gaps_are_those_of_the_raw_file(path):
-    expected = sorted((lane.device, *gap) for lane, ops in raw(path).items() for gap in brute_force.gaps_of(ops))
+    expected = sorted(
+        (lane.device, *gap) for lane, ops in raw(path).items() for gap in brute_force.gaps_of(ops)
+    )
     gaps = table(loaded(path), "gaps")
     assert sorted((gap.device, gap.start_ns, gap.duration_ns) for gap in gaps) == expected
     assert [gap.start_ns for gap in gaps] == sorted(gap.start_ns for gap in gaps)
@@ -56,12 +60,15 @@ def test_gaps_are_those_of_the_raw_file(path):
 @every_recording
 def test_budget_is_a_partition_of_the_step(path):
     metrics = reported(path).metrics
-    budget, idle = metrics.budget_ms, metrics.idle_ms
+    budget = metrics.budget_ms
+    idle = metrics.idle_ms
     parts = [budget.compute, budget.exposed_communication, budget.exposed_copy, budget.idle]
     assert min(parts) >= 0
     if metrics.step_time_ms is not None:
         assert sum(parts) == pytest.approx(metrics.step_time_ms.mean, rel=1e-3)
-        assert metrics.gpu_idle_share == pytest.approx(budget.idle / metrics.step_time_ms.mean, abs=1e-3)
+        assert metrics.gpu_idle_share == pytest.approx(
+            budget.idle / metrics.step_time_ms.mean, abs=1e-3
+        )
     assert metrics.gpu_busy_share + metrics.gpu_idle_share == pytest.approx(1)
     causes = [getattr(idle, cause) for cause in CAUSES]
     assert min(causes) >= 0
@@ -70,7 +77,8 @@ def test_budget_is_a_partition_of_the_step(path):
 
 @every_recording
 def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
-    report, lanes = reported(path), raw(path)
+    report = reported(path)
+    lanes = raw(path)
     if len(lanes) > 1:
         pytest.skip("the rows of steps do not say which of several devices they are of")
     (ops,) = lanes.values()
@@ -86,7 +94,9 @@ def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
             steady.append(lasted)
     for part in ("compute", "exposed_communication", "exposed_copy", "idle") if steady else ():
         mean = sum(lasted[part] for lasted in steady) / len(steady)
-        assert getattr(report.metrics.budget_ms, part) * 1e6 == pytest.approx(mean, abs=TOLERANCE_NS), part
+        assert getattr(report.metrics.budget_ms, part) * 1e6 == pytest.approx(
+            mean, abs=TOLERANCE_NS
+        ), part
 
 
 @every_recording

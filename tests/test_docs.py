@@ -1,5 +1,5 @@
-"""The documentation says what the program does: its commands run, the output it shows is theirs, its definitions are
-the code's, its links lead somewhere, and every finding has a page."""
+"""The documentation says what the program does: its commands run, the output it shows is theirs,
+its definitions are the code's, its links lead somewhere, and every finding has a page."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ COMPILE_FINDINGS = (
 EXPLAINED = set(finding_pages())
 MEMORY_FINDINGS = {
     *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM),
-    *re.findall(r'"(memory-[a-z-]+)"', (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8")),
+    *re.findall(
+        r'"(memory-[a-z-]+)"',
+        (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8"),
+    ),
 }
 
 
@@ -94,8 +97,12 @@ def folder(tmp_path: Path) -> Path:
     (folder / "nvidia" / "lock_gil_1st").rename(folder / "dumps")
     write_job(folder / "traces", {2: 300})
     small_run("3.24.0").write(folder / "run.sqlite")
-    (folder / "steps.jsonl").write_text("".join(f'{{"step": {i}, "step_ms": 100.5}}\n' for i in range(30)))
-    (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
+    (folder / "steps.jsonl").write_text(
+        "".join(f'{{"step": {i}, "step_ms": 100.5}}\n' for i in range(30))
+    )
+    (folder / "train.log").write_text(
+        "".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30))
+    )
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
     return folder
 
@@ -108,16 +115,26 @@ def made_of_examples() -> dict[object, Measured]:
 
 @pytest.mark.parametrize("name", [name for name, commands in TO_TYPE.items() if commands])
 def test_what_can_be_typed_can_be_typed(
-    name: str, folder: Path, made_of_examples: dict[object, Measured], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    folder: Path,
+    made_of_examples: dict[object, Measured],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(folder)
     remembering(monkeypatch, made_of_examples)
     for command in TO_TYPE[name]:
         arguments = []
         for word in shlex.split(command)[1:]:
-            arguments += sorted(p.name for p in folder.glob(word)) if "*" in word and "/" not in word else [word]
+            arguments += (
+                sorted(p.name for p in folder.glob(word))
+                if "*" in word and "/" not in word
+                else [word]
+            )
         if arguments[0] in ONLY_HELP:
-            arguments = [*(word for word in arguments[:2] if re.fullmatch("[a-z]+", word)), "--help"]
+            arguments = [
+                *(word for word in arguments[:2] if re.fullmatch("[a-z]+", word)),
+                "--help",
+            ]
         result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
         assert result.exit_code in (0, generate.BREACH), f"{command}\n{result.output}"
 
@@ -141,7 +158,9 @@ def test_output_that_is_shown_is_what_the_command_prints(
         for block in generate.CONSOLE.findall(PAGES[name]):
             for command, shown in generate.commands_shown(block):
                 printed = generate.output(command, here, generate.WIDTH)
-                assert generate.missing(shown, printed) == [], f"{command}: run python -m docs.generate"
+                assert generate.missing(shown, printed) == [], (
+                    f"{command}: run python -m docs.generate"
+                )
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -155,9 +174,16 @@ def test_what_the_code_says_is_up_to_date(
 def test_every_option_that_is_named_exists() -> None:
     ours = ("--", "traceanalyzer ", *(f"{name} " for name in COMMANDS))
     spans = [
-        span for text in PAGES.values() for span in re.findall(r"(?<!`)`([^`\n]+)`", text) if span.startswith(ours)
+        span
+        for text in PAGES.values()
+        for span in re.findall(r"(?<!`)`([^`\n]+)`", text)
+        if span.startswith(ours)
     ]
-    named = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span.split(" -- ")[0])}
+    named = {
+        option
+        for span in spans
+        for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span.split(" -- ")[0])
+    }
     known = {
         option
         for command in _commands(cli)
@@ -172,7 +198,11 @@ def _commands(group: click.Command) -> Iterator[click.Command]:
     yield group
     names = COMMANDS if group is cli else getattr(group, "commands", {})
     for name in names:
-        inner = group.get_command(click.Context(group), name) if isinstance(group, click.Group) else None
+        inner = (
+            group.get_command(click.Context(group), name)
+            if isinstance(group, click.Group)
+            else None
+        )
         if inner is not None:
             yield from _commands(inner)
 
@@ -197,15 +227,23 @@ def _anchors(text: str) -> set[str]:
 
 def test_every_page_is_in_the_index() -> None:
     index = PAGES["docs/README.md"]
-    pages = {Path(name).relative_to("docs") for name in PAGES if name.startswith("docs/")} - {Path("README.md")}
-    assert {str(page): index.count(f"({page})") for page in pages} == {str(page): 1 for page in pages}
+    pages = {Path(name).relative_to("docs") for name in PAGES if name.startswith("docs/")} - {
+        Path("README.md")
+    }
+    assert {str(page): index.count(f"({page})") for page in pages} == {
+        str(page): 1 for page in pages
+    }
 
 
 def test_every_group_of_figures_is_defined() -> None:
     hints = typing.get_type_hints(Metrics).values()
-    groups = [part for hint in hints for part in typing.get_args(hint) if dataclasses.is_dataclass(part)]
+    groups = [
+        part for hint in hints for part in typing.get_args(hint) if dataclasses.is_dataclass(part)
+    ]
     text = PAGES["docs/report.md"]
-    assert [g.__name__ for g in groups if isinstance(g, type) and f".{g.__name__} -->" not in text] == []
+    assert [
+        g.__name__ for g in groups if isinstance(g, type) and f".{g.__name__} -->" not in text
+    ] == []
 
 
 def test_the_readmes_scripts_are_there_and_can_be_run() -> None:
@@ -220,7 +258,9 @@ def test_the_reference_has_every_command() -> None:
 
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
-    made = set().union(COMPILE_FINDINGS, MEMORY_FINDINGS, *(_ids(path) for path in RULES.glob("*.py")))
+    made = set().union(
+        COMPILE_FINDINGS, MEMORY_FINDINGS, *(_ids(path) for path in RULES.glob("*.py"))
+    )
     explained = {name: page.id for name in made if (page := finding_page(name))}
     assert made == set(explained)
     assert set(explained.values()) == EXPLAINED
@@ -232,11 +272,16 @@ def test_a_page_says_all_there_is_to_say(page: FindingPage) -> None:
     assert page.text.startswith(f"# {page.id}\n\n**")
     assert headings == ["What it means", "How it was decided", "What to do", "Example"]
     assert "<!--" not in page.text
-    assert not re.search(r"^- `[A-Z_]+` = .*`:\n(?!  )", page.text, re.MULTILINE), "a threshold without its reason"
+    assert not re.search(r"^- `[A-Z_]+` = .*`:\n(?!  )", page.text, re.MULTILINE), (
+        "a threshold without its reason"
+    )
 
 
 def test_a_finding_is_found_by_its_longer_ids() -> None:
-    for longer, short in (("condition-gpu-0-throttling", "condition"), ("host-waits-and-launches", "host-waits")):
+    for longer, short in (
+        ("condition-gpu-0-throttling", "condition"),
+        ("host-waits-and-launches", "host-waits"),
+    ):
         page = finding_page(longer)
         assert page is not None
         assert page.id == short
@@ -245,14 +290,25 @@ def test_a_finding_is_found_by_its_longer_ids() -> None:
 
 
 def _ids(path: Path) -> set[str]:
-    """The ids of the findings that a module of rules makes: of formatted ones what stands before the first hole."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    """The ids of the findings that a module of rules makes: of formatted ones what stands before
+    the first hole."""
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
     makers = [
         c
         for c in calls
-        if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "finding", "_Cause", "_regularity") and c.args
+        if isinstance(c.func, ast.Name)
+        and c.func.id in ("Draft", "finding", "_Cause", "_regularity")
+        and c.args
     ]
-    texts = [c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers]
+    texts = [
+        c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers
+    ]
     constants = {"GPU_BUSY": GPU_BUSY, "UNDERSIZED": UNDERSIZED}
-    named = {constants[text.id] for text in texts if isinstance(text, ast.Name) and text.id in constants}
+    named = {
+        constants[text.id] for text in texts if isinstance(text, ast.Name) and text.id in constants
+    }
     return named | {str(text.value).rstrip("-") for text in texts if isinstance(text, ast.Constant)}

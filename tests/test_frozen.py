@@ -20,7 +20,9 @@ from traceanalyzer.base.frozen import dataclass
 def both(cls: type[Any], **options: bool) -> tuple[type[Any], type[Any]]:
     """The class as a dataclass of the house, and as one of the standard library."""
     made = [type(cls)(cls.__name__, cls.__bases__, dict(vars(cls))) for _ in range(2)]
-    return dataclass(frozen=True, **options)(made[0]), dataclasses.dataclass(frozen=True, **options)(made[1])
+    return dataclass(frozen=True, **options)(made[0]), dataclasses.dataclass(
+        frozen=True, **options
+    )(made[1])
 
 
 class Plain:
@@ -69,8 +71,13 @@ def test_it_is_made_and_shown_alike(arguments: tuple[Any, ...], named: dict[str,
 
 def test_fields_and_signature_are_alike() -> None:
     ours, theirs = both(Plain)
-    for read in (lambda f: (f.name, f.type, f.default, f.kw_only, f.metadata), lambda f: f.default_factory):
-        assert [read(f) for f in dataclasses.fields(ours)] == [read(f) for f in dataclasses.fields(theirs)]
+    for read in (
+        lambda f: (f.name, f.type, f.default, f.kw_only, f.metadata),
+        lambda f: f.default_factory,
+    ):
+        assert [read(f) for f in dataclasses.fields(ours)] == [
+            read(f) for f in dataclasses.fields(theirs)
+        ]
     assert ours.__match_args__ == theirs.__match_args__
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
     assert ours("a").parts is not ours("a").parts
@@ -78,7 +85,13 @@ def test_fields_and_signature_are_alike() -> None:
 
 @pytest.mark.parametrize("cls", both(Alone) + both(Nothing, eq=False) + both(Plain, kw_only=True))
 def test_it_does_not_change(cls: type[Any]) -> None:
-    named = {"name": "a"} if cls.__name__ == "Plain" else {"value": 1.0} if cls.__name__ == "Alone" else {}
+    named = (
+        {"name": "a"}
+        if cls.__name__ == "Plain"
+        else {"value": 1.0}
+        if cls.__name__ == "Alone"
+        else {}
+    )
     made = cls(**named)
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.value = 2
@@ -162,4 +175,10 @@ def test_a_figure_has_the_unit_that_its_name_ends_with() -> None:
         ms: float = metric("time, too")
 
     units = {definition.name: definition.unit for definition in definitions(Row)}
-    assert units == {"total_ms": "ms", "share_of_step": "share", "idle_share": "share", "count": "", "ms": "ms"}
+    assert units == {
+        "total_ms": "ms",
+        "share_of_step": "share",
+        "idle_share": "share",
+        "count": "",
+        "ms": "ms",
+    }

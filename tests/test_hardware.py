@@ -1,4 +1,5 @@
-"""The hardware table: complete, dense, and found by what a recording says of a device, or not at all."""
+"""The hardware table: complete, dense, and found by what a recording says of a device, or not at
+all."""
 
 from __future__ import annotations
 
@@ -159,7 +160,11 @@ def test_resident_blocks_are_limited_by_threads_registers_and_shared_memory() ->
 
 @pytest.mark.parametrize(
     ("name", "sms", "known"),
-    [("NVIDIA H100", 132, "H100 SXM"), ("NVIDIA H100", 114, "H100 PCIe"), ("NVIDIA H100", None, None)],
+    [
+        ("NVIDIA H100", 132, "H100 SXM"),
+        ("NVIDIA H100", 114, "H100 PCIe"),
+        ("NVIDIA H100", None, None),
+    ],
 )
 def test_a_name_that_products_share_needs_their_number_of_sms(name, sms, known) -> None:
     found = TABLE.find(Device(0, name, sms))
@@ -167,7 +172,8 @@ def test_a_name_that_products_share_needs_their_number_of_sms(name, sms, known) 
 
 
 def test_limits_that_a_recording_states_of_an_unknown_gpu_are_used() -> None:
-    """An RTX 3050 as nsys describes it: 224 GB/s, 20 SMs at 1.777 GHz with 128 multiply-adds a cycle each."""
+    """An RTX 3050 as nsys describes it: 224 GB/s, 20 SMs at 1.777 GHz with 128 multiply-adds a
+    cycle each."""
     device = Device(0, "NVIDIA GeForce RTX 3050", 20, 8 * GIB, (8, 6), None, 224.064e9, 1.777e9)
     found = TABLE.find(device)
     assert found is not None
@@ -180,9 +186,15 @@ def test_limits_that_a_recording_states_of_an_unknown_gpu_are_used() -> None:
 
 @pytest.mark.parametrize(
     ("sms", "memory", "expected"),
-    [(304, 206_141_652_992, "Instinct MI300X"), (108, 42_000_000_000, None), (303, 206_141_652_992, None)],
+    [
+        (304, 206_141_652_992, "Instinct MI300X"),
+        (108, 42_000_000_000, None),
+        (303, 206_141_652_992, None),
+    ],
 )
-def test_a_gpu_without_a_name_is_the_only_one_with_its_size(sms: int, memory: int, expected: str | None) -> None:
+def test_a_gpu_without_a_name_is_the_only_one_with_its_size(
+    sms: int, memory: int, expected: str | None
+) -> None:
     found = TABLE.find(Device(0, None, sms, memory))
     assert (found.name if found else None) == expected
     assert TABLE.find(Device(0, "Some Other GPU", sms, memory)) is None

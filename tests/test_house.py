@@ -1,4 +1,5 @@
-"""The plan of the house where import-linter does not hold it: its contracts (pyproject.toml) are layers and circles."""
+"""The plan of the house where import-linter does not hold it: its contracts (pyproject.toml) are
+layers and circles."""
 
 from __future__ import annotations
 
@@ -15,9 +16,24 @@ from tests.recorded import ROOT
 PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {
-    "torch", "jax", "duckdb", "pyarrow", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize",
-    "detect_secrets", "wandb", "mlflow", "dask", "distributed", "fsspec",
-}  # fmt: skip
+    "torch",
+    "jax",
+    "duckdb",
+    "pyarrow",
+    "plotly",
+    "pandas",
+    "rich",
+    "sqlite_utils",
+    "pynvml",
+    "isal",
+    "sitecustomize",
+    "detect_secrets",
+    "wandb",
+    "mlflow",
+    "dask",
+    "distributed",
+    "fsspec",
+}
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = (
     "cli",
@@ -36,15 +52,16 @@ LATE = (
     "report/kept_report.py",
     "report/table_entries.py",
 )
-"""Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, a program
-that is recorded loads only what records it, a memory snapshot is read without the readers of traces, a terminal does
-without what makes pages, JSON without what draws for one, a report that is kept without what makes one, a table
-without advice, a recording without a memory snapshot without what reads and explains one, a short one without threads
-and processes."""
+"""Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer
+at once, a program that is recorded loads only what records it, a memory snapshot is read without
+the readers of traces, a terminal does without what makes pages, JSON without what draws for one, a
+report that is kept without what makes one, a table without advice, a recording without a memory
+snapshot without what reads and explains one, a short one without threads and processes."""
 MOST_FILES = 20
 """In a folder, `__init__.py` left out."""
 TREES = ("analysis", "replay", "diagnosis", "report")
-"""Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on purpose."""
+"""Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on
+purpose."""
 ONE_MEANING = {
     "attention.py": "attention: its work, its shape",
     "bounds.py": "what limits a kernel: its class of limits, kernels grouped by it",
@@ -78,7 +95,9 @@ def where(path: Path) -> str:
 
 def imported_when_called(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     for node in (inner for function in functions for inner in ast.walk(function)):
         if isinstance(node, ast.ImportFrom):
             yield node.module or ""
@@ -109,29 +128,48 @@ def test_files_of_one_name_mean_one_thing() -> None:
 
 
 def test_frozen_dataclasses_are_the_quick_ones() -> None:
-    """Every command makes two hundred; those that change, or have slots, are the standard library's."""
+    """Every command makes two hundred; those that change, or have slots, are the standard
+    library's."""
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        if re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE) and path.name != "frozen.py":
+        if (
+            re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE)
+            and path.name != "frozen.py"
+        ):
             slow = f"{where(path)}: see traceanalyzer/base/frozen.py"
             assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), slow
 
 
 UNCOUNTED = {
-    "ingest/timing/formats.py", "ingest/torch_log/explained.py", "ingest/unitrace.py", "ingest/xplane/host.py",
-    "replay/compile/breaks.py", "report/markdown/mermaid.py",
-}  # fmt: skip
+    "ingest/timing/formats.py",
+    "ingest/torch_log/explained.py",
+    "ingest/unitrace.py",
+    "ingest/xplane/host.py",
+    "replay/compile/breaks.py",
+    "report/markdown/mermaid.py",
+}
 """Where numbers stay text, or are cut before they are read."""
 
 
 def test_numbers_taken_out_of_text_have_few_digits() -> None:
-    """Python refuses to read 5,000 digits, and numpy more than 64 bits: `(\\d{1,18})`, not `(\\d+)`."""
+    """Python refuses to read 5,000 digits, and numpy more than 64 bits: `(\\d{1,18})`, not
+    `(\\d+)`."""
     numbers = re.compile(r"\((?:\?P<\w+>)?\\d\+\)")
-    assert {where(path) for path in FILES if numbers.search(path.read_text(encoding="utf-8"))} == set(UNCOUNTED)
+    assert {
+        where(path) for path in FILES if numbers.search(path.read_text(encoding="utf-8"))
+    } == set(UNCOUNTED)
 
 
 def test_the_map_draws_the_rooms_in_the_order_of_the_contract() -> None:
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ][0]
     layers = [set(layer.split(" | ")) for layer in reversed(contract["layers"])]
-    drawn = next(part for part in (ROOT / "CONTRIBUTING.md").read_text().split("\n\n") if part.startswith("`base` →"))
-    assert [set(re.findall(r"`(\w+)`", step)) for step in drawn.split("→")] == layers[1:]  # the version is no room
+    drawn = next(
+        part
+        for part in (ROOT / "CONTRIBUTING.md").read_text().split("\n\n")
+        if part.startswith("`base` →")
+    )
+    assert [set(re.findall(r"`(\w+)`", step)) for step in drawn.split("→")] == layers[
+        1:
+    ]  # the version is no room

@@ -1,7 +1,8 @@
-"""The words of everything users read: help, errors, findings, remedies, definitions, notes and pages.
+"""The words of everything users read: help, errors, findings, remedies, definitions, notes and
+pages.
 
-`docs/` and the texts of the program say what engineers in the field say. Each word or phrase here was misread by
-someone, or made a reader stop; what to write instead stands beside it.
+`docs/` and the texts of the program say what engineers in the field say. Each word or phrase here
+was misread by someone, or made a reader stop; what to write instead stands beside it.
 """
 
 from __future__ import annotations
@@ -50,13 +51,16 @@ PACKAGE = generate.ROOT / "traceanalyzer"
 
 
 def texts_of_program(path: Path) -> Iterator[tuple[int, str]]:
-    """Texts with a blank in them, by line: nobody but us reads docstrings. Of a resource all of its lines."""
+    """Texts with a blank in them, by line: nobody but us reads docstrings. Of a resource all of its
+    lines."""
     if path.suffix != ".py":
         yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
@@ -70,7 +74,9 @@ def written(folder: Path) -> list[Path]:
     return [
         path
         for path in every
-        if path.suffix in (".py", ".txt") or path.name == "remedies.toml" or path.parent.name == "findings"
+        if path.suffix in (".py", ".txt")
+        or path.name == "remedies.toml"
+        or path.parent.name == "findings"
     ]
 
 
@@ -82,7 +88,12 @@ def unwanted(texts: Iterator[tuple[int, str]]) -> list[str]:
 
 def test_there_are_texts_of_every_kind() -> None:
     texts = [text for path in written(PACKAGE) for _, text in texts_of_program(path)]
-    for part in ("Check a run against limits", "The CPU blocks on the GPU", "Remove the sync: ", "cannot be opened"):
+    for part in (
+        "Check a run against limits",
+        "The CPU blocks on the GPU",
+        "Remove the sync: ",
+        "cannot be opened",
+    ):
         assert any(part in text for text in texts), part
 
 
@@ -93,7 +104,9 @@ def test_what_is_unwanted_is_found() -> None:
     assert unwanted(iter([(1, "manew simplying")])) == []
 
 
-@pytest.mark.parametrize("room", sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name[0] != "_"))
+@pytest.mark.parametrize(
+    "room", sorted(p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name[0] != "_")
+)
 def test_the_program_speaks_plain_english(room: str) -> None:
     found = {
         str(path.relative_to(PACKAGE)): words

@@ -1,4 +1,5 @@
-"""What a notebook shows: a report that draws itself, saves, plots; frames with sound types; the notebook in docs."""
+"""What a notebook shows: a report that draws itself, saves, plots; frames with sound types; the
+notebook in docs."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def test_frames_have_sound_types():
 
 
 def test_columns_have_their_type_where_nothing_was_recorded():
-    kernels, collectives = ta.frame(SAMPLE, "kernels"), ta.frame(SAMPLE, "comm")
+    kernels = ta.frame(SAMPLE, "kernels")
+    collectives = ta.frame(SAMPLE, "comm")
     assert kernels["rank"].dtype == "Int64"
     assert kernels["rank"].isna().all()
     assert len(collectives) == 0
@@ -144,4 +146,6 @@ def test_the_notebook_runs_and_shows_what_its_cells_give(path, monkeypatch):
     for cell, text in zip(cells, notebooks.outputs(notebook), strict=True):
         for output in cell["outputs"]:
             # Versions of pandas space columns differently.
-            assert "".join(output["data"]["text/plain"]).split() == text.split(), "run python -m docs.notebooks"
+            assert "".join(output["data"]["text/plain"]).split() == text.split(), (
+                "run python -m docs.notebooks"
+            )

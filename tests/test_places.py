@@ -1,4 +1,5 @@
-"""The places that CONTRIBUTING names for a table, a rule and a remedy: what was forgotten fails here by its name."""
+"""The places that CONTRIBUTING names for a table, a rule and a remedy: what was forgotten fails
+here by its name."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from traceanalyzer.report.table_entries import TABLES, Table
 
 
 def modules(room: ModuleType) -> list[ModuleType]:
-    return [import_module(f"{room.__name__}.{one.name}") for one in pkgutil.iter_modules(room.__path__)]
+    return [
+        import_module(f"{room.__name__}.{one.name}") for one in pkgutil.iter_modules(room.__path__)
+    ]
 
 
 def here(room: ModuleType, kind: type[Any]) -> dict[str, Any]:
@@ -45,7 +48,9 @@ def here(room: ModuleType, kind: type[Any]) -> dict[str, Any]:
 @cache
 def texts_in(*folders: str) -> str:
     """All tests of these folders as one text."""
-    paths = [path for folder in folders for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+    paths = [
+        path for folder in folders for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
@@ -66,7 +71,8 @@ def in_report() -> set[type[Any]]:
 ROWS = {
     name: value
     for name, value in here(traceanalyzer.analysis.tables, type).items()
-    if dataclasses.is_dataclass(value) and any("definition" in f.metadata for f in dataclasses.fields(value))
+    if dataclasses.is_dataclass(value)
+    and any("definition" in f.metadata for f in dataclasses.fields(value))
 }
 
 
@@ -81,7 +87,13 @@ def test_figures_with_definitions_are_rows_of_a_table_or_in_the_report(name: str
 def test_a_table_has_a_test(table: Table) -> None:
     module, _, name = table.row_class.rpartition(".")
     stem = module.rpartition(".")[2]
-    known = (f"traceanalyzer.{module} import", name, f'"{table.name}"', f'"{table.asked_as}"', f"m.{table.name}")
+    known = (
+        f"traceanalyzer.{module} import",
+        name,
+        f'"{table.name}"',
+        f'"{table.asked_as}"',
+        f"m.{table.name}",
+    )
     found = any(one in texts_in(".") for one in known)
     found = found or bool(list((ROOT / "tests").rglob(f"test_{stem}.py")))
     assert found, f"no test of {table.name} in tests/analysis/tables"
@@ -100,7 +112,9 @@ def test_a_rule_has_a_page_and_a_test(rule: Any) -> None:
         assert finding_page(made), f"no diagnosis/findings/{made}.md"
     known = [*(f'"{made}"' for made in ids_of(rule)), *(f'"{made}-' for made in ids_of(rule))]
     texts = texts_in(".")
-    found = any(one in texts for one in known) or re.search(rf"import (\([^)]*|.*)\b{rule.__name__}\b", texts)
+    found = any(one in texts for one in known) or re.search(
+        rf"import (\([^)]*|.*)\b{rule.__name__}\b", texts
+    )
     assert found, f"no test of {rule.__name__} in tests/diagnosis"
 
 
@@ -109,10 +123,14 @@ def test_what_rules_propose_has_a_name_of_the_contract() -> None:
         node
         for module in modules(traceanalyzer.diagnosis.rules)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Proposal", "finding")
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("Proposal", "finding")
     ]
     named = [key.value for call in calls for key in call.keywords if key.arg == "name"]
-    names = {text.value for value in named for text in ast.walk(value) if isinstance(text, ast.Constant)}
+    names = {
+        text.value for value in named for text in ast.walk(value) if isinstance(text, ast.Constant)
+    }
     assert names <= set(NAMES)
 
 

@@ -1,4 +1,5 @@
-"""The questions of `docs/questions.md`: one command each. `tests/test_docs.py` holds what they print."""
+"""The questions of `docs/questions.md`: one command each. `tests/test_docs.py` holds what they
+print."""
 
 from __future__ import annotations
 
@@ -26,4 +27,6 @@ def test_one_command_answers_each_question() -> None:
 
 def test_questions_on_memory_and_compilation_name_their_command() -> None:
     for section in SECTIONS[-MEMORY_OR_COMPILATION:]:
-        assert re.search(r"[`$] ?traceanalyzer (memory|compile) |The same command", section), section
+        assert re.search(r"[`$] ?traceanalyzer (memory|compile) |The same command", section), (
+            section
+        )

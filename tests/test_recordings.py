@@ -57,7 +57,13 @@ def numbers(value: object) -> list[float]:
         return [value]
     if is_dataclass(value):
         return [n for f in fields(value) for n in numbers(getattr(value, f.name))]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else []
+    )
     return [n for item in items for n in numbers(item)]
 
 
@@ -80,11 +86,17 @@ def test_headroom_is_counted_once(report: Report) -> None:
 def test_findings_and_recommendations_are_ranked(report: Report) -> None:
     headroom = [f.headroom_ms for f in report.findings if f.headroom_ms is not None]
     assert headroom == sorted(headroom, reverse=True)
-    predicted = [r.predicted_step_ms for r in report.recommendations if r.predicted_step_ms is not None]
+    predicted = [
+        r.predicted_step_ms for r in report.recommendations if r.predicted_step_ms is not None
+    ]
     assert predicted == sorted(predicted)
-    assert len({(r.id, r.remedy, r.action) for r in report.recommendations}) == len(report.recommendations)
+    assert len({(r.id, r.remedy, r.action) for r in report.recommendations}) == len(
+        report.recommendations
+    )
     endings = re.compile("-(and-launches|fused-optimizer|fused-kernels|less)$")
-    assert {endings.sub("", r.id) for r in report.recommendations} <= {f.id for f in report.findings}
+    assert {endings.sub("", r.id) for r in report.recommendations} <= {
+        f.id for f in report.findings
+    }
 
 
 def test_every_finding_has_evidence(report: Report) -> None:

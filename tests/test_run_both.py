@@ -1,4 +1,5 @@
-"""Work done by a fork gives what it gives here, whatever becomes of the fork; none is left behind."""
+"""Work done by a fork gives what it gives here, whatever becomes of the fork; none is left
+behind."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def _none_is_left() -> Any:
 
 
 def children() -> set[int]:
-    """The processes that this one started and has not waited for: other tests may have left some that still end."""
+    """The processes that this one started and has not waited for: other tests may have left some
+    that still end."""
     found: set[int] = set()
     for one in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # a thread that has just ended
@@ -118,8 +120,12 @@ def test_where_this_process_fails_the_other_is_not_waited_for() -> None:
         run_both(partial(time.sleep, 3600), raises, worth=True)
 
 
-@pytest.mark.parametrize(("jobs", "worth", "platform"), [(1, True, "linux"), (2, False, "linux"), (2, True, "darwin")])
-def test_where_it_may_not_be_it_is_not(jobs: int, worth: bool, platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("jobs", "worth", "platform"), [(1, True, "linux"), (2, False, "linux"), (2, True, "darwin")]
+)
+def test_where_it_may_not_be_it_is_not(
+    jobs: int, worth: bool, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     with reading_as(jobs=jobs):
         assert run_both(partial(where_and_what, b""), int, worth=worth) == ((os.getpid(), b""), 0)
@@ -134,7 +140,9 @@ def test_a_system_that_gives_none_costs_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_ends_with_the_process_that_started_it() -> None:
-    with subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING], stdout=subprocess.PIPE, text=True
+    ) as started:
         assert started.stdout is not None
         other = int(started.stdout.readline())
         started.kill()
@@ -146,7 +154,9 @@ def test_it_ends_with_the_process_that_started_it() -> None:
 
 def _runs(process: int) -> bool:
     try:
-        return " Z " not in Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        return " Z " not in Path(f"/proc/{process}/stat").read_text(
+            encoding="ascii", errors="replace"
+        )
     except OSError:
         return False
 

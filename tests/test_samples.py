@@ -1,4 +1,5 @@
-"""The samples: recorded by our collectors on real GPUs, small, without a trace of the machine, and well diagnosed."""
+"""The samples: recorded by our collectors on real GPUs, small, without a trace of the machine, and
+well diagnosed."""
 
 from __future__ import annotations
 
@@ -54,8 +55,26 @@ CLASSES = {
     "wasteful_kernels": "memory",
 }
 TERMS = (
-    *("compute", "memory-bound", "sync-bound", "inconclusive", "clear", "two causes", "step", "with the profiler"),
-    *("as recorded", "steps/s", "MFU", "reachable", "GPU busy", "speed of light", "roofline", "exposed copy"),
+    *(
+        "compute",
+        "memory-bound",
+        "sync-bound",
+        "inconclusive",
+        "clear",
+        "two causes",
+        "step",
+        "with the profiler",
+    ),
+    *(
+        "as recorded",
+        "steps/s",
+        "MFU",
+        "reachable",
+        "GPU busy",
+        "speed of light",
+        "roofline",
+        "exposed copy",
+    ),
     *(
         "exposed communication",
         "idle",
@@ -67,19 +86,58 @@ TERMS = (
         "gemm",
         "elementwise",
     ),
-    *("layout", "kernel", "rank", "all_reduce", "pageable memory", "pinned memory", "CUDA graph", "TF32", "bf16"),
-    *("channels-last", "throttling", "outside the steps", "gain unknown", "for the same work", "with both", "per step"),
+    *(
+        "layout",
+        "kernel",
+        "rank",
+        "all_reduce",
+        "pageable memory",
+        "pinned memory",
+        "CUDA graph",
+        "TF32",
+        "bf16",
+    ),
+    *(
+        "channels-last",
+        "throttling",
+        "outside the steps",
+        "gain unknown",
+        "for the same work",
+        "with both",
+        "per step",
+    ),
 )
 """Technical terms of the first screens."""
 NOT_ON_SAMPLES = (
-    *("likely", "close call", "without the profiler", "headroom", "critical rank", "steady state", "confidence"),
+    *(
+        "likely",
+        "close call",
+        "without the profiler",
+        "headroom",
+        "critical rank",
+        "steady state",
+        "confidence",
+    ),
     *("waiting", "waiting for ranks", "for the recording"),
 )
 """Terms of the screens of other recordings, and of the reports' other parts."""
 LINES = 24
 """Of the first screen at 80 columns, at most: a terminal's height, so no pager opens."""
 SCREENS = (
-    *("gaps", "kernels", "ops", "path", "steps", "syncs", "copies", "comm", "modules", "whatif", "compare", "fleet"),
+    *(
+        "gaps",
+        "kernels",
+        "ops",
+        "path",
+        "steps",
+        "syncs",
+        "copies",
+        "comm",
+        "modules",
+        "whatif",
+        "compare",
+        "fleet",
+    ),
 )
 """Commands whose first screens are held to that height, too."""
 every_sample = pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name, scope="module")
@@ -132,7 +190,11 @@ def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
 def test_the_screens_of_its_tables_fit(path: Path) -> None:
     for command in SCREENS:
         sides = [str(FOLDER / "sync_bound")] if command == "compare" else []
-        lines = CliRunner().invoke(cli, [command, *sides, str(path)], env={"COLUMNS": "80"}).output.splitlines()
+        lines = (
+            CliRunner()
+            .invoke(cli, [command, *sides, str(path)], env={"COLUMNS": "80"})
+            .output.splitlines()
+        )
         assert len(lines) <= LINES, (command, lines)
         assert max(map(len, lines), default=0) <= DEFAULT_WIDTH, (command, lines)
 
@@ -141,7 +203,11 @@ def test_the_screens_of_its_tables_fit(path: Path) -> None:
 def test_every_term_of_its_first_screen_is_explained(path: Path) -> None:
     report = reported(path)
     text = render_screen(report)
-    found = [term for term in TERMS if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE)]
+    found = [
+        term
+        for term in TERMS
+        if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE)
+    ]
     found += [part.label for part in breakdown.budget(report)]
     assert len(found) >= 2
     assert not [term for term in found if not known(term)]
@@ -165,7 +231,10 @@ def test_its_markdown_is_short_enough_to_attach(path: Path, tmp_path: Path) -> N
     file = tmp_path / "report.md"
     lengths = []
     for options in ([], ["--full"]):
-        assert CliRunner().invoke(cli, ["analyze", str(path), "-o", str(file), *options]).exit_code == 0
+        assert (
+            CliRunner().invoke(cli, ["analyze", str(path), "-o", str(file), *options]).exit_code
+            == 0
+        )
         lengths.append(len(file.read_text(encoding="utf-8")))
     assert lengths[0] <= BRIEF < lengths[1]
 

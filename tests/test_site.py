@@ -1,4 +1,5 @@
-"""The documentation site, as far as it can be known without mkdocs: every page is there, and links lead somewhere."""
+"""The documentation site, as far as it can be known without mkdocs: every page is there, and links
+lead somewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def site(tmp_path_factory):
 
 def test_the_gallery_has_ten_reports(site):
     target, _ = site
-    linked = re.findall(r"\]\((gallery/\w+\.html)\)", (target / "docs" / "gallery.md").read_text(encoding="utf-8"))
+    linked = re.findall(
+        r"\]\((gallery/\w+\.html)\)", (target / "docs" / "gallery.md").read_text(encoding="utf-8")
+    )
     assert len(linked) == 10
     assert all((target / "docs" / name).is_file() for name in linked)
     assert report_page(ROOT / "sample_traces" / "cuda_graph").lower().startswith("<!doctype html>")
@@ -47,7 +50,9 @@ def test_links_lead_to_pages_or_to_the_repository(site):
 def test_the_navigation_names_pages_that_are_there(site):
     target, _ = site
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    nav = re.findall(r"(\S+\.md)$", config.partition("\nnav:")[2].partition("\nnot_in_nav")[0], re.MULTILINE)
+    nav = re.findall(
+        r"(\S+\.md)$", config.partition("\nnav:")[2].partition("\nnot_in_nav")[0], re.MULTILINE
+    )
     assert len(nav) > 20
     assert all((target / Path(name)).is_file() for name in nav)
 

@@ -31,7 +31,9 @@ def test_gaps_come_in_time_order_and_can_be_narrowed(run) -> None:
     everything = table(run, "gaps")
     assert [g.start_ns for g in everything] == sorted(g.start_ns for g in everything)
     long = table(run, "gaps", wanted=RowFilter(min_us=100))
-    assert {g.duration_ns for g in long} == {g.duration_ns for g in everything if g.duration_ns >= 100_000}
+    assert {g.duration_ns for g in long} == {
+        g.duration_ns for g in everything if g.duration_ns >= 100_000
+    }
     top = table(run, "gaps", wanted=RowFilter(3))
     assert [g.start_ns for g in top] == sorted(g.start_ns for g in top)
     assert sorted(g.duration_ns for g in top) == sorted(g.duration_ns for g in everything)[-3:]
@@ -64,17 +66,23 @@ def test_what_is_not_there_is_said_in_one_line(run) -> None:
 
 def test_paths_one_by_one_and_as_glob_gives_them():
     ranks = sorted((SAMPLE.parents[3] / "sample_traces" / "straggler").glob("trace.*"))
-    assert [t.rank for t in ta.load(*ranks).traces] == [t.rank for t in ta.load(ranks).traces] == [0, 1]
+    assert (
+        [t.rank for t in ta.load(*ranks).traces]
+        == [t.rank for t in ta.load(ranks).traces]
+        == [0, 1]
+    )
 
 
 @pytest.mark.parametrize("name", ["kineto/vit_small_batch.base", "kineto/gpt_large_batch.base"])
 def test_operators_by_shape_add_up_to_operators(name: str) -> None:
     run = ta.load(str(recording(name)))
-    by_name, by_shape = table(run, "ops"), table(run, "ops", wanted=RowFilter(by_shape=True))
+    by_name = table(run, "ops")
+    by_shape = table(run, "ops", wanted=RowFilter(by_shape=True))
     assert len(by_shape) > len(by_name)
     assert len({(row.name, row.kind, row.shapes) for row in by_shape}) == len(by_shape)
     for figure in ("device_self_ms", "host_self_ms", "calls"):
-        whole, parts = Counter[str](), Counter[str]()
+        whole = Counter[str]()
+        parts = Counter[str]()
         for row in by_name:
             whole[row.name] += getattr(row, figure)
         for row in by_shape:

@@ -68,7 +68,8 @@ def test_limits_hold_in_threads_too() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_work_beside_comes_in_order_and_not_far_behind(jobs: int) -> None:
-    begun, used = [], set()
+    begun = []
+    used = set()
 
     def items() -> Iterator[int]:
         for number in range(40):

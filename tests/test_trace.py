@@ -10,7 +10,11 @@ import pytest
 from traceanalyzer import trace
 from traceanalyzer.trace import ApiCalls, Collectives, CopyKind, DeviceOps, Table, Trace
 
-TABLES = [t for t in vars(trace).values() if isinstance(t, type) and issubclass(t, Table) and t is not Table]
+TABLES = [
+    t
+    for t in vars(trace).values()
+    if isinstance(t, type) and issubclass(t, Table) and t is not Table
+]
 
 
 def test_every_column_gets_its_dtype_and_fill():
@@ -30,7 +34,9 @@ def test_an_empty_table_has_every_column(table):
     assert len(empty) == 0
     for f in fields(empty):
         assert getattr(empty, f.name).shape == (0,)
-        assert getattr(empty, f.name).dtype == (np.int16 if f.metadata["narrow"] else f.metadata["dtype"])
+        assert getattr(empty, f.name).dtype == (
+            np.int16 if f.metadata["narrow"] else f.metadata["dtype"]
+        )
     assert empty.to_frame([]).columns.tolist() == [f.name for f in fields(empty)]
 
 
@@ -54,7 +60,8 @@ def test_rows_that_start_together_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    ("most", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**31 - 1, np.int32), (2**31, np.int64)]
+    ("most", "dtype"),
+    [(2**15 - 1, np.int16), (2**15, np.int32), (2**31 - 1, np.int32), (2**31, np.int64)],
 )
 def test_sizes_take_as_few_bytes_as_the_largest_needs(most, dtype):
     ops = DeviceOps.from_columns({"start": [1, 2], "end": [3, 4], "bytes": [-1, most]})
@@ -89,7 +96,9 @@ def test_the_stated_number_of_rows_counts():
 
 
 @pytest.mark.parametrize(
-    "rows", [np.array([2, 0]), np.array([True, False, True]), slice(None, None, 2)], ids=["index", "mask", "slice"]
+    "rows",
+    [np.array([2, 0]), np.array([True, False, True]), slice(None, None, 2)],
+    ids=["index", "mask", "slice"],
 )
 def test_take_applies_to_every_column(rows):
     ops = DeviceOps.from_columns({"start": [1, 2, 3], "end": [4, 5, 6], "device": [7, 8, 9]})

@@ -1,4 +1,5 @@
-"""XPlanes by hand, for tests: planes of lines of events, in the order in which XLA writes their fields."""
+"""XPlanes by hand, for tests: planes of lines of events, in the order in which XLA writes their
+fields."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +23,9 @@ class Plane:
         number = self.stat_names.setdefault(name, len(self.stat_names) + 1)
         if isinstance(value, int):
             return message((1, number), (4, value))
-        return message((1, number), (7, self.stat_names.setdefault(value, len(self.stat_names) + 1)))
+        return message(
+            (1, number), (7, self.stat_names.setdefault(value, len(self.stat_names) + 1))
+        )
 
     def line(self, id_: int, name: str, events: list[Event], start_ns: int = 0) -> "Plane":
         """Add a line."""
@@ -55,4 +58,6 @@ def _entry(number: int, name: str) -> bytes:
 
 def space(*planes: Plane, host: str = "node1", warnings: tuple[str, ...] = ()) -> bytes:
     """A file."""
-    return message(*((1, bytes(plane)) for plane in planes), *((3, text) for text in warnings), (4, host))
+    return message(
+        *((1, bytes(plane)) for plane in planes), *((3, text) for text in warnings), (4, host)
+    )

@@ -1,4 +1,5 @@
-"""Where did the GPU step's time go, why, and what is worth changing: answers from profiler recordings.
+"""Where did the GPU step's time go, why, and what is worth changing: answers from profiler
+recordings.
 
 import traceanalyzer as ta
 
@@ -30,14 +31,18 @@ __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", 
 
 
 def load(*paths: "str | Path | Sequence[str | Path]") -> "Run":
-    """Read the recordings of one run (files or folders, or lists of them, of any kind that the tool knows).
+    """Read the recordings of one run (files or folders, or lists of them, of any kind that the tool
+    knows).
 
-    Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`."""
+    Raises UnreadableInputError if nothing can be read; single ranks that cannot are in
+    `Run.failures`."""
     from pathlib import Path
 
     from traceanalyzer.ingest import load as read
 
-    return read([one for given in paths for one in ([given] if isinstance(given, str | Path) else given)])
+    return read(
+        [one for given in paths for one in ([given] if isinstance(given, str | Path) else given)]
+    )
 
 
 def analyze(
@@ -49,9 +54,9 @@ def analyze(
 ) -> "NotebookReport":
     """The report of a run, given as loaded or by its paths.
 
-    `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge` (`ta.Knowledge(classes=,
-    hardware=, counters=)`) is what is known beside the recording; long tables have `top` rows. Raises
-    TraceAnalyzerError."""
+    `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge`
+    (`ta.Knowledge(classes=, hardware=, counters=)`) is what is known beside the recording; long
+    tables have `top` rows. Raises TraceAnalyzerError."""
     from traceanalyzer.comparison.notebook import shown
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.report.build import report_of
@@ -69,18 +74,23 @@ def whatif(
 ) -> "WhatIf":
     """What the step would take under each scenario, as `traceanalyzer whatif` prints it.
 
-    `speedups` maps regular expressions to factors: the device work of what they match becomes that many times faster.
-    Raises TraceAnalyzerError where there is nothing to replay."""
+    `speedups` maps regular expressions to factors: the device work of what they match becomes that
+    many times faster. Raises TraceAnalyzerError where there is nothing to replay."""
     from traceanalyzer.diagnosis.remedies.advice import predictions
 
-    return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
+    return predictions(
+        _run(recording), selection, knowledge, speedups=list((speedups or {}).items())
+    )
 
 
-def compare(a: "Report | Run | str | Path | Sequence[str | Path]", b: Any) -> "Comparison | Printed":
+def compare(
+    a: "Report | Run | str | Path | Sequence[str | Path]", b: Any
+) -> "Comparison | Printed":
     """What changed in the step time from A to B, and where it came from.
 
-    Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored run (`runs.db#42`).
-    Of two memory snapshots, or logs of torch.compile, it is what `traceanalyzer compare` prints: `values` has figures.
+    Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored
+    run (`runs.db#42`). Of two memory snapshots, or logs of torch.compile, it is what `traceanalyzer
+    compare` prints: `values` has figures.
     """
     from pathlib import Path
 
@@ -94,7 +104,9 @@ def compare(a: "Report | Run | str | Path | Sequence[str | Path]", b: Any) -> "C
         return other
     from traceanalyzer.comparison.compare import compare_reports
 
-    names = [str(side) if isinstance(side, str | Path) else name for side, name in ((a, "A"), (b, "B"))]
+    names = [
+        str(side) if isinstance(side, str | Path) else name for side, name in ((a, "A"), (b, "B"))
+    ]
     return compare_reports(_report(a), _report(b), (names[0], names[1]))
 
 
@@ -107,13 +119,13 @@ def frame(
     top: int | None = None,
     min_us: float = 0.0,
 ) -> "pd.DataFrame":
-    """A table of a recording as a DataFrame: its events (`device_ops`, `api_calls`, `host_ranges`, `memory_events`),
-    measurements (`gaps`, `ops`, `kernels`, ...), `findings` or `recommendations`.
+    """A table of a recording as a DataFrame: its events (`device_ops`, `api_calls`, `host_ranges`,
+    `memory_events`), measurements (`gaps`, `ops`, `kernels`, ...), `findings` or `recommendations`.
 
-    A report has all but the events. `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps
-    the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them, of events ns on the
-    recording's clock; `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those
-    there are."""
+    A report has all but the events. `selection` and `knowledge` as for `analyze`; `top` keeps the
+    first rows (of gaps the longest), `min_us` leaves out shorter gaps. Moments are ms from the
+    first of them, of events ns on the recording's clock; `frame.attrs` has the definitions. Raises
+    ValueError for a table that there is not, naming those there are."""
     from traceanalyzer.comparison import notebook
     from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.export.events import EVENTS
@@ -146,7 +158,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """`annotate` (labels a phase for every recorder), `Selection` and `Knowledge`; imported on use, to start fast."""
+    """`annotate` (labels a phase for every recorder), `Selection` and `Knowledge`; imported on use,
+    to start fast."""
     if name in ("Knowledge", "Selection"):
         from traceanalyzer.diagnosis import selection
 

@@ -1,8 +1,9 @@
 """Programs, each with and without a remedy: timed, recorded, and packed.
 
-A program is a function `make(fixed) -> step`, declared by `@pair(remedy)`, or `make(version) -> step`, declared by
-`@good(*remedies)`, where it is good already; what it is about stands in its docstring. Weights are random, nothing is
-downloaded. `python -m benchmarks.pairs OUT --set SET` runs a set (`sets/`):
+A program is a function `make(fixed) -> step`, declared by `@pair(remedy)`, or `make(version) ->
+step`, declared by `@good(*remedies)`, where it is good already; what it is about stands in its
+docstring. Weights are random, nothing is downloaded. `python -m benchmarks.pairs OUT --set SET`
+runs a set (`sets/`):
 
 - `first`: programs of well-known libraries; `alike`, `seventh`, `eighth`: written blind, of PyTorch alone;
 - `ranks`, `ranks_more`, `ranks_third`, `ranks_fourth`, `ranks_fifth`: of two ranks, for two GPUs; all but the first

@@ -1,12 +1,14 @@
-"""Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--set SET] [NAME ...]`.
+"""Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--set
+SET] [NAME ...]`.
 
-For a host with a GPU (sets whose names begin with `ranks`: two), timm, torchvision, transformers, peft and
-torch_geometric. Every program has a process of its own: it is timed with a stopwatch without and with its remedy in
-random order, then recorded without it as `collect torch` does, steps found by the collector where an optimizer ends
-them. All processes load first and then take turns, so that none disturbs another; one that fails or hangs is ended and
-does not stop the others. OUT gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed.
-`--early` lets the programs start the device while they load, where that admits several processes (compute mode
-"Default"). `--compiled` only times them: as they are, and with their models compiled.
+For a host with a GPU (sets whose names begin with `ranks`: two), timm, torchvision, transformers,
+peft and torch_geometric. Every program has a process of its own: it is timed with a stopwatch
+without and with its remedy in random order, then recorded without it as `collect torch` does, steps
+found by the collector where an optimizer ends them. All processes load first and then take turns,
+so that none disturbs another; one that fails or hangs is ended and does not stop the others. OUT
+gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed. `--early`
+lets the programs start the device while they load, where that admits several processes (compute
+mode "Default"). `--compiled` only times them: as they are, and with their models compiled.
 `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
 """
 
@@ -31,16 +33,26 @@ from benchmarks.pairs.compiled import also
 from benchmarks.pairs.program import Good, Pair
 from benchmarks.pairs.sets import of_two_ranks, programs
 
-LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
-PACK_BYTES, PACKS = 15 * 2**20, 4
+LOADING_S = 90.0
+LIMIT_S = 30.0
+COMPILING_S = 80.0
+LEFT_S = 8.0
+SLOW_S = 200.0
+PACK_BYTES = 15 * 2**20
+PACKS = 4
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 class Process:
     """A process of a pair (several with ranks), loaded and waiting for its turn."""
 
-    def __init__(self, pair: Pair | Good, parts: tuple[str, ...], folder: Path, *, together: bool) -> None:
-        self.pair, self.parts, self.folder, self.ranks = pair, parts, folder, 2 if together else 1
+    def __init__(
+        self, pair: Pair | Good, parts: tuple[str, ...], folder: Path, *, together: bool
+    ) -> None:
+        self.pair = pair
+        self.parts = parts
+        self.folder = folder
+        self.ranks = 2 if together else 1
         self.name = f"{pair.name}.{parts[0]}"
         words = [sys.executable, *(TORCHRUN if together else ()), "-m", "benchmarks.pairs.one"]
         self.log = folder / f"{self.name}.log"
@@ -100,7 +112,8 @@ def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, 
     found: dict[str, dict[str, Any]] = {}
     for one in waiting:
         row = found.setdefault(one.pair.name, dict(one.pair.row))
-        begin, limit = time.monotonic(), COMPILING_S if one.pair.remedy == "compile" else LIMIT_S
+        begin = time.monotonic()
+        limit = COMPILING_S if one.pair.remedy == "compile" else LIMIT_S
         limit = SLOW_S if os.environ["PAIRS_DEVICE"] == "cpu" else limit
         left = until - begin - LEFT_S
         failed = "no time was left" if left < LEFT_S else one.take_turn(min(limit, left))
@@ -109,7 +122,12 @@ def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, 
         for file in sorted(one.folder.glob(f"{one.pair.name}.*.rank0.json")):
             row |= json.loads(file.read_text())
         (out / "pairs.json").write_text(json.dumps(found, indent=1))
-        print(f"{time.monotonic() - begin:5.1f} s {one.name}", row.get("failed", ""), *_medians(row), flush=True)
+        print(
+            f"{time.monotonic() - begin:5.1f} s {one.name}",
+            row.get("failed", ""),
+            *_medians(row),
+            flush=True,
+        )
     return found
 
 
@@ -121,12 +139,16 @@ def _medians(row: dict[str, Any]) -> Iterator[str]:
 
 def pack(captures: Path, out: Path) -> list[str]:
     """The files of the captures in a few of bounded size; what did not fit."""
-    files = sorted((file for file in captures.glob("*/*") if file.is_file()), key=lambda file: file.stat().st_size)
+    files = sorted(
+        (file for file in captures.glob("*/*") if file.is_file()),
+        key=lambda file: file.stat().st_size,
+    )
     packs: list[list[Path]] = [[] for _ in range(PACKS)]
     full = [0] * PACKS
     left_out = []
     for file in files:
-        size, into = file.stat().st_size, full.index(min(full))
+        size = file.stat().st_size
+        into = full.index(min(full))
         if full[into] + size > PACK_BYTES:
             left_out.append(f"{file.relative_to(captures)}: {size} bytes")
             continue

@@ -41,7 +41,11 @@ def models(value: Any, seen: set[int]) -> Iterator[nn.Module]:
         yield value
         return
     inner = (
-        list(value.children()) if isinstance(value, nn.Module) else value if isinstance(value, (list, tuple)) else []
+        list(value.children())
+        if isinstance(value, nn.Module)
+        else value
+        if isinstance(value, (list, tuple))
+        else []
     )
     cells = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
     for one in (*inner, *cells, getattr(value, "__self__", None)):

@@ -1,8 +1,9 @@
 """A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`.
 
-PART is `base`, `fix` or a remedy's id (timed), `record` (the base) or `good` (the fix, in fewer steps).
-It loads everything, says so, and waits for its turn, so that nothing else runs while it does. What it timed stands in
-`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
+PART is `base`, `fix` or a remedy's id (timed), `record` (the base) or `good` (the fix, in fewer
+steps). It loads everything, says so, and waits for its turn, so that nothing else runs while it
+does. What it timed stands in `FOLDER/NAME.PART.rankN.json` then, what it recorded in
+`FOLDER/captures/NAME` and `NAME.fixed`.
 """
 
 import gc
@@ -24,11 +25,14 @@ from benchmarks.pairs.sets import names, programs
 from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
-WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
+WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (
+    (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
+)
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
 RECORD_S = 12.0
-RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+RANK = int(os.environ.get("RANK", "0"))
+WORLD = int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def wait(name: str, folder: Path) -> None:
@@ -67,7 +71,8 @@ def rounds_ms(step: Step, *, once: bool) -> list[float]:
     """Mean step time of each round, the device waited for at both ends."""
     for _ in range(2 if once else WARM_UP):
         step()
-    times, steps = [], STEPS_ONCE if once else LEAST_STEPS
+    times = []
+    steps = STEPS_ONCE if once else LEAST_STEPS
     for number in range(ROUNDS + 1):
         synchronize()
         begin = time.perf_counter()
@@ -96,7 +101,8 @@ def make_early(pair: Pair | Good) -> dict[str, Step]:
 
 
 def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
-    """A capture as `collect torch` makes it of a process that it has attached to, with fewer steps."""
+    """A capture as `collect torch` makes it of a process that it has attached to, with fewer
+    steps."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = Plan(
         folder=str(folder),
@@ -109,7 +115,15 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
     found = pair.found and not (short and pair.remedy == "cuda_graph")
     if found:
         attached.begin()
-    most = plan.wait + plan.unprofiled_most + LIGHT_WARMUP + plan.light_steps + plan.warmup + plan.active + 2
+    most = (
+        plan.wait
+        + plan.unprofiled_most
+        + LIGHT_WARMUP
+        + plan.light_steps
+        + plan.warmup
+        + plan.active
+        + 2
+    )
     until = time.monotonic() + RECORD_S
     for _ in range(most):
         step()
@@ -139,7 +153,8 @@ def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> di
 
 def main() -> None:
     """Load, wait, and run the parts asked for."""
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    name = sys.argv[1]
+    folder = Path(sys.argv[2])
     pair = next(one for sets_name in names() for one in programs(sets_name) if one.name == name)
     only_timed = bool(os.environ.get("PAIRS_COMPILED"))
     pair = compiled.also(pair) if only_timed else pair
@@ -167,7 +182,8 @@ def main() -> None:
             if WORLD > 1:
                 raise
             traceback.print_exc()
-            row, failed = {f"{part}_failed": True}, True
+            row = {f"{part}_failed": True}
+            failed = True
         empty()
         (folder / f"{name}.{part}.rank{RANK}.json").write_text(json.dumps(row))
     # no farewells: NCCL's may wait for ever

@@ -12,7 +12,13 @@ Step = Callable[[], object]
 
 DEVICE = os.environ.get("PAIRS_DEVICE", "cuda")
 QUICK = bool(os.environ.get("PAIRS_QUICK"))
-LIBRARIES = ("timm", "torchvision", "peft", "torch_geometric", "transformers.models.llama.modeling_llama")
+LIBRARIES = (
+    "timm",
+    "torchvision",
+    "peft",
+    "torch_geometric",
+    "transformers.models.llama.modeling_llama",
+)
 VERSION = {"record": "base", "good": "fix"}
 """What is recorded, by the part that records it."""
 
@@ -24,7 +30,8 @@ class Program:
     make: Callable[[Any], Step]
     """Of whether it is fixed; of a good program: of `base`, or of a remedy's id."""
     found: bool = False
-    """Whether the recorder finds the steps by itself (they end with an optimizer's step); else they are told to it."""
+    """Whether the recorder finds the steps by itself (they end with an optimizer's step); else they
+    are told to it."""
     once: bool = False
     """Whether its steps differ the first time: base, fix and recording have a process each."""
     early: tuple[str, ...] = ()
@@ -45,9 +52,11 @@ class Pair(Program):
     as_much: float = 1.0
     """Steps' worth of work that a step of the fixed version does: its time is divided by it."""
     fixed_too: bool = True
-    """Whether the fixed program is recorded, too: what its remedy changed must not be advised again."""
+    """Whether the fixed program is recorded, too: what its remedy changed must not be advised
+    again."""
     ablation: tuple[str, str] | None = None
-    """What is taken away, in words, and the scenario that predicts the step without it; of sets of ablations."""
+    """What is taken away, in words, and the scenario that predicts the step without it; of sets of
+    ablations."""
     timed = ("base", "fix")
     """The versions that a stopwatch times."""
 
@@ -93,7 +102,8 @@ class Good(Program):
         return self.make(name)
 
     def share(self, version: str) -> float:
-        """How many of the program's steps a step of a version is: a larger batch is twice as large."""
+        """How many of the program's steps a step of a version is: a larger batch is twice as
+        large."""
         return 2.0 if version == "larger_batch" else 1.0
 
 
@@ -127,10 +137,13 @@ def autocast() -> Any:
 
 
 def train(model: Any, loss_of: Callable[[], Any], *, cast: bool = False) -> Step:
-    """A training step of a model or an optimizer; a model gets AdamW in its fused version. `cast`: loss in autocast."""
+    """A training step of a model or an optimizer; a model gets AdamW in its fused version. `cast`:
+    loss in autocast."""
     optimizer = model
     if isinstance(model, nn.Module):
-        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-5, fused=True)
+        optimizer = torch.optim.AdamW(
+            [p for p in model.parameters() if p.requires_grad], 1e-5, fused=True
+        )
     loss_of = autocast()(loss_of) if cast else loss_of
 
     def step() -> None:

@@ -1,4 +1,5 @@
-"""The MCP server as an agent meets it: by the SDK's own client, in this process and over standard input and output."""
+"""The MCP server as an agent meets it: by the SDK's own client, in this process and over standard
+input and output."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ QUESTIONS = {
 async def ask_all(server):
     async with Client(server) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        answers = {name: await client.call_tool(name, arguments) for name, arguments in QUESTIONS.items()}
+        answers = {
+            name: await client.call_tool(name, arguments) for name, arguments in QUESTIONS.items()
+        }
         wrong = await client.call_tool("diagnose", {"path": "/no/such/file.json"})
     return names, answers, wrong
 
@@ -60,7 +63,8 @@ def test_every_verb_answers_in_process():
 
 def test_the_command_serves_on_standard_input_and_output():
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES), "--root", str(DUMPS)]
+        command=sys.executable,
+        args=["-m", "traceanalyzer", "mcp", "--root", str(SAMPLES), "--root", str(DUMPS)],
     )
     names, answers, wrong = asyncio.run(ask_all(command))
     assert len(names) == len(QUESTIONS)
@@ -78,7 +82,11 @@ def walled(tmp_path_factory):
     recording = Path(BOUND) / "trace.rank0.json.gz"
     outside = shutil.copy(recording, tmp_path / "trace.rank0.json.gz")
     (tmp_path / "report.json").write_text(render_json(traceanalyzer.analyze(outside)))
-    for link in (root / "link.json.gz", root / "sub" / "trace.rank0.json.gz", root / "sub" / "dump_rank0.json"):
+    for link in (
+        root / "link.json.gz",
+        root / "sub" / "trace.rank0.json.gz",
+        root / "sub" / "dump_rank0.json",
+    ):
         link.symlink_to(outside)
     (root / "link.json").symlink_to(tmp_path / "report.json")
     (root / "folder").symlink_to(tmp_path)
@@ -90,23 +98,45 @@ def walled(tmp_path_factory):
 
 
 WAYS_OUT = (
-    "../report.json", "run#1/../../report.json", "lin[k].json", "lin[k].json.gz", "link.json.gz", "link.json", "sub",
-    "[s]ub/*", "folder", "folder/report.json", "folder/*.json", "side", "run#1/../link.json", "../nothing#latest",
-    "./sub/../../trace.rank0.json.gz", "sub/trace.rank0.json.gz", "side/../../report.json",
-)  # fmt: skip
+    "../report.json",
+    "run#1/../../report.json",
+    "lin[k].json",
+    "lin[k].json.gz",
+    "link.json.gz",
+    "link.json",
+    "sub",
+    "[s]ub/*",
+    "folder",
+    "folder/report.json",
+    "folder/*.json",
+    "side",
+    "run#1/../link.json",
+    "../nothing#latest",
+    "./sub/../../trace.rank0.json.gz",
+    "sub/trace.rank0.json.gz",
+    "side/../../report.json",
+)
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_the_root_is_a_wall(walled, way):
-    inside, out = str(walled / "inside.json.gz"), f"{walled}/{way}"
+    inside = str(walled / "inside.json.gz")
+    out = f"{walled}/{way}"
     asked = [
-        ("diagnose", {"path": out}), ("table", {"path": out, "name": "kernels"}), ("limits", {"path": out}),
-        ("compare", {"a": out, "b": inside}), ("compare", {"a": inside, "b": out}), ("hang", {"path": out}),
+        ("diagnose", {"path": out}),
+        ("table", {"path": out, "name": "kernels"}),
+        ("limits", {"path": out}),
+        ("compare", {"a": out, "b": inside}),
+        ("compare", {"a": inside, "b": out}),
+        ("hang", {"path": out}),
         ("verify", {"path": inside, "at_most": {"step_time_ms.mean": "+3%"}, "baseline": out}),
-        ("whatif", {"path": out}), ("evidence", {"path": out, "finding": "host-waits"}),
-    ]  # fmt: skip
+        ("whatif", {"path": out}),
+        ("evidence", {"path": out, "finding": "host-waits"}),
+    ]
     answers = asyncio.run(ask(make_server(Sources([walled])), asked))
-    assert [verb for (verb, _), answer in zip(asked, answers, strict=True) if not answer.is_error] == []
+    assert [
+        verb for (verb, _), answer in zip(asked, answers, strict=True) if not answer.is_error
+    ] == []
 
 
 def test_what_lies_inside_is_answered(walled):
@@ -119,7 +149,10 @@ def test_what_lies_inside_is_answered(walled):
     ("verb", "arguments", "says"),
     [
         ("whatif", {"path": BOUND, "speedups": {"(": 2.0}}, "no regular expression"),
-        *(("whatif", {"path": BOUND, "speedups": {"mm": n}}, "finite N") for n in (-1.0, 0.0, 1e-300)),
+        *(
+            ("whatif", {"path": BOUND, "speedups": {"mm": n}}, "finite N")
+            for n in (-1.0, 0.0, 1e-300)
+        ),
         ("table", {"path": BOUND, "name": "x" * 100_000}, "…"),
         ("table", {"path": BOUND, "name": "kernels", "sort": "x" * 100_000}, "…"),
         ("diagnose", {"path": "x" * 100_000}, "…"),

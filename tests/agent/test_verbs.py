@@ -18,7 +18,19 @@ from traceanalyzer.base.errors import TraceAnalyzerError
 ROOT = Path(__file__).resolve().parents[2]
 BOUND, FIXED = (str(ROOT / "sample_traces" / name) for name in ("sync_bound", "sync_fixed"))
 LOG = str(ROOT / "sample_traces" / "timing_input_bound")
-TABLES = ("kernels", "ops", "gaps", "syncs", "steps", "path", "copies", "comm", "phases", "ranks", "gap_histogram")
+TABLES = (
+    "kernels",
+    "ops",
+    "gaps",
+    "syncs",
+    "steps",
+    "path",
+    "copies",
+    "comm",
+    "phases",
+    "ranks",
+    "gap_histogram",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +52,9 @@ def figures_in(value):
 
 def test_what_is_predicted_for_as_much_work_is_no_time_of_a_step(sources):
     said = json.loads(verbs.diagnose(sources, *map(str, ranks("kineto/vit_small_batch.base"))))
-    units = {"batch" in change["do"].lower(): change["predicted"]["unit"] for change in said["changes"]}
+    units = {
+        "batch" in change["do"].lower(): change["predicted"]["unit"] for change in said["changes"]
+    }
     assert units == {True: "ms for as much work as a step does now", False: "ms per step"}
 
 
@@ -110,8 +124,12 @@ def test_what_cannot_be_known_names_the_recording_that_would_tell(sources):
     assert log[0]["question"] == "where the time of a step goes"
     stacks = {u["question"]: u for u in json.loads(verbs.limits(sources, BOUND))["cannot_be_known"]}
     assert "--stacks" in stacks["the source line of a wait or a gap"]["record"]
-    with_stacks = json.loads(verbs.limits(sources, str(ROOT / "sample_traces" / "sync_bound_stacks")))
-    assert "the source line of a wait or a gap" not in {u["question"] for u in with_stacks["cannot_be_known"]}
+    with_stacks = json.loads(
+        verbs.limits(sources, str(ROOT / "sample_traces" / "sync_bound_stacks"))
+    )
+    assert "the source line of a wait or a gap" not in {
+        u["question"] for u in with_stacks["cannot_be_known"]
+    }
 
 
 def test_names_are_one_line_without_control_characters(sources):

@@ -24,31 +24,52 @@ US = 1000
 
 
 class TraceBuilder:
-    """Collects rows, then `build()` makes the trace. Times are microseconds; extra columns go by name."""
+    """Collects rows, then `build()` makes the trace. Times are microseconds; extra columns go by
+    name."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {}
-        self.rows: dict[str, list[dict[str, Any]]] = {"op": [], "call": [], "range": [], "overhead": []}
+        self.rows: dict[str, list[dict[str, Any]]] = {
+            "op": [],
+            "call": [],
+            "range": [],
+            "overhead": [],
+        }
 
     def code(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
 
     def _add(self, table: str, name: str, start: float, end: float, **columns: Any) -> TraceBuilder:
-        row = {"name": self.code(name), "start": round(start * US), "end": round(end * US), **columns}
+        row = {
+            "name": self.code(name),
+            "start": round(start * US),
+            "end": round(end * US),
+            **columns,
+        }
         self.rows[table].append(row)
         return self
 
-    def kernel(self, name: str, start: float, end: float, correlation: int = -1, **columns: Any) -> TraceBuilder:
+    def kernel(
+        self, name: str, start: float, end: float, correlation: int = -1, **columns: Any
+    ) -> TraceBuilder:
         kind = columns.pop("kind", DeviceOpKind.KERNEL)
-        return self._add("op", name, start, end, correlation=correlation, kind=kind, **({"device": 0} | columns))
+        return self._add(
+            "op", name, start, end, correlation=correlation, kind=kind, **({"device": 0} | columns)
+        )
 
-    def call(self, name: str, start: float, end: float, correlation: int = -1, thread: int = 0) -> TraceBuilder:
+    def call(
+        self, name: str, start: float, end: float, correlation: int = -1, thread: int = 0
+    ) -> TraceBuilder:
         return self._add("call", name, start, end, correlation=correlation, thread=thread)
 
-    def op(self, name: str, start: float, end: float, thread: int = 0, **columns: Any) -> TraceBuilder:
+    def op(
+        self, name: str, start: float, end: float, thread: int = 0, **columns: Any
+    ) -> TraceBuilder:
         if "shapes" in columns:
             columns["shapes"] = self.code(columns["shapes"])
-        return self._add("range", name, start, end, thread=thread, **({"kind": RangeKind.OP} | columns))
+        return self._add(
+            "range", name, start, end, thread=thread, **({"kind": RangeKind.OP} | columns)
+        )
 
     def annotation(self, name: str, start: float, end: float, thread: int = 0) -> TraceBuilder:
         return self.op(name, start, end, thread, kind=RangeKind.ANNOTATION)
@@ -86,4 +107,6 @@ def _table(cls: Any, rows: Iterable[dict[str, Any]]) -> Any:
     rows = list(rows)
     names = {name for row in rows for name in row}
     defaults = {name: column.metadata["fill"] for name, column in cls.__dataclass_fields__.items()}
-    return cls.from_columns({n: [row.get(n, defaults[n]) for row in rows] for n in names}, rows=len(rows))
+    return cls.from_columns(
+        {n: [row.get(n, defaults[n]) for row in rows] for n in names}, rows=len(rows)
+    )

@@ -1,4 +1,5 @@
-"""Whatever the events are and however they overlap, the measurements are made and their parts sum up."""
+"""Whatever the events are and however they overlap, the measurements are made and their parts sum
+up."""
 
 from __future__ import annotations
 
@@ -15,10 +16,28 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, Trace
 
 KERNELS = ["gemm", "ncclDevKernel_AllReduce_Sum", "vectorized_elementwise_kernel", ""]
-CALLS = ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaGraphLaunch",
-         "cudaMalloc", "cudaFree", "cudaEventRecord", "cudaMemsetAsync", "INVALID"]  # fmt: skip
-RANGES = ["aten::mm", "aten::item", "ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "Optimizer.step#Adam.step",
-          "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "forward"]  # fmt: skip
+CALLS = [
+    "cudaLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cudaGraphLaunch",
+    "cudaMalloc",
+    "cudaFree",
+    "cudaEventRecord",
+    "cudaMemsetAsync",
+    "INVALID",
+]
+RANGES = [
+    "aten::mm",
+    "aten::item",
+    "ProfilerStep#1",
+    "ProfilerStep#2",
+    "ProfilerStep#3",
+    "Optimizer.step#Adam.step",
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "forward",
+]
 
 moments = st.integers(0, 200)
 lengths = st.one_of(st.just(0), st.integers(0, 20), st.integers(0, 200))
@@ -26,7 +45,12 @@ ids = st.sampled_from([-1, 0, 1, 2, 3, 4, 5])
 threads = st.integers(0, 1)
 
 kernels = st.tuples(
-    st.sampled_from(KERNELS), moments, lengths, ids, st.sampled_from(list(DeviceOpKind)), st.sampled_from([0, 0, 1, -1])
+    st.sampled_from(KERNELS),
+    moments,
+    lengths,
+    ids,
+    st.sampled_from(list(DeviceOpKind)),
+    st.sampled_from([0, 0, 1, -1]),
 )
 calls = st.tuples(st.sampled_from(CALLS), moments, lengths, ids, threads)
 kinds = st.sampled_from([RangeKind.OP, RangeKind.ANNOTATION, RangeKind.PYTHON])
@@ -66,7 +90,9 @@ def finite(value) -> bool:
 def test_devices_add_up(rows):
     for row in measure_rows(rows).devices:
         assert row.busy_ms + row.idle_ms == pytest.approx(row.span_ms)
-        assert row.compute_ms + row.exposed_communication_ms + row.exposed_copy_ms == pytest.approx(row.busy_ms)
+        assert row.compute_ms + row.exposed_communication_ms + row.exposed_copy_ms == pytest.approx(
+            row.busy_ms
+        )
         assert row.largest_gap_ms <= row.idle_ms + 1e-9
 
 
@@ -100,7 +126,22 @@ def test_no_operator_takes_negative_time(rows):
 @example(([], [], [], []))
 def test_every_measurement_is_made_of_finite_figures(rows):
     measured = measure_rows(rows)
-    for name in ("step_time", "budget", "idle", "communication", "launches", "host", "devices", "gap_histogram",
-                 "gap_places", "syncs", "kernels", "ops", "copies", "collectives", "phases"):  # fmt: skip
+    for name in (
+        "step_time",
+        "budget",
+        "idle",
+        "communication",
+        "launches",
+        "host",
+        "devices",
+        "gap_histogram",
+        "gap_places",
+        "syncs",
+        "kernels",
+        "ops",
+        "copies",
+        "collectives",
+        "phases",
+    ):
         assert finite(getattr(measured, name)), name
     assert finite(measured.timed.steps)

@@ -35,15 +35,20 @@ def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, Sequence[Meas
 def test_all_device_time_is_in_every_table(recording: tuple[Path, Sequence[Measurements]]) -> None:
     for ctx in recording[1]:
         ops = ctx.trace.device_ops
-        length, per_ms = ops.end - ops.start, 1e6 * ctx.timed.steps.steady_count
+        length = ops.end - ops.start
+        per_ms = 1e6 * ctx.timed.steps.steady_count
         everything = length[ctx.timed.steady_ops].sum() / per_ms
         kernels = length[ctx.timed.steady_ops & ctx.linked.is_kernel].sum() / per_ms
         assert sum(r.device_self_ms for r in op_stats(ctx.rated)) == pytest.approx(everything)
         assert sum(r.total_ms for r in class_stats(ctx.timed)) == pytest.approx(everything)
-        assert sum(r.total_ms for r in kernel_stats(ctx.rated) if r.cls != "graph") == pytest.approx(kernels)
+        assert sum(
+            r.total_ms for r in kernel_stats(ctx.rated) if r.cls != "graph"
+        ) == pytest.approx(kernels)
 
 
-def test_figures_are_within_what_is_possible(recording: tuple[Path, Sequence[Measurements]]) -> None:
+def test_figures_are_within_what_is_possible(
+    recording: tuple[Path, Sequence[Measurements]],
+) -> None:
     for ctx in recording[1]:
         for row in op_stats(ctx.rated):
             assert row.device_self_ms <= row.device_total_ms + 1e-9 or row.kind == "none"

@@ -1,4 +1,5 @@
-"""Counts and host times against `torch.profiler`'s own `key_averages()`, on profiles recorded here."""
+"""Counts and host times against `torch.profiler`'s own `key_averages()`, on profiles recorded
+here."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def mlp() -> Callable[[], None]:
         torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8)
     )
     optimizer = torch.optim.AdamW(model.parameters())
-    x, y = torch.randn(16, 32), torch.randint(0, 8, (16,))
+    x = torch.randn(16, 32)
+    y = torch.randint(0, 8, (16,))
 
     def work() -> None:
         with torch.profiler.record_function("forward"):
@@ -41,7 +43,12 @@ def mlp() -> Callable[[], None]:
 
 
 def convolution() -> Callable[[], None]:
-    layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.MaxPool2d(2), torch.nn.Flatten()]
+    layers = [
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+    ]
     model = torch.nn.Sequential(*layers, torch.nn.Dropout(), torch.nn.LazyLinear(4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)
     x = torch.randn(2, 3, 16, 16)
@@ -116,7 +123,9 @@ def embedding_and_data_loader() -> Callable[[], None]:
 def recorded(work: Callable[[], None], path: Path, *, steps: bool) -> Any:
     """Profile the work, write its trace to the path, give back the profiler."""
     work()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profiler:
         for _ in range(3):
             work()
             if steps:
@@ -130,8 +139,10 @@ def whole(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
     ctx = measure(load([path]).traces[0])
-    ranges, of_op = ctx.trace.host_ranges, np.zeros(len(ctx.trace.device_ops), np.int32)
-    start, end = ranges.start[:1], ranges.end.max(keepdims=True) + 1
+    ranges = ctx.trace.host_ranges
+    of_op = np.zeros(len(ctx.trace.device_ops), np.int32)
+    start = ranges.start[:1]
+    end = ranges.end.max(keepdims=True) + 1
     ctx.timed.__dict__["steps"] = Steps("none", ("recording",), start, end, start, end, 0, of_op)
     return ctx
 
@@ -148,29 +159,46 @@ WORKLOADS = (
 
 @pytest.mark.parametrize("steps", [False, True])
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_counts_and_host_times(workload: Callable[[], Callable[[], None]], steps: bool, tmp_path: Path) -> None:
+def test_counts_and_host_times(
+    workload: Callable[[], Callable[[], None]], steps: bool, tmp_path: Path
+) -> None:
     profiler = recorded(workload(), tmp_path / "trace.json", steps=steps)
-    ours = {(row.name, row.kind == "annotation"): row for row in op_stats(whole(tmp_path / "trace.json").rated)}
+    ours = {
+        (row.name, row.kind == "annotation"): row
+        for row in op_stats(whole(tmp_path / "trace.json").rated)
+    }
     theirs = {(e.key, e.is_user_annotation): e for e in profiler.key_averages()}
     assert set(ours) == set(theirs)
     for key, row in ours.items():
         entry = theirs[key]
         assert row.calls == entry.count, key
-        assert row.host_total_ms == pytest.approx(entry.cpu_time_total / 1e3, rel=TOLERANCE, abs=ROUNDING_MS), key
-        assert row.host_self_ms == pytest.approx(entry.self_cpu_time_total / 1e3, rel=TOLERANCE, abs=ROUNDING_MS), key
+        assert row.host_total_ms == pytest.approx(
+            entry.cpu_time_total / 1e3, rel=TOLERANCE, abs=ROUNDING_MS
+        ), key
+        assert row.host_self_ms == pytest.approx(
+            entry.self_cpu_time_total / 1e3, rel=TOLERANCE, abs=ROUNDING_MS
+        ), key
 
 
 def test_by_shape(tmp_path: Path) -> None:
     profiler = recorded(mlp(), tmp_path / "trace.json", steps=False)
     ours = op_stats(whole(tmp_path / "trace.json").rated, by_shape=True)
     theirs = profiler.key_averages(group_by_input_shape=True)
-    assert sorted((r.name, round(r.calls)) for r in ours) == sorted((e.key, e.count) for e in theirs)
+    assert sorted((r.name, round(r.calls)) for r in ours) == sorted(
+        (e.key, e.count) for e in theirs
+    )
 
 
 def test_every_forward_operator_with_a_gradient_finds_its_node(tmp_path: Path) -> None:
     recorded(mlp(), tmp_path / "trace.json", steps=False)
     ours = {row.name: row for row in op_stats(whole(tmp_path / "trace.json").rated)}
-    for name in ("aten::addmm", "aten::relu", "aten::native_layer_norm", "aten::nll_loss_forward", "forward"):
+    for name in (
+        "aten::addmm",
+        "aten::relu",
+        "aten::native_layer_norm",
+        "aten::nll_loss_forward",
+        "forward",
+    ):
         assert ours[name].backward_device_ms is not None, name
     for name in ("aten::_foreach_mul_", "AddmmBackward0", "backward"):
         assert name not in ours or ours[name].backward_device_ms is None, name

@@ -1,4 +1,5 @@
-"""Recordings' operators against what torch.profiler's key_averages() said on the GPU they were recorded on."""
+"""Recordings' operators against what torch.profiler's key_averages() said on the GPU they were
+recorded on."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def figures(row: OpStats) -> dict[str, float]:
         "count": row.calls,
         "cpu_us": row.host_total_ms * MS,
         "self_cpu_us": row.host_self_ms * MS,
-        "device_us": (row.device_mean_us or 0.0) * row.calls,  # there a call inside one of its name counts again
+        "device_us": (row.device_mean_us or 0.0)
+        * row.calls,  # there a call inside one of its name counts again
         "self_device_us": row.device_self_ms * MS,
     }
 
@@ -39,6 +41,8 @@ def test_operators_agree_with_key_averages(path: Path) -> None:
         if said["name"].startswith("cu"):
             continue  # API calls are rows of key_averages(), not of `ops`
         expected = {k: v for k, v in said.items() if k != "name"}
-        assert measured[said["name"]] == pytest.approx(expected, rel=0.01, abs=ROUNDING_US), said["name"]
+        assert measured[said["name"]] == pytest.approx(expected, rel=0.01, abs=ROUNDING_US), said[
+            "name"
+        ]
         compared += 1
     assert compared >= 3

@@ -33,9 +33,14 @@ def test_one_copy_is_the_recording(tmp_path):
 
 
 def test_device_work_is_three_times_as_much(replica):
-    one, three = figures(SOURCE), figures(replica)
+    one = figures(SOURCE)
+    three = figures(replica)
     assert three.busy == 3 * one.busy
-    assert (three.kernels, three.copies, three.memsets) == (3 * one.kernels, 3 * one.copies, 3 * one.memsets)
+    assert (three.kernels, three.copies, three.memsets) == (
+        3 * one.kernels,
+        3 * one.copies,
+        3 * one.memsets,
+    )
     assert three.gaps == 3 * one.gaps + 2
     assert three.span > 3 * one.span + 2 * SEAM_NS
 
@@ -46,7 +51,11 @@ def test_ids_and_steps_go_on(replica):
     assert max(calls.values()) == 1
     ops = Counter(e["args"]["External id"] for e in events if e.get("cat") == "cpu_op")
     assert max(ops.values()) == 1
-    steps = [e["name"] for e in events if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation"]
+    steps = [
+        e["name"]
+        for e in events
+        if e["name"].startswith("ProfilerStep#") and e["cat"] == "user_annotation"
+    ]
     assert sorted(steps) == sorted(f"ProfilerStep#{n}" for n in range(3, 15))
     assert sum(e["name"] == "Record Window End" for e in events) == 1
     launched = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") == "cuda_runtime"}

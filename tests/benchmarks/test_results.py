@@ -26,7 +26,12 @@ def test_exponents_are_those_of_the_smallest_and_the_largest_that_went_well(tmp_
     file = tmp_path / "a.json"
     file.write_bytes(b"x" * MB)
     results = Results()
-    for text, wall, memory, status in ((1, 1, 100, 0), (2, 9, 100, 0), (4, 16, 200, 0), (8, 99, 900, 1)):
+    for text, wall, memory, status in (
+        (1, 1, 100, 0),
+        (2, 9, 100, 0),
+        (4, 16, 200, 0),
+        (8, 99, 900, 1),
+    ):
         results.add("Plain", "analyze", file, text, cost(wall, memory, status))
     results.add("Plain", "once", file, 1, cost(1, 1))
     results.note("a note")
@@ -42,14 +47,22 @@ def test_memory_of_all_processes_is_counted() -> None:
     """Measured by a small process: this one's own memory would count as the command's."""
     program = f"from benchmarks.measured import measure; c = measure({[sys.executable, '-c', STARTS]!r})\n"
     shown = "print(c.peak_mb, c.together_mb, c.status)"
-    said = subprocess.run([sys.executable, "-c", program + shown], capture_output=True, text=True, check=True, cwd=ROOT)
+    said = subprocess.run(
+        [sys.executable, "-c", program + shown],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
     peak, together, status = map(float, said.stdout.split())
     assert 60 < peak < together
     assert status == 0
 
 
 def test_a_command_that_takes_too_long_is_ended() -> None:
-    assert measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.3).status == -9
+    assert (
+        measure([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.3).status == -9
+    )
 
 
 def test_a_rank_of_many(tmp_path: Path) -> None:

@@ -48,7 +48,11 @@ def test_balanced_kernels_agree_with_either_and_idle_ones_with_latency() -> None
 
 def test_a_report_is_reduced_to_what_is_compared() -> None:
     columns = ["ID", "Host Name", "Kernel Name", "Block Size", COUNTERS[0]]
-    rows = [columns, [""] * 5, ["0", "secret", "void <unnamed>::softmax<(int)4>(float *)", "(1, 1, 1)", "5"]]
+    rows = [
+        columns,
+        [""] * 5,
+        ["0", "secret", "void <unnamed>::softmax<(int)4>(float *)", "(1, 1, 1)", "5"],
+    ]
     text = "==PROF== 1\n" + "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
     reduced = list(csv.reader(reduce_report(text).splitlines()))
     assert reduced[0] == ["ID", "Kernel Name", "Block Size", COUNTERS[0]]

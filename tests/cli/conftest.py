@@ -22,7 +22,27 @@ class Asked:
         self.narrow: dict[str, object] = {}
         self.failures: tuple[Failure, ...] = ()
         self.rows = {**tables(), "comm": tables()["collectives"], "path": tables()["critical_path"]}
-        work = (0, 0.0, "decode", 8, 0, 8, 900, 0.5, 2.1, 2.0, 2.4, 0.3, 0.2, "scheduling", "replayed", 534, 0, 1, None)
+        work = (
+            0,
+            0.0,
+            "decode",
+            8,
+            0,
+            8,
+            900,
+            0.5,
+            2.1,
+            2.0,
+            2.4,
+            0.3,
+            0.2,
+            "scheduling",
+            "replayed",
+            534,
+            0,
+            1,
+            None,
+        )
         self.rows["iterations"] = [IterationRow(*work), IterationRow(1, *work[1:])]
 
 

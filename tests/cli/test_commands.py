@@ -22,7 +22,9 @@ from traceanalyzer.trace import Failure
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 
 
-BESIDES = {"iterations": ("server", "phases", "decode_fit", "profiler_stretch", "outlook", "speculation")}
+BESIDES = {
+    "iterations": ("server", "phases", "decode_fit", "profiler_stretch", "outlook", "speculation")
+}
 """What the document of a table has besides its rows."""
 
 
@@ -62,12 +64,19 @@ def test_options_narrow_a_table(asked, run):
     assert asked.paths == [("a.json", "b.json")]
     knowledge = asked.narrow.pop("knowledge")
     assert knowledge.counters == ()
-    assert asked.narrow == {"selection": Selection(rank=1, device=2, step=3), "wanted": RowFilter(4, 5.5)}
+    assert asked.narrow == {
+        "selection": Selection(rank=1, device=2, step=3),
+        "wanted": RowFilter(4, 5.5),
+    }
 
 
 @pytest.mark.parametrize(
     ("form", "begins"),
-    [("terminal", "SYNC-BOUND (clear)"), ("markdown", "## Summary\n"), ("json", '{\n  "schema_version"')],
+    [
+        ("terminal", "SYNC-BOUND (clear)"),
+        ("markdown", "## Summary\n"),
+        ("json", '{\n  "schema_version"'),
+    ],
 )
 def test_analyze_prints_the_report(asked, run, form, begins):
     status, out, err = run("analyze", "trace.json", "--format", form)
@@ -76,7 +85,8 @@ def test_analyze_prints_the_report(asked, run, form, begins):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "begins"), [(".md", "## Summary"), (".json", "{"), (".txt", "SYNC-BOUND"), ("", "SYNC-BOUND")]
+    ("suffix", "begins"),
+    [(".md", "## Summary"), (".json", "{"), (".txt", "SYNC-BOUND"), ("", "SYNC-BOUND")],
 )
 def test_the_suffix_of_the_file_tells_the_format(asked, run, tmp_path, suffix, begins):
     file = tmp_path / f"report{suffix}"
@@ -91,7 +101,8 @@ def test_a_format_that_is_given_beats_the_suffix(asked, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--format", "csv"), ("-o", "report.csv"), ("-o", "report.xyz"), ("--redact-name", "(")]
+    "arguments",
+    [("--format", "csv"), ("-o", "report.csv"), ("-o", "report.xyz"), ("--redact-name", "(")],
 )
 def test_what_analyze_cannot_do_is_a_usage_error(asked, run, arguments):
     status, out, err = run("analyze", "trace.json", *arguments)
@@ -114,7 +125,11 @@ def test_a_recording_is_not_overwritten_under_another_name_or_in_its_folder(aske
     recording = KinetoTrace().write(tmp_path / "rank0.json")
     (tmp_path / "link").hardlink_to(recording)
     (tmp_path / "report.md").write_text("the report of before")
-    for named, file in ((recording, "link"), (tmp_path, "rank0.json"), (tmp_path / "rank*.json", "rank0.json")):
+    for named, file in (
+        (recording, "link"),
+        (tmp_path, "rank0.json"),
+        (tmp_path / "rank*.json", "rank0.json"),
+    ):
         status, out, err = run("ops", named, "--format", "csv", "-o", tmp_path / file)
         assert (status, out) == (2, "")
         assert "would overwrite what it is made from" in err
@@ -160,7 +175,11 @@ def test_markdown_of_a_given_length(asked, run):
 
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "terminal"])
 def test_redaction_of_a_table(asked, run, form):
-    row = replace(asked.rows["syncs"][0], op="AcmeModel > aten::item", python="/home/alice/acme/train.py(3): step")
+    row = replace(
+        asked.rows["syncs"][0],
+        op="AcmeModel > aten::item",
+        python="/home/alice/acme/train.py(3): step",
+    )
     asked.rows["syncs"] = [row]
     assert "alice" in run("syncs", "t.json", "--format", form)[1]
     out = run("syncs", "t.json", "--format", form, "--redact")[1]
@@ -179,7 +198,9 @@ def test_every_table_can_be_redacted(asked, run, name):
 
 def test_a_kernel_has_one_alias_for_both_of_its_names(asked, run):
     out = run("kernels", "t.json", "--format", "json", "--redact-name", "gemm", "--top", 1)[1]
-    assert {(row["name"], row["full_name"]) for row in json.loads(out)["kernels"]} >= {("kernel-1", "kernel-1")}
+    assert {(row["name"], row["full_name"]) for row in json.loads(out)["kernels"]} >= {
+        ("kernel-1", "kernel-1")
+    }
 
 
 def test_an_input_that_cannot_be_read_is_a_warning_beside_the_result(asked, run):
@@ -195,7 +216,11 @@ def test_an_error_is_one_line_and_status_1(asked, run, monkeypatch):
         raise EmptyRecordingError("trace.json: no\nGPU work; record again")
 
     monkeypatch.setattr("traceanalyzer.ingest.load", fail)
-    assert run("analyze", "x.json") == (1, "", "traceanalyzer: error: trace.json: no GPU work; record again\n")
+    assert run("analyze", "x.json") == (
+        1,
+        "",
+        "traceanalyzer: error: trace.json: no GPU work; record again\n",
+    )
 
 
 @pytest.mark.parametrize("command", ["analyze", "kernels"])
@@ -212,7 +237,11 @@ def test_an_operating_system_error_is_one_line(asked, run, monkeypatch):
         raise PermissionError(13, "Permission denied", "trace.json")
 
     monkeypatch.setattr("traceanalyzer.ingest.load", fail)
-    assert run("ops", "trace.json") == (1, "", "traceanalyzer: error: trace.json: Permission denied\n")
+    assert run("ops", "trace.json") == (
+        1,
+        "",
+        "traceanalyzer: error: trace.json: Permission denied\n",
+    )
 
 
 def test_an_interruption_is_quiet(asked, run, monkeypatch):
@@ -225,7 +254,8 @@ def test_an_interruption_is_quiet(asked, run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("nonsense",), ("gaps",), ("gaps", "x", "--top", "0"), ("gaps", "x", "--rank", "-1")]
+    "arguments",
+    [(), ("nonsense",), ("gaps",), ("gaps", "x", "--top", "0"), ("gaps", "x", "--rank", "-1")],
 )
 def test_usage_errors(asked, run, arguments):
     status, out, err = run(*arguments)
@@ -253,9 +283,14 @@ def test_help_says_what_a_command_does_shows_an_example_and_what_comes_out(run, 
 
 def test_the_list_of_commands_is_complete(run):
     out = run("--help")[1]
-    assert [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
+    assert [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()] == list(
+        COMMANDS
+    )
     helped = {path.stem for path in (ROOT / "traceanalyzer/cli/help").iterdir()}
-    assert helped == {*COMMANDS, *(f"collect_{name}" for name in cli.get_command(None, "collect").commands)}
+    assert helped == {
+        *COMMANDS,
+        *(f"collect_{name}" for name in cli.get_command(None, "collect").commands),
+    }
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -295,16 +330,24 @@ def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
     own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
     result = known(WhatIf, scenarios=[own], fidelity_error=0.0)
     monkeypatch.setattr("traceanalyzer.report.scenarios.predictions", lambda *_, **__: result)
-    out = run("whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json")[1]
+    out = run(
+        "whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json"
+    )[1]
     assert "Acme" not in out
     assert json.loads(out)["scenarios"][0]["basis"] == "name-2 2 times faster"
 
 
 def test_gaps_begin_with_their_sum_and_come_by_worth(run):
     def starts(*options):
-        status, out, err = run("gaps", SAMPLE, "--format", "markdown", "--columns", "duration_ns", *options)
+        status, out, err = run(
+            "gaps", SAMPLE, "--format", "markdown", "--columns", "duration_ns", *options
+        )
         assert (status, err) == (0, "")
-        return [float(line.strip("| ")) for line in out.splitlines() if re.fullmatch(r"\| *[\d.,]+ *\|", line)]
+        return [
+            float(line.strip("| "))
+            for line in out.splitlines()
+            if re.fullmatch(r"\| *[\d.,]+ *\|", line)
+        ]
 
     assert starts() == sorted(starts(), reverse=True)
     assert starts("--by", "time") != starts()

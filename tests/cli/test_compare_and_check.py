@@ -27,7 +27,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("format_", "begins"),
-    [("terminal", "Slower: "), ("markdown", "## Comparison"), ("json", "{"), ("csv", "change,part,a_ms")],
+    [
+        ("terminal", "Slower: "),
+        ("markdown", "## Comparison"),
+        ("json", "{"),
+        ("csv", "change,part,a_ms"),
+    ],
 )
 def test_compare_writes_each_format(folder, run, format_, begins):
     status, out, err = run("compare", "main.json", "run.json", "--format", format_)
@@ -98,29 +103,41 @@ def test_check_tells_by_its_exit_status(folder, run, arguments, status):
 
 
 @pytest.mark.parametrize(
-    ("file", "begins"), [("a.xml", "<?xml"), ("a.md", "**1 of 2 limits"), ("a.json", "{"), ("a.txt", "1 of 2 limits")]
+    ("file", "begins"),
+    [("a.xml", "<?xml"), ("a.md", "**1 of 2 limits"), ("a.json", "{"), ("a.txt", "1 of 2 limits")],
 )
 def test_check_writes_each_format(folder, run, file, begins):
-    (folder / "policy.toml").write_text('[max]\ngpu_idle_share = 0.01\nstep_time_ms.mean = "+50%"', encoding="utf-8")
-    status, out, _ = run("check", "run.json", "--policy", "policy.toml", "--baseline", "main.json", "-o", file)
+    (folder / "policy.toml").write_text(
+        '[max]\ngpu_idle_share = 0.01\nstep_time_ms.mean = "+50%"', encoding="utf-8"
+    )
+    status, out, _ = run(
+        "check", "run.json", "--policy", "policy.toml", "--baseline", "main.json", "-o", file
+    )
     assert (status, out) == (3, "")
     assert (folder / file).read_text(encoding="utf-8").startswith(begins)
 
 
 def test_options_go_before_the_policy(folder, run):
     (folder / "policy.toml").write_text("[max]\ngpu_idle_share = 0.01", encoding="utf-8")
-    assert run("check", "run.json", "--policy", "policy.toml", "--max", "gpu_idle_share=0.99")[0] == 0
+    assert (
+        run("check", "run.json", "--policy", "policy.toml", "--max", "gpu_idle_share=0.99")[0] == 0
+    )
 
 
 def documented(page):
-    """Commands in the page's code blocks, continued lines put together, a step's exit status left out."""
+    """Commands in the page's code blocks, continued lines put together, a step's exit status left
+    out."""
     text = (DOCS / page).read_text(encoding="utf-8").replace("\\\n", " ")
     return [
-        line.strip().removeprefix("run: ") for line in text.splitlines() if re.match(r"\s*(run: )?traceanalyzer ", line)
+        line.strip().removeprefix("run: ")
+        for line in text.splitlines()
+        if re.match(r"\s*(run: )?traceanalyzer ", line)
     ]
 
 
-@pytest.mark.parametrize("command", [c for page in ("ci.md", "compare.md") for c in documented(page)])
+@pytest.mark.parametrize(
+    "command", [c for page in ("ci.md", "compare.md") for c in documented(page)]
+)
 def test_documented_commands_run(folder, run, command):
     """With this folder's reports in place of the files and runs that the page names."""
     words = shlex.split(command.partition(" #")[0].partition(" >")[0].partition(" ||")[0])[1:]
@@ -130,7 +147,9 @@ def test_documented_commands_run(folder, run, command):
     (folder / "policy.toml").write_text(policy_of_the_page(), encoding="utf-8")
     known = {"--max", "--min", "--format", "--policy"}
     replaced = [
-        "main.json" if re.search(r"\.(json|gz|sqlite|db)\b", w) and words[i] not in known and words[i] != "-o" else w
+        "main.json"
+        if re.search(r"\.(json|gz|sqlite|db)\b", w) and words[i] not in known and words[i] != "-o"
+        else w
         for i, w in enumerate(words[1:])
     ]
     status, _, err = run(words[0], *replaced)
@@ -139,7 +158,8 @@ def test_documented_commands_run(folder, run, command):
 
 def parse(words):
     """Whether a command takes these arguments, without running it."""
-    command, context = cli, click.Context(cli, **cli.context_settings)
+    command = cli
+    context = click.Context(cli, **cli.context_settings)
     while isinstance(command, click.Group):
         command = command.get_command(context, words[0])
         words = words[1:]

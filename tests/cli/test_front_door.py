@@ -1,4 +1,5 @@
-"""Snapshots and logs of torch.compile given to `analyze`, alone or with the trace that they go with."""
+"""Snapshots and logs of torch.compile given to `analyze`, alone or with the trace that they go
+with."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from traceanalyzer.agent.sources import Sources
 from traceanalyzer.cli import cli
 
 DATA = Path(__file__).parents[1] / "data" / "memory"
-TRACE, SNAPSHOT = DATA / "kv_cat.base.trace.json.gz", DATA / "kv_cat.base.snapshot.pickle.gz"
+TRACE = DATA / "kv_cat.base.trace.json.gz"
+SNAPSHOT = DATA / "kv_cat.base.snapshot.pickle.gz"
 
 
 def run(*arguments: object) -> str:
@@ -37,14 +39,22 @@ def test_a_snapshot_alone_has_its_findings_and_no_verdict_on_time() -> None:
     assert (found["summary"]["bottleneck"], found["summary"]["step_ms"]) == ("inconclusive", None)
     assert found["metrics"]["memory"]["peak"] == 1651509248
     assert [one["id"] for one in found["findings"]] == ["memory-growth"]
-    assert {one["remedy"] for one in found["recommendations"]} == {"expandable_segments", "avoid_allocations"}
+    assert {one["remedy"] for one in found["recommendations"]} == {
+        "expandable_segments",
+        "avoid_allocations",
+    }
 
 
 def test_with_a_trace_its_line_stands_in_the_place_of_the_operator() -> None:
-    alone, both = report(TRACE), report(TRACE, SNAPSHOT)
+    alone = report(TRACE)
+    both = report(TRACE, SNAPSHOT)
     assert alone["metrics"]["memory"]["growth_at"] == "aten::cat"
     assert both["metrics"]["memory"]["growth_at"] == "memory_cases.py:72 fwd"
-    assert alone["metrics"]["memory"]["growth_per_step"] == both["metrics"]["memory"]["growth_per_step"] == 64 << 20
+    assert (
+        alone["metrics"]["memory"]["growth_per_step"]
+        == both["metrics"]["memory"]["growth_per_step"]
+        == 64 << 20
+    )
     assert [one["kind"] for one in both["inputs"]] == ["kineto", "memory_snapshot"]
     assert "memory_cases.py:72 fwd" in run(TRACE, SNAPSHOT)
 
@@ -82,7 +92,9 @@ def test_a_damaged_snapshot_is_refused_in_one_line(data: bytes, tmp_path: Path) 
     (tmp_path / "snapshot.pickle").write_bytes(data)
     result = CliRunner().invoke(cli, ["analyze", str(tmp_path / "snapshot.pickle")])
     assert result.exit_code == 1
-    assert "not a CUDA memory snapshot that can be read safely" in str(result.exception or result.output)
+    assert "not a CUDA memory snapshot that can be read safely" in str(
+        result.exception or result.output
+    )
 
 
 @pytest.mark.parametrize("command", ["gaps", "syncs", "ops", "whatif"])

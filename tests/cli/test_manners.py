@@ -51,13 +51,17 @@ def pager(tmp_path):
 def test_what_does_not_fit_goes_through_the_pager(pager):
     assert in_terminal("explain", "launch-bound", PAGER=pager, LINES="5").startswith("PAGED")
     assert "PAGED" not in in_terminal("explain", "launch-bound", PAGER=pager, LINES="500")
-    assert "PAGED" not in in_terminal("explain", "launch-bound", PAGER=pager, LINES="5", TRACEANALYZER_PAGER="")
+    assert "PAGED" not in in_terminal(
+        "explain", "launch-bound", PAGER=pager, LINES="5", TRACEANALYZER_PAGER=""
+    )
     assert "PAGED" not in in_terminal("explain", "launch-bound", PAGER="no-such-program", LINES="5")
 
 
 def test_a_pipe_has_no_pager(pager):
     command = [sys.executable, "-m", "traceanalyzer", "explain", "launch-bound"]
-    done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PAGER": pager, "LINES": "3"})
+    done = subprocess.run(
+        command, capture_output=True, check=True, env={**os.environ, "PAGER": pager, "LINES": "3"}
+    )
     assert b"PAGED" not in done.stdout
 
 
@@ -81,7 +85,9 @@ def test_colour_can_be_forced(monkeypatch, environment, coloured, tmp_path):
 
 def test_a_breach_is_red(run, monkeypatch, tmp_path):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    status, out, _ = run("check", SAMPLE, "--max", "gpu_idle_share=0.01", "--min", "gpu_idle_share=0.01")
+    status, out, _ = run(
+        "check", SAMPLE, "--max", "gpu_idle_share=0.01", "--min", "gpu_idle_share=0.01"
+    )
     assert status == 3
     assert "\x1b[1;31mBREACHED" in out
     assert "\x1b[32mholds" in out
@@ -119,7 +125,15 @@ def test_what_decides_is_shown_before_percentiles(run, monkeypatch, width):
 
 
 @pytest.mark.parametrize(
-    "text", ["aten::convolution_backward", "a b c d e f g h", "x" * 99, "train.py(59): step of all", "", "漢字" * 20]
+    "text",
+    [
+        "aten::convolution_backward",
+        "a b c d e f g h",
+        "x" * 99,
+        "train.py(59): step of all",
+        "",
+        "漢字" * 20,
+    ],
 )
 @pytest.mark.parametrize("width", [3, 8, 14, 28])
 def test_text_is_broken_at_blanks_alone(text, width):

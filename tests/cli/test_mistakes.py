@@ -13,7 +13,8 @@ import pytest
 from tests.nsys_builder import small_run
 
 GPU = Path(__file__).resolve().parents[1] / "data" / "gpu"
-SAMPLE, OTHER = GPU / "sync_bound.json.gz", GPU / "launch_bound.json.gz"
+SAMPLE = GPU / "sync_bound.json.gz"
+OTHER = GPU / "launch_bound.json.gz"
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def here(tmp_path, monkeypatch):
 def test_a_command_that_is_spelt_differently(here, run):
     status, out, err = run("analyse", "trace.json.gz")
     assert (status, out) == (2, "")
-    assert err.startswith("traceanalyzer: error: there is no command 'analyse'; did you mean `traceanalyzer analyze`?")
+    assert err.startswith(
+        "traceanalyzer: error: there is no command 'analyse'; did you mean `traceanalyzer analyze`?"
+    )
 
 
 def test_a_recording_in_the_place_of_a_command_is_analyzed(here, run):
@@ -81,7 +84,10 @@ def test_of_a_folder_of_iterations_the_newest_is_read(here, run):
     out = run("analyze", "logs", "--format", "json")[1]
     assert "iteration_100 was read, of 3 iterations" in out
     assert '"path": "logs/iteration_100/rank0_trace.json.gz"' in out
-    assert "logs/iteration_9/rank0_trace.json.gz" in run("analyze", "logs", "--iteration", "9", "--format", "json")[1]
+    assert (
+        "logs/iteration_9/rank0_trace.json.gz"
+        in run("analyze", "logs", "--iteration", "9", "--format", "json")[1]
+    )
     assert "no iteration 7; there are 9, 100, 200" in run("analyze", "logs", "--iteration", "7")[2]
 
 
@@ -89,13 +95,25 @@ def test_of_a_folder_of_iterations_the_newest_is_read(here, run):
     ("name", "content", "said"),
     [
         ("p.json.gz", b"<!DOCTYPE html>\n<html>", "a web page"),
-        ("p.json", b'{"message": "Not Found", "documentation_url": "x"}', "a server's answer ('Not Found')"),
-        ("p.json", b'{"error": {"code": 404, "message": "No such object"}}', "a server's answer ('No such object')"),
+        (
+            "p.json",
+            b'{"message": "Not Found", "documentation_url": "x"}',
+            "a server's answer ('Not Found')",
+        ),
+        (
+            "p.json",
+            b'{"error": {"code": 404, "message": "No such object"}}',
+            "a server's answer ('No such object')",
+        ),
         ("p.json.gz", b"what is this", "named .gz, but not compressed"),
         ("perf.data", b"PERFILE2\0\0\1", "Linux perf"),
         ("p.zip", b"PK\x03\x04\0", "a ZIP archive"),
         ("p.json.zst", b"\x28\xb5\x2f\xfd\0", "zstd -d"),
-        ("p.json.gz", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+        (
+            "p.json.gz",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+            "git lfs pull",
+        ),
         ("p.json.gz", gzip.compress(b"<html><head>", mtime=0), "a web page"),
     ],
 )
@@ -122,11 +140,17 @@ def test_standard_input_is_read(here, run, monkeypatch):
     assert "analyze - --full" in out
     piped(b"")
     assert (
-        run("analyze", "-")[2] == "traceanalyzer: error: -: standard input is empty; did the command before it fail?\n"
+        run("analyze", "-")[2]
+        == "traceanalyzer: error: -: standard input is empty; did the command before it fail?\n"
     )
     piped(b"hello")
-    assert run("gaps", "-")[2].startswith("traceanalyzer: error: -: not a recording of any known kind")
-    assert "only once" in run("compare", "trace.json.gz", "trace.json.gz", "-")[2] + run("analyze", "-", "-")[2]
+    assert run("gaps", "-")[2].startswith(
+        "traceanalyzer: error: -: not a recording of any known kind"
+    )
+    assert (
+        "only once"
+        in run("compare", "trace.json.gz", "trace.json.gz", "-")[2] + run("analyze", "-", "-")[2]
+    )
 
 
 def test_a_trace_that_is_cut_off_says_so(here, run):
@@ -150,7 +174,10 @@ def test_a_database_that_is_cut_off_says_where(here, run):
 def test_compare_says_what_it_writes(here, run):
     status, _, err = run("compare", "trace.json.gz", "trace.json.gz", "-o", "x.xml")
     assert status == 2
-    assert "`compare` does not write junit (x.xml); it writes terminal, markdown, json, csv, html, svg" in err
+    assert (
+        "`compare` does not write junit (x.xml); it writes terminal, markdown, json, csv, html, svg"
+        in err
+    )
 
 
 def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
@@ -165,10 +192,22 @@ def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("train.py", b"import torch\n", "record it: traceanalyzer collect torch -- python train.py"),
-        ("model.pt", b"PK\x03\x04" + bytes(26) + b"archive/data.pkl" + bytes(40), "weights saved by torch.save"),
+        (
+            "train.py",
+            b"import torch\n",
+            "record it: traceanalyzer collect torch -- python train.py",
+        ),
+        (
+            "model.pt",
+            b"PK\x03\x04" + bytes(26) + b"archive/data.pkl" + bytes(40),
+            "weights saved by torch.save",
+        ),
         ("old.pt", b"\x80\x02}q\x00.", "traceanalyzer memory FILE"),
-        ("cut.json.gz", gzip.compress(b"{}", mtime=0)[:10], "damaged or empty; copy or record it again"),
+        (
+            "cut.json.gz",
+            gzip.compress(b"{}", mtime=0)[:10],
+            "damaged or empty; copy or record it again",
+        ),
     ],
 )
 def test_other_files_of_a_project_are_told_what_they_are(here, run, name, content, said):

@@ -30,13 +30,20 @@ def collect_command(*arguments: object) -> list[str]:
 def collect(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     command = collect_command(*arguments)
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=ONE_THREAD | environment, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=ONE_THREAD | environment,
+        check=False,
     )
 
 
 def standing_in(program: str, folder: Path) -> tuple[dict[str, str], Path]:
-    """Environment in which `program` is `stand_in_PROGRAM.py` beside this file, and the file of its calls."""
-    programs, log = folder / "bin", folder / "calls"
+    """Environment in which `program` is `stand_in_PROGRAM.py` beside this file, and the file of its
+    calls."""
+    programs = folder / "bin"
+    log = folder / "calls"
     programs.mkdir()
     made = programs / program
     made.write_text(
@@ -72,7 +79,8 @@ def trace_events(path: Path) -> list[dict[str, Any]]:
 
 def recorded_steps(path: Path) -> int:
     return sum(
-        event.get("ph") == "X" and event.get("name", "").startswith("ProfilerStep#") for event in trace_events(path)
+        event.get("ph") == "X" and event.get("name", "").startswith("ProfilerStep#")
+        for event in trace_events(path)
     )
 
 

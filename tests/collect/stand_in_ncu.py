@@ -10,9 +10,15 @@ from traceanalyzer.collect.profilers.ncu import METRICS
 
 SECRET = "hunter2"  # noqa: S105
 PERMISSION = (
-    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
+    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access "
+    "NVIDIA GPU Performance Counters\n"
 )
-WHERE = {"Process ID": "7", "Process Name": SECRET, "Host Name": SECRET, "device__attribute_pci_bus_id": "5"}
+WHERE = {
+    "Process ID": "7",
+    "Process Name": SECRET,
+    "Host Name": SECRET,
+    "device__attribute_pci_bus_id": "5",
+}
 KERNEL = {
     "ID": "0",
     "Kernel Name": "void softmax<4>(int)",
@@ -43,7 +49,9 @@ def main():
     words = sys.argv[1:]
     Path(os.environ["STAND_IN_LOG"]).write_text(json.dumps(words))
     command = (
-        words.index("--profile-from-start") + 2 if "--profile-from-start" in words else words.index("--metrics") + 2
+        words.index("--profile-from-start") + 2
+        if "--profile-from-start" in words
+        else words.index("--metrics") + 2
     )
     status = subprocess.call(words[command:])
     said = f"==PROF== Connected to process 7 (/home/{SECRET}/bin/python)\n"

@@ -1,4 +1,5 @@
-"""Stands in for `nsys`: `profile` runs the command and leaves a report, `export` makes SQLite full of secrets."""
+"""Stands in for `nsys`: `profile` runs the command and leaves a report, `export` makes SQLite full
+of secrets."""
 
 import json
 import os
@@ -16,10 +17,21 @@ def secret_export(path, schema="3.24.0"):
     export.captured("PROCESS_0:ENVIRONMENT_VARIABLE", f"TOKEN={SECRET}")
     export.captured("PROCESS_0:ARGUMENT_1", f"--token={SECRET}")
     export.captured("CAPTURE_EVENT_TYPE", "Cuda").captured("CUDA_GRAPH_TRACE_OPTIONS:MODE", "Node")
-    export.add("TARGET_INFO_SYSTEM_ENV", devStateName="DeviceEnvironment", name="env", value=f"TOKEN={SECRET}")
-    export.add("ProcessStreams", filenameId=export.text(f"/home/{SECRET}/out"), contentId=export.text(f"said {SECRET}"))
+    export.add(
+        "TARGET_INFO_SYSTEM_ENV",
+        devStateName="DeviceEnvironment",
+        name="env",
+        value=f"TOKEN={SECRET}",
+    )
+    export.add(
+        "ProcessStreams",
+        filenameId=export.text(f"/home/{SECRET}/out"),
+        contentId=export.text(f"said {SECRET}"),
+    )
     export.add("PROCESSES", globalPid=1, pid=2, name=f"/home/{SECRET}/bin/bash -c x")
-    export.add("DIAGNOSTIC_EVENT", timestamp=1, severity=2, text=f"cannot read /home/{SECRET}/file.txt (2)")
+    export.add(
+        "DIAGNOSTIC_EVENT", timestamp=1, severity=2, text=f"cannot read /home/{SECRET}/file.txt (2)"
+    )
     export.nvtx(96, 111, f"load /home/{SECRET}/data/set.bin")
     export.nvtx(97, 110, None, textId=export.text(f"save C:\\Users\\{SECRET}\\model.pt"))
     return export.write(path)

@@ -1,4 +1,5 @@
-"""Stands in for `rocprofv3`: runs the command and leaves a database full of secrets for it, and an empty one."""
+"""Stands in for `rocprofv3`: runs the command and leaves a database full of secrets for it, and an
+empty one."""
 
 import json
 import os
@@ -20,7 +21,14 @@ def secret_run(path, schema="3.0.2"):
     made.add("info_code_object", uri=f"file:///home/{SECRET}/lib/kernels.so#offset=1")
     made.add("arg", event_id=1, position=0, name="path", value=SECRET)
     made.text(f"/home/{SECRET}/lib/kernels.so")
-    made.region("MARKER_CORE_RANGE_API", "roctxThreadRangeA", 5, 6, 900, message=f"load /home/{SECRET}/data/set.bin")
+    made.region(
+        "MARKER_CORE_RANGE_API",
+        "roctxThreadRangeA",
+        5,
+        6,
+        900,
+        message=f"load /home/{SECRET}/data/set.bin",
+    )
     return made.write(path)
 
 

@@ -1,6 +1,7 @@
 """`collect torch` on scripts of every kind: each ends, prints and answers as it does without us.
 
-A script is what follows `PRELUDE`. What it prints and how it ends stands beside it, as Python alone would have it.
+A script is what follows `PRELUDE`. What it prints and how it ends stands beside it, as Python alone
+would have it.
 """
 
 from __future__ import annotations
@@ -59,10 +60,18 @@ SCRIPTS = {
     "never steps": Script("print('nothing')", "nothing\n", recorded=False),
     "exits with a status": Script("train(40)\nsys.exit(7)", status=7),
     "raises": Script("train(40)\nraise ValueError('as asked')", status=1),
-    "leaves without cleaning up": Script("train(40)\nprint('out', flush=True)\nos._exit(5)", "out\n", 5, None),
-    "crashes": Script("train(40)\nos.kill(os.getpid(), signal.SIGSEGV)", status=-signal.SIGSEGV, recorded=None),
-    "is killed": Script("train(40)\nos.kill(os.getpid(), signal.SIGKILL)", status=-signal.SIGKILL, recorded=None),
-    "is ended": Script("train(40)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(9)", status=-signal.SIGTERM),
+    "leaves without cleaning up": Script(
+        "train(40)\nprint('out', flush=True)\nos._exit(5)", "out\n", 5, None
+    ),
+    "crashes": Script(
+        "train(40)\nos.kill(os.getpid(), signal.SIGSEGV)", status=-signal.SIGSEGV, recorded=None
+    ),
+    "is killed": Script(
+        "train(40)\nos.kill(os.getpid(), signal.SIGKILL)", status=-signal.SIGKILL, recorded=None
+    ),
+    "is ended": Script(
+        "train(40)\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(9)", status=-signal.SIGTERM
+    ),
     "handles SIGTERM itself": Script(
         "signal.signal(signal.SIGTERM, lambda *a: sys.exit(3))\ntrain(40)\nos.kill(os.getpid(), signal.SIGTERM)\n"
         "time.sleep(9)",
@@ -74,7 +83,8 @@ SCRIPTS = {
         "usr2\n",
     ),
     "uses SIGURG": Script(
-        "signal.signal(signal.SIGURG, lambda *a: print('urg'))\ntrain(40)\nos.kill(os.getpid(), signal.SIGURG)", "urg\n"
+        "signal.signal(signal.SIGURG, lambda *a: print('urg'))\ntrain(40)\nos.kill(os.getpid(), signal.SIGURG)",
+        "urg\n",
     ),
     "is interrupted": Script(
         # A shell's background jobs ignore SIGINT.
@@ -121,18 +131,27 @@ SCRIPTS = {
     "closes its output": Script("os.close(1)\ntrain(40)\nos.close(2)"),
     "changes its folder": Script("os.chdir('/')\ntrain(40)\nprint(os.getcwd())", "/\n"),
     "has work to do at its end": Script(
-        "atexit.register(lambda: print('last'))\ntrain(40)\natexit.register(lambda: print('first'))", "first\nlast\n"
+        "atexit.register(lambda: print('last'))\ntrain(40)\natexit.register(lambda: print('first'))",
+        "first\nlast\n",
     ),
     "has a hook for errors": Script(
-        "sys.excepthook = lambda *a: print('hooked', a[0].__name__)\ntrain(40)\n1 / 0", "hooked ZeroDivisionError\n", 1
+        "sys.excepthook = lambda *a: print('hooked', a[0].__name__)\ntrain(40)\n1 / 0",
+        "hooked ZeroDivisionError\n",
+        1,
     ),
     "reads its input": Script("train(40)\nprint(sys.stdin.read())", "given\n"),
-    "takes warnings for errors": Script("import warnings\nwarnings.simplefilter('error')\ntrain(120)\nprint(1)", "1\n"),
+    "takes warnings for errors": Script(
+        "import warnings\nwarnings.simplefilter('error')\ntrain(120)\nprint(1)", "1\n"
+    ),
     "profiles before": Script("own()\ntrain(120)", "own 6\n"),
     "profiles afterwards": Script("train(120)\nown()", "own 6\n"),
     "profiles all along": Script("own(120)", "own 120\n", recorded=False),
-    "profiles while we do": Script(f"train({BEGUN})\nown()\nown()\ntrain(120)\nown()", "own 6\n" * 3),
-    "profiles all the time anew": Script("for _ in range(40): own(3)", "own 3\n" * 40, recorded=False),
+    "profiles while we do": Script(
+        f"train({BEGUN})\nown()\nown()\ntrain(120)\nown()", "own 6\n" * 3
+    ),
+    "profiles all the time anew": Script(
+        "for _ in range(40): own(3)", "own 3\n" * 40, recorded=False
+    ),
     "profiles by a schedule": Script(
         "made = []\nwith profile(schedule=schedule(wait=9, warmup=1, active=2), on_trace_ready=made.append) as p:\n"
         "    train(120, p.step)\nprint(len(made))",
@@ -140,7 +159,8 @@ SCRIPTS = {
         recorded=None,
     ),
     "profiles in another thread": Script(
-        f"train({BEGUN})\nt = threading.Thread(target=own)\nt.start()\nt.join()\ntrain(120)\nown()", "own 6\n" * 2
+        f"train({BEGUN})\nt = threading.Thread(target=own)\nt.start()\nt.join()\ntrain(120)\nown()",
+        "own 6\n" * 2,
     ),
     "profiles beside a thread that trains": Script(
         "t = threading.Thread(target=train, args=(200, lambda: time.sleep(0.002)))\nt.start()\ntime.sleep(0.15)\n"
@@ -169,16 +189,28 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_as_it_does_without_us(tmp_path, name):
-    script, file, capture = SCRIPTS[name], tmp_path / "script.py", tmp_path / "capture"
+    script = SCRIPTS[name]
+    file = tmp_path / "script.py"
+    capture = tmp_path / "capture"
     file.write_text(PRELUDE + script.code)
-    command = collect_command("torch", "-o", capture, *OPTIONS, "--", sys.executable, file, tmp_path)
+    command = collect_command(
+        "torch", "-o", capture, *OPTIONS, "--", sys.executable, file, tmp_path
+    )
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=90, env=ONE_THREAD, input="given", check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env=ONE_THREAD,
+        input="given",
+        check=False,
     )
     status = script.status
     if status is None:
         plain = [sys.executable, file, tmp_path]
-        status = subprocess.run(plain, capture_output=True, timeout=60, env=ONE_THREAD, check=False).returncode
+        status = subprocess.run(
+            plain, capture_output=True, timeout=60, env=ONE_THREAD, check=False
+        ).returncode
     assert (done.returncode, done.stdout) == (status, script.out), done.stderr
     assert "Error: traceanalyzer" not in done.stderr
     if script.recorded is not None:
@@ -198,15 +230,29 @@ def test_a_script_runs_as_it_does_without_us(tmp_path, name):
 def test_that_we_stay_out_is_said(tmp_path, name, said):
     file = tmp_path / "script.py"
     file.write_text(PRELUDE + SCRIPTS[name].code)
-    assert said in collect("torch", "-o", tmp_path / "capture", *OPTIONS, "--", sys.executable, file, tmp_path).stderr
+    assert (
+        said
+        in collect(
+            "torch", "-o", tmp_path / "capture", *OPTIONS, "--", sys.executable, file, tmp_path
+        ).stderr
+    )
 
 
 def test_a_full_disk_behind_the_output_is_the_scripts_own_trouble(tmp_path):
     file = tmp_path / "script.py"
-    file.write_text(PRELUDE + "train(40)\ntry:\n    print('x', flush=True)\nexcept OSError:\n    os._exit(9)")
+    file.write_text(
+        PRELUDE + "train(40)\ntry:\n    print('x', flush=True)\nexcept OSError:\n    os._exit(9)"
+    )
     with open("/dev/full", "w") as full:
-        command = collect_command("torch", "-o", tmp_path / "capture", *OPTIONS, "--", sys.executable, file)
-        assert subprocess.run(command, stdout=full, stderr=subprocess.DEVNULL, timeout=60, check=False).returncode == 9
+        command = collect_command(
+            "torch", "-o", tmp_path / "capture", *OPTIONS, "--", sys.executable, file
+        )
+        assert (
+            subprocess.run(
+                command, stdout=full, stderr=subprocess.DEVNULL, timeout=60, check=False
+            ).returncode
+            == 9
+        )
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
@@ -218,6 +264,16 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("what", ["train", "infer"])
 def test_scripted_modules_take_no_hooks_of_their_own(tmp_path, what):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, running.SCRIPTS / "scripted.py", what, 60)
+    done = collect(
+        "torch",
+        "-o",
+        tmp_path,
+        *SMALL,
+        "--",
+        sys.executable,
+        running.SCRIPTS / "scripted.py",
+        what,
+        60,
+    )
     assert done.returncode == 0, done.stderr
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2

@@ -1,4 +1,5 @@
-"""Being a guest in somebody else's process: signals, forks, and a sitecustomize that was there before."""
+"""Being a guest in somebody else's process: signals, forks, and a sitecustomize that was there
+before."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def _wait_for(condition, seconds=20):
 
 def test_a_signal_records_now_and_again_beside_forked_workers(tmp_path):
     pytest.importorskip("torch")
-    folder, stop = tmp_path / "capture", tmp_path / "stop"
+    folder = tmp_path / "capture"
+    stop = tmp_path / "stop"
     options = ("--on-signal", "--unprofiled-steps", 3, "--warmup", 1, "--active", 6)
     command = (SCRIPTS / "wait_then_train.py", stop)
     with running("torch", "-o", folder, *options, "--", *command) as process:
@@ -33,7 +35,11 @@ def test_a_signal_records_now_and_again_beside_forked_workers(tmp_path):
     assert (process.returncode, out) == (0, "ended\n"), said
     assert recorded_steps(folder / "trace.rank0.json.gz") == 6
     assert recorded_steps(folder / "trace.rank0.part2.json.gz") == 6
-    assert {file.name.split(".")[0] for file in folder.iterdir()} == {"trace", "unprofiled", "environment"}
+    assert {file.name.split(".")[0] for file in folder.iterdir()} == {
+        "trace",
+        "unprofiled",
+        "environment",
+    }
     assert "failed" not in said
     assert not alive(str(stop))
 
@@ -42,7 +48,16 @@ def test_the_sitecustomize_that_we_hide_still_runs_and_ours_leaves_no_trace(tmp_
     (tmp_path / "sitecustomize.py").write_text("print('theirs')")
     # the first one greets `traceanalyzer` itself
     code = "import sys, sitecustomize; print(sitecustomize.__file__, any('injected' in p for p in sys.path))"
-    done = collect("torch", "-o", tmp_path / "capture", "--", sys.executable, "-c", code, PYTHONPATH=str(tmp_path))
+    done = collect(
+        "torch",
+        "-o",
+        tmp_path / "capture",
+        "--",
+        sys.executable,
+        "-c",
+        code,
+        PYTHONPATH=str(tmp_path),
+    )
     assert done.stdout.split()[1:] == ["theirs", str(tmp_path / "sitecustomize.py"), "False"]
 
 

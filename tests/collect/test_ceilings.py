@@ -27,13 +27,17 @@ def test_rates_are_bytes_read_and_written_and_two_operations_a_multiply_add(monk
     assert ceilings.measure("cpu") == {
         "gpu": "card",
         "copy_gbs": pytest.approx(2 * (1 << 20) / 1e-3 / 1e9),
-        "matmul_tflops": {"bf16": pytest.approx(1024 / 1e-3 / 1e12), "fp32": pytest.approx(128 / 1e-3 / 1e12)},
+        "matmul_tflops": {
+            "bf16": pytest.approx(1024 / 1e-3 / 1e12),
+            "fp32": pytest.approx(128 / 1e-3 / 1e12),
+        },
     }
 
 
 def test_the_median_of_runs_after_warm_up_counts(monkeypatch):
     torch = pytest.importorskip("torch")
-    now, times = [0.0], iter([50, 50, 50, *(1, 2, 3, 4, 5, 5, 6, 7, 8, 900)])
+    now = [0.0]
+    times = iter([50, 50, 50, *(1, 2, 3, 4, 5, 5, 6, 7, 8, 900)])
 
     class Event:
         def record(self):
@@ -53,7 +57,10 @@ def test_the_median_of_runs_after_warm_up_counts(monkeypatch):
 @pytest.mark.parametrize(
     ("done", "expected"),
     [
-        (types.SimpleNamespace(stdout=f"warning\n{json.dumps(REACHED)}\n", stderr=""), (REACHED, None)),
+        (
+            types.SimpleNamespace(stdout=f"warning\n{json.dumps(REACHED)}\n", stderr=""),
+            (REACHED, None),
+        ),
         (types.SimpleNamespace(stdout="", stderr="Traceback\nNo CUDA\n"), (None, "No CUDA")),
         (types.SimpleNamespace(stdout="", stderr=""), (None, "no answer")),
     ],
@@ -81,7 +88,9 @@ def test_they_are_stored_and_read_back():
     assert said["measured bf16 matrix product"] == "790 TFLOP/s"
 
 
-@pytest.mark.parametrize("stated", [None, 3, {}, {"copy_gbs": "fast"}, {"copy_gbs": -1}, {"copy_gbs": True}])
+@pytest.mark.parametrize(
+    "stated", [None, 3, {}, {"copy_gbs": "fast"}, {"copy_gbs": -1}, {"copy_gbs": True}]
+)
 def test_what_makes_no_sense_is_left_out(stated):
     assert measured_ceilings({"ceilings": stated}) is None
 
@@ -89,7 +98,17 @@ def test_what_makes_no_sense_is_left_out(stated):
 def test_without_a_gpu_the_recording_goes_on(tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "capture"
-    done = collect("torch", "-o", folder, "--ceilings", *SMALL, "--", SCRIPTS / "train.py", 40, CUDA_VISIBLE_DEVICES="")
+    done = collect(
+        "torch",
+        "-o",
+        folder,
+        "--ceilings",
+        *SMALL,
+        "--",
+        SCRIPTS / "train.py",
+        40,
+        CUDA_VISIBLE_DEVICES="",
+    )
     assert done.returncode == 0
     assert "ceilings were not measured" in done.stderr
     assert json.loads((folder / "environment.json").read_text())["ceilings"] is None

@@ -11,7 +11,8 @@ from tests.collect.running import SCRIPTS, SMALL, collect, recorded_steps
 from traceanalyzer.ingest import load
 
 pytest.importorskip("torch")
-TRAIN, COMPILED = SCRIPTS / "train.py", SCRIPTS / "compiled.py"
+TRAIN = SCRIPTS / "train.py"
+COMPILED = SCRIPTS / "compiled.py"
 
 
 def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path):
@@ -28,7 +29,9 @@ def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path)
     assert timed["clock"] == "host"
     assert timed["step_time_ms"] == pytest.approx(timed["wall_mean_ms"], rel=0.5)
     assert "next: traceanalyzer analyze" in done.stderr
-    assert [line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: ")] == []
+    assert [
+        line for line in done.stderr.splitlines() if not line.startswith("traceanalyzer: ")
+    ] == []
     assert {file.name for file in tmp_path.iterdir()} == {
         "trace.rank0.json.gz",
         "unprofiled.rank0.json",
@@ -78,10 +81,13 @@ def test_first_steps_are_recorded_and_steady_ones_timed_after_them(tmp_path):
 def test_eager_steps_are_timed_where_something_was_compiled(tmp_path):
     options = (*SMALL, "--eager-steps", "5")
     collect("torch", "-o", tmp_path / "plain", *options, "--", sys.executable, TRAIN, 40)
-    done = collect("torch", "-o", tmp_path / "compiled", *options, "--", sys.executable, COMPILED, 60)
+    done = collect(
+        "torch", "-o", tmp_path / "compiled", *options, "--", sys.executable, COMPILED, 60
+    )
     assert done.returncode == 0
     plain, compiled = (
-        json.loads((tmp_path / name / "unprofiled.rank0.json").read_text()) for name in ("plain", "compiled")
+        json.loads((tmp_path / name / "unprofiled.rank0.json").read_text())
+        for name in ("plain", "compiled")
     )
     assert "eager_step_ms" not in plain
     assert compiled["eager_step_ms"] > 1

@@ -22,7 +22,9 @@ def test_each_rank_writes_its_file_and_a_crash_keeps_its_status(tmp_path):
     done = collect("torch", "-o", folder, *LONG, "--", *TORCHRUN, DISTRIBUTED, 35, "crash")
     assert done.returncode == 1
     for rank in (0, 1):
-        assert recorded_steps(folder / f"trace.rank{rank}.json.gz") >= 5, "rank 0 is ended by torchrun's SIGTERM"
+        assert recorded_steps(folder / f"trace.rank{rank}.json.gz") >= 5, (
+            "rank 0 is ended by torchrun's SIGTERM"
+        )
     assert not alive(str(DISTRIBUTED))
     assert not (folder / ".processes").exists()
 
@@ -30,7 +32,11 @@ def test_each_rank_writes_its_file_and_a_crash_keeps_its_status(tmp_path):
 @pytest.mark.parametrize("script", ["distributed", "train"])
 def test_sigterm_leaves_a_capture_and_ends_everything(tmp_path, script):
     folder = tmp_path / "capture"
-    command = (*TORCHRUN, DISTRIBUTED, 35, "hang") if script == "distributed" else (SCRIPTS / "train.py", 35, "hang")
+    command = (
+        (*TORCHRUN, DISTRIBUTED, 35, "hang")
+        if script == "distributed"
+        else (SCRIPTS / "train.py", 35, "hang")
+    )
     with running("torch", "-o", folder, *LONG, "--", *command) as process:
         marker = "stepped" if script == "distributed" else "trained"
         assert any(marker in line for line in process.stdout)

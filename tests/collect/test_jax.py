@@ -1,4 +1,5 @@
-"""`collect jax` with a package that stands in for JAX, and with JAX itself where it is installed."""
+"""`collect jax` with a package that stands in for JAX, and with JAX itself where it is
+installed."""
 
 from __future__ import annotations
 
@@ -39,7 +40,18 @@ jax.show()
 
 
 def record(tmp_path, script, *options):
-    return collect("jax", "-o", tmp_path / "c", *FEW, *options, "--", sys.executable, "-c", script, PYTHONPATH=STAND_IN)
+    return collect(
+        "jax",
+        "-o",
+        tmp_path / "c",
+        *FEW,
+        *options,
+        "--",
+        sys.executable,
+        "-c",
+        script,
+        PYTHONPATH=STAND_IN,
+    )
 
 
 def test_annotated_steps_are_timed_then_recorded(tmp_path):
@@ -83,15 +95,23 @@ def test_what_ends_too_soon_is_told_how_to_name_its_steps(tmp_path):
 
 
 def test_a_program_without_jax(tmp_path):
-    done = collect("jax", "-o", tmp_path / "c", "--", sys.executable, "-c", "pass", PYTHONPATH=STAND_IN)
+    done = collect(
+        "jax", "-o", tmp_path / "c", "--", sys.executable, "-c", "pass", PYTHONPATH=STAND_IN
+    )
     assert "no process of the command imported jax" in done.stderr
 
 
 def test_with_jax_itself(tmp_path):
     pytest.importorskip("jax")
-    script = ANNOTATED.replace("jax.compute()", "f(x).block_until_ready()").replace("jax.show()", "")
-    script = script.replace("import jax", "import jax; f = jax.jit(lambda x: x @ x); x = jax.numpy.ones((64, 64))")
-    done = collect("jax", "-o", tmp_path / "c", *FEW, "--", sys.executable, "-c", script.format(steps=30))
+    script = ANNOTATED.replace("jax.compute()", "f(x).block_until_ready()").replace(
+        "jax.show()", ""
+    )
+    script = script.replace(
+        "import jax", "import jax; f = jax.jit(lambda x: x @ x); x = jax.numpy.ones((64, 64))"
+    )
+    done = collect(
+        "jax", "-o", tmp_path / "c", *FEW, "--", sys.executable, "-c", script.format(steps=30)
+    )
     assert done.returncode == 0, done.stderr
     (trace,) = load(tmp_path / "c").traces
     assert any(name.startswith("train step_num=") for name in trace.strings)

@@ -1,4 +1,5 @@
-"""The light recording before the full one: with a profiler of the host standing in for one of the device."""
+"""The light recording before the full one: with a profiler of the host standing in for one of the
+device."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_it_says_when_its_steps_ended_and_comes_before_the_full_one(tmp_path, st
     assert LIGHT not in full
     assert full[UNIT] == light[UNIT] == "call of step()"
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2
-    starts = [min(e["ts"] for e in t["traceEvents"] if e.get("cat") == "cpu_op") for t in (light, full)]
+    starts = [
+        min(e["ts"] for e in t["traceEvents"] if e.get("cat") == "cpu_op") for t in (light, full)
+    ]
     assert starts[0] < starts[1]
 
 
@@ -85,9 +88,17 @@ def test_without_a_device_there_is_none(tmp_path):
 
 @pytest.mark.parametrize(
     ("version", "before", "inside"),
-    [("13.0", None, "1"), ("12.6", None, "1"), ("12.4", None, None), (None, None, None), ("13.0", "0", "0")],
+    [
+        ("13.0", None, "1"),
+        ("12.6", None, "1"),
+        ("12.4", None, None),
+        (None, None, None),
+        ("13.0", "0", "0"),
+    ],
 )
-def test_cupti_is_switched_off_where_that_is_safe_and_nobody_decided(monkeypatch, stand_in, version, before, inside):
+def test_cupti_is_switched_off_where_that_is_safe_and_nobody_decided(
+    monkeypatch, stand_in, version, before, inside
+):
     import os
 
     from traceanalyzer.collect.profilers.session import TEARDOWN, _torn_down

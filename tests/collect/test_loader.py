@@ -19,7 +19,9 @@ def test_the_batch_size_of_the_loader_that_is_iterated() -> None:
 
 
 def test_batches_in_tuples_and_dicts() -> None:
-    batches = iter(torch.utils.data.DataLoader([{"x": torch.zeros(2), "y": i} for i in range(6)], batch_size=4))
+    batches = iter(
+        torch.utils.data.DataLoader([{"x": torch.zeros(2), "y": i} for i in range(6)], batch_size=4)
+    )
     assert [loader.samples_in(batches, batch) for batch in batches] == [4, 2]
 
 
@@ -36,8 +38,12 @@ def test_a_loader_without_batches_of_its_own_has_no_size() -> None:
 
 
 def test_the_log_and_the_environment_of_a_capture_have_it(tmp_path) -> None:
-    done = collect("timing", "-o", tmp_path, "--wait", 2, "--", sys.executable, SCRIPTS / "slow_loader.py")
+    done = collect(
+        "timing", "-o", tmp_path, "--wait", 2, "--", sys.executable, SCRIPTS / "slow_loader.py"
+    )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "timings.rank0.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "timings.rank0.jsonl").read_text().splitlines()
+    ]
     assert {line["samples"] for line in lines} == {1}
     assert json.loads((tmp_path / "environment.json").read_text())["loader"] == {"batch_size": 1}

@@ -83,7 +83,11 @@ def test_calls_that_raise_end_with_those_around_them(model, error):
             failing(X)
         model(X)
 
-    assert names_of(call)[-3:] == ["nn.Module: Sequential_1", "nn.Module: Linear_0", "nn.Module: ReLU_1"]
+    assert names_of(call)[-3:] == [
+        "nn.Module: Sequential_1",
+        "nn.Module: Linear_0",
+        "nn.Module: ReLU_1",
+    ]
 
 
 def test_the_profiler_may_begin_inside_a_call():
@@ -93,7 +97,8 @@ def test_the_profiler_may_begin_inside_a_call():
             self.profiler.start()
             return x
 
-    names, begins = ModuleNames(), Begins()
+    names = ModuleNames()
+    begins = Begins()
     names.install()
     begins(X)
     names.remove()
@@ -110,7 +115,8 @@ def test_dispatch_modes_and_tracing_see_nothing_of_it(model):
             self.names.append(str(function))
             return function(*args, **(kwargs or {}))
 
-    seen, codes = [], []
+    seen = []
+    codes = []
 
     def call():
         with Seen() as mode:

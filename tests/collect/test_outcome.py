@@ -15,13 +15,28 @@ from traceanalyzer.collect.plan import Plan
 @pytest.mark.parametrize(
     ("options", "phase", "steps", "said"),
     [
-        ({}, "timing", 14, "it ended after 14 steps, a recording needs 41 (--wait 10, --unprofiled-steps 20"),
-        ({"recorder": "timing"}, "attached", 4, "it ended after 4 steps, a recording needs 11 (--wait 10)"),
+        (
+            {},
+            "timing",
+            14,
+            "it ended after 14 steps, a recording needs 41 (--wait 10, --unprofiled-steps 20",
+        ),
+        (
+            {"recorder": "timing"},
+            "attached",
+            4,
+            "it ended after 4 steps, a recording needs 11 (--wait 10)",
+        ),
         ({}, "attached", 0, "no step was found"),
         ({"step_on": "x"}, "attached", 0, "no function that matches --step-on 'x' was called"),
         ({"on_signal": True}, "attached", 0, "no SIGUSR2 came"),
         ({}, "recording", 33, "it ended while recording, at step 33"),
-        ({}, "failed: RuntimeError: the profiler is on already", 30, "recording failed: RuntimeError: the profiler"),
+        (
+            {},
+            "failed: RuntimeError: the profiler is on already",
+            30,
+            "recording failed: RuntimeError: the profiler",
+        ),
     ],
 )
 def test_nothing_recorded_says_why(tmp_path, options, phase, steps, said):

@@ -35,11 +35,18 @@ def test_steps_are_timed_then_recorded_with_their_phases(tmp_path):
             recording.step()
     assert recording.finished
     names = {file.name for file in (tmp_path / "new").iterdir()}
-    assert names == {"trace.rank0.json.gz", "trace.rank0.part2.json.gz", "unprofiled.rank0.json", "environment.json"}
+    assert names == {
+        "trace.rank0.json.gz",
+        "trace.rank0.part2.json.gz",
+        "unprofiled.rank0.json",
+        "environment.json",
+    }
     for part in ("", ".part2"):
         trace = tmp_path / "new" / f"trace.rank0{part}.json.gz"
         assert recorded_steps(trace) == 2
-        phases = [event["name"] for event in trace_events(trace) if event.get("cat") == "user_annotation"]
+        phases = [
+            event["name"] for event in trace_events(trace) if event.get("cat") == "user_annotation"
+        ]
         assert phases.count("outer") == phases.count("inner") == 2
     assert json.loads((tmp_path / "new" / "unprofiled.rank0.json").read_text())["steps"] >= 3
     assert signal.getsignal(signal.SIGTERM) is handler

@@ -18,7 +18,9 @@ def test_calls_of_the_outermost_module_without_an_optimizer(tmp_path):
 
 
 def test_training_supersedes_an_evaluation_and_its_first_optimizer_leads(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, SCRIPTS / "evaluate_then_train.py")
+    done = collect(
+        "torch", "-o", tmp_path, *SMALL, "--", sys.executable, SCRIPTS / "evaluate_then_train.py"
+    )
     assert done.returncode == 0
     trace = tmp_path / "trace.rank0.json.gz"
     assert [file.name for file in tmp_path.glob("trace.*")] == [trace.name]
@@ -29,6 +31,16 @@ def test_training_supersedes_an_evaluation_and_its_first_optimizer_leads(tmp_pat
 
 
 def test_a_function_named_by_its_qualified_name(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--step-on", r"__main__\.answer$", "--", SCRIPTS / "infer.py", 40)
+    done = collect(
+        "torch",
+        "-o",
+        tmp_path,
+        *SMALL,
+        "--step-on",
+        r"__main__\.answer$",
+        "--",
+        SCRIPTS / "infer.py",
+        40,
+    )
     assert done.returncode == 0, done.stderr
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2

@@ -23,9 +23,13 @@ pytest.importorskip("torch")
 
 
 def test_the_command_writes_a_line_a_step_with_data_time(tmp_path):
-    done = collect("timing", "-o", tmp_path, "--wait", 2, "--", sys.executable, SCRIPTS / "slow_loader.py")
+    done = collect(
+        "timing", "-o", tmp_path, "--wait", 2, "--", sys.executable, SCRIPTS / "slow_loader.py"
+    )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "timings.rank0.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "timings.rank0.jsonl").read_text().splitlines()
+    ]
     assert [line["step"] for line in lines] == [3, 4, 5, 6, 7, 8, 9]
     for line in lines:
         assert line.keys() >= {"step", "iter_ms", "host_ms", "data_ms"}
@@ -76,7 +80,11 @@ def test_summary_is_what_numpy_and_statistics_say(values):
     for key, percent in (("median", 50), ("p95", 95), ("p99", 99)):
         assert summary[key] == pytest.approx(np.percentile(values, percent), abs=1e-6)
     assert summary["std"] == pytest.approx(statistics.stdev(values), abs=1e-6)
-    assert (summary["min"], summary["max"], summary["count"]) == (min(values), max(values), len(values))
+    assert (summary["min"], summary["max"], summary["count"]) == (
+        min(values),
+        max(values),
+        len(values),
+    )
 
 
 def test_amounts_that_were_not_given_have_no_rate():

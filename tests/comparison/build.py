@@ -14,7 +14,9 @@ JITTER = (0.99, 1.0, 1.01)
 """Three steps that differ by a percent."""
 
 
-def part(op=None, kernel=None, ms=1.0, *, shapes=None, dtypes=None, calls=1.0, of="compute", cls="gemm"):
+def part(
+    op=None, kernel=None, ms=1.0, *, shapes=None, dtypes=None, calls=1.0, of="compute", cls="gemm"
+):
     """A part of a step."""
     return StepPart(of, cls, op, shapes, dtypes, kernel, calls, ms, [ms * j for j in JITTER])
 
@@ -29,10 +31,17 @@ def report(*parts, **metrics) -> Report:
     total = sum(p.ms for p in parts)
     base = full()
     known = {
-        "step_time_ms": StepTime(3, total, total, 0.01 * total, 0.99 * total, 1.01 * total, total, total),
-        "budget_ms": Budget(*(sum(p.ms for p in parts if p.part == name) for name in vars(base.metrics.budget_ms))),
+        "step_time_ms": StepTime(
+            3, total, total, 0.01 * total, 0.99 * total, 1.01 * total, total, total
+        ),
+        "budget_ms": Budget(
+            *(sum(p.ms for p in parts if p.part == name) for name in vars(base.metrics.budget_ms))
+        ),
         "idle_ms": Idle(
-            *(sum(p.ms for p in parts if p.part == "idle" and p.cls == cause) for cause in vars(base.metrics.idle_ms))
+            *(
+                sum(p.ms for p in parts if p.part == "idle" and p.cls == cause)
+                for cause in vars(base.metrics.idle_ms)
+            )
         ),
     }
     waits = [

@@ -8,7 +8,10 @@ from tests.comparison.build import idle, part, report
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.matching import How, match_parts
 
-STEP = [part("aten::embedding", "gather", 1), part("aten::mm", "gemm_a", 5, shapes="[[8, 8]]", dtypes="float")]
+STEP = [
+    part("aten::embedding", "gather", 1),
+    part("aten::mm", "gemm_a", 5, shapes="[[8, 8]]", dtypes="float"),
+]
 END = [part("aten::sum", "reduce", 1)]
 
 
@@ -35,21 +38,41 @@ def test_an_operator_that_runs_less_often():
 
 def test_other_kernels_for_the_same_inputs():
     mm = part("aten::mm", "gemm_b", 2, shapes="[[8, 8]]", dtypes="float")
-    assert first([*STEP, *END], [STEP[0], mm, *END]) == ("other_kernels", "aten::mm: other kernels (gemm_a → gemm_b)")
+    assert first([*STEP, *END], [STEP[0], mm, *END]) == (
+        "other_kernels",
+        "aten::mm: other kernels (gemm_a → gemm_b)",
+    )
 
 
 def test_other_types_of_numbers():
     mm = part("aten::mm", "gemm_b", 2, shapes="[[8, 8]]", dtypes="BFloat16")
-    assert first([*STEP, *END], [STEP[0], mm, *END]) == ("other_types", "aten::mm: other types (float → BFloat16)")
+    assert first([*STEP, *END], [STEP[0], mm, *END]) == (
+        "other_types",
+        "aten::mm: other types (float → BFloat16)",
+    )
 
 
 def test_other_shapes_of_most_of_the_work_are_one_change():
-    a = [part("aten::mm", "g", 5, shapes="[[2, 8]]"), part("aten::relu", "r", 2, shapes="[[2, 8]]"), *END]
-    b = [part("aten::mm", "h", 9, shapes="[[4, 8]]"), part("aten::relu", "r", 4, shapes="[[4, 8]]"), *END]
+    a = [
+        part("aten::mm", "g", 5, shapes="[[2, 8]]"),
+        part("aten::relu", "r", 2, shapes="[[2, 8]]"),
+        *END,
+    ]
+    b = [
+        part("aten::mm", "h", 9, shapes="[[4, 8]]"),
+        part("aten::relu", "r", 4, shapes="[[4, 8]]"),
+        *END,
+    ]
     result = compare_reports(report(*a), report(*b))
     change = result.changes[0]
-    assert (change.kind, change.title) == ("other_shapes", "the same operators on other shapes (aten::mm, aten::relu)")
-    assert [d.what for d in change.details] == ["aten::mm [[2, 8]] → [[4, 8]]", "aten::relu [[2, 8]] → [[4, 8]]"]
+    assert (change.kind, change.title) == (
+        "other_shapes",
+        "the same operators on other shapes (aten::mm, aten::relu)",
+    )
+    assert [d.what for d in change.details] == [
+        "aten::mm [[2, 8]] → [[4, 8]]",
+        "aten::relu [[2, 8]] → [[4, 8]]",
+    ]
     condition = result.conditions[0]
     assert (condition.name, condition.incomparable) == ("input shapes", True)
     assert condition.effect.endswith("2 times A's")
@@ -61,7 +84,11 @@ def test_other_shapes_of_a_little_are_the_operators_own():
 
 
 def test_what_stands_at_the_same_place_was_replaced():
-    written_out = [part("aten::pow", "pow", 1), part("aten::rsqrt", "rsqrt", 1), part("aten::var", "var", 2)]
+    written_out = [
+        part("aten::pow", "pow", 1),
+        part("aten::rsqrt", "rsqrt", 1),
+        part("aten::var", "var", 2),
+    ]
     fused = [part("aten::native_layer_norm", "layer_norm", 0.5)]
     change = changes([*STEP, *written_out, *END], [*STEP, *fused, *END])[0]
     assert change.title == "aten::var, aten::pow, aten::rsqrt → aten::native_layer_norm"
@@ -89,7 +116,12 @@ def test_kernels_of_a_graph_are_those_that_operators_launched():
 
 
 def test_collectives_and_copies_go_by_what_they_do():
-    comm = part("record_param_comms", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3, of="exposed_communication")
+    comm = part(
+        "record_param_comms",
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        3,
+        of="exposed_communication",
+    )
     copy = [
         part("aten::copy_", f"Memcpy HtoD ({kind} -> Device)", ms, of="exposed_copy")
         for kind, ms in (("Pageable", 4), ("Pinned", 1))
@@ -102,7 +134,11 @@ def test_collectives_and_copies_go_by_what_they_do():
 
 
 def test_idle_time_goes_by_its_cause_and_names_the_wait():
-    a = [*STEP, idle("sync", 6, "aten::item", "cudaStreamSynchronize"), idle("launch", 1, "aten::mm")]
+    a = [
+        *STEP,
+        idle("sync", 6, "aten::item", "cudaStreamSynchronize"),
+        idle("launch", 1, "aten::mm"),
+    ]
     b = [*STEP, idle("launch", 3, "aten::mm")]
     wait, launch = changes(a, b)[:2]
     assert wait.title == "less idle time, syncs (cudaStreamSynchronize in aten::item)"
@@ -111,7 +147,8 @@ def test_idle_time_goes_by_its_cause_and_names_the_wait():
 
 def test_launching_says_how_many_launches_there_are():
     a, b = (
-        report(*STEP, idle("launch", ms, "aten::mm"), launches_per_step=count) for ms, count in ((6, 320.0), (1, 4.0))
+        report(*STEP, idle("launch", ms, "aten::mm"), launches_per_step=count)
+        for ms, count in ((6, 320.0), (1, 4.0))
     )
     title = compare_reports(a, b).changes[0].title
     assert title == "less idle time, launches (320 → 4 a step)"
@@ -119,10 +156,20 @@ def test_launching_says_how_many_launches_there_are():
 
 def test_collectives_of_other_sizes():
     a, b = (
-        part("record_param_comms", "ncclAllReduce", ms, shapes=f"[[{ms}]]", calls=n, of="exposed_communication")
+        part(
+            "record_param_comms",
+            "ncclAllReduce",
+            ms,
+            shapes=f"[[{ms}]]",
+            calls=n,
+            of="exposed_communication",
+        )
         for ms, n in ((8, 1), (2, 4))
     )
-    assert first([*STEP, a], [*STEP, b]) == ("other_shapes", "all_reduce: other sizes (1 → 4 a step)")
+    assert first([*STEP, a], [*STEP, b]) == (
+        "other_shapes",
+        "all_reduce: other sizes (1 → 4 a step)",
+    )
 
 
 def test_changes_within_noise_come_last_whatever_their_size():
@@ -153,7 +200,9 @@ def test_every_part_is_in_exactly_one_change(a, b):
     assert sorted(id(p) for g in groups for p in g.a) == sorted(map(id, a))
     assert sorted(id(p) for g in groups for p in g.b) == sorted(map(id, b))
     result = compare_reports(report(*a), report(*b))
-    assert sum(c.difference_ms for c in result.changes) == pytest.approx(result.b.step_ms - result.a.step_ms)
+    assert sum(c.difference_ms for c in result.changes) == pytest.approx(
+        result.b.step_ms - result.a.step_ms
+    )
 
 
 @given(parts)

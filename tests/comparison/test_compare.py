@@ -37,9 +37,13 @@ def test_the_headline_has_the_answer():
 
 
 def test_a_slower_machine_is_told_from_other_work():
-    slower = report(part("aten::mm", "gemm", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+    slower = report(
+        part("aten::mm", "gemm", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize")
+    )
     assert "Both do the same GPU work" in compare_reports(A, slower).headline
-    other = report(part("aten::mm", "other", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+    other = report(
+        part("aten::mm", "other", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize")
+    )
     assert "Both do the same GPU work" not in compare_reports(A, other).headline
 
 
@@ -53,11 +57,15 @@ def test_a_straggler_that_is_none_any_more_is_named():
 
 def test_a_stopwatch_is_believed_before_the_profiler():
     timed = [
-        replace(r, metrics=replace(r.metrics, unprofiled_step_time_ms=ms, unprofiled_source="measured"))
+        replace(
+            r, metrics=replace(r.metrics, unprofiled_step_time_ms=ms, unprofiled_source="measured")
+        )
         for r, ms in ((A, 4.0), (B, 4.01))
     ]
     said = compare_reports(*timed).headline
-    assert said.startswith("No significant change without the profiler: 4 → 4.01 ms per step (+0.2%), measured; with")
+    assert said.startswith(
+        "No significant change without the profiler: 4 → 4.01 ms per step (+0.2%), measured; with"
+    )
     assert "what was recorded makes the difference" in said
 
 
@@ -78,7 +86,11 @@ def test_a_single_step_decides_nothing():
         (with_inputs(B, kind="nsys"), "recorder", False),
         (with_inputs(B, collected=["device", "stacks"]), "recorder's options", False),
         (replace(B, metrics=replace(B.metrics, step_source="none")), "steps", True),
-        (replace(B, tables=B.tables | {"conditions": [Condition("PyTorch", "2.9")]}), "PyTorch", False),
+        (
+            replace(B, tables=B.tables | {"conditions": [Condition("PyTorch", "2.9")]}),
+            "PyTorch",
+            False,
+        ),
         (
             replace(B, tables=B.tables | {"conditions": [Condition("anomaly mode", "on", "slow")]}),
             "anomaly mode",
@@ -88,7 +100,8 @@ def test_a_single_step_decides_nothing():
 )
 def test_what_differs_other_than_in_time(other, name, incomparable):
     first = replace(
-        with_inputs(A, collected=["device"]), tables=A.tables | {"conditions": [Condition("PyTorch", "2.8")]}
+        with_inputs(A, collected=["device"]),
+        tables=A.tables | {"conditions": [Condition("PyTorch", "2.8")]},
     )
     found = {c.name: c for c in compare_reports(first, other).conditions}
     assert found[name].incomparable is incomparable
@@ -110,7 +123,10 @@ def test_without_parts_the_budgets_are_compared():
 
 
 def test_without_budgets_the_steps_are_compared():
-    logs = [replace(r, step_parts=[], metrics=replace(r.metrics, budget_ms=None, idle_ms=None)) for r in (A, B)]
+    logs = [
+        replace(r, step_parts=[], metrics=replace(r.metrics, budget_ms=None, idle_ms=None))
+        for r in (A, B)
+    ]
     (change,) = compare_reports(*logs).changes
     assert change.difference_ms == pytest.approx(-4)
 
@@ -130,7 +146,8 @@ def test_the_page_fits_the_terminal_and_the_changes_sum_up(width):
 
 def test_the_answer_fits_a_screen_and_full_has_the_rest():
     comparison = compare_reports(A, B, ("before.json", "after.json"))
-    short, full = ComparisonPage(comparison).terminal(), ComparisonPage(comparison, full=True).terminal()
+    short = ComparisonPage(comparison).terminal()
+    full = ComparisonPage(comparison, full=True).terminal()
     assert comparison.headline.split(".")[0] in short
     assert "The step's budget" not in short
     assert "the step's budget" in short.rpartition("With --full:")[2]
@@ -176,7 +193,12 @@ def test_the_json_has_everything_under_plain_names():
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")
     assert change["details"][0]["what"] == "cudaStreamSynchronize in aten::item"
     names = {m["name"] for m in said["metrics"]}
-    assert {"launches_per_step", "communication.total_ms", "syncs.calls", "headroom_ms.sync"} <= names
+    assert {
+        "launches_per_step",
+        "communication.total_ms",
+        "syncs.calls",
+        "headroom_ms.sync",
+    } <= names
 
 
 def test_reports_are_taken_as_values_files_and_stored_runs(tmp_path):
@@ -192,7 +214,11 @@ def test_reports_are_taken_as_values_files_and_stored_runs(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [('{"schema_version": 1, "tool": {}, "metrics": 1}', "damaged report"), ("{", "a.json"), (None, "no such file")],
+    [
+        ('{"schema_version": 1, "tool": {}, "metrics": 1}', "damaged report"),
+        ("{", "a.json"),
+        (None, "no such file"),
+    ],
 )
 def test_what_is_no_report_says_so(tmp_path, content, message):
     path = tmp_path / "a.json"
@@ -212,7 +238,9 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 def test_steps_without_the_profiler_speak_first_and_the_prediction_is_held_against_them():
     told = ta.compare(SAMPLES / "sync_bound", SAMPLES / "sync_fixed")
-    assert told.headline.startswith("Faster without the profiler: 1.388 → 1.004 ms per step (-27.7%), measured")
+    assert told.headline.startswith(
+        "Faster without the profiler: 1.388 → 1.004 ms per step (-27.7%), measured"
+    )
     assert told.predicted is not None
     assert told.predicted.id == "host-waits"
     assert told.predicted.measured_ms == pytest.approx(1.004, abs=0.001)
@@ -232,7 +260,9 @@ def test_what_steps_tell_but_runs_would_hide_is_not_called_noise():
     rows = {row.part: row for row in table_of(told, "The step's budget")}
     assert rows["compute"].verdict == "below 2%"
     for row in rows.values():
-        without_zero = row.interval is not None and row.interval[0] == row.interval.split(" to ")[1][0]
+        without_zero = (
+            row.interval is not None and row.interval[0] == row.interval.split(" to ")[1][0]
+        )
         assert not (without_zero and row.verdict == "within noise"), row
 
 
@@ -275,8 +305,13 @@ def test_training_is_not_compared_with_inference_like_for_like():
 
 
 def test_waiting_for_other_ranks_is_a_sentence_of_its_own():
-    waits = [CommunicationTime(12.0, 12.0, 0.0, transfer_ms=2.0, waiting_ms=ms) for ms in (10.0, 1.0, 10.01)]
-    before, after, same = (report(part("aten::mm", "gemm", 10.0), communication=one) for one in waits)
+    waits = [
+        CommunicationTime(12.0, 12.0, 0.0, transfer_ms=2.0, waiting_ms=ms)
+        for ms in (10.0, 1.0, 10.01)
+    ]
+    before, after, same = (
+        report(part("aten::mm", "gemm", 10.0), communication=one) for one in waits
+    )
     words = "Waiting for other ranks within communication: 10 → 1 ms per step."
     assert words in compare_reports(before, after).headline
     assert "Waiting for" not in compare_reports(before, same).headline

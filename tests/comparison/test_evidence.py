@@ -1,4 +1,5 @@
-"""What tells a change of the program from a faster host or GPU: verdicts of small hand-built reports."""
+"""What tells a change of the program from a faster host or GPU: verdicts of small hand-built
+reports."""
 
 from dataclasses import replace
 
@@ -15,16 +16,37 @@ GEMM = part("aten::mm", "gemm", 1)
 
 def host(op, calls=60.0, us=50.0, *, waits=0.0, stretch=0.0, python=10.0):
     """A row of host time: `stretch` ms of other work before every call."""
-    return HostPart(op, "cudaLaunchKernel", calls, waits, calls * us / 1e3, us, python, calls * (stretch > 0), stretch)
+    return HostPart(
+        op,
+        "cudaLaunchKernel",
+        calls,
+        waits,
+        calls * us / 1e3,
+        us,
+        python,
+        calls * (stretch > 0),
+        stretch,
+    )
 
 
 def run(step_ms, hosts, *parts, bound=1.0):
-    """A report whose step without the profiler takes so long; `bound`: by how much the host bounds it."""
+    """A report whose step without the profiler takes so long; `bound`: by how much the host bounds
+    it."""
     made = report(*(parts or (GEMM, idle("launch", step_ms - 1, "aten::mm"))))
     of = Unprofiled(
-        step_ms, step_ms, step_ms, "estimated", made.metrics.budget_ms, made.metrics.idle_ms, None, bound, bound
+        step_ms,
+        step_ms,
+        step_ms,
+        "estimated",
+        made.metrics.budget_ms,
+        made.metrics.idle_ms,
+        None,
+        bound,
+        bound,
     )
-    metrics = replace(made.metrics, unprofiled=of, unprofiled_step_time_ms=step_ms, unprofiled_source="estimated")
+    metrics = replace(
+        made.metrics, unprofiled=of, unprofiled_step_time_ms=step_ms, unprofiled_source="estimated"
+    )
     return replace(made, metrics=metrics, host_parts=list(hosts))
 
 
@@ -47,8 +69,11 @@ def test_calls_that_are_gone_are_the_programs():
 
 
 def test_a_slower_host_hides_no_removed_work():
-    """Fewer calls by a host that takes half as long again: as long as before, and shorter at A's speed."""
-    slow = run(10.0, [host("aten::mm", us=75.0, python=15.0), host("aten::add", us=75.0, python=15.0)])
+    """Fewer calls by a host that takes half as long again: as long as before, and shorter at A's
+    speed."""
+    slow = run(
+        10.0, [host("aten::mm", us=75.0, python=15.0), host("aten::add", us=75.0, python=15.0)]
+    )
     found = compare_reports(BASE, slow)
     assert found.verdict == "likely_faster"
     assert "at A's speed" in found.headline
@@ -57,7 +82,9 @@ def test_a_slower_host_hides_no_removed_work():
 
 def test_of_two_recorders_the_hosts_speed_is_theirs():
     """A host that one recorder slows by half, and a step that takes as long without either."""
-    slow = run(10.2, [host("aten::mm", us=75.0), host("aten::add", us=75.0), host("aten::relu", us=75.0)])
+    slow = run(
+        10.2, [host("aten::mm", us=75.0), host("aten::add", us=75.0), host("aten::relu", us=75.0)]
+    )
     other = replace(slow, inputs=[replace(item, kind="nsys") for item in slow.inputs])
     assert compare_reports(BASE, other).verdict in ("no_change", "not_comparable")
 
@@ -72,7 +99,9 @@ def test_a_wait_that_is_gone_is_the_programs():
     parts = GEMM, idle("sync", 9, "aten::item", "cudaStreamSynchronize")
     before = run(10.0, [host("aten::mm"), host("aten::item", waits=60.0)], *parts)
     after = run(7.0, [host("aten::mm"), host("aten::item")], GEMM, idle("sync", 1))
-    after = replace(after, metrics=replace(after.metrics, unprofiled=replace(after.metrics.unprofiled)))
+    after = replace(
+        after, metrics=replace(after.metrics, unprofiled=replace(after.metrics.unprofiled))
+    )
     assert compare_reports(before, after).verdict == "faster"
 
 
@@ -82,7 +111,9 @@ def test_clocks_change_every_kernel_and_a_change_of_one_does_not():
     clocks = run(11.7, [host("aten::mm")], *(replace(p, ms=0.9 * p.ms) for p in gpu), bound=0.0)
     found = compare_reports(before, clocks)
     assert (found.verdict, found.gpu_factor) == ("no_change", pytest.approx(0.9))
-    better = run(10.0, [host("aten::mm")], replace(gpu[0], ms=3.0, batch_ms=[3.0] * 3), *gpu[1:], bound=0.0)
+    better = run(
+        10.0, [host("aten::mm")], replace(gpu[0], ms=3.0, batch_ms=[3.0] * 3), *gpu[1:], bound=0.0
+    )
     assert compare_reports(before, better).verdict == "faster"
 
 
@@ -102,8 +133,14 @@ def test_without_the_hosts_parts_counts_and_idle_time_decide():
 
 
 def test_several_runs_have_a_best():
-    fewer, fast = run(7.0, [host("aten::mm"), host("aten::add")]), run(7.0, BASE.host_parts)
-    table = Several([compare_reports(BASE, one, ("base", name)) for name, one in (("try1", fewer), ("try2", fast))])
+    fewer = run(7.0, [host("aten::mm"), host("aten::add")])
+    fast = run(7.0, BASE.host_parts)
+    table = Several(
+        [
+            compare_reports(BASE, one, ("base", name))
+            for name, one in (("try1", fewer), ("try2", fast))
+        ]
+    )
     assert table.best is not None
     assert table.best.b.name == "try1"
     assert table.headline == "try1 is 1.43 times as fast as base, the best of 2."

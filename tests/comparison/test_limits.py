@@ -68,8 +68,13 @@ def test_whether_a_limit_holds(metric, bound, text, outcome):
 
 
 def test_noise_breaches_no_limit_unless_it_is_strict():
-    a_little = report(part("aten::mm", "gemm", 5.01), idle("sync", 5.08, "aten::item", "cudaStreamSynchronize"))
-    limits = [Limit.of("step_time_ms.mean", "max", "+0.5%"), Limit.of("idle_ms.sync", "max", "+0.5%")]
+    a_little = report(
+        part("aten::mm", "gemm", 5.01), idle("sync", 5.08, "aten::item", "cudaStreamSynchronize")
+    )
+    limits = [
+        Limit.of("step_time_ms.mean", "max", "+0.5%"),
+        Limit.of("idle_ms.sync", "max", "+0.5%"),
+    ]
     assert [v.outcome for v in verdicts(limits, a_little)] == ["noise", "noise"]
     assert [v.outcome for v in verdicts(limits, a_little, strict=True)] == ["breach", "breach"]
     absolute = [Limit.of("step_time_ms.mean", "max", "10.05")]

@@ -9,7 +9,8 @@ from traceanalyzer.comparison.noise import T_975, difference_interval, is_signif
 
 
 def test_the_interval_is_welchs():
-    # By hand: variances 1 and 4 of three values each, error sqrt(5/3) = 1.29, 2.94 degrees of freedom, t = 4.303 for 2.
+    # By hand: variances 1 and 4 of three values each, error sqrt(5/3) = 1.29, 2.94 degrees of
+    # freedom, t = 4.303 for 2.
     found = difference_interval([1, 2, 3], [5, 7, 9], 5.0)
     assert found == pytest.approx((5 - 4.303 * (5 / 3) ** 0.5, 5 + 4.303 * (5 / 3) ** 0.5))
 
@@ -29,8 +30,12 @@ def test_the_quantiles_fall_towards_the_normal_distributions():
     assert T_975[-1] > 1.96
 
 
-@pytest.mark.parametrize(("count_a", "count_b", "noise_a", "noise_b"), [(3, 3, 1, 1), (4, 16, 1, 5), (16, 16, 2, 1)])
-def test_the_interval_holds_the_true_difference_in_95_percent_of_cases(count_a, count_b, noise_a, noise_b):
+@pytest.mark.parametrize(
+    ("count_a", "count_b", "noise_a", "noise_b"), [(3, 3, 1, 1), (4, 16, 1, 5), (16, 16, 2, 1)]
+)
+def test_the_interval_holds_the_true_difference_in_95_percent_of_cases(
+    count_a, count_b, noise_a, noise_b
+):
     rng = random.Random(1)  # noqa: S311
     held = 0
     for _ in range(2000):

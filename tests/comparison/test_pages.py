@@ -66,8 +66,12 @@ def test_both_steps_are_on_one_time_axis(page, tmp_path):
     file.write_text(page.html(), encoding="utf-8")
     with Chromium.start() as browser:
         opened = browser.open(file)
-        titles = opened.evaluate("[...document.querySelectorAll('#timeline-lanes button')].map(e => e.dataset.lane)")
-        assert {"A: GPU 0 idle", "B: GPU 0 idle", "A: critical path", "B: critical path"} <= set(titles)
+        titles = opened.evaluate(
+            "[...document.querySelectorAll('#timeline-lanes button')].map(e => e.dataset.lane)"
+        )
+        assert {"A: GPU 0 idle", "B: GPU 0 idle", "A: critical path", "B: critical path"} <= set(
+            titles
+        )
         ends = opened.evaluate("shownTimeline.view[1]")
         assert ends == max(step.window[1] for step in page.steps)
         assert opened.complaints == []

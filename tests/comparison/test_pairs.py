@@ -1,4 +1,5 @@
-"""Recordings before and after one known change: the change is named first, and the parts sum to the difference."""
+"""Recordings before and after one known change: the change is named first, and the parts sum to the
+difference."""
 
 from __future__ import annotations
 
@@ -61,9 +62,13 @@ def test_the_parts_sum_to_the_difference_of_the_step_times(after):
     time = result.b.step_ms - result.a.step_ms
     assert result.step.difference_ms == pytest.approx(time, abs=1e-6)
     assert sum(c.difference_ms for c in result.changes) == pytest.approx(time, abs=1e-6)
-    assert sum(p.difference_ms for p in result.budget if "." not in p.name) == pytest.approx(time, abs=1e-6)
+    assert sum(p.difference_ms for p in result.budget if "." not in p.name) == pytest.approx(
+        time, abs=1e-6
+    )
     for change in result.changes:
-        assert sum(d.difference_ms for d in change.details) == pytest.approx(change.difference_ms, abs=1e-6)
+        assert sum(d.difference_ms for d in change.details) == pytest.approx(
+            change.difference_ms, abs=1e-6
+        )
 
 
 def test_removing_hidden_host_work_is_no_significant_change():
@@ -101,7 +106,9 @@ def test_saved_reports_say_what_fresh_ones_do(name, tmp_path):
     from traceanalyzer.report.json import render_json
 
     for side in ("base", "fix"):
-        (tmp_path / f"{side}.json").write_text(render_json(reported(*ranks(f"{name}.{side}"))), encoding="utf-8")
+        (tmp_path / f"{side}.json").write_text(
+            render_json(reported(*ranks(f"{name}.{side}"))), encoding="utf-8"
+        )
     saved = ta.compare(tmp_path / "base.json", tmp_path / "fix.json")
     fresh = comparison(f"{name}.fix")
     assert [c.title for c in saved.changes[:3]] == [c.title for c in fresh.changes[:3]]
@@ -111,10 +118,14 @@ def test_saved_reports_say_what_fresh_ones_do(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["item_every_layer", "slow_dataloader", "tiny_mlp_infer"])
 def test_recorders_can_be_mixed(name):
-    result = ta.compare(reported(*ranks(f"kineto/{name}.base")), reported(recording(f"nsys/{name}.base")))
+    result = ta.compare(
+        reported(*ranks(f"kineto/{name}.base")), reported(recording(f"nsys/{name}.base"))
+    )
     assert result.conditions[0].name == "recorder"
     compute = [c for c in result.changes if c.part == "compute"]
     # The longest template names are written in two ways.
     unmatched = sum(abs(c.difference_ms) for c in compute if c.kind in ("gone", "added"))
     assert unmatched < 0.02 * sum(c.a_ms for c in compute)
-    assert sum(c.difference_ms for c in result.changes) == pytest.approx(result.step.difference_ms, abs=1e-6)
+    assert sum(c.difference_ms for c in result.changes) == pytest.approx(
+        result.step.difference_ms, abs=1e-6
+    )

@@ -13,7 +13,11 @@ from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
 from traceanalyzer.comparison.metrics import shown_figures
 
-SAMPLES = sorted(path for path in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir() if path.is_dir())
+SAMPLES = sorted(
+    path
+    for path in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir()
+    if path.is_dir()
+)
 
 
 def with_kernels(*rows):
@@ -24,10 +28,8 @@ def with_kernels(*rows):
 
 
 def test_calls_count_apart_from_how_long_each_takes():
-    a, b = (
-        with_kernels(("copy", 217.0, 0.8897), ("gemm", 4.0, 2.0)),
-        with_kernels(("copy", 1.0, 0.86), ("gemm", 4.0, 1.0)),
-    )
+    a = with_kernels(("copy", 217.0, 0.8897), ("gemm", 4.0, 2.0))
+    b = with_kernels(("copy", 1.0, 0.86), ("gemm", 4.0, 1.0))
     gemm, copy = rows_between(a, b, 10.0)["kernels"]
     assert copy.calls == "217 x 4.10 us → 1 x 860 us"
     assert (copy.difference_ms, copy.by_time_ms) == pytest.approx((-0.0297, 0.86 - 0.0041))
@@ -37,7 +39,12 @@ def test_calls_count_apart_from_how_long_each_takes():
 
 def test_a_row_below_those_of_the_other_report_is_not_called_gone():
     many = [(f"k{i}", 1.0, 10.0 - i * 0.1) for i in range(30)]
-    names = [row.name for row in rows_between(with_kernels(*many), with_kernels(*many[1:]), 10.0).get("kernels", [])]
+    names = [
+        row.name
+        for row in rows_between(with_kernels(*many), with_kernels(*many[1:]), 10.0).get(
+            "kernels", []
+        )
+    ]
     assert names == ["k0"]
     assert rows_between(with_kernels(*many), with_kernels(*many, ("new", 1.0, 0.1)), 1.0) == {}
 
@@ -52,7 +59,10 @@ def test_limits_on_rows():
     assert outcome(of, "kernels.copy.device_ms", "0.4") == "breach"
     assert outcome(of, "kernels.copy.calls", "2") == "ok"
     assert outcome(of, "kernels.gone.device_ms", "0") == "ok"
-    assert outcome(with_kernels(*[(f"k{i}", 1.0, 1.0) for i in range(30)]), "kernels.x.calls", "1") == "missing"
+    assert (
+        outcome(with_kernels(*[(f"k{i}", 1.0, 1.0) for i in range(30)]), "kernels.x.calls", "1")
+        == "missing"
+    )
     with pytest.raises(LimitError, match="no figure"):
         outcome(of, "kernels.copy.colour", "1")
 
@@ -67,12 +77,15 @@ def test_limits_in_bytes():
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_check_holds_what_the_report_shows(path):
     of = reported(path)
-    figures, shown = shown_figures(of), of.metrics.unprofiled
+    figures = shown_figures(of)
+    shown = of.metrics.unprofiled
     if of.summary.basis == "unprofiled" and shown is not None:
         assert figures["step_time_ms.median"].value == pytest.approx(of.summary.step_ms)
         assert figures["budget_ms.idle"].value == shown.budget_ms.idle
         idle = shown.budget_ms.idle / shown.step_time_ms
         assert figures["gpu_idle_share"].value == pytest.approx(idle)
-        assert figures["gpu_busy_share"].value == pytest.approx(of.metrics.utilisation.gpu_busy_share, abs=2e-3)
+        assert figures["gpu_busy_share"].value == pytest.approx(
+            of.metrics.utilisation.gpu_busy_share, abs=2e-3
+        )
     verdicts = check_limits([Limit.of("gpu_idle_share", "max", "1")], of, None, None, recorded=True)
     assert verdicts[0].value == of.metrics.gpu_idle_share

@@ -12,15 +12,24 @@ from traceanalyzer.comparison.compare import compare_reports
 def window(repeats, *parts):
     """A recording without steps that holds the parts of `repeats` repeats, 300 ms long."""
     single = [
-        replace(p, batch_ms=[], calls=p.calls * repeats, ms=300 / repeats / sum(q.ms for q in parts) * p.ms * repeats)
+        replace(
+            p,
+            batch_ms=[],
+            calls=p.calls * repeats,
+            ms=300 / repeats / sum(q.ms for q in parts) * p.ms * repeats,
+        )
         for p in parts
     ]
-    return report(*single, step_time_ms=None, step_source="none", launches_per_step=float(10 * repeats))
+    return report(
+        *single, step_time_ms=None, step_source="none", launches_per_step=float(10 * repeats)
+    )
 
 
 def repeating(repeats, *parts, name="block"):
     made = window(repeats, *parts)
-    return replace(made, metrics=replace(made.metrics, repeats=Repeats(repeats, 300 / repeats, 157, 1.0, name)))
+    return replace(
+        made, metrics=replace(made.metrics, repeats=Repeats(repeats, 300 / repeats, 157, 1.0, name))
+    )
 
 
 BEFORE = repeating(16, part("mm", "flash", 10), idle("sync", 1, "item", "cudaStreamSynchronize"))
@@ -37,7 +46,9 @@ def test_windows_of_one_length_are_compared_by_what_repeats_in_both():
 
 
 def test_other_repeats_leave_the_counts_of_kernels():
-    other = replace(AFTER, metrics=replace(AFTER.metrics, repeats=replace(AFTER.metrics.repeats, name="other")))
+    other = replace(
+        AFTER, metrics=replace(AFTER.metrics, repeats=replace(AFTER.metrics.repeats, name="other"))
+    )
     found = compare_reports(BEFORE, other)
     assert (found.verdict, found.per) == ("likely_slower", "for as much work")
     assert found.b.step_ms == pytest.approx(300 * 16 / 14)
@@ -56,9 +67,18 @@ def test_another_launch_shape_is_other_work():
     sides = []
     for ms, shape in ((10.0, "3,969 blocks of 64 threads"), (9.0, "1,008 blocks of 256 threads")):
         made = report(part(None, "tile", ms))
-        sides.append(replace(made, tables=made.tables | {"kernels": [replace(row, name="tile", launch_shape=shape)]}))
+        sides.append(
+            replace(
+                made,
+                tables=made.tables | {"kernels": [replace(row, name="tile", launch_shape=shape)]},
+            )
+        )
     found = compare_reports(*sides)
     assert found.verdict == "faster"
     assert "same GPU work" not in found.headline
-    assert "tile (3,969 blocks of 64 threads) → tile (1,008 blocks of 256 threads)" in found.headline
-    assert compare_reports(sides[0], replace(sides[1], tables=sides[0].tables)).verdict == "no_change"
+    assert (
+        "tile (3,969 blocks of 64 threads) → tile (1,008 blocks of 256 threads)" in found.headline
+    )
+    assert (
+        compare_reports(sides[0], replace(sides[1], tables=sides[0].tables)).verdict == "no_change"
+    )

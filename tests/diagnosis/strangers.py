@@ -1,6 +1,8 @@
-"""Small recordings of classes that other people's recordings showed, each built by hand: `write(name, folder)`.
+"""Small recordings of classes that other people's recordings showed, each built by hand:
+`write(name, folder)`.
 
-python -m tests.diagnosis.strangers FOLDER [NAME...]     # writes them, to be read with `traceanalyzer analyze`
+python -m tests.diagnosis.strangers FOLDER [NAME...]     # writes them, to be read with
+`traceanalyzer analyze`
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 US = 1000
-GEMM, ADD = "ampere_sgemm_64x32_sliced1x4_tn", "void at::native::vectorized_elementwise_kernel<4, add>"
+GEMM = "ampere_sgemm_64x32_sliced1x4_tn"
+ADD = "void at::native::vectorized_elementwise_kernel<4, add>"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 A100 = "NVIDIA A100-SXM4-80GB"
 CASES: dict[str, Callable[[], KinetoTrace | Program]] = {}
@@ -31,14 +34,31 @@ def case(make: Any) -> Any:
 class Program(Export):
     """An nsys export of a program in CUDA; times are microseconds."""
 
-    def __init__(self, gpu: str = A100, name: str = "/opt/app", sms: int = 108, major: int = 8, schema: str = "3.17.2"):
+    def __init__(
+        self,
+        gpu: str = A100,
+        name: str = "/opt/app",
+        sms: int = 108,
+        major: int = 8,
+        schema: str = "3.17.2",
+    ):
         super().__init__(schema)
         self.last = 0
         self.end = 0.0
         self.add("PROCESSES", globalPid=global_pid(), pid=1000, name=name)
-        self.add("TARGET_INFO_GPU", vmId=VM << 48, id=0, name=gpu, busLocation="0000:c1:00.0", totalMemory=80 << 30,
-                 smCount=sms, uuid="0d0832fe-ba7f-c38e-b4ed-a4d0155e6646", cuDevice=0, computeMajor=major,
-                 computeMinor=0)  # fmt: skip
+        self.add(
+            "TARGET_INFO_GPU",
+            vmId=VM << 48,
+            id=0,
+            name=gpu,
+            busLocation="0000:c1:00.0",
+            totalMemory=80 << 30,
+            smCount=sms,
+            uuid="0d0832fe-ba7f-c38e-b4ed-a4d0155e6646",
+            cuDevice=0,
+            computeMajor=major,
+            computeMinor=0,
+        )
         self.add("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=0, pid=1000)
 
     def invoke(self, name: str, at: float, us: float) -> int:
@@ -47,24 +67,54 @@ class Program(Export):
         self.call(int(at * US), int((at + us) * US), name, self.last)
         return self.last
 
-    def launch(self, name: str, at: float, start: float, us: float, blocks: int = 1024, threads: int = 256) -> None:
+    def launch(
+        self, name: str, at: float, start: float, us: float, blocks: int = 1024, threads: int = 256
+    ) -> None:
         c = self.invoke("cudaLaunchKernel_v7000", at, 5)
-        self.kernel(int(start * US), int((start + us) * US), name.split("(")[0], correlationId=c,
-                    demangledName=self.text(name), gridX=blocks, gridY=1, gridZ=1, blockX=threads, blockY=1, blockZ=1,
-                    registersPerThread=16, staticSharedMemory=0, dynamicSharedMemory=0)  # fmt: skip
+        self.kernel(
+            int(start * US),
+            int((start + us) * US),
+            name.split("(")[0],
+            correlationId=c,
+            demangledName=self.text(name),
+            gridX=blocks,
+            gridY=1,
+            gridZ=1,
+            blockX=threads,
+            blockY=1,
+            blockZ=1,
+            registersPerThread=16,
+            staticSharedMemory=0,
+            dynamicSharedMemory=0,
+        )
 
     def moved(self, at: float, us: float, size: int, kind: int = 1) -> None:
         c = self.invoke("cudaMemcpy_v3020", at, us + 20)
         host, device = (0, 2) if kind == 1 else (2, 0)
-        self.copy(int((at + 10) * US), int((at + 10 + us) * US), bytes=size, copyKind=kind, srcKind=host,
-                  dstKind=device, correlationId=c)  # fmt: skip
+        self.copy(
+            int((at + 10) * US),
+            int((at + 10 + us) * US),
+            bytes=size,
+            copyKind=kind,
+            srcKind=host,
+            dstKind=device,
+            correlationId=c,
+        )
 
-    def synchronize(self, at: float, us: float, name: str = "cudaDeviceSynchronize_v3020", kind: int = 2) -> None:
+    def synchronize(
+        self, at: float, us: float, name: str = "cudaDeviceSynchronize_v3020", kind: int = 2
+    ) -> None:
         c = self.invoke(name, at, us)
         self.wait(int(at * US), int((at + us) * US), correlationId=c, syncType=kind)
 
     def write(self, path: Path) -> Path:
-        self.add("ANALYSIS_DETAILS", duration=int(self.end * US), globalVid=VM << 48, startTime=0, stopTime=0)
+        self.add(
+            "ANALYSIS_DETAILS",
+            duration=int(self.end * US),
+            globalVid=VM << 48,
+            startTime=0,
+            stopTime=0,
+        )
         return super().write(path)
 
 
@@ -107,9 +157,18 @@ def accelerator(category: str) -> KinetoTrace:
     for s in range(12):
         t.step(s, 10_000 * s, 10_000)
         for i in range(20):
-            x, c = 10_000 * s + 400 * i, 100 * s + i + 1
+            x = 10_000 * s + 400 * i
+            c = 100 * s + i + 1
             t.op("aten::mm", x, 100)
-            t.add(span("mtia_runtime", "runFunction - job_prep_and_submit_for_execution", x + 10, 50, correlation=c))
+            t.add(
+                span(
+                    "mtia_runtime",
+                    "runFunction - job_prep_and_submit_for_execution",
+                    x + 10,
+                    50,
+                    correlation=c,
+                )
+            )
             t.add(span(category, "fba_gemm", x + 100, 250, 0, 0, correlation=c, device=0, stream=0))
     return t
 
@@ -141,8 +200,15 @@ def cpu_alone() -> KinetoTrace:
 def one_pass() -> KinetoTrace:
     t = traced()
     for i in range(60):
-        x, size = 10 + 40 * i, 256 + 8 * i
-        t.op("aten::addmm", x, 30, Input_Dims=[[size], [64, 256], [256, size]], Input_type=["float"] * 3)
+        x = 10 + 40 * i
+        size = 256 + 8 * i
+        t.op(
+            "aten::addmm",
+            x,
+            30,
+            Input_Dims=[[size], [64, 256], [256, size]],
+            Input_type=["float"] * 3,
+        )
         t.launched(GEMM, x + 8, x + 20, 12, grid=[4, 8, 1], block=[128, 1, 1])
     t.api("cudaDeviceSynchronize", 2410, 40)
     t.window(0, 2500)
@@ -187,7 +253,13 @@ def tiny_batch() -> KinetoTrace:
         t.step(s, 1030 * s, 1020)
         for i in range(20):
             x = 1030 * s + 50 * i
-            t.op("aten::linear", x, 40, Input_Dims=[[8, 64], [64, 64 + i], [64]], Input_type=["float"] * 3)
+            t.op(
+                "aten::linear",
+                x,
+                40,
+                Input_Dims=[[8, 64], [64, 64 + i], [64]],
+                Input_type=["float"] * 3,
+            )
             t.launched(GEMM, x + 10, x + 22, 3, grid=[1, 1, 1], block=[128, 1, 1])
     return t
 
@@ -221,9 +293,20 @@ def one_kernel() -> KinetoTrace:
 def few_products() -> KinetoTrace:
     t = traced()
     for i in range(5):
-        t.op("aten::mm", 20 * i, 15, Input_Dims=[[4096, 4096], [4096, 4096]], Input_type=["c10::Half"] * 2)
+        t.op(
+            "aten::mm",
+            20 * i,
+            15,
+            Input_Dims=[[4096, 4096], [4096, 4096]],
+            Input_type=["c10::Half"] * 2,
+        )
         t.launched(
-            "ampere_fp16_s16816gemm_fp16_128x128", 20 * i + 3, 100 + 600 * i, 600, grid=[32, 32, 1], block=[256, 1, 1]
+            "ampere_fp16_s16816gemm_fp16_128x128",
+            20 * i + 3,
+            100 + 600 * i,
+            600,
+            grid=[32, 32, 1],
+            block=[256, 1, 1],
         )
     t.api("cudaDeviceSynchronize", 110, 3000)
     return t
@@ -231,7 +314,8 @@ def few_products() -> KinetoTrace:
 
 @case
 def three_steps() -> KinetoTrace:
-    t, x = traced(), 0
+    t = traced()
+    x = 0
     for s, us in enumerate((20_000, 20_500, 300_000)):
         t.step(s, x, us)
         for i in range(30):
@@ -264,8 +348,17 @@ def small_all_reduces() -> KinetoTrace:
         for i in range(202):
             at = x + 750 * i
             t.op("c10d::allreduce_", at, 30)
-            t.launched(ALL_REDUCE, at + 10, at + 40, 354, stream=20, Collective_name="allreduce", In_msg_nelems=4096,
-                       dtype="BFloat16", Group_size=8)  # fmt: skip
+            t.launched(
+                ALL_REDUCE,
+                at + 10,
+                at + 40,
+                354,
+                stream=20,
+                Collective_name="allreduce",
+                In_msg_nelems=4096,
+                dtype="BFloat16",
+                Group_size=8,
+            )
             t.op("aten::mm", at + 50, 20)
             t.launched(GEMM, at + 60, at + 394, 350)
     return t
@@ -280,9 +373,21 @@ def allocator_outside_operators() -> KinetoTrace:
         t.api("cudaStreamIsCapturing", 40 * i + 30, 1)
     t.api("cudaDeviceSynchronize", 8200, 10)
     for i in range(20):
-        args = {"Total Reserved": 2**21, "Total Allocated": 512 * (i + 1), "Bytes": 512, "Addr": 14 * 10**7 + 512 * i}
+        args = {
+            "Total Reserved": 2**21,
+            "Total Allocated": 512 * (i + 1),
+            "Bytes": 512,
+            "Addr": 14 * 10**7 + 512 * i,
+        }
         args |= {"Device Type": 1, "Device Id": 0}
-        row = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 100, "tid": 100}
+        row = {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "s": "t",
+            "pid": 100,
+            "tid": 100,
+        }
         t.add(row | {"ts": 400 * i + 25, "args": args})
     return t
 
@@ -294,7 +399,9 @@ def graphs_alone() -> KinetoTrace:
         t.correlation += 1
         t.api("cudaGraphLaunch", 950 * s, 10, t.correlation)
         for i in range(30):
-            t.kernel(f"ampere_sgemm_{32 * i}x64", 950 * s + 15 + 30 * i, 28, correlation=t.correlation)
+            t.kernel(
+                f"ampere_sgemm_{32 * i}x64", 950 * s + 15 + 30 * i, 28, correlation=t.correlation
+            )
     t.api("cudaDeviceSynchronize", 19_000, 20)
     return t
 
@@ -323,18 +430,34 @@ def one_thread() -> Program:
 def four_threads() -> Program:
     e = Program()
     for i in range(20):
-        e.launch("cuckoo_insert(Table*, unsigned int*, int)", 10 * i, 1000 + 67_000 * i, 67_000, 100_000, 4)
+        e.launch(
+            "cuckoo_insert(Table*, unsigned int*, int)",
+            10 * i,
+            1000 + 67_000 * i,
+            67_000,
+            100_000,
+            4,
+        )
     e.synchronize(300, 1_341_000)
     return e
 
 
 @case
 def managed() -> Program:
-    e, at = Program(), 1012
+    e = Program()
+    at = 1012
     e.launch("add(int, float*, float*)", 0, 10, 1000, 4096)
     e.synchronize(10, 1002)
     for _ in range(400):
-        e.copy((at + 400) * US, (at + 412) * US, bytes=65536, copyKind=12, srcKind=3, dstKind=3, correlationId=0)
+        e.copy(
+            (at + 400) * US,
+            (at + 412) * US,
+            bytes=65536,
+            copyKind=12,
+            srcKind=3,
+            dstKind=3,
+            correlationId=0,
+        )
         at += 412
     e.end = at
     return e
@@ -342,7 +465,8 @@ def managed() -> Program:
 
 @case
 def camera() -> Program:
-    e, noise = Program("Orin (nvgpu)", sms=16), random.Random(1)  # noqa: S311
+    e = Program("Orin (nvgpu)", sms=16)
+    noise = random.Random(1)  # noqa: S311
     for frame in range(60):
         t = 40_000 * frame + noise.randint(-30, 30)
         e.moved(t, 300, 6_220_800)
@@ -355,7 +479,9 @@ def camera() -> Program:
 @case
 def own_loop() -> Program:
     """As long between launches, but not as regular: the program's own work."""
-    e, noise, t = Program(), random.Random(1), 0  # noqa: S311
+    e = Program()
+    noise = random.Random(1)  # noqa: S311
+    t = 0
     for _ in range(60):
         e.launch("stencil_a(double*)", t, t + 8, 1500, 4096)
         e.launch("stencil_b(double*)", t + 6, t + 1510, 1500, 4096)
@@ -369,7 +495,12 @@ def ray_tracer() -> Program:
     e = Program()
     for i in range(3):
         e.launch(
-            "render(vec3*, int, int, camera**, curandStateXORWOW*)", 10 * i, 1000 + 533_000 * i, 533_000, 15_000, 64
+            "render(vec3*, int, int, camera**, curandStateXORWOW*)",
+            10 * i,
+            1000 + 533_000 * i,
+            533_000,
+            15_000,
+            64,
         )
     e.synchronize(40, 1_600_000)
     return e
@@ -379,7 +510,14 @@ def ray_tracer() -> Program:
 def one_block() -> Program:
     e = Program()
     for i in range(30):
-        e.launch("nvkernel_matmult_mnk_offload_F1L45_2(int, double*)", 10 * i, 1000 + 1000 * i, 1000, 1, 128)
+        e.launch(
+            "nvkernel_matmult_mnk_offload_F1L45_2(int, double*)",
+            10 * i,
+            1000 + 1000 * i,
+            1000,
+            1,
+            128,
+        )
     e.synchronize(300, 31_000)
     return e
 
@@ -388,12 +526,17 @@ def one_block() -> Program:
 def described_calls() -> Program:
     e = Program(name="/opt/conda/bin/python3.8")
     for i in range(15):
-        t, shape = 400 * i, (64, 3 + i, 224, 224)
+        t = 400 * i
+        shape = (64, 3 + i, 224, 224)
         e.nvtx(
-            t * US, (t + 300) * US, f"{{'mod': 'torch.nn.functional', 'op': 'conv2d', 'args': [{{'shape': {shape}}}]}}"
+            t * US,
+            (t + 300) * US,
+            f"{{'mod': 'torch.nn.functional', 'op': 'conv2d', 'args': [{{'shape': {shape}}}]}}",
         )
         e.nvtx((t + 5) * US, (t + 295) * US, f"aten::conv2d, seq = {i}")
-        e.launch(f"cudnn::winograd_nonfused::winogradForwardData4x4_{i}<float>(int)", t + 10, t + 20, 40)
+        e.launch(
+            f"cudnn::winograd_nonfused::winogradForwardData4x4_{i}<float>(int)", t + 10, t + 20, 40
+        )
         e.synchronize(t + 70, 70, "cudaEventSynchronize_v3020", 4)
         e.launch("ampere_scudnn_128x64_relu_medium_nn_v1(int)", t + 150, t + 160, 40)
     return e
@@ -401,7 +544,9 @@ def described_calls() -> Program:
 
 @case
 def waits_without_steps() -> Program:
-    e, noise, t = Program(), random.Random(2), 0  # noqa: S311
+    e = Program()
+    noise = random.Random(2)  # noqa: S311
+    t = 0
     for i in range(500):
         e.launch(f"stencil_{noise.randint(0, 9)}(double*)", t, t + 8, 4 + i % 5)
         e.synchronize(t + 6, 12 + i % 3)
@@ -434,7 +579,8 @@ def slow_pageable() -> Program:
 
 @case
 def shrinking() -> Program:
-    e, t = Program(), 0
+    e = Program()
+    t = 0
     for i in range(512):
         us = max(2, (512 - i) // 4)
         e.launch("Fan1(float*, int)", t, t + 8, 1.5, 1, 512)
@@ -446,7 +592,8 @@ def shrinking() -> Program:
 
 @case
 def five_sizes() -> Program:
-    e, t = Program(), 0.0
+    e = Program()
+    t = 0.0
     for i in range(5):
         n = 1 << (20 + 2 * i)
         for _ in range(2):
@@ -471,10 +618,13 @@ def long_pause() -> Program:
 @case
 def one_long_pause() -> Program:
     """The same where nothing repeats."""
-    e, noise = Program(), random.Random(3)  # noqa: S311
+    e = Program()
+    noise = random.Random(3)  # noqa: S311
     for begin in (0, 602_000_000):
         for i in range(40):
-            e.launch(f"kernel_{noise.randint(0, 30)}(float*)", begin + 10 * i, begin + 20 + 905 * i, 900)
+            e.launch(
+                f"kernel_{noise.randint(0, 30)}(float*)", begin + 10 * i, begin + 20 + 905 * i, 900
+            )
         e.synchronize(begin + 410, 37_000)
     return e
 
@@ -497,10 +647,20 @@ def device_refused() -> Program:
     for i in range(30):
         e.invoke("cudaLaunchKernel_v7000", 200 + 20 * i, 5)
     said = ("ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE", 3)
-    why = ("Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems.", 2)
+    why = (
+        "Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems.",
+        2,
+    )
     for text, severity in (said, why):
-        e.add("DIAGNOSTIC_EVENT", timestamp=900, timestampType=0, source=3, severity=severity, text=text,
-              globalPid=global_pid())  # fmt: skip
+        e.add(
+            "DIAGNOSTIC_EVENT",
+            timestamp=900,
+            timestampType=0,
+            source=3,
+            severity=severity,
+            text=text,
+            globalPid=global_pid(),
+        )
     return e
 
 

@@ -1,4 +1,5 @@
-"""The verdict and the replay speak of one step: what is clearly the cause gains when it is removed."""
+"""The verdict and the replay speak of one step: what is clearly the cause gains when it is
+removed."""
 
 from __future__ import annotations
 
@@ -22,13 +23,15 @@ NEAR_MS = 1e-6
 @pytest.mark.parametrize(("name", "paths"), _recordings().items(), ids=_recordings())
 def test_of_a_recording(name: str, paths: list[Path]) -> None:
     m = measurements(*paths).critical
-    summary, replay = diagnose(m).summary, m.replay
+    summary = diagnose(m).summary
+    replay = m.replay
     part = "device" if summary.bottleneck in ("compute", "memory") else summary.bottleneck
     if replay is None or not replay.faithful or part not in REMOVES:
         return
     gain = replay.gain_ms(REMOVES[part]) / replay.base_ms
     assert gain >= LEAST_GAIN or summary.confidence < CLEAR, name
-    spent, waiting = m.step.budget, m.step.waiting
+    spent = m.step.budget
+    waiting = m.step.waiting
     assert spent is not None
     assert m.budget is not None
     assert spent.exposed_communication <= m.budget.exposed_communication + NEAR_MS
@@ -38,13 +41,17 @@ def test_of_a_recording(name: str, paths: list[Path]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "step", "holds_up"),
-    [("sample.tensor_parallel", None, False), ("sample.tensor_parallel", 1, True), ("sample.straggler", None, True)],
+    [
+        ("sample.tensor_parallel", None, False),
+        ("sample.tensor_parallel", 1, True),
+        ("sample.straggler", None, True),
+    ],
 )
 def test_a_rank_holds_up_the_others_where_the_replay_gains_without_it(
     name: str, step: int | None, holds_up: bool
 ) -> None:
-    """Each has a rank that came late as recorded; of the first one only the profiler's cost is late, which one of its
-    steps alone does not tell."""
+    """Each has a rank that came late as recorded; of the first one only the profiler's cost is
+    late, which one of its steps alone does not tell."""
     m = measured(loaded(*_recordings()[name]), Selection(step=step)).critical
     assert m.ranks is not None
     assert len(m.ranks.late) == 1

@@ -46,7 +46,9 @@ def communication(p: Program) -> None:
 
 
 def transfer(p: Program) -> None:
-    p.launch("Memcpy HtoD (Pinned -> Device)", 900, "cudaMemcpyAsync", DeviceOpKind.MEMCPY).launch(GEMM, 100)
+    p.launch("Memcpy HtoD (Pinned -> Device)", 900, "cudaMemcpyAsync", DeviceOpKind.MEMCPY).launch(
+        GEMM, 100
+    )
 
 
 def launch(p: Program) -> None:
@@ -60,7 +62,9 @@ def sync(p: Program) -> None:
 
 
 def loading(p: Program) -> None:
-    p.within("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 5000).launch(GEMM, 200)
+    p.within("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 5000).launch(
+        GEMM, 200
+    )
 
 
 def host(p: Program) -> None:
@@ -120,7 +124,8 @@ def test_balanced_parts_and_damage_lower_the_confidence() -> None:
     def balanced(p: Program) -> None:
         p.launch(GEMM, 500).launch(NCCL, 450)
 
-    clear, close = verdict(compute).confidence, verdict(balanced).confidence
+    clear = verdict(compute).confidence
+    close = verdict(balanced).confidence
     assert close < 0.6 < clear
     assert verdict(compute, health=Health(events=100, lost=50)).confidence < clear
 

@@ -1,4 +1,5 @@
-"""Findings on the computation, each on a step made for it: what it claims, and that no time is claimed twice."""
+"""Findings on the computation, each on a step made for it: what it claims, and that no time is
+claimed twice."""
 
 from __future__ import annotations
 
@@ -21,13 +22,19 @@ from traceanalyzer.diagnosis.rules.device import (
     small_products,
     wave_quantisation,
 )
-from traceanalyzer.diagnosis.rules.passes import channels_last, layout_copies, repeated_casts, written_out_attention
+from traceanalyzer.diagnosis.rules.passes import (
+    channels_last,
+    layout_copies,
+    repeated_casts,
+    written_out_attention,
+)
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
     from traceanalyzer.diagnosis.draft import Draft
 
-BF16, FP32 = "c10::BFloat16", "float"
+BF16 = "c10::BFloat16"
+FP32 = "float"
 ADD = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>"
 SOFTMAX = "void softmax_warp_forward<float>"
 FREE = np.ones(0, bool)
@@ -35,9 +42,17 @@ SGEMM = "ampere_sgemm_128x64_nn"
 
 
 COMPUTATION = (
-    optimizer_passes, written_out_attention, channels_last, memory_chains, fp32_matmul, small_products, misaligned,
-    wave_quantisation, repeated_casts, layout_copies,
-)  # fmt: skip
+    optimizer_passes,
+    written_out_attention,
+    channels_last,
+    memory_chains,
+    fp32_matmul,
+    small_products,
+    misaligned,
+    wave_quantisation,
+    repeated_casts,
+    layout_copies,
+)
 """The rules on the computation, in their order."""
 
 
@@ -55,9 +70,18 @@ def figure(draft: Draft, metric: str) -> float:
     return value
 
 
-def product(builder: TraceBuilder, at: float, shape: str, dtype: str, kernel: str, us: float, **columns: int) -> None:
+def product(
+    builder: TraceBuilder, at: float, shape: str, dtype: str, kernel: str, us: float, **columns: int
+) -> None:
     """A matrix product of 1,000 us that starts at `at`."""
-    op(builder, "aten::mm", at, f"[{shape}]", f'["{dtype}","{dtype}"]', (kernel, at + 20, at + 20 + us, columns))
+    op(
+        builder,
+        "aten::mm",
+        at,
+        f"[{shape}]",
+        f'["{dtype}","{dtype}"]',
+        (kernel, at + 20, at + 20 + us, columns),
+    )
 
 
 def test_fp32_products_at_the_rate_of_tf32() -> None:
@@ -75,7 +99,10 @@ def test_fp32_products_on_an_unknown_gpu_are_told_without_a_gain() -> None:
     product(b, 0, "[1000,1000],[1000,1000]", FP32, SGEMM, 400)
     draft = found(b, "square")["fp32-matmul"]
     assert draft.claim_ms is None
-    assert draft.proposals[0].basis == "the gain depends on the GPU's tensor-core rate, which is not known"
+    assert (
+        draft.proposals[0].basis
+        == "the gain depends on the GPU's tensor-core rate, which is not known"
+    )
 
 
 def test_fp32_products_of_unknown_sizes_did_at_most_what_the_ordinary_cores_can() -> None:
@@ -86,14 +113,20 @@ def test_fp32_products_of_unknown_sizes_did_at_most_what_the_ordinary_cores_can(
     assert draft.proposals[0].basis.endswith("the ordinary cores were at their peak before")
 
 
-@pytest.mark.parametrize(("kernel", "blocks"), [("gemv2T_kernel_val<int, int, __nv_bfloat16>", 100), (SGEMM, 1)])
-def test_of_unknown_products_those_in_fp32_that_fill_the_gpu_are_told(kernel: str, blocks: int) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "blocks"), [("gemv2T_kernel_val<int, int, __nv_bfloat16>", 100), (SGEMM, 1)]
+)
+def test_of_unknown_products_those_in_fp32_that_fill_the_gpu_are_told(
+    kernel: str, blocks: int
+) -> None:
     b = TraceBuilder()
     op(b, "aten::mm", 0, "", "", (kernel, 20, 420, {"blocks": blocks, "threads": 256}))
     assert "fp32-matmul" not in found(b)
 
 
-@pytest.mark.parametrize(("columns", "told"), [(1001, True), (1004, True), (1000, False), (1024, False)])
+@pytest.mark.parametrize(
+    ("columns", "told"), [(1001, True), (1004, True), (1000, False), (1024, False)]
+)
 def test_sizes_that_are_not_multiples_of_16_bytes(columns: int, told: bool) -> None:
     b = TraceBuilder()
     product(b, 0, f"[1000,1000],[1000,{columns}]", BF16, GEMM, 100)
@@ -137,7 +170,8 @@ def test_small_products_in_a_row() -> None:
 
 
 def attention(b: TraceBuilder) -> None:
-    bmm, scores = f'["{BF16}","{BF16}"]', f'["{BF16}"]'
+    bmm = f'["{BF16}","{BF16}"]'
+    scores = f'["{BF16}"]'
     op(b, "aten::bmm", 0, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 20, 60, {}))
     op(b, "aten::mul", 20, "[[8,512,512],[]]", f'["{BF16}",""]', (ADD, 60, 90, {}))
     op(b, "aten::_softmax", 40, "[[8,512,512]]", scores, (SOFTMAX, 90, 140, {}))
@@ -178,7 +212,14 @@ def test_memory_chain_says_what_traffic_it_would_save() -> None:
 def test_what_a_compiler_left_is_no_chain() -> None:
     b = TraceBuilder()
     for i in range(4):
-        op(b, "CompiledFunction", i * 20, "", "", (f"triton_red_fused_sum_{i}", 100 + i * 20, 120 + i * 20, {}))
+        op(
+            b,
+            "CompiledFunction",
+            i * 20,
+            "",
+            "",
+            (f"triton_red_fused_sum_{i}", 100 + i * 20, 120 + i * 20, {}),
+        )
     assert "memory-chains" not in found(b)
 
 
@@ -226,7 +267,14 @@ def test_claims_never_exceed_the_kernels_they_are_on() -> None:
 def test_faster_than_the_roofline_is_always_said() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 10)
-    op(b, "aten::add", 100, "[[1000],[1000],[]]", '["float","float","Scalar"]', (ADD, 500, 500.001, {}))
+    op(
+        b,
+        "aten::add",
+        100,
+        "[[1000],[1000],[]]",
+        '["float","float","Scalar"]',
+        (ADD, 500, 500.001, {}),
+    )
     product(b, 600, "[1000,1000],[1000,1000]", BF16, GEMM, 50_000)
     m = measured(b)
     ((draft, _),) = settle(m, [above_roofline])
@@ -245,13 +293,21 @@ def test_kernels_on_other_tensors_are_no_chain(last: int, told: bool) -> None:
     b = TraceBuilder()
     for i, size in enumerate((1_000_000, 1_000_000, last)):
         shapes = f"[[{size}],[{size}],[]]"
-        op(b, "aten::add", i * 20, shapes, '["float","float","Scalar"]', (ADD, 100 + i * 20, 120 + i * 20, {}))
+        op(
+            b,
+            "aten::add",
+            i * 20,
+            shapes,
+            '["float","float","Scalar"]',
+            (ADD, 100 + i * 20, 120 + i * 20, {}),
+        )
     assert ("memory-chains" in found(b)) is told
 
 
 def test_chains_are_counted_by_the_step() -> None:
     """Two steps with one run each, and one with two: four thirds a step."""
-    b, at = TraceBuilder(), 0.0
+    b = TraceBuilder()
+    at = 0.0
     for step, runs in enumerate((1, 2, 1)):
         begin = at
         for _ in range(runs):
@@ -279,17 +335,26 @@ def test_attentions_are_counted_by_the_step_and_not_between_far_products() -> No
     b = TraceBuilder()
     attention(b)
     assert figure(found(b)["attention-written-out"], "attentions") == 1
-    far, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    far = TraceBuilder()
+    bmm = f'["{BF16}","{BF16}"]'
     op(far, "aten::bmm", 0, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 20, 30, {}))
     op(far, "aten::_softmax", 20, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 30, 60, {}))
     for i in range(16):
-        op(far, "aten::mul", 40 + 20 * i, "[[8,512,512],[]]", f'["{BF16}",""]', (ADD, 60 + 20 * i, 80 + 20 * i, {}))
+        op(
+            far,
+            "aten::mul",
+            40 + 20 * i,
+            "[[8,512,512],[]]",
+            f'["{BF16}",""]',
+            (ADD, 60 + 20 * i, 80 + 20 * i, {}),
+        )
     op(far, "aten::bmm", 400, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 420, 460, {}))
     assert "attention-written-out" not in found(far)
 
 
 def test_attention_is_found_after_other_work() -> None:
-    b, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    b = TraceBuilder()
+    bmm = f'["{BF16}","{BF16}"]'
     for i in range(12):
         product(b, 30 * i, "[1000,1000],[1000,1000]", BF16, GEMM, 20)
     op(b, "aten::bmm", 400, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 420, 430, {}))

@@ -1,7 +1,9 @@
-"""Every figure of the reports on the repository's recordings, against `figures/`: none changes unnoticed.
+"""Every figure of the reports on the repository's recordings, against `figures/`: none changes
+unnoticed.
 
-After a change that is meant to move figures: `UPDATE_SNAPSHOTS=1 python -m pytest tests/diagnosis`, then read what
-`git diff` says. Whether a figure is right is for other tests; this one says which figures moved.
+After a change that is meant to move figures: `UPDATE_SNAPSHOTS=1 python -m pytest tests/diagnosis`,
+then read what `git diff` says. Whether a figure is right is for other tests; this one says which
+figures moved.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).with_name("figures")
 DATA = ROOT / "tests" / "data"
-SAMPLES = sorted(path for path in (ROOT / "sample_traces").iterdir() if path.is_dir() and path.name[0] != "_")
+SAMPLES = sorted(
+    path for path in (ROOT / "sample_traces").iterdir() if path.is_dir() and path.name[0] != "_"
+)
 ROWS = 2
 """Of each table: the others are made alike."""
 DIGITS = 7
@@ -37,7 +41,8 @@ NEAR = 1e-5
 
 
 def _recordings() -> dict[str, list[Path]]:
-    """Each recording of the repository under the name of its program; the ranks of a run together."""
+    """Each recording of the repository under the name of its program; the ranks of a run
+    together."""
     found: dict[str, list[Path]] = {f"sample.{path.name}": [path] for path in SAMPLES}
     for path in EVERY:
         found.setdefault(label(path).replace("/", ".").partition(".rank")[0], []).append(path)
@@ -85,12 +90,19 @@ def test_of_a_recording(name: str, paths: list[Path]) -> None:
     _check(name, as_plain(reported(*paths)))
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "memory").glob("*.pickle.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "memory").glob("*.pickle.gz")), ids=lambda path: path.name
+)
 def test_of_a_memory_snapshot(path: Path) -> None:
-    _check(f"memory.{path.name.partition('.snapshot')[0]}", as_plain(as_document(memory_report(read_snapshot(path)))))
+    _check(
+        f"memory.{path.name.partition('.snapshot')[0]}",
+        as_plain(as_document(memory_report(read_snapshot(path)))),
+    )
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "compile").glob("*.log.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "compile").glob("*.log.gz")), ids=lambda path: path.name
+)
 def test_of_a_compile_log(path: Path) -> None:
     trace = path.with_name(path.name.replace(".log.gz", ".trace.json.gz"))
     run = loaded(trace) if trace.exists() else None

@@ -36,13 +36,17 @@ def offers(*ranks: Rank) -> list[str]:
 
 
 def test_a_rank_whose_host_has_more_work_is_to_be_fixed() -> None:
-    assert any("Fix rank 1: its host is late" in action for action in offers(Rank(), Rank(host=900.0)))
+    assert any(
+        "Fix rank 1: its host is late" in action for action in offers(Rank(), Rank(host=900.0))
+    )
 
 
 def test_a_rank_with_longer_kernels_gets_less_of_the_data() -> None:
     found = offers(Rank(), Rank(compute=700.0))
     assert found
-    assert all("Deal out the work evenly: kernels of rank 1 take 0.2 ms more" in action for action in found)
+    assert all(
+        "Deal out the work evenly: kernels of rank 1 take 0.2 ms more" in action for action in found
+    )
 
 
 def test_a_host_that_merely_dispatches_more_slowly_is_no_straggler() -> None:
@@ -56,16 +60,25 @@ def test_the_rank_with_more_work_is_named_though_another_dispatches_more_slowly(
 
 
 def stages(*compute: float) -> list[Measurements]:
-    """Stages of a pipeline that compute so long for each of four parts, us, and send to each other."""
-    builders, ends = [Ranked() for _ in compute], [0.0] * len(compute)
+    """Stages of a pipeline that compute so long for each of four parts, us, and send to each
+    other."""
+    builders = [Ranked() for _ in compute]
+    ends = [0.0] * len(compute)
     slowest = max(compute)
     for step in range(6):
         for r, (b, us) in enumerate(zip(builders, compute, strict=True)):
             begun = now = ends[r]
             for part in range(4):
                 b.launched(GEMM, now + 8, now + 8 + us, begun + 20 * part)
-                kind, at = "recv" if r else "send", begun + 20 * part + 10
-                b.collective(now + 10 + us, now + 40 + slowest, at, name=kind, kernel="ncclDevKernel_SendRecv")
+                kind = "recv" if r else "send"
+                at = begun + 20 * part + 10
+                b.collective(
+                    now + 10 + us,
+                    now + 40 + slowest,
+                    at,
+                    name=kind,
+                    kernel="ncclDevKernel_SendRecv",
+                )
                 now += 42 + slowest
             ends[r] = now
             b.call("cudaStreamSynchronize", begun + 100, now)
@@ -80,9 +93,13 @@ def test_the_longest_stage_of_a_pipeline_is_spoken_of_and_cut() -> None:
     assert each[0].ranks is not None
     assert each[0].ranks.critical == 1
     assert fix_straggler.offer(each[0]) is None
-    offer, replay = fix_straggler.offer(each[1]), each[1].replay
+    offer = fix_straggler.offer(each[1])
+    replay = each[1].replay
     assert offer is not None
-    assert "Cut the stages evenly: kernels of rank 1 take 1.2 ms more than on average" in offer.action.pytorch
+    assert (
+        "Cut the stages evenly: kernels of rank 1 take 1.2 ms more than on average"
+        in offer.action.pytorch
+    )
     assert replay is not None
     assert replay.gain_ms(offer.scenario) == pytest.approx(1.2, rel=0.1)
 
@@ -101,8 +118,10 @@ def test_uneven_work_is_evened_out_and_not_taken_away() -> None:
 
 
 def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measurements]:
-    """Rank 0 of a run, and rank 1 of the same program a second later, when its steps take another time."""
-    first, second = run(*ranks)[0].trace, run(*other)[1].trace
+    """Rank 0 of a run, and rank 1 of the same program a second later, when its steps take another
+    time."""
+    first = run(*ranks)[0].trace
+    second = run(*other)[1].trace
     traces = [replace(first, epoch_ns=EPOCH_NS), replace(second, epoch_ns=EPOCH_NS + 10**9)]
     each = measure_ranks(traces)
     compared = compare_ranks([one.timed.memo(digest_of) for one in each])
@@ -110,7 +129,8 @@ def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measuremen
 
 
 def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
-    slow, even = Rank(host=9000.0), Rank()
+    slow = Rank(host=9000.0)
+    even = Rank()
     each = of_different_steps(slow, even, other=(Rank(host=12000.0), even))
     m = each[0]
     assert m.replay is not None
@@ -128,19 +148,36 @@ def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
 
 
 def test_ranks_that_wait_alike_in_different_steps_have_no_straggler() -> None:
-    each = of_different_steps(Rank(host=9000.0), Rank(host=9000.0), other=(Rank(host=12000.0), Rank(host=12000.0)))
+    each = of_different_steps(
+        Rank(host=9000.0), Rank(host=9000.0), other=(Rank(host=12000.0), Rank(host=12000.0))
+    )
     assert [fix_straggler.offer(m) for m in each] == [None, None]
 
 
 def loading(rank: int, us: float) -> Trace:
-    """A rank that works so long before it copies a batch in each step, and then computes and reduces."""
-    b, now = Ranked(), 0.0
+    """A rank that works so long before it copies a batch in each step, and then computes and
+    reduces."""
+    b = Ranked()
+    now = 0.0
     for step in range(6):
-        begun, now = now, now + us
+        begun = now
+        now = now + us
         b.correlation += 1
         b.call("cudaMemcpyAsync", now, now + 5, b.correlation)
-        columns = {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 22, "source_memory": MemoryKind.PINNED}
-        b.kernel("Memcpy HtoD", now + 6, now + 60, b.correlation, kind=DeviceOpKind.MEMCPY, stream=7, **columns)
+        columns = {
+            "copy_kind": CopyKind.HOST_TO_DEVICE,
+            "bytes": 1 << 22,
+            "source_memory": MemoryKind.PINNED,
+        }
+        b.kernel(
+            "Memcpy HtoD",
+            now + 6,
+            now + 60,
+            b.correlation,
+            kind=DeviceOpKind.MEMCPY,
+            stream=7,
+            **columns,
+        )
         b.launched(GEMM, now + 61, now + 361, now + 10)
         b.collective(now + 362, begun + 9500, now + 20, thread=0)
         now = begun + 9500
@@ -158,11 +195,12 @@ def test_work_of_one_host_alone_is_no_loading_of_all(other: float, advised: bool
 
 
 def grids(*blocks: int, slow: int = 1, apart_us: float = 0.0) -> list[Measurements]:
-    """Ranks with the same launches, of which the last ones compute for three times as long as the first; each of the
-    others so much longer than the one before; grids of so many blocks."""
+    """Ranks with the same launches, of which the last ones compute for three times as long as the
+    first; each of the others so much longer than the one before; grids of so many blocks."""
     each = []
     for rank, size in enumerate(blocks):
-        b, us = Ranked(), 600.0 if rank >= len(blocks) - slow else 200.0 + rank * apart_us
+        b = Ranked()
+        us = 600.0 if rank >= len(blocks) - slow else 200.0 + rank * apart_us
         for step in range(6):
             at = 1000.0 * step
             b.annotation(f"ProfilerStep#{step}", at, at + 1000)
@@ -180,14 +218,20 @@ def test_the_same_kernels_that_take_longer_are_a_slow_gpu() -> None:
     offer = fix_straggler.offer(m)
     assert offer is not None
     assert m.replay is not None
-    assert "Fix rank 2: kernels take 0.4 ms a step longer there for the same work" in offer.action.pytorch
+    assert (
+        "Fix rank 2: kernels take 0.4 ms a step longer there for the same work"
+        in offer.action.pytorch
+    )
     assert m.replay.gain_ms(offer.scenario) == pytest.approx(0.4, rel=0.02)
 
 
 def test_several_slow_gpus_are_compared_with_the_others_alone() -> None:
     offer = fix_straggler.offer(grids(80, 80, 80, 80, 80, slow=2, apart_us=20.0)[4])
     assert offer is not None
-    assert "Fix ranks 3 and 4: kernels take 0.38 ms a step longer there for the same work" in offer.action.pytorch
+    assert (
+        "Fix ranks 3 and 4: kernels take 0.38 ms a step longer there for the same work"
+        in offer.action.pytorch
+    )
 
 
 def test_larger_grids_are_more_work_to_deal_out() -> None:

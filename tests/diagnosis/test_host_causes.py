@@ -67,7 +67,11 @@ def test_a_few_unknown_kernels_do_not_hide_what_the_others_tell() -> None:
 def test_copies_within_the_gpu_are_no_transfer() -> None:
     program = steps()
     for row in program.rows["op"]:
-        row |= {"kind": DeviceOpKind.MEMCPY, "copy_kind": CopyKind.DEVICE_TO_DEVICE, "bytes": 1 << 20}
+        row |= {
+            "kind": DeviceOpKind.MEMCPY,
+            "copy_kind": CopyKind.DEVICE_TO_DEVICE,
+            "bytes": 1 << 20,
+        }
     said = diagnosed(program)
     assert said.summary.bottleneck == "memory"
     assert {"device-copies"} <= {one.id for one in said.findings}
@@ -77,7 +81,9 @@ def test_copies_within_the_gpu_are_no_transfer() -> None:
 def test_calls_without_gpu_work_are_told_by_their_time() -> None:
     b = TraceBuilder()
     for i in range(20):
-        b.call("cudaLaunchKernel", 100 * i, 100 * i + 5).call("cudaEventSynchronize", 100 * i + 6, 100 * i + 96)
+        b.call("cudaLaunchKernel", 100 * i, 100 * i + 5).call(
+            "cudaEventSynchronize", 100 * i + 6, 100 * i + 96
+        )
     said = diagnosed(b)
     assert "launches were recorded, but no GPU work" in said.summary.headline
     assert said.findings[0].id == "api-calls-only"

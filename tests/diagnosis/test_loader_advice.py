@@ -28,10 +28,16 @@ def program(
     waits: tuple[float, ...] = (1000.0,) * 10,
     loads: tuple[Load, ...] = (),
 ) -> Measurements:
-    """Steps that load for so many us, copy the batch, and compute for 500 us. `inside`: names in the loading, the share
-    of it, and their kind."""
-    b, now, number = TraceBuilder(), 1000.0, 0
-    copy: dict[str, Any] = {"kind": DeviceOpKind.MEMCPY, "copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+    """Steps that load for so many us, copy the batch, and compute for 500 us. `inside`: names in
+    the loading, the share of it, and their kind."""
+    b = TraceBuilder()
+    now = 1000.0
+    number = 0
+    copy: dict[str, Any] = {
+        "kind": DeviceOpKind.MEMCPY,
+        "copy_kind": CopyKind.HOST_TO_DEVICE,
+        "bytes": 1 << 20,
+    }
     for i, wait in enumerate(waits):
         start = now
         b.annotation(f"enumerate(DataLoader)#{ITERATORS[workers]}.__next__", now, now + wait)
@@ -43,7 +49,9 @@ def program(
         number += 2
         b.op("aten::to", now, now + 20).call("cudaMemcpyAsync", now + 5, now + 15, number)
         b.kernel("Memcpy HtoD", now + 15, now + 30, number, stream=7, source_memory=source, **copy)
-        b.op("aten::mm", now + 20, now + 40).call("cudaLaunchKernel", now + 25, now + 30, number + 1)
+        b.op("aten::mm", now + 20, now + 40).call(
+            "cudaLaunchKernel", now + 25, now + 30, number + 1
+        )
         b.kernel("gemm", now + 40, now + 540, number + 1, stream=7)
         b.call("cudaStreamSynchronize", now + 45, now + 545)
         now += 560
@@ -58,7 +66,11 @@ def advice(m: Measurements) -> str:
 def test_a_loader_without_workers_gets_some() -> None:
     m = program()
     assert m.loading is not None
-    assert (m.loading.workers, m.loading.pinned, m.loading.waiting_steps) == (False, False, m.loading.steps)
+    assert (m.loading.workers, m.loading.pinned, m.loading.waiting_steps) == (
+        False,
+        False,
+        m.loading.steps,
+    )
     assert "num_workers=" in advice(m)
     assert "pin_memory=True" in advice(m)
     assert "OPENBLAS_NUM_THREADS=1" in advice(m)
@@ -98,11 +110,23 @@ def test_workers_that_start_anew_with_the_epoch() -> None:
         ("aten::stack", RangeKind.OP, "collate", "preallocated"),
         ("PIL/Image.py(900): convert", RangeKind.PYTHON, "decode", "decode once"),
         ("data.py(7): tokenize", RangeKind.PYTHON, "tokenise", "store the ids"),
-        ("torchvision/transforms/functional.py(1): resize", RangeKind.PYTHON, "transform", "whole batch"),
-        ("<built-in method read of _io.BufferedReader object at 0x7f>", RangeKind.PYTHON, "storage", "larger files"),
+        (
+            "torchvision/transforms/functional.py(1): resize",
+            RangeKind.PYTHON,
+            "transform",
+            "whole batch",
+        ),
+        (
+            "<built-in method read of _io.BufferedReader object at 0x7f>",
+            RangeKind.PYTHON,
+            "storage",
+            "larger files",
+        ),
     ],
 )
-def test_where_the_time_goes_is_told_with_what_to_do(name: str, kind: RangeKind, stage: str, word: str) -> None:
+def test_where_the_time_goes_is_told_with_what_to_do(
+    name: str, kind: RangeKind, stage: str, word: str
+) -> None:
     m = program(inside=((name, 0.6, kind),))
     assert m.loading is not None
     assert m.loading.stages == ((stage, pytest.approx(0.6, abs=0.01)),)
@@ -121,7 +145,13 @@ def test_reads_of_the_operating_system() -> None:
 
 @pytest.mark.parametrize(
     ("call", "reads"),
-    [("read", True), ("openat64", True), ("poll", False), ("write", False), ("pthread_join", False)],
+    [
+        ("read", True),
+        ("openat64", True),
+        ("poll", False),
+        ("write", False),
+        ("pthread_join", False),
+    ],
 )
 def test_calls_that_read(call: str, reads: bool) -> None:
     assert bool(OS_READS.match(call)) is reads
@@ -130,15 +160,25 @@ def test_calls_that_read(call: str, reads: bool) -> None:
 def test_cpus_that_are_full_are_evidence() -> None:
     m = program(loads=(Load("host: CPUs busy", "%", 97.0, 80.0, 100.0, 50),))
     (finding,) = [f for f in diagnose(m).findings if f.id == "input-wait"]
-    assert [(e.value, e.threshold) for e in finding.evidence if e.metric == "host: CPUs busy"] == [(0.97, 0.9)]
+    assert [(e.value, e.threshold) for e in finding.evidence if e.metric == "host: CPUs busy"] == [
+        (0.97, 0.9)
+    ]
 
 
 def test_without_loading_nothing_is_said() -> None:
-    m = measure(TraceBuilder().op("aten::mm", 0, 10).call("cudaLaunchKernel", 1, 2, 1).kernel("k", 5, 9, 1).build())
+    m = measure(
+        TraceBuilder()
+        .op("aten::mm", 0, 10)
+        .call("cudaLaunchKernel", 1, 2, 1)
+        .kernel("k", 5, 9, 1)
+        .build()
+    )
     assert loading(m.timed, m.budgets) is None
 
 
-@pytest.mark.parametrize(("side", "workers", "pinned"), [("base", False, False), ("fix", True, True)])
+@pytest.mark.parametrize(
+    ("side", "workers", "pinned"), [("base", False, False), ("fix", True, True)]
+)
 def test_a_recorded_loader(side: str, workers: bool, pinned: bool) -> None:
     m = measured(ta.load(str(recording(f"kineto/slow_dataloader.{side}")))).critical
     assert m.loading is not None

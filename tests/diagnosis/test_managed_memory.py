@@ -13,11 +13,19 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind, Process
 
 def touched(pause_us: float, pages: int, copy_us: float = 10) -> Measurements:
     """A kernel, then a CPU that touches its result page by page."""
-    b = TraceBuilder().call("cudaLaunchKernel", 0, 5, 1).kernel("add(int, float*, float*)", 10, 1010, 1)
+    b = (
+        TraceBuilder()
+        .call("cudaLaunchKernel", 0, 5, 1)
+        .kernel("add(int, float*, float*)", 10, 1010, 1)
+    )
     b.call("cudaDeviceSynchronize", 6, 1012)
     at = 1012.0
     for _ in range(pages):
-        columns = {"kind": DeviceOpKind.MEMCPY, "copy_kind": CopyKind.UNIFIED_DEVICE_TO_HOST, "bytes": 65536}
+        columns = {
+            "kind": DeviceOpKind.MEMCPY,
+            "copy_kind": CopyKind.UNIFIED_DEVICE_TO_HOST,
+            "bytes": 65536,
+        }
         b.kernel("Unified DtoH", at + pause_us, at + pause_us + copy_us, **columns)
         at += pause_us + copy_us
     return measure(b.build(process=Process(name="add_cuda")))
@@ -26,7 +34,11 @@ def touched(pause_us: float, pages: int, copy_us: float = 10) -> Measurements:
 @pytest.mark.parametrize(("pause", "fault", "loop"), [(1000, 50, 950), (30, 30, 0), (120, 50, 70)])
 def test_a_migration_costs_its_fault_and_no_more(pause: float, fault: float, loop: float) -> None:
     m = touched(pause, 200)
-    idle = {f.id: (f.evidence[0].value or 0.0) * m.step.step_ms for f in diagnose(m).findings if f.cls == "host"}
+    idle = {
+        f.id: (f.evidence[0].value or 0.0) * m.step.step_ms
+        for f in diagnose(m).findings
+        if f.cls == "host"
+    }
     assert idle.get("page-migration", 0.0) == pytest.approx(0.2 * fault, rel=0.02)
     assert idle.get("managed-memory-loop", 0.0) == pytest.approx(0.2 * loop, rel=0.02)
 

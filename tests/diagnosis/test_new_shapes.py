@@ -14,14 +14,20 @@ STEP_US = 1000
 
 
 def drafts(widths: list[int | None], *conditions: Condition):
-    """A step for each width, with 600 us in a convolution of it before its kernel, and a product of changing shape."""
+    """A step for each width, with 600 us in a convolution of it before its kernel, and a product of
+    changing shape."""
     b = TraceBuilder()
     for step, width in enumerate(widths):
         at = step * STEP_US
         b.annotation(f"ProfilerStep#{step}", at, at + STEP_US)
         b.op("aten::mm", at + 5, at + 9, shapes=f"[[{step},{step}],[{step},{step}]]")
         if width is not None:
-            b.op("aten::cudnn_convolution", at + 50, at + 650, shapes=f"[[8,3,{width},{width}],[64,3,7,7]]")
+            b.op(
+                "aten::cudnn_convolution",
+                at + 50,
+                at + 650,
+                shapes=f"[[8,3,{width},{width}],[64,3,7,7]]",
+            )
         b.call("cudaLaunchKernel", at + 640, at + 645, step + 1)
         b.kernel("conv", at + 650, at + STEP_US, step + 1)
     m = measure(b.build(conditions=conditions))

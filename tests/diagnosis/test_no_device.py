@@ -1,4 +1,5 @@
-"""Recordings of the CPU, or of API calls, alone: a page that says where the time goes and what to record."""
+"""Recordings of the CPU, or of API calls, alone: a page that says where the time goes and what to
+record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Remedies whose trigger is all that they have: offered where the thing is, silent where it is not."""
+"""Remedies whose trigger is all that they have: offered where the thing is, silent where it is
+not."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ MILLION = 1_000_000
 
 
 @pytest.mark.parametrize(("millions", "offered"), [(20, True), (6, False)])
-def test_buckets_of_ddp_are_made_smaller_where_they_are_larger_than_usual(millions: int, offered: bool) -> None:
+def test_buckets_of_ddp_are_made_smaller_where_they_are_larger_than_usual(
+    millions: int, offered: bool
+) -> None:
     b = Ranked()
     for step in range(4):
         t = step * 1000.0
@@ -40,7 +43,8 @@ def test_buckets_of_ddp_are_made_smaller_where_they_are_larger_than_usual(millio
 @pytest.mark.parametrize(("sample", "odd"), [("wasteful_kernels", True), ("compute_bound", False)])
 def test_odd_sizes_are_padded(sample: str, odd: bool) -> None:
     m = measured(ta.load(SAMPLES / sample)).critical
-    tape, offer = make_tape(m.rated), pad_shapes.offer(m)
+    tape = make_tape(m.rated)
+    offer = pad_shapes.offer(m)
     assert tape is not None
     assert offer is not None
     changed = offer.scenario.change(tape)
@@ -49,7 +53,9 @@ def test_odd_sizes_are_padded(sample: str, odd: bool) -> None:
 
 
 @pytest.mark.parametrize(("pause", "found"), [(50, ["idle-unexplained"]), (0, [])])
-def test_pauses_without_anything_on_the_host_are_not_explained(pause: int, found: list[str]) -> None:
+def test_pauses_without_anything_on_the_host_are_not_explained(
+    pause: int, found: list[str]
+) -> None:
     b = TraceBuilder()
     for step in range(4):
         t = step * 100.0
@@ -60,10 +66,17 @@ def test_pauses_without_anything_on_the_host_are_not_explained(pause: int, found
 
 
 @pytest.mark.parametrize(
-    ("sample", "small"), [("wasteful_kernels", ["cuda_graph 2.3% (advised from 5%)"]), ("launch_bound", [])]
+    ("sample", "small"),
+    [("wasteful_kernels", ["cuda_graph 2.3% (advised from 5%)"]), ("launch_bound", [])],
 )
-def test_what_gains_too_little_is_named_with_what_it_would_gain(sample: str, small: list[str]) -> None:
-    notes = [note for note in predictions(ta.load(SAMPLES / sample)).notes if note.startswith("Looked at")]
+def test_what_gains_too_little_is_named_with_what_it_would_gain(
+    sample: str, small: list[str]
+) -> None:
+    notes = [
+        note
+        for note in predictions(ta.load(SAMPLES / sample)).notes
+        if note.startswith("Looked at")
+    ]
     assert notes == [f"Looked at, gains too little: {one}." for one in small]
 
 

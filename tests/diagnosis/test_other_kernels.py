@@ -1,4 +1,5 @@
-"""What is promised where kernels become other kernels: fused, in 16 bits; and what is said of those that cannot."""
+"""What is promised where kernels become other kernels: fused, in 16 bits; and what is said of those
+that cannot."""
 
 from __future__ import annotations
 
@@ -36,7 +37,13 @@ def chain(*kernels: tuple[str, float]) -> Tape:
         within(p, "aten::mm", lambda p: p.spend(5).launch(GEMM, 300))
         for name, us in kernels:
             op, shapes, dtypes = OPERATORS[name]
-            within(p, op, lambda p, name=name, us=us: p.spend(5).launch(name, us), shapes=shapes, dtypes=p.code(dtypes))
+            within(
+                p,
+                op,
+                lambda p, name=name, us=us: p.spend(5).launch(name, us),
+                shapes=shapes,
+                dtypes=p.code(dtypes),
+            )
 
     tape = make_tape(program(step).rated)
     assert tape is not None
@@ -51,7 +58,8 @@ def fused_us(tape: Tape, reading: Reading, *, library: bool = False) -> float:
 
 
 def test_the_longest_reduction_of_a_run_is_read_again() -> None:
-    """Its run takes as long as it, and half of its time comes on top; never more than by the pessimistic reading."""
+    """Its run takes as long as it, and half of its time comes on top; never more than by the
+    pessimistic reading."""
     tape = chain((ADD, 90), (REDUCE, 200), (ADD, 90))
     optimistic, usual, pessimistic = (
         fused_us(tape, one) for one in (Reading.OPTIMISTIC, Reading.TYPICAL, Reading.PESSIMISTIC)
@@ -64,7 +72,9 @@ def test_a_librarys_operator_begins_with_its_first_reduction() -> None:
     tape = chain((ADD, 70), (REDUCE, 30), (ADD, 40))
     alone = chain((REDUCE, 30), (ADD, 40))
     for reading in (Reading.TYPICAL, Reading.PESSIMISTIC):
-        assert fused_us(tape, reading, library=True) == pytest.approx(70 + fused_us(alone, reading, library=True))
+        assert fused_us(tape, reading, library=True) == pytest.approx(
+            70 + fused_us(alone, reading, library=True)
+        )
         assert fused_us(tape, reading) < fused_us(tape, reading, library=True)
 
 
@@ -81,7 +91,10 @@ def test_casts_are_launched_with_the_products_they_are_for() -> None:
     tape = make_tape(program(step).rated)
     assert tape is not None
     products = np.array(
-        ["sgemm" in tape.source.trace.text(code) for code in tape.source.trace.device_ops.name[tape.row]]
+        [
+            "sgemm" in tape.source.trace.text(code)
+            for code in tape.source.trace.device_ops.name[tape.row]
+        ]
     )
     usual = int(np.median(tape.dispatch[tape.dispatch > 0]))
     more = with_casts(tape, products).dispatch - tape.dispatch
@@ -89,8 +102,12 @@ def test_casts_are_launched_with_the_products_they_are_for() -> None:
     assert (more >= 0).all()
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.6 * MIN_TOUCHED_SHARE, False), (2 * MIN_TOUCHED_SHARE, True)])
-def test_nothing_of_unknown_gain_is_advised_for_kernels_that_take_little(share: float, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.6 * MIN_TOUCHED_SHARE, False), (2 * MIN_TOUCHED_SHARE, True)]
+)
+def test_nothing_of_unknown_gain_is_advised_for_kernels_that_take_little(
+    share: float, told: bool
+) -> None:
     m = program(lambda p: p.launch(GEMM, 400).launch(GEMM, 400))
     draft = Draft(
         "x",
@@ -107,10 +124,14 @@ def test_nothing_of_unknown_gain_is_advised_for_kernels_that_take_little(share: 
 
 
 @pytest.mark.parametrize(("kernels", "us", "gains"), [(5, 3, False), (60, 3, True), (5, 300, True)])
-def test_a_compiled_function_costs_the_host_a_call_of_it(kernels: int, us: float, gains: bool) -> None:
+def test_a_compiled_function_costs_the_host_a_call_of_it(
+    kernels: int, us: float, gains: bool
+) -> None:
     """Five small launches are no dearer than such a call; sixty are, and long kernels hide it."""
     tape = chain(*[(ADD, us)] * kernels)
-    found = {one: functions_compiled(one, 3)(tape) for one in (Reading.TYPICAL, Reading.PESSIMISTIC)}
+    found = {
+        one: functions_compiled(one, 3)(tape) for one in (Reading.TYPICAL, Reading.PESSIMISTIC)
+    }
     usual, pessimistic = (one and step_time_ns(one) for one in found.values())
     assert usual is not None
     assert pessimistic is not None
@@ -118,6 +139,9 @@ def test_a_compiled_function_costs_the_host_a_call_of_it(kernels: int, us: float
     assert (usual < 0.8 * step_time_ns(tape)) == gains
     one = found[Reading.TYPICAL]
     assert one is not None
-    spent, before = float(one.dispatch.sum()) / tape.steps, float(tape.dispatch.sum()) / tape.steps
+    spent = float(one.dispatch.sum()) / tape.steps
+    before = float(tape.dispatch.sum()) / tape.steps
     each = before / (kernels + 1)
-    assert spent == pytest.approx(min(before, each * (1 + INFERENCE[Reading.TYPICAL].call)), rel=0.25)
+    assert spent == pytest.approx(
+        min(before, each * (1 + INFERENCE[Reading.TYPICAL].call)), rel=0.25
+    )

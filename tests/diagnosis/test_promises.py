@@ -37,7 +37,9 @@ def test_a_larger_batch_promises_the_time_of_as_much_work() -> None:
     m = program(small)
     tape = make_tape(m.rated)
     assert tape is not None
-    assert step_us(m, "larger_batch") == pytest.approx(step_time_ns(tape) / 1e3 / GREATER_BATCH, rel=0.05)
+    assert step_us(m, "larger_batch") == pytest.approx(
+        step_time_ns(tape) / 1e3 / GREATER_BATCH, rel=0.05
+    )
     (advice,) = [one for one in advise(m) if one.remedy.id == "larger_batch"]
     p = advice.prediction
     assert p.step_ms is not None
@@ -70,8 +72,12 @@ def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "told"), [("aten::linear", True), ("FSDP::pre_forward", False), ("aten::add", None)])
-def test_a_program_that_shards_or_has_no_batch_is_told_of_none(name: str, told: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"), [("aten::linear", True), ("FSDP::pre_forward", False), ("aten::add", None)]
+)
+def test_a_program_that_shards_or_has_no_batch_is_told_of_none(
+    name: str, told: bool | None
+) -> None:
     kernel = ADD if told is None else GEMM
 
     def step(p: Program) -> None:
@@ -87,7 +93,11 @@ def test_activations_that_are_calculated_twice_leave_no_room_for_a_larger_batch(
         within(
             p,
             "autograd::engine::evaluate_function: CheckpointFunctionBackward",
-            lambda p: within(within(p, "aten::addmm", lambda p: p.spend(45).launch(GEMM, 4)), "aten::mm", _backward),
+            lambda p: within(
+                within(p, "aten::addmm", lambda p: p.spend(45).launch(GEMM, 4)),
+                "aten::mm",
+                _backward,
+            ),
         )
 
     assert larger_batch.offer(program(step)) is None
@@ -103,7 +113,9 @@ def test_layouts_go_with_their_calls_and_the_operator_stays() -> None:
 
     def step(p: Program) -> None:
         for _ in range(LAYERS):
-            within(p, "aten::cudnn_convolution", convolve, shapes="[[16, 64, 56, 56], [64, 64, 3, 3]]")
+            within(
+                p, "aten::cudnn_convolution", convolve, shapes="[[16, 64, 56, 56], [64, 64, 3, 3]]"
+            )
 
     m = program(step)
     tape = make_tape(m.rated)
@@ -119,7 +131,8 @@ def test_a_capture_that_gains_nothing_with_a_fast_host_is_not_advised() -> None:
     m = measured(ta.load(*ranks("kineto/python_between_ops.fix"))).critical
     assert "cuda_graph" not in {one.remedy.id for one in advise(m)}
     assert "cuda_graph" in {
-        one.remedy.id for one in advise(measured(ta.load(*ranks("kineto/tiny_mlp_infer.base"))).critical)
+        one.remedy.id
+        for one in advise(measured(ta.load(*ranks("kineto/tiny_mlp_infer.base"))).critical)
     }
 
 
@@ -145,7 +158,11 @@ def reduced(p: Program, *, forward: bool) -> None:
         if forward:
             within(p, "c10d::allreduce_", lambda p: p.spend(20).launch(REDUCTION, 10))
     for _ in range(LAYERS):
-        within(p, "autograd::engine::evaluate_function: AccumulateGrad", lambda p: p.spend(20).launch(REDUCTION, 10))
+        within(
+            p,
+            "autograd::engine::evaluate_function: AccumulateGrad",
+            lambda p: p.spend(20).launch(REDUCTION, 10),
+        )
 
 
 @pytest.mark.parametrize("forward", [False, True])

@@ -29,17 +29,23 @@ def test_a_change_that_needs_another_first_comes_after_single_ones(sample: str, 
         assert advice.index(alone) < advice.index(one)
 
 
-@pytest.mark.parametrize("sample", ["launch_bound", "input_bound", "transfer_bound", "host_bound", "memory_bound"])
+@pytest.mark.parametrize(
+    "sample", ["launch_bound", "input_bound", "transfer_bound", "host_bound", "memory_bound"]
+)
 def test_what_to_do_first_is_about_the_bottleneck(sample: str) -> None:
     report = ta.analyze(SAMPLES / sample)
     assert report.recommendations[0].cls == report.summary.bottleneck
 
 
-@pytest.mark.parametrize("sample", ["launch_bound", "input_bound", "sync_bound", "wasteful_kernels"])
+@pytest.mark.parametrize(
+    "sample", ["launch_bound", "input_bound", "sync_bound", "wasteful_kernels"]
+)
 def test_what_gains_nothing_is_not_recommended(sample: str) -> None:
     report = ta.analyze(SAMPLES / sample)
     assert report.recommendations
-    assert all(a.predicted_speedup is None or a.predicted_speedup > 1.01 for a in report.recommendations)
+    assert all(
+        a.predicted_speedup is None or a.predicted_speedup > 1.01 for a in report.recommendations
+    )
 
 
 def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
@@ -61,7 +67,9 @@ def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) ->
     for one in advice:
         assert one.predicted_step_ms is not None
         assert one.predicted_speedup is not None
-        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_time.step_ms)
+        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(
+            m.unprofiled_time.step_ms
+        )
         assert one.predicted_step_ms < m.unprofiled_time.step_ms
         assert one.basis.startswith("not replayed")
 
@@ -74,13 +82,18 @@ def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -
 
 @pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "host_bound", "input_bound"])
 def test_without_a_replay_no_more_idle_time_is_won_than_lies_beside_the_work(sample: str) -> None:
-    """The profiler makes idle time longer: the headroom in the recording can be more than the step without it has."""
+    """The profiler makes idle time longer: the headroom in the recording can be more than the step
+    without it has."""
     m = measure(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     assert m.budget is not None
     m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
     working = m.mean_step_ms - m.budget.idle
     idle = {"launch", "sync", "host", "input"}
-    predicted = [a.predicted_step_ms for a in diagnose(m).recommendations if a.cls in idle and a.predicted_step_ms]
+    predicted = [
+        a.predicted_step_ms
+        for a in diagnose(m).recommendations
+        if a.cls in idle and a.predicted_step_ms
+    ]
     assert predicted
     assert min(predicted) >= working - 1e-9

@@ -1,4 +1,5 @@
-"""Notes on recordings that are longer or more finely marked than they need be, and on regions that a program marks."""
+"""Notes on recordings that are longer or more finely marked than they need be, and on regions that
+a program marks."""
 
 from __future__ import annotations
 
@@ -11,14 +12,21 @@ import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.nsys_builder import Export
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.diagnosis.rules.recording import MANY_EVENTS, MANY_RANGES, MANY_STEPS, recording_notes
+from traceanalyzer.diagnosis.rules.recording import (
+    MANY_EVENTS,
+    MANY_RANGES,
+    MANY_STEPS,
+    recording_notes,
+)
 from traceanalyzer.trace import Health
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def notes(count: int, ranges: int = 0, name: str = "block", events: int = 0, step_us: float = 5000) -> str:
+def notes(
+    count: int, ranges: int = 0, name: str = "block", events: int = 0, step_us: float = 5000
+) -> str:
     """Steps with so many short ranges in each."""
     b = TraceBuilder()
     b.op("aten::mm", 0, 1)
@@ -27,7 +35,9 @@ def notes(count: int, ranges: int = 0, name: str = "block", events: int = 0, ste
         b.annotation(f"ProfilerStep#{i}", at, at + step_us)
         for k in range(ranges):
             b.annotation(name, at + 2 * k, at + 2 * k + 1)
-        b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel("k", at + 5, at + step_us - 5, i + 1, stream=7)
+        b.call("cudaLaunchKernel", at + 1, at + 3, i + 1).kernel(
+            "k", at + 5, at + step_us - 5, i + 1, stream=7
+        )
     return " ".join(recording_notes(measure(replace(b.build(), health=Health(events=events)))))
 
 
@@ -38,8 +48,9 @@ def test_more_steps_than_useful() -> None:
 
 
 def test_too_many_ranges() -> None:
-    assert f"{MANY_RANGES} annotated ranges a step cost the CPU about 500 us of each 5.00 ms step" in notes(
-        3, MANY_RANGES
+    assert (
+        f"{MANY_RANGES} annotated ranges a step cost the CPU about 500 us of each 5.00 ms step"
+        in notes(3, MANY_RANGES)
     )
     assert "annotated" not in notes(3, 100)
     assert "annotated" not in notes(3, MANY_RANGES, name="nccl:all_reduce")
@@ -47,11 +58,14 @@ def test_too_many_ranges() -> None:
 
 
 def export(*, outside: bool) -> Export:
-    """A program that marks a region with two kernels of its own; without, or with two more around it."""
+    """A program that marks a region with two kernels of its own; without, or with two more around
+    it."""
     made = Export("3.24.0")
     made.call(1000, 1500, "cudaProfilerStart_v4000", 90)
     for i, at in enumerate((0, 2000, 2400, 9000) if outside else (2000, 2400)):
-        made.call(at, at + 10, "cudaLaunchKernel_v7000", i + 1).kernel(at + 20, at + 220, correlationId=i + 1)
+        made.call(at, at + 10, "cudaLaunchKernel_v7000", i + 1).kernel(
+            at + 20, at + 220, correlationId=i + 1
+        )
     made.call(5000, 5600, "cudaProfilerStop_v4000", 91)
     return made
 

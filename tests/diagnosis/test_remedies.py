@@ -1,4 +1,5 @@
-"""Remedies: what triggers each, what it changes on host and device, and what it is held to by a stopwatch."""
+"""Remedies: what triggers each, what it changes on host and device, and what it is held to by a
+stopwatch."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
-REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>>>"
+REDUCE = (
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>>>"
+)
 PAIR_CASES = json.loads((PAIRS / "manifest.json").read_text(encoding="utf-8"))["cases"]
 
 
@@ -62,7 +65,9 @@ def step_us(m: Measurements, name: str) -> float | None:
     return None if changed is None else step_time_ns(changed) / 1e3
 
 
-def copy(p: Program, us: float, kind: CopyKind, size: int, memory: MemoryKind = MemoryKind.PINNED) -> Program:
+def copy(
+    p: Program, us: float, kind: CopyKind, size: int, memory: MemoryKind = MemoryKind.PINNED
+) -> Program:
     p.launch("Memcpy", us, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
     ends = {"source_memory": memory, "target_memory": MemoryKind.DEVICE}
     p.rows["op"][-1] |= {"copy_kind": kind, "bytes": size} | ends
@@ -80,10 +85,13 @@ def test_a_read_goes_with_the_chain_that_is_only_read() -> None:
             within(p, name, lambda p: p.spend(20).launch(GEMM, 10))
             within(p, "aten::abs", lambda p: p.spend(20).launch(ADD, 10))
             within(p, "aten::max", lambda p: p.spend(20).launch(REDUCE, 10))
-            within(p, "aten::item", lambda p: copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 4).sync())
+            within(
+                p, "aten::item", lambda p: copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 4).sync()
+            )
 
     m = program(step)
-    recorded, without = step_us(m, "remove_syncs"), 2 * 24
+    recorded = step_us(m, "remove_syncs")
+    without = 2 * 24
     assert recorded == pytest.approx(without, rel=0.1)
 
 
@@ -92,7 +100,9 @@ def test_a_reduction_alone_may_be_wanted_and_stays() -> None:
         for name in ("aten::mm", "aten::relu"):
             within(p, name, lambda p: p.spend(20).launch(GEMM, 10))
             within(p, "aten::max", lambda p: p.spend(20).launch(REDUCE, 10))
-            within(p, "aten::item", lambda p: copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 4).sync())
+            within(
+                p, "aten::item", lambda p: copy(p.spend(20), 2, CopyKind.DEVICE_TO_HOST, 4).sync()
+            )
 
     assert step_us(program(step), "remove_syncs") == pytest.approx(4 * 24, rel=0.1)
 
@@ -115,7 +125,11 @@ def test_kernels_that_change_from_step_to_step_are_not_captured() -> None:
 
 
 def test_a_graph_has_no_dispatch_but_python_of_the_programs_own_goes_on() -> None:
-    m = program(lambda p: p.spend(50).launch(GEMM, 10).spend(50).launch(GEMM, 10).spend(150).launch(GEMM, 10))
+    m = program(
+        lambda p: (
+            p.spend(50).launch(GEMM, 10).spend(50).launch(GEMM, 10).spend(150).launch(GEMM, 10)
+        )
+    )
     graph = step_us(m, "cuda_graph")
     assert graph is not None
     assert graph < 60
@@ -126,12 +140,17 @@ def test_a_graph_has_no_dispatch_but_python_of_the_programs_own_goes_on() -> Non
 
 
 def test_as_many_workers_as_the_rest_of_the_step_needs() -> None:
-    m = program(lambda p: p.within("enumerate(DataLoader)#x.__next__", 3000).launch(GEMM, 1000).sync())
+    m = program(
+        lambda p: p.within("enumerate(DataLoader)#x.__next__", 3000).launch(GEMM, 1000).sync()
+    )
     offer = data_loader_workers.offer(m)
     assert offer is not None
-    # 3 ms of loading and 1.2 ms of the rest: 4 workers that load 70 % of the time, and one to spare.
+    # 3 ms of loading and 1.2 ms of the rest: 4 workers that load 70 % of the time, and one to
+    # spare.
     assert "num_workers" in offer.action.pytorch or "5 background" in offer.action.pytorch
-    slow = program(lambda p: p.within("enumerate(DataLoader)#x.__next__", 90_000).launch(GEMM, 1000).sync())
+    slow = program(
+        lambda p: p.within("enumerate(DataLoader)#x.__next__", 90_000).launch(GEMM, 1000).sync()
+    )
     assert slow.replay is not None
     bound = data_loader_workers.offer(slow)
     assert bound is not None
@@ -148,7 +167,11 @@ def test_copies_ahead_leave_the_longer_of_copies_and_the_rest() -> None:
 
 def test_pinned_memory_is_as_fast_as_the_link_and_a_pinned_copy_stays() -> None:
     size = 50_000_000  # at 85 % of the 64 GB/s that an H200 has to its host: 919 us
-    slow = program(lambda p: copy(p, 5000, CopyKind.HOST_TO_DEVICE, size, MemoryKind.PAGEABLE).launch(GEMM, 100))
+    slow = program(
+        lambda p: copy(p, 5000, CopyKind.HOST_TO_DEVICE, size, MemoryKind.PAGEABLE).launch(
+            GEMM, 100
+        )
+    )
     assert step_us(slow, "pinned_memory") == pytest.approx(919 + 102, rel=0.02)
     fast = program(lambda p: copy(p, 5000, CopyKind.HOST_TO_DEVICE, size).launch(GEMM, 100))
     assert step_us(fast, "pinned_memory") is None
@@ -160,7 +183,9 @@ def test_what_comes_back_stays_on_the_device() -> None:
         copy(p, 200, CopyKind.HOST_TO_DEVICE, 1 << 20).launch(GEMM, 100)
 
     assert step_us(program(step), "keep_on_device") == pytest.approx(201, rel=0.05)
-    one_way = program(lambda p: copy(p.launch(GEMM, 100), 200, CopyKind.DEVICE_TO_HOST, 1 << 20).sync())
+    one_way = program(
+        lambda p: copy(p.launch(GEMM, 100), 200, CopyKind.DEVICE_TO_HOST, 1 << 20).sync()
+    )
     assert step_us(one_way, "keep_on_device") is None
 
 
@@ -225,7 +250,11 @@ def test_a_forward_pass_within_the_backward_pass_is_a_recomputation() -> None:
 
     def plain(p: Program) -> None:
         within(p, "aten::linear", linear)
-        within(p, "autograd::engine::evaluate_function: LinearBackward0", lambda p: within(p, "aten::mm", linear))
+        within(
+            p,
+            "autograd::engine::evaluate_function: LinearBackward0",
+            lambda p: within(p, "aten::mm", linear),
+        )
 
     assert step_us(program(plain), "no_recompute") is None
 
@@ -235,7 +264,11 @@ def test_an_optimizer_is_not_part_of_what_a_compiler_merges() -> None:
         for _ in range(4):
             within(p, "aten::add", lambda p: p.spend(5).launch(ADD, 20))
 
-    inside = program(lambda p: within(p, "Optimizer.step#SGD.step", adds, kind=RangeKind.ANNOTATION).launch(GEMM, 200))
+    inside = program(
+        lambda p: within(p, "Optimizer.step#SGD.step", adds, kind=RangeKind.ANNOTATION).launch(
+            GEMM, 200
+        )
+    )
     assert step_us(inside, "compile") is None
     assert step_us(program(lambda p: (adds(p), p.launch(GEMM, 200))), "compile") is not None
 
@@ -266,7 +299,9 @@ TIMED = {
 
 @pytest.mark.parametrize(("name", "remedy"), TIMED.items())
 def test_a_remedy_that_was_timed_is_advised_and_keeps_its_promise(name: str, remedy: str) -> None:
-    cases, key = (PAIR_CASES, name.removeprefix("pairs/")) if name.startswith("pairs/") else (CASES, name)
+    cases, key = (
+        (PAIR_CASES, name.removeprefix("pairs/")) if name.startswith("pairs/") else (CASES, name)
+    )
     fixed = (cases.get(f"{key}.fix") or cases[f"{key}.without"])["rounds_ms"]
     advice = advise(measured(ta.load(*ranks(f"{name}.base"))).critical)
     place = [one.remedy.id for one in advice].index(remedy)
@@ -282,7 +317,11 @@ def test_a_remedy_that_was_timed_is_advised_and_keeps_its_promise(name: str, rem
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        *((name, remedy) for name, remedy in TIMED.items() if name.startswith(("kineto/", "ranks2/"))),
+        *(
+            (name, remedy)
+            for name, remedy in TIMED.items()
+            if name.startswith(("kineto/", "ranks2/"))
+        ),
         ("ablations/item_small_layers", "remove_syncs"),
     ],
 )
@@ -292,7 +331,8 @@ def test_what_was_done_is_not_advised_again(name: str, remedy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["kineto/item_every_layer", "kineto/vit_small_batch", "ranks2/straggler", "pairs/sync_mask"]
+    "name",
+    ["kineto/item_every_layer", "kineto/vit_small_batch", "ranks2/straggler", "pairs/sync_mask"],
 )
 def test_advice_is_a_promise_within_the_step_and_whatif_says_the_same(name: str) -> None:
     run = ta.load(*ranks(f"{name}.base"))

@@ -1,4 +1,5 @@
-"""Averages and sums that the host keeps of what each step copies to it, told from results that are only kept there."""
+"""Averages and sums that the host keeps of what each step copies to it, told from results that are
+only kept there."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import CopyKind, Device, MemoryKind
 
-SHAPE, SIZE = "[1024, 1024]", 1 << 22
-SMALL, SMALL_SIZE = "[1024]", 4096
+SHAPE = "[1024, 1024]"
+SIZE = 1 << 22
+SMALL = "[1024]"
+SMALL_SIZE = 4096
 
 
 def step(p: Program, *updates: str, shape: str = SHAPE) -> None:
@@ -28,7 +31,9 @@ def step(p: Program, *updates: str, shape: str = SHAPE) -> None:
         within(p, "aten::to", moved, shapes=f"[{mine}, [], []]")
         for name in updates:
             other = mine if shape == SHAPE else shape
-            within(p, name, lambda p, size=size: p.spend(size / 8192), shapes=f"[{other}, {mine}, []]")
+            within(
+                p, name, lambda p, size=size: p.spend(size / 8192), shapes=f"[{other}, {mine}, []]"
+            )
 
 
 def program(*updates: str, shape: str = SHAPE, memory: int = 1 << 33) -> Measurements:
@@ -40,10 +45,13 @@ def program(*updates: str, shape: str = SHAPE, memory: int = 1 << 33) -> Measure
     return measure(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=memory),)))
 
 
-@pytest.mark.parametrize("updates", [("aten::lerp_",), ("aten::mul", "aten::add_"), ("aten::sub_",)])
+@pytest.mark.parametrize(
+    "updates", [("aten::lerp_",), ("aten::mul", "aten::add_"), ("aten::sub_",)]
+)
 def test_averages_that_the_host_updates_can_be_on_the_gpu(updates: tuple[str, ...]) -> None:
     m = program(*updates)
-    offer, tape = keep_on_device.offer(m), tape_of(m)
+    offer = keep_on_device.offer(m)
+    tape = tape_of(m)
     assert offer is not None
     assert tape is not None
     assert f"{(SIZE + SMALL_SIZE) / 1e6:.3g} MB" in offer.action.pytorch

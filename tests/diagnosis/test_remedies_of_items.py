@@ -1,4 +1,5 @@
-"""Loops over items: calls of one model of which none needs another, told from time steps and layers by shapes."""
+"""Loops over items: calls of one model of which none needs another, told from time steps and layers
+by shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     Step = Callable[[Program], object]
 
-CROPS, LAYERS = 8, 7
+CROPS = 8
+LAYERS = 7
 MOLECULES = (12, 31, 17, 40, 22, 26)
 
 
@@ -59,7 +61,8 @@ def molecules(p: Program, sizes: Sequence[int], *, widths: Sequence[int] = ()) -
 
 
 def cells(p: Program, *, joined: bool) -> None:
-    """Time steps of layers of recurrent cells, and a head; the state goes from one step to the next."""
+    """Time steps of layers of recurrent cells, and a head; the state goes from one step to the
+    next."""
     for _ in range(CROPS):
         for _ in range(LAYERS):
             if joined:
@@ -74,7 +77,9 @@ def cells(p: Program, *, joined: bool) -> None:
     put_together(p, ["[32, 10]"] * CROPS)
 
 
-@pytest.mark.parametrize("step", [crops, partial(crops, count=MOST_LISTED + 5), partial(molecules, sizes=MOLECULES)])
+@pytest.mark.parametrize(
+    "step", [crops, partial(crops, count=MOST_LISTED + 5), partial(molecules, sizes=MOLECULES)]
+)
 def test_calls_for_items_are_one(step: Step) -> None:
     tape = tape_of(step)
     one = calls_joined(tape)
@@ -91,7 +96,13 @@ def test_calls_for_items_are_one(step: Step) -> None:
         partial(cells, joined=True),
         partial(cells, joined=False),
     ],
-    ids=["not put together", "a text that grows", "other weights", "state joined to the input", "state in a product"],
+    ids=[
+        "not put together",
+        "a text that grows",
+        "other weights",
+        "state joined to the input",
+        "state in a product",
+    ],
 )
 def test_calls_that_may_need_each_other_stay(step: Step) -> None:
     assert calls_joined(tape_of(step)) is None

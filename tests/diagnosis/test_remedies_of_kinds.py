@@ -1,4 +1,5 @@
-"""Remedies for kinds of programs, each built in variants: what triggers it however it is written, and what does not."""
+"""Remedies for kinds of programs, each built in variants: what triggers it however it is written,
+and what does not."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ from traceanalyzer.base.figures import NS_PER_MS
 from traceanalyzer.diagnosis.remedies.data import COPIED_AHEAD
 from traceanalyzer.diagnosis.remedies.host import remove_syncs
 from traceanalyzer.replay.changes.fusion import Reading
-from traceanalyzer.replay.changes.loops.joined_calls import ensembles_joined, lookups_joined, members
+from traceanalyzer.replay.changes.loops.joined_calls import (
+    ensembles_joined,
+    lookups_joined,
+    members,
+)
 from traceanalyzer.replay.changes.loops.repetition import batched
 from traceanalyzer.replay.changes.syncs.syncs import syncs_removed
 from traceanalyzer.replay.changes.syncs.values import masks_spread
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
 
     from traceanalyzer.replay.tape import Tape
 
-CALLS, KERNELS = 6, 12
+CALLS = 6
+KERNELS = 12
 
 
 def tape_of(step: Callable[[Program], object]) -> Tape:
@@ -42,7 +48,12 @@ def read(p: Program) -> None:
 
 def model(p: Program, *, tokens: str = "", update: bool = False) -> None:
     if tokens:
-        within(p, "aten::embedding", lambda p: p.spend(20).launch(ADD, 3), shapes=f"[[32000, 512], {tokens}]")
+        within(
+            p,
+            "aten::embedding",
+            lambda p: p.spend(20).launch(ADD, 3),
+            shapes=f"[[32000, 512], {tokens}]",
+        )
     for _ in range(KERNELS):
         within(p, "aten::conv2d", lambda p: p.spend(20).launch(GEMM, 3))
     if update:
@@ -76,7 +87,12 @@ def test_lookups_table_by_table_are_one(name: str, tables: int, before: int) -> 
         for i in range(tables):
             for _ in range(before):
                 within(p, "aten::arange", lambda p: p.spend(10).launch(ADD, 2))
-            within(p, name, lambda p: p.spend(20).launch(ADD, 3), shapes=f"[[{1000 * (i + 1)}, 16], [64, 1]]")
+            within(
+                p,
+                name,
+                lambda p: p.spend(20).launch(ADD, 3),
+                shapes=f"[[{1000 * (i + 1)}, 16], [64, 1]]",
+            )
         within(p, "aten::cat", lambda p: p.spend(20).launch(ADD, 3))
         within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 20))
 
@@ -91,7 +107,12 @@ def test_lookups_table_by_table_are_one(name: str, tables: int, before: int) -> 
 def test_a_lookup_in_each_layer_stays() -> None:
     def step(p: Program) -> None:
         for _ in range(CALLS):
-            within(p, "aten::embedding", lambda p: p.spend(20).launch(ADD, 3), shapes="[[32, 12], [64, 64]]")
+            within(
+                p,
+                "aten::embedding",
+                lambda p: p.spend(20).launch(ADD, 3),
+                shapes="[[32, 12], [64, 64]]",
+            )
             for _ in range(4):
                 within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 20))
 
@@ -99,7 +120,9 @@ def test_a_lookup_in_each_layer_stays() -> None:
 
 
 def linear(p: Program, size: str, weight: str) -> None:
-    within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 3), shapes=f"[{size}, {weight}, []]")
+    within(
+        p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 3), shapes=f"[{size}, {weight}, []]"
+    )
 
 
 def one_member(p: Program, activation: str, first: int, last: int) -> None:
@@ -118,7 +141,8 @@ def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> N
         p.spend(20).launch(GEMM, 30)
 
     tape = tape_of(step)
-    found, joined = members(tape), ensembles_joined(tape)
+    found = members(tape)
+    joined = ensembles_joined(tape)
     assert found is not None
     assert joined is not None
     assert found.number == many
@@ -128,11 +152,15 @@ def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> N
 def recurrence(p: Program) -> None:
     linear(p, "[256, 17]", "[64, 17]")
     linear(p, "[256, 64]", "[64, 64]")
-    within(p, "aten::add", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64], [256, 64], []]")
+    within(
+        p, "aten::add", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64], [256, 64], []]"
+    )
     within(p, "aten::tanh", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64]]")
 
 
-@pytest.mark.parametrize("part", [partial(one_member, activation="aten::relu", first=32, last=32), recurrence])
+@pytest.mark.parametrize(
+    "part", [partial(one_member, activation="aten::relu", first=32, last=32), recurrence]
+)
 def test_layers_and_time_steps_need_each_other(part: Callable[[Program], object]) -> None:
     def step(p: Program) -> None:
         for _ in range(10):
@@ -180,25 +208,40 @@ def test_a_recurrent_layer_called_time_step_by_time_step(
         ("[1, 12, 512, 512]", "[1, 12, 512, 64]", False),
     ],
 )
-def test_a_bias_of_attention_that_all_texts_share_stays_on_the_device(bias: str, queries: str, kept: bool) -> None:
+def test_a_bias_of_attention_that_all_texts_share_stays_on_the_device(
+    bias: str, queries: str, kept: bool
+) -> None:
     def bring(p: Program) -> None:
         copy(p, 900, CopyKind.HOST_TO_DEVICE, 1 << 24, MemoryKind.PAGEABLE).sync()
 
     def step(p: Program) -> None:
         within(p, "aten::to", bring, shapes=f"[{bias}, []]")
         within(p, "aten::to", lambda p: p.spend(10).launch(ADD, 40), shapes=f"[{bias}, []]")
-        within(p, "aten::linear", lambda p: p.spend(10).launch(GEMM, 40), shapes="[[4, 512, 768], [2304, 768]]")
+        within(
+            p,
+            "aten::linear",
+            lambda p: p.spend(10).launch(GEMM, 40),
+            shapes="[[4, 512, 768], [2304, 768]]",
+        )
         shapes = f"[{queries}, {queries}, {queries}, {bias}]"
-        within(p, "aten::scaled_dot_product_attention", lambda p: p.spend(10).launch(GEMM, 40), shapes=shapes)
+        within(
+            p,
+            "aten::scaled_dot_product_attention",
+            lambda p: p.spend(10).launch(GEMM, 40),
+            shapes=shapes,
+        )
 
     m = program(step)
-    found, tape = step_us(m, "keep_on_device"), make_tape(m.rated)
+    found = step_us(m, "keep_on_device")
+    tape = make_tape(m.rated)
     assert tape is not None
     assert (found is not None) == kept
     assert (COPIED_AHEAD.change(tape) is None) == kept
 
 
-@pytest.mark.parametrize("loader", ["", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"])
+@pytest.mark.parametrize(
+    "loader", ["", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"]
+)
 def test_what_the_program_prepares_itself_can_be_made_elsewhere(loader: str) -> None:
     def prepare(p: Program) -> None:
         p.spend(2000)
@@ -228,10 +271,14 @@ def picked(p: Program, kernels: int) -> None:
 
 @pytest.mark.parametrize("kernels", [1, 8])
 @pytest.mark.parametrize(("user", "spread"), [("aten::mean", True), ("aten::linear", False)])
-def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels: int, user: str, spread: bool) -> None:
+def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(
+    kernels: int, user: str, spread: bool
+) -> None:
     def step(p: Program) -> None:
         for _ in range(4):
-            within(p, "aten::index", partial(picked, kernels=kernels), shapes="[[32, 80, 80, 24], []]")
+            within(
+                p, "aten::index", partial(picked, kernels=kernels), shapes="[[32, 80, 80, 24], []]"
+            )
             within(p, user, lambda p: p.spend(20).launch(ADD, 3))
 
     tape = tape_of(step)
@@ -241,11 +288,15 @@ def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels:
         assert not found.waits.any()
         assert int((found.duration > 0).sum()) == 8 * tape.steps
         assert step_time_ns(found) < step_time_ns(tape)
-        for change in map(syncs_removed, (Reading.TYPICAL, Reading.OPTIMISTIC)):  # no read is left, which is the point
+        for change in map(
+            syncs_removed, (Reading.TYPICAL, Reading.OPTIMISTIC)
+        ):  # no read is left, which is the point
             left = change(tape)
             assert left is not None
             assert step_time_ns(left) <= step_time_ns(found)
-    assert ("torch.where or a weighted sum" in remove_syncs.offer(program(step)).action.pytorch) == spread
+    assert (
+        "torch.where or a weighted sum" in remove_syncs.offer(program(step)).action.pytorch
+    ) == spread
 
 
 def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None:

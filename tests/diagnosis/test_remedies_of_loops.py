@@ -1,4 +1,5 @@
-"""Remedies that read more than kernels: how a program takes data apart, where it goes, and what loads code."""
+"""Remedies that read more than kernels: how a program takes data apart, where it goes, and what
+loads code."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from traceanalyzer.trace import CopyKind, MemoryKind
 
 FUSIBLE = ("elementwise", "reduction", "layout")
 LAYOUT = "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true>"
-ITEMS, LAYERS = 8, 12
+ITEMS = 8
+LAYERS = 12
 
 
 def call(p: Program) -> None:
@@ -103,7 +105,9 @@ def test_kernels_of_one_step_that_take_long_to_launch_were_loaded_then() -> None
     found = step_us(program(step), "warm_up")
     assert found is not None
     assert found < 120
-    same = program(lambda p: within(p.launch(GEMM, 50), "aten::tan", lambda p: p.spend(800).launch(ADD, 5)))
+    same = program(
+        lambda p: within(p.launch(GEMM, 50), "aten::tan", lambda p: p.spend(800).launch(ADD, 5))
+    )
     assert step_us(same, "warm_up") is None
 
 

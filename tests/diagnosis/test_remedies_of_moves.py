@@ -1,4 +1,5 @@
-"""Remedies for data and work that leave the device: what could stay there, and what the host works on instead of it."""
+"""Remedies for data and work that leave the device: what could stay there, and what the host works
+on instead of it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def use(p: Program, name: str, shapes: str) -> None:
 def weights_of_block(p: Program) -> None:
     """Two weights come with small parameters; the second is used by the block's last operator."""
     wide = f"[4096, {WIDTH}]"
-    for shape, size in ((f"[{WIDTH}, {WIDTH}]", 1 << 21), (wide, 1 << 23), ("[4096]", 8192), (f"[{WIDTH}]", 2048)):
+    for shape, size in (
+        (f"[{WIDTH}, {WIDTH}]", 1 << 21),
+        (wide, 1 << 23),
+        ("[4096]", 8192),
+        (f"[{WIDTH}]", 2048),
+    ):
         bring(p, shape, size, size / 8192)
     use(p, "aten::layer_norm", f"[[8, {WIDTH}], [], [{WIDTH}], []]")
     use(p, "aten::linear", f"[[8, {WIDTH}], [{WIDTH}, {WIDTH}]]")
@@ -83,7 +89,9 @@ def test_labels_of_as_many_items_as_a_layer_is_wide_are_input() -> None:
 
 
 @pytest.mark.parametrize(("begun", "kept"), [(True, True), (False, False)])
-def test_a_queue_that_is_turned_for_a_product_stays_where_the_step_has_begun(begun: bool, kept: bool) -> None:
+def test_a_queue_that_is_turned_for_a_product_stays_where_the_step_has_begun(
+    begun: bool, kept: bool
+) -> None:
     def step(p: Program) -> None:
         if begun:
             use(p, "aten::linear", "[[256, 64], [128, 64]]")
@@ -103,7 +111,8 @@ def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
         p.launch(GEMM, 50)
 
     m = program(step)
-    offer, tape = move_host_work.offer(m), tape_of(m)
+    offer = move_host_work.offer(m)
+    tape = tape_of(m)
     assert offer is not None
     assert tape is not None
     assert offer.action == words("move_host_work", "on_device")
@@ -123,7 +132,9 @@ def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:
 
 
 @pytest.mark.parametrize(("hooks", "offered"), [("", True), ("torch::distributed::reducer", False)])
-def test_a_step_whose_hooks_reduce_gradients_is_not_captured_by_a_few_lines(hooks: str, offered: bool) -> None:
+def test_a_step_whose_hooks_reduce_gradients_is_not_captured_by_a_few_lines(
+    hooks: str, offered: bool
+) -> None:
     def step(p: Program) -> None:
         start = p.now
         for _ in range(20):
@@ -140,7 +151,8 @@ def test_how_far_more_workers_get_is_a_wide_range() -> None:
         p.launch(GEMM, 500)
 
     m = program(step)
-    offer, replay = data_loader_workers.offer(m), m.replay
+    offer = data_loader_workers.offer(m)
+    replay = m.replay
     assert offer is not None
     assert replay is not None
     found = replay.predict(offer.scenario)
@@ -168,14 +180,17 @@ def picked(p: Program, table: str, rows: str) -> None:
     ],
     ids=["rows of it", "all of it", "of another width", "no room"],
 )
-def test_a_table_that_the_host_picks_rows_from_can_stay(table: str, rows: str, *, kept: bool) -> None:
+def test_a_table_that_the_host_picks_rows_from_can_stay(
+    table: str, rows: str, *, kept: bool
+) -> None:
     p = Program()
     for i in range(6):
         start = p.now
         picked(p, table, rows)
         p.annotation(f"ProfilerStep#{i}", start, p.now)
     m = measure(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=140 << 30),)))
-    offer, tape = keep_on_device.offer(m), tape_of(m)
+    offer = keep_on_device.offer(m)
+    tape = tape_of(m)
     assert tape is not None
     assert (offer is not None) is kept
     if offer is not None:
@@ -189,7 +204,9 @@ def test_what_autograd_saves_on_the_host_stays_with_its_small_parts() -> None:
     """A large tensor is put in order before it goes; a small one goes with it; the loss is read."""
 
     def saved(p: Program, size: int, us: float) -> None:
-        within(p, "aten::copy_", lambda p: copy(p.spend(20), us, CopyKind.DEVICE_TO_HOST, size).sync())
+        within(
+            p, "aten::copy_", lambda p: copy(p.spend(20), us, CopyKind.DEVICE_TO_HOST, size).sync()
+        )
 
     def ordered(p: Program) -> None:
         def copied(p: Program) -> None:
@@ -209,12 +226,15 @@ def test_what_autograd_saves_on_the_host_stays_with_its_small_parts() -> None:
         copy(p.spend(20), 2, CopyKind.HOST_TO_DEVICE, 4)
 
     m = program(step)
-    tape, offer = tape_of(m), keep_on_device.offer(m)
+    tape = tape_of(m)
+    offer = keep_on_device.offer(m)
     assert tape is not None
     assert offer is not None
     left = offer.scenario.change(tape)
     assert left is not None
-    assert left.duration.sum() / tape.steps == (100 + 100 + 2 + 2) * 1000, "products, the loss and a number"
+    assert left.duration.sum() / tape.steps == (100 + 100 + 2 + 2) * 1000, (
+        "products, the loss and a number"
+    )
     assert left.waits.sum() == tape.steps, "one, for the loss"
 
 

@@ -1,4 +1,5 @@
-"""Products on parts of tensors, one by one, with what they give rise to in the backward pass, as one product."""
+"""Products on parts of tensors, one by one, with what they give rise to in the backward pass, as
+one product."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensemb
 from traceanalyzer.replay.simulate import step_time_ns
 
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'
-REQUESTS, CHANNELS, LAYERS = 12, 16, 12
+REQUESTS = 12
+CHANNELS = 16
+LAYERS = 12
 
 
 def part(p: Program, shape: str, number: int) -> None:
@@ -77,7 +80,16 @@ def test_products_by_channel_are_one_in_the_backward_pass_too() -> None:
         for _ in range(2):
             view(p, "unbind", f"[{CHANNELS}, 64, 64]")
         for i in range(CHANNELS):
-            call(p, "mm", "[64, 64]", "[64, 64]", kernel=GEMM, us=10, dtypes=p.code(BF16), sequence=i + 1)
+            call(
+                p,
+                "mm",
+                "[64, 64]",
+                "[64, 64]",
+                kernel=GEMM,
+                us=10,
+                dtypes=p.code(BF16),
+                sequence=i + 1,
+            )
             p.rows["op"][-1] |= {"blocks": 1, "threads": 128}
         call(p, "sum", "[64, 64]", sequence=CHANNELS + 1)
         learned(p, CHANNELS + 1, ADD, node="SumBackward0")
@@ -93,7 +105,8 @@ def test_products_by_channel_are_one_in_the_backward_pass_too() -> None:
 
 def test_views_within_calls_are_part_of_them_in_the_backward_pass() -> None:
     """Each of two calls has as many views as layers; autograd writes their gradients into zeros."""
-    calls, views = 2, 1000
+    calls = 2
+    views = 1000
 
     def step(p: Program) -> None:
         for at in range(calls):
@@ -101,7 +114,13 @@ def test_views_within_calls_are_part_of_them_in_the_backward_pass() -> None:
             for i in range(LAYERS):
                 call(p, "conv2d", "[16, 64, 32, 32]", "[64, 64, 3, 3]", kernel=GEMM)
                 number = at * views + i + 1
-                within(p, "aten::select", lambda p: p.spend(2), shapes="[[16, 64, 32, 32]]", sequence=number)
+                within(
+                    p,
+                    "aten::select",
+                    lambda p: p.spend(2),
+                    shapes="[[16, 64, 32, 32]]",
+                    sequence=number,
+                )
                 call(p, "relu", "[16, 64, 32, 32]")
             call(p, "linear", "[16, 64]", "[128, 64]", kernel=GEMM)
         call(p, "mm", "[16, 128]", "[128, 16]", kernel=GEMM)

@@ -1,4 +1,5 @@
-"""Remedies for programs that do the same thing many times: tensor by tensor, item by item, time step by time step."""
+"""Remedies for programs that do the same thing many times: tensor by tensor, item by item, time
+step by time step."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from tests.diagnosis.test_remedies_of_kinds import read, tape_of
 from traceanalyzer.diagnosis.remedies.loops import batch_calls, fused_optimizer
 from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined
 from traceanalyzer.replay.changes.loops.repetition import batched
-from traceanalyzer.replay.changes.loops.unfused_rnn import recurrent_fused, tensors_listed, unfused_cells
+from traceanalyzer.replay.changes.loops.unfused_rnn import (
+    recurrent_fused,
+    tensors_listed,
+    unfused_cells,
+)
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.trace import RangeKind
@@ -30,8 +35,16 @@ TENSORS = 40
 TIMES = 16
 
 
-def call(p: Program, name: str, *shapes: str, kernel: str = ADD, us: float = 3, **columns: object) -> None:
-    within(p, f"aten::{name}", lambda p: p.spend(15).launch(kernel, us), shapes=f"[{', '.join(shapes)}]", **columns)
+def call(
+    p: Program, name: str, *shapes: str, kernel: str = ADD, us: float = 3, **columns: object
+) -> None:
+    within(
+        p,
+        f"aten::{name}",
+        lambda p: p.spend(15).launch(kernel, us),
+        shapes=f"[{', '.join(shapes)}]",
+        **columns,
+    )
 
 
 def view(p: Program, name: str, shape: str) -> None:
@@ -119,7 +132,9 @@ def lists_of_many(p: Program) -> None:
         call(p, "_foreach_mul_", "[[32], [64, 3], [32]]", "[]", kernel=LISTS)
 
 
-@pytest.mark.parametrize("loop", [chain_on_one_tensor, chain_that_widens, layers_of_other_sizes, lists_of_many])
+@pytest.mark.parametrize(
+    "loop", [chain_on_one_tensor, chain_that_widens, layers_of_other_sizes, lists_of_many]
+)
 def test_chains_layers_and_lists_are_no_loops_over_tensors(loop: Step) -> None:
     assert tensors_listed(tape_of(loop)) is None
 
@@ -141,7 +156,9 @@ def in_groups(p: Program, name: str, size: str, times: int) -> None:
         ("[[9], [64]]", 2, False),
     ],
 )
-def test_an_optimizer_with_a_group_for_every_tensor_takes_them_one_by_one(size: str, times: int, small: bool) -> None:
+def test_an_optimizer_with_a_group_for_every_tensor_takes_them_one_by_one(
+    size: str, times: int, small: bool
+) -> None:
     step = partial(in_groups, name="SGD", size=size, times=times)
     tape = tape_of(step)
     listed = optimizer_by_lists(tape)
@@ -233,7 +250,9 @@ def with_attention(p: Program) -> None:
         (with_attention, True, False),
     ],
 )
-def test_a_recurrent_layer_that_is_written_out_is_one_call(cell: Step, parts: bool, found: bool) -> None:
+def test_a_recurrent_layer_that_is_written_out_is_one_call(
+    cell: Step, parts: bool, found: bool
+) -> None:
     def step(p: Program) -> None:
         for _ in range(TIMES):
             if parts:
@@ -267,7 +286,9 @@ def test_each_time_step_of_a_layer_that_is_written_out_is_a_cell_of_its_own() ->
     ends = np.unique(cells[cells >= 0]).reshape(tape.steps, TIMES)
     expected = [np.where(of_a_step >= 0, of_step[of_a_step], -1) for of_step in ends]
     assert cells.tolist() == np.concatenate(expected).tolist()
-    assert [tape.source.trace.strings[code] for code in set(tree.names(ends.ravel()).tolist())] == ["aten::mul"]
+    assert [tape.source.trace.strings[code] for code in set(tree.names(ends.ravel()).tolist())] == [
+        "aten::mul"
+    ]
 
 
 def test_a_sequence_that_is_taken_apart_before_is_an_input_too() -> None:
@@ -314,7 +335,12 @@ def in_time(p: Program, i: int) -> None:
 
 @pytest.mark.parametrize(
     ("taken", "each", "found"),
-    [(iterated, True, True), (by_number, True, True), (iterated, False, False), (in_time, True, False)],
+    [
+        (iterated, True, True),
+        (by_number, True, True),
+        (iterated, False, False),
+        (in_time, True, False),
+    ],
 )
 def test_items_with_a_backward_pass_each_are_one_call(
     taken: Callable[[Program, int], object], each: bool, found: bool
@@ -355,7 +381,13 @@ def test_calls_that_read_in_their_middle_are_one_whole_call(end: str) -> None:
 
 
 def taken(p: Program, name: str, shape: str, values: str) -> None:
-    within(p, f"aten::{name}", lambda p: p.spend(2), shapes=f"[{shape}, [], []]", concrete=p.code(values))
+    within(
+        p,
+        f"aten::{name}",
+        lambda p: p.spend(2),
+        shapes=f"[{shape}, [], []]",
+        concrete=p.code(values),
+    )
 
 
 PLACES = (501, 301, 181, 644, 44, 103, 383, 12)
@@ -457,7 +489,8 @@ def test_products_of_parts_are_one_unless_weights_are_the_parts_or_results_go_ba
     assert (ensembles_joined(tape_of(step)) is not None) == found
 
 
-STATE, WIDE = "[1, 4, 32, 32]", "[1, 256, 32, 32]"
+STATE = "[1, 4, 32, 32]"
+WIDE = "[1, 256, 32, 32]"
 
 
 def denoiser(p: Program, layers: int = 8) -> None:
@@ -523,7 +556,13 @@ def small_views(p: Program) -> None:
         for _ in range(times):
             call(p, "conv2d", f"[16, 3, {size}, {size}]", "[64, 3, 3, 3]", kernel=GEMM)
             for _ in range(12):
-                call(p, "conv2d", f"[16, 64, {size // 2}, {size // 2}]", "[64, 64, 3, 3]", kernel=GEMM)
+                call(
+                    p,
+                    "conv2d",
+                    f"[16, 64, {size // 2}, {size // 2}]",
+                    "[64, 64, 3, 3]",
+                    kernel=GEMM,
+                )
                 call(p, "relu", f"[16, 64, {size // 2}, {size // 2}]")
             call(p, "mean", f"[16, 64, {size // 2}, {size // 2}]", kernel=REDUCE)
             call(p, "layer_norm", "[16, 64]")

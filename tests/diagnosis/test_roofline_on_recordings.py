@@ -1,4 +1,5 @@
-"""The roofline on every recording with shapes: nearly all is modelled, and what is above it is explained."""
+"""The roofline on every recording with shapes: nearly all is modelled, and what is above it is
+explained."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def test_every_recording(path: Path) -> None:
     above = [row.name for row in report.tables["kernels"] if row.sol is not None and row.sol > 1]
     told = {finding.id for finding in report.findings}
     assert not above or "above-roofline" in told
-    assert sum(f.headroom_ms or 0 for f in report.findings) <= report.metrics.step_time_ms.mean * (1 + 1e-6)
+    assert sum(f.headroom_ms or 0 for f in report.findings) <= report.metrics.step_time_ms.mean * (
+        1 + 1e-6
+    )
 
 
 def test_products_in_tf32_are_predicted() -> None:

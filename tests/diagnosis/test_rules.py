@@ -19,13 +19,20 @@ from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.trace import Bool
 
-SAMPLES = sorted(p for p in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir() if p.is_dir())
+SAMPLES = sorted(
+    p for p in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir() if p.is_dir()
+)
 SIGNATURE = (Measurements, Bool)
 
 
 def is_rule(function: object, module: str) -> bool:
-    """A public function of this module that takes measurements and free device ops, and yields drafts."""
-    if not inspect.isfunction(function) or function.__module__ != module or function.__name__.startswith("_"):
+    """A public function of this module that takes measurements and free device ops, and yields
+    drafts."""
+    if (
+        not inspect.isfunction(function)
+        or function.__module__ != module
+        or function.__name__.startswith("_")
+    ):
         return False
     signature = inspect.signature(function)
     return "Draft" in str(signature.return_annotation)
@@ -33,7 +40,9 @@ def is_rule(function: object, module: str) -> bool:
 
 def functions() -> list[Callable[..., object]]:
     """Every rule function of the room."""
-    modules = [import_module(f"{room.__name__}.{m.name}") for m in pkgutil.iter_modules(room.__path__)]
+    modules = [
+        import_module(f"{room.__name__}.{m.name}") for m in pkgutil.iter_modules(room.__path__)
+    ]
     return [f for module in modules for f in vars(module).values() if is_rule(f, module.__name__)]
 
 
@@ -51,8 +60,8 @@ def test_no_rule_stands_in_the_list_twice() -> None:
 
 
 def heard() -> dict[str, set[str]]:
-    """For each rule that yields anything on a sample: `alone`, and `headroom` where others left it any (or it claims
-    none)."""
+    """For each rule that yields anything on a sample: `alone`, and `headroom` where others left it
+    any (or it claims none)."""
     result: dict[str, set[str]] = {}
     for path in SAMPLES:
         m = measured(ta.load(path)).critical
@@ -68,8 +77,8 @@ def heard() -> dict[str, set[str]]:
 
 
 def test_no_rule_is_silenced_by_those_before_it() -> None:
-    """A rule that yields a draft on its own is heard beside all others, too, on some sample. What no sample has is
-    shown by tests of its own (tests/test_places.py)."""
+    """A rule that yields a draft on its own is heard beside all others, too, on some sample. What
+    no sample has is shown by tests of its own (tests/test_places.py)."""
     made = heard()
     assert len(made) > len(RULES) / 2
     assert [name for name, how in made.items() if how == {"alone"}] == []

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.diagnosis.measurements import Measurements
 
-SCORES, RADIX = "[64, 1048576]", "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<float>"
-SORT_LAUNCHES, SORT_US = 40, 100
+SCORES = "[64, 1048576]"
+RADIX = "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<float>"
+SORT_LAUNCHES = 40
+SORT_US = 100
 
 
 def sort(p: Program, values: str = '["", "-1", "True"]', name: str = "aten::sort") -> None:
@@ -36,7 +38,9 @@ def sort(p: Program, values: str = '["", "-1", "True"]', name: str = "aten::sort
 
 
 def take(p: Program, values: str, name: str = "aten::slice", shape: str = SCORES) -> None:
-    within(p, name, lambda p: p.spend(3), shapes=f"[{shape}, [], [], [], []]", concrete=p.code(values))
+    within(
+        p, name, lambda p: p.spend(3), shapes=f"[{shape}, [], [], [], []]", concrete=p.code(values)
+    )
 
 
 def searched(p: Program) -> None:
@@ -104,7 +108,8 @@ def test_what_is_needed_whole_is_sorted(step: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "name"), [('["", "1", "True"]', "aten::argsort"), ('["", "False", "-1", "True"]', "aten::sort")]
+    ("values", "name"),
+    [('["", "1", "True"]', "aten::argsort"), ('["", "False", "-1", "True"]', "aten::sort")],
 )
 def test_sorts_come_in_several_forms(values: str, name: str) -> None:
     def step(p: Program) -> None:

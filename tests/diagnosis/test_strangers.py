@@ -1,4 +1,5 @@
-"""What a report says of the classes of recordings that other people make (`tests/diagnosis/strangers.py`)."""
+"""What a report says of the classes of recordings that other people make
+(`tests/diagnosis/strangers.py`)."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def ids(report: Report) -> list[str]:
 
 def text(report: Report) -> str:
     notes = [*report.notes, *(note for i in report.inputs for note in i.health.notes)]
-    return " ".join([report.summary.headline, report.summary.culprit or "", actions(report), *notes])
+    return " ".join(
+        [report.summary.headline, report.summary.culprit or "", actions(report), *notes]
+    )
 
 
 @of(*CASES)
@@ -90,7 +93,9 @@ def test_an_accelerators_steps_are_steps(report: Report) -> None:
 
 @of("one_pass", "one_annotation")
 def test_one_pass_is_a_unit_with_predictions(report: Report) -> None:
-    assert any(one.predicted_step_ms and one.low_ms and one.high_ms for one in report.recommendations)
+    assert any(
+        one.predicted_step_ms and one.low_ms and one.high_ms for one in report.recommendations
+    )
 
 
 @of("copies_alone")
@@ -101,7 +106,9 @@ def test_a_step_of_copies_alone_is_not_promised_to_vanish(report: Report) -> Non
 
 @of("copies_alone")
 def test_a_slow_link_is_named(report: Report) -> None:
-    where = [e.where for f in report.findings for e in f.evidence if e.metric == "achieved bandwidth"]
+    where = [
+        e.where for f in report.findings for e in f.evidence if e.metric == "achieved bandwidth"
+    ]
     assert len(where) == 2
     assert all("its link carries 32 GB/s" in one for one in where)
 
@@ -229,10 +236,21 @@ def test_cudnns_search_is_first_use(report: Report) -> None:
     assert ".item()" not in actions(report)
 
 
-@of("waits_without_steps", "slow_pageable", "managed", "camera", "shrinking", "five_sizes", "openacc")
+@of(
+    "waits_without_steps",
+    "slow_pageable",
+    "managed",
+    "camera",
+    "shrinking",
+    "five_sizes",
+    "openacc",
+)
 def test_programs_in_cuda_get_no_words_of_pytorch(report: Report) -> None:
     words = text(report) + no_advice(report)
-    assert not any(word in words for word in ("reduce-overhead", ".item()", "DataLoader", "collect torch", "torch."))
+    assert not any(
+        word in words
+        for word in ("reduce-overhead", ".item()", "DataLoader", "collect torch", "torch.")
+    )
 
 
 @of("slow_pageable")

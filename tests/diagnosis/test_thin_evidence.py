@@ -1,4 +1,5 @@
-"""Where advice falls silent: PyTorch's own pauses, layouts that nobody can choose, kernels that nothing is known of."""
+"""Where advice falls silent: PyTorch's own pauses, layouts that nobody can choose, kernels that
+nothing is known of."""
 
 from __future__ import annotations
 
@@ -48,7 +49,11 @@ def test_a_few_short_pauses_are_not_the_programs_own_work(pauses: int, us: int, 
 def test_autograds_pauses_are_its_own() -> None:
     def step(p: Program) -> None:
         p.launch(GEMM, 10)
-        within(p, "autograd::engine::evaluate_function: MmBackward0", lambda p: p.spend(600).launch(GEMM, 10))
+        within(
+            p,
+            "autograd::engine::evaluate_function: MmBackward0",
+            lambda p: p.spend(600).launch(GEMM, 10),
+        )
 
     assert step_us(program(step), "move_host_work") is None
 
@@ -67,7 +72,8 @@ def test_channels_last_is_for_planes_and_space(shape: str, action: str | None) -
         p.launch(LAYOUT, 100).launch(CONVOLUTION, 100)
 
     m = program(lambda p: within(p, "aten::cudnn_convolution", convolve, shapes=shape))
-    tape, offer = make_tape(m.rated), channels_last.offer(m)
+    tape = make_tape(m.rated)
+    offer = channels_last.offer(m)
     assert tape is not None
     assert offer is not None
     changed = offer.scenario.change(tape)
@@ -86,7 +92,9 @@ def test_kernels_of_a_graph_are_not_merged() -> None:
         assert len(find_runs(tape, ("elementwise",)).first) == runs
 
 
-def test_a_cautious_reading_that_saves_nothing_is_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cautious_reading_that_saves_nothing_is_no_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def half(tape):  # type: ignore[no-untyped-def]
         return tape.retimed(tape.duration * 0.5)
 
@@ -94,14 +102,18 @@ def test_a_cautious_reading_that_saves_nothing_is_no_advice(monkeypatch: pytest.
         m = program(lambda p: p.launch(GEMM, 400).launch(GEMM, 400))
         scenario = Scenario("half", half, "half of it", pessimistic=cautious)
         remedy = Remedy(
-            "tf32", "compute", "fp32-matmul", lambda _m, scenario=scenario: Offer(everywhere("do"), scenario)
+            "tf32",
+            "compute",
+            "fp32-matmul",
+            lambda _m, scenario=scenario: Offer(everywhere("do"), scenario),
         )  # type: ignore[misc]
         monkeypatch.setattr(advice, "REMEDIES", (remedy,))
         assert len(advice.advise(m)) == told
 
 
 def test_a_host_that_the_gpu_hides_is_likely_faster_than_the_slowest_that_fits() -> None:
-    """Any share of the dispatch up to that of a step as long as the GPU's work fits the stopwatch."""
+    """Any share of the dispatch up to that of a step as long as the GPU's work fits the
+    stopwatch."""
 
     def step(p: Program) -> None:
         for _ in range(20):
@@ -111,20 +123,23 @@ def test_a_host_that_the_gpu_hides_is_likely_faster_than_the_slowest_that_fits()
     m = program(step)
     replay = Replay.of(m.rated, UnprofiledTime(1.0, 0.99, 1.01))
     assert replay is not None
-    recorded, left = make_tape(m.rated), replay.typical[0]
+    recorded = make_tape(m.rated)
+    left = replay.typical[0]
     assert recorded is not None
     assert 0.45 < left.dispatch.sum() / recorded.dispatch.sum() < 0.62
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "mean"), [(0.3, 1.0, 0.651), (0.3, 0.65, 0.556), (0.7, 0.7, 0.7), (5.0, 6.0, 5.0)]
+    ("low", "high", "mean"),
+    [(0.3, 1.0, 0.651), (0.3, 0.65, 0.556), (0.7, 0.7, 0.7), (5.0, 6.0, 5.0)],
 )
 def test_mean_of_a_part_of_a_distribution(low: float, high: float, mean: float) -> None:
     assert _mean_between(0.65, 0.122, low, high) == pytest.approx(mean, abs=0.003)
 
 
 def test_layers_that_are_alike_and_gathered_once_are_not_gathered_again() -> None:
-    """Two equal messages in the forward pass are two layers; in the backward pass they are gathered a second time."""
+    """Two equal messages in the forward pass are two layers; in the backward pass they are gathered
+    a second time."""
     for again in (False, True):
         b = Ranked()
         for i in range(4):
@@ -152,9 +167,13 @@ def test_a_range_holds_what_other_kernels_may_not_save() -> None:
     replay = m.replay
     assert replay is not None
     tenth = Scenario(
-        "tf32", lambda tape: tape.retimed(np.maximum(tape.duration * 0.1, 1)), "a tenth", spread=OF_KERNELS
+        "tf32",
+        lambda tape: tape.retimed(np.maximum(tape.duration * 0.1, 1)),
+        "a tenth",
+        spread=OF_KERNELS,
     )
-    wide, usual = replay.predict(tenth), replay.predict(replace(tenth, spread=GAIN_SPREAD))
+    wide = replay.predict(tenth)
+    usual = replay.predict(replace(tenth, spread=GAIN_SPREAD))
     assert wide.step_ms == usual.step_ms
     assert wide.high_ms is not None
     assert usual.high_ms is not None
@@ -163,7 +182,9 @@ def test_a_range_holds_what_other_kernels_may_not_save() -> None:
     assert wide.high_ms > 2 * usual.high_ms
 
 
-@pytest.mark.parametrize("wrapper", ["", "DistributedDataParallel.forward", "FSDP::pre_forward (0)"])
+@pytest.mark.parametrize(
+    "wrapper", ["", "DistributedDataParallel.forward", "FSDP::pre_forward (0)"]
+)
 def test_compiling_is_not_promised_under_what_cuts_compiled_code(wrapper: str) -> None:
     def step(p: Program) -> None:
         for _ in range(10):

@@ -1,4 +1,5 @@
-"""Kernels launched with too few threads: what is said of them, and what of those that fill the GPU."""
+"""Kernels launched with too few threads: what is said of them, and what of those that fill the
+GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from traceanalyzer.trace import Device
 A100 = (Device(0, "NVIDIA A100-SXM4-80GB"),)
 
 
-def program(blocks: int, threads: int, us: float = 1000, name: str = "add(int, float*, float*)") -> Measurements:
+def program(
+    blocks: int, threads: int, us: float = 1000, name: str = "add(int, float*, float*)"
+) -> Measurements:
     """Fifty launches in a row of one kernel, of a program in CUDA."""
     b = TraceBuilder()
     for i in range(50):
@@ -28,7 +31,9 @@ def told(m: Measurements) -> Finding | None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "threads"), [(1, 1), (1, 256), (40, 128), (100_000, 4)], ids=["thread", "block", "few", "narrow"]
+    ("blocks", "threads"),
+    [(1, 1), (1, 256), (40, 128), (100_000, 4)],
+    ids=["thread", "block", "few", "narrow"],
 )
 def test_a_long_kernel_of_few_threads_is_told(blocks: int, threads: int) -> None:
     found = told(program(blocks, threads))
@@ -41,7 +46,9 @@ def test_a_long_kernel_of_few_threads_is_told(blocks: int, threads: int) -> None
     assert found.headroom_ms < 50
 
 
-@pytest.mark.parametrize(("blocks", "threads", "us"), [(4096, 256, 1000), (1, 1, 20)], ids=["full", "short"])
+@pytest.mark.parametrize(
+    ("blocks", "threads", "us"), [(4096, 256, 1000), (1, 1, 20)], ids=["full", "short"]
+)
 def test_full_and_short_kernels_are_not(blocks: int, threads: int, us: float) -> None:
     assert told(program(blocks, threads, us)) is None
 

@@ -1,4 +1,5 @@
-"""Waits that are not the program's reading of values: sparse matrices, a library that tries its algorithms."""
+"""Waits that are not the program's reading of values: sparse matrices, a library that tries its
+algorithms."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def test_a_sparse_matrix_that_is_sorted_in_each_operator() -> None:
             within(
                 p,
                 "aten::_sparse_addmm",
-                lambda p: within(p, "aten::_coalesce", lambda p: p.spend(5).launch("sort", 20).sync()),
+                lambda p: within(
+                    p, "aten::_coalesce", lambda p: p.spend(5).launch("sort", 20).sync()
+                ),
             )
             p.spend(40).launch(GEMM, 20)
 
@@ -49,7 +52,9 @@ def test_values_that_are_read_keep_their_advice() -> None:
         ("converter", "cudaEventSynchronize", False),
     ],
 )
-def test_a_library_that_tries_its_algorithms_is_first_use(around: str, call: str, searches: bool) -> None:
+def test_a_library_that_tries_its_algorithms_is_first_use(
+    around: str, call: str, searches: bool
+) -> None:
     p = Program()
     for _ in range(15):
         begin = p.now

@@ -43,7 +43,9 @@ def test_without_pytorchs_names_there_is_no_advice_for_pytorch(path: Path) -> No
     run = loaded(path)
     traces = []
     for trace in run.traces:
-        strings = [f"f{i}" if FRAMEWORK.search(text) else text for i, text in enumerate(trace.strings)]
+        strings = [
+            f"f{i}" if FRAMEWORK.search(text) else text for i, text in enumerate(trace.strings)
+        ]
         traces.append(replace(trace, strings=strings))
         assert framework(traces[-1]) is Framework.CUDA
     report = build_report(Run(tuple(traces)))
@@ -61,7 +63,13 @@ def test_words_for_others_have_none_of_pytorchs() -> None:
     texts = [text for one in found for text in (one.cuda, one.jax) if text]
     advice = [*entries().values(), *(page.words for page in finding_pages().values())]
     of_remedies = [text for entry in advice for text in entry.values()]
-    texts += [text for of in of_remedies if isinstance(of, dict) for name, text in of.items() if name != "pytorch"]
+    texts += [
+        text
+        for of in of_remedies
+        if isinstance(of, dict)
+        for name, text in of.items()
+        if name != "pytorch"
+    ]
     texts += [entry["words"] for entry in advice if isinstance(entry.get("words"), str)]
     assert len(texts) > 40
     assert [text for text in texts if PYTORCH_WORDS.search(text)] == []
@@ -74,19 +82,27 @@ def test_each_framework_is_known_by_its_names() -> None:
     assert of("void at::native::vectorized_elementwise_kernel<4, ...>") is Framework.PYTORCH
     assert of("triton_poi_fused_add_0") is Framework.PYTORCH
     assert of("saxpy(double*, double*)") is Framework.CUDA
-    jax = TraceBuilder().kernel("loop_add_fusion", 0, 1).annotation("XlaModule:#hlo_module=jit_step#", 0, 1)
+    jax = (
+        TraceBuilder()
+        .kernel("loop_add_fusion", 0, 1)
+        .annotation("XlaModule:#hlo_module=jit_step#", 0, 1)
+    )
     assert framework(jax.build()) is Framework.JAX
 
 
 def test_each_framework_has_its_words() -> None:
     three = Words("Use torch.compile.", "Capture a graph.", "Use jit.")
     assert [three.of(one) for one in Framework] == [
-        {Framework.PYTORCH: three.pytorch, Framework.CUDA: three.cuda, Framework.JAX: three.jax}[one]
+        {Framework.PYTORCH: three.pytorch, Framework.CUDA: three.cuda, Framework.JAX: three.jax}[
+            one
+        ]
         for one in Framework
     ]
     assert Words("Use torch.compile.", "Capture a graph.").of(Framework.JAX) == "Capture a graph."
     assert Words("Use torch.compile.").of(Framework.CUDA) is None
-    assert {everywhere("Use larger messages.").of(one) for one in Framework} == {"Use larger messages."}
+    assert {everywhere("Use larger messages.").of(one) for one in Framework} == {
+        "Use larger messages."
+    }
 
 
 @pytest.mark.parametrize("path", RECORDED[::2], ids=lambda p: p.name)
@@ -97,7 +113,11 @@ def test_without_steps_nothing_is_said_of_the_step(path: Path) -> None:
     assert report.metrics.step_source == "recording"
     said = [
         *(text for advice in report.recommendations for text in (advice.action, advice.basis)),
-        *(text for f in report.findings for text in (f.title, *(t for e in f.evidence for t in (e.metric, e.where)))),
+        *(
+            text
+            for f in report.findings
+            for text in (f.title, *(t for e in f.evidence for t in (e.metric, e.where)))
+        ),
         report.summary.headline,
     ]
     assert [text for text in said if STEP.search(text)] == []
@@ -108,11 +128,20 @@ STEP = re.compile(r"(?<!optimizer )(?<!next )\bsteps?\b")
 
 def _without_rhythm(trace: Trace) -> Trace:
     """The trace without annotations and calls of modules, each kernel under a name of its own."""
-    ranges, ops = trace.host_ranges, trace.device_ops
+    ranges = trace.host_ranges
+    ops = trace.device_ops
     kept = ranges.kind == RangeKind.OP
-    names = [f"{text} #{i}" for i, text in enumerate(trace.strings[code] for code in ops.name.tolist())]
+    names = [
+        f"{text} #{i}" for i, text in enumerate(trace.strings[code] for code in ops.name.tolist())
+    ]
     renamed = replace(ops, name=np.arange(len(ops), dtype=np.int32) + len(trace.strings))
     return replace(
-        trace, strings=[*trace.strings, *names], host_ranges=ranges.take(kept), device_ops=renamed,
-        device_ranges=DeviceRanges.empty(), unprofiled_step_ns=None, light=None, stopwatch=None,
-    )  # fmt: skip
+        trace,
+        strings=[*trace.strings, *names],
+        host_ranges=ranges.take(kept),
+        device_ops=renamed,
+        device_ranges=DeviceRanges.empty(),
+        unprofiled_step_ns=None,
+        light=None,
+        stopwatch=None,
+    )

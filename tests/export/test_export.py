@@ -1,4 +1,5 @@
-"""Exports: events by brute force, measurements as the tables have them, and the queries of docs/sql.md."""
+"""Exports: events by brute force, measurements as the tables have them, and the queries of
+docs/sql.md."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from traceanalyzer.export.events import EVENTS
 from traceanalyzer.report.table_entries import TABLES
 
 SAMPLES = ROOT / "sample_traces"
-QUERIES = re.findall(r"^## (.+?)\n```sql\n(.+?)```", (ROOT / "docs" / "sql.md").read_text(), re.M | re.S)
+QUERIES = re.findall(
+    r"^## (.+?)\n```sql\n(.+?)```", (ROOT / "docs" / "sql.md").read_text(), re.M | re.S
+)
 
 
 def export(tmp_path, *paths, name="events.sqlite", status=0):
@@ -41,10 +44,14 @@ def test_every_event_of_the_file_is_a_row(sync_bound):
     (file,) = (SAMPLES / "sync_bound").glob("trace*.json.gz")
     with gzip.open(file) as opened:
         events = [e for e in json.load(opened)["traceEvents"] if e.get("ph") == "X"]
-    kernels = rows(sync_bound, "SELECT name, duration_ns FROM kernel_events ORDER BY start_ns, name")
+    kernels = rows(
+        sync_bound, "SELECT name, duration_ns FROM kernel_events ORDER BY start_ns, name"
+    )
     expected = [e for e in events if e["cat"] == "kernel"]
     assert sorted(kernels["name"]) == sorted(e["name"] for e in expected)
-    assert kernels["duration_ns"].sum() == pytest.approx(sum(e["dur"] for e in expected) * 1e3, abs=len(expected))
+    assert kernels["duration_ns"].sum() == pytest.approx(
+        sum(e["dur"] for e in expected) * 1e3, abs=len(expected)
+    )
     calls = rows(sync_bound, "SELECT count(*) AS n FROM api_calls")["n"][0]
     assert calls == sum(e["cat"] in ("cuda_runtime", "cuda_driver") for e in events)
 
@@ -54,9 +61,14 @@ def test_a_kernel_has_the_operator_that_its_external_id_names(sync_bound):
     with gzip.open(file) as opened:
         events = [e for e in json.load(opened)["traceEvents"] if e.get("ph") == "X" and "args" in e]
     operator = {e["args"]["External id"]: e["name"] for e in events if e["cat"] == "cpu_op"}
-    named = {e["args"]["correlation"]: operator[e["args"]["External id"]] for e in events
-             if e["cat"] == "kernel" and e["args"].get("External id") in operator}  # fmt: skip
-    found = rows(sync_bound, "SELECT correlation, operator FROM kernel_events WHERE operator IS NOT NULL")
+    named = {
+        e["args"]["correlation"]: operator[e["args"]["External id"]]
+        for e in events
+        if e["cat"] == "kernel" and e["args"].get("External id") in operator
+    }
+    found = rows(
+        sync_bound, "SELECT correlation, operator FROM kernel_events WHERE operator IS NOT NULL"
+    )
     assert len(named) > 100
     assert dict(zip(found["correlation"], found["operator"], strict=True)) == named
 
@@ -66,7 +78,10 @@ def test_frames_and_export_are_the_same(tmp_path, name):
     path = SAMPLES / name
     made = export(tmp_path, path)
     with sqlite3.connect(made) as database:
-        there = {one for (one,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        there = {
+            one
+            for (one,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
     for table in EVENTS:
         frame = ta.frame(path, table)
         assert (table in there) == (len(frame) > 0)
@@ -75,13 +90,19 @@ def test_frames_and_export_are_the_same(tmp_path, name):
             assert list(stored) == list(frame)
             for column in frame:
                 expected = [None if pd.isna(one) else one for one in frame[column]]
-                assert [None if pd.isna(one) else one for one in stored[column]] == expected, (table, column)
+                assert [None if pd.isna(one) else one for one in stored[column]] == expected, (
+                    table,
+                    column,
+                )
     for table in TABLES:
         if table.of_every_rank:
-            assert len(ta.frame(path, table.name)) == (len(rows(made, f"SELECT * FROM {table.name}"))
-                                                       if table.name in there else 0)  # fmt: skip
+            assert len(ta.frame(path, table.name)) == (
+                len(rows(made, f"SELECT * FROM {table.name}")) if table.name in there else 0
+            )
     gaps = rows(made, "SELECT * FROM gaps ORDER BY start_ns, id")
-    assert (gaps["duration_ns"] / 1e6).tolist() == pytest.approx(ta.frame(path, "gaps")["duration_ms"].tolist())
+    assert (gaps["duration_ns"] / 1e6).tolist() == pytest.approx(
+        ta.frame(path, "gaps")["duration_ms"].tolist()
+    )
 
 
 @pytest.mark.parametrize(("question", "query"), QUERIES, ids=[question for question, _ in QUERIES])
@@ -96,7 +117,9 @@ def test_there_are_ten_queries():
 def test_parquet_holds_the_same(tmp_path):
     pytest.importorskip("pyarrow")
     folder = export(tmp_path, SAMPLES / "sync_bound", name="events.parquet")
-    assert len(pd.read_parquet(folder / "device_ops.parquet")) == len(ta.frame(SAMPLES / "sync_bound", "device_ops"))
+    assert len(pd.read_parquet(folder / "device_ops.parquet")) == len(
+        ta.frame(SAMPLES / "sync_bound", "device_ops")
+    )
     export(tmp_path, SAMPLES / "sync_bound", name="events.parquet", status=1)
 
 

@@ -41,13 +41,23 @@ def test_a_call_has_the_recorded_shapes_types_and_strides():
 
 @pytest.mark.parametrize(
     "operator",
-    ["aten::addmm", "aten::linear", "aten::gelu", "aten::gelu_backward", "aten::copy_", "aten::sum", "aten::expand"],
+    [
+        "aten::addmm",
+        "aten::linear",
+        "aten::gelu",
+        "aten::gelu_backward",
+        "aten::copy_",
+        "aten::sum",
+        "aten::expand",
+    ],
 )
 def test_it_runs_without_a_gpu(operator, tmp_path):
     pytest.importorskip("torch")
     file = tmp_path / "again.py"
     file.write_text(script("launch_bound", operator))
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{operator}: ")
     assert " us per call on cpu" in done.stdout
@@ -79,7 +89,9 @@ INJECTED = (
 
 
 @pytest.mark.parametrize("text", INJECTED)
-@pytest.mark.parametrize("where", ["gpu", "Input Dims", "Input type", "Input Strides", "Concrete Inputs", "file"])
+@pytest.mark.parametrize(
+    "where", ["gpu", "Input Dims", "Input type", "Input Strides", "Concrete Inputs", "file"]
+)
 def test_nothing_of_a_recording_becomes_code(text, where, tmp_path):
     """The script is to be run: a recording of a stranger's must not write in it."""
     values = {
@@ -89,7 +101,9 @@ def test_nothing_of_a_recording_becomes_code(text, where, tmp_path):
         "Input Strides": [[16, 1], [8, 1], []],
     }
     trace = KinetoTrace()
-    trace.metadata["deviceProperties"] = [{"id": 0, "name": text if where == "gpu" else "NVIDIA H100"}]
+    trace.metadata["deviceProperties"] = [
+        {"id": 0, "name": text if where == "gpu" else "NVIDIA H100"}
+    ]
     for made in (
         (values | {where: text}),
         *(values | {where: [text, *values.get(where, [])[1:]]},) * (where in values),
@@ -105,6 +119,10 @@ def test_nothing_of_a_recording_becomes_code(text, where, tmp_path):
             assert isinstance(done.exception, TraceAnalyzerError), done.exception
         else:
             tree = ast.parse(done.output)
-            assert "evil" not in {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-            assert "__import__" not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            assert "evil" not in {
+                node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+            }
+            assert "__import__" not in {
+                node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
+            }
             compile(tree, "again.py", "exec")

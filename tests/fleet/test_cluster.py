@@ -26,7 +26,9 @@ distributed = pytest.importorskip("distributed")
 
 @pytest.fixture
 def here():
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as local:
         yield local
 
 
@@ -47,7 +49,9 @@ def test_a_killed_worker_changes_nothing(tmp_path, here):
         killer = threading.Thread(target=kill)
         with cluster(here.scheduler_address, None) as via:
             killer.start()
-            made = make_all(places_in([str(tmp_path / "job")])[0], str(tmp_path / f"d{seed}"), None, via)
+            made = make_all(
+                places_in([str(tmp_path / "job")])[0], str(tmp_path / f"d{seed}"), None, via
+            )
             stop.set()
         killer.join()
         assert len(made) == 17
@@ -55,7 +59,9 @@ def test_a_killed_worker_changes_nothing(tmp_path, here):
         found = job_of([str(tmp_path / f"d{seed}")], "")
         assert found.culprits == expected.culprits
         assert found.changes == expected.changes
-        assert [one.path for one in found.ranks.unreadable] == [one.path for one in expected.ranks.unreadable]
+        assert [one.path for one in found.ranks.unreadable] == [
+            one.path for one in expected.ranks.unreadable
+        ]
 
 
 def listening():
@@ -83,13 +89,18 @@ def greeting(address, certificate=None):
 def test_nobody_else_gets_into_a_cluster_of_this_machine():
     """A scheduler runs what it is sent: one that listens to all users of a machine is theirs."""
     stranger = distributed.Security.temporary().get_connection_args("client")["ssl_context"]
-    stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
-    before, heard = listening(), []
+    stranger.check_hostname = False
+    stranger.verify_mode = ssl.CERT_NONE
+    before = listening()
+    heard = []
     with cluster(None, 1):
         opened = listening() - before
         for host, port in opened:
             heard += [greeting((host, port)), greeting((host, port), stranger)]
-            with suppress(OSError, ValueError), urllib.request.urlopen(f"http://{host}:{port}/info/main/workers.html"):
+            with (
+                suppress(OSError, ValueError),
+                urllib.request.urlopen(f"http://{host}:{port}/info/main/workers.html"),
+            ):
                 heard.append(b"a page")
     assert ({host for host, _ in opened}, set(heard)) == ({"127.0.0.1"}, {b""})
     assert len(opened) > 3
@@ -98,5 +109,8 @@ def test_nobody_else_gets_into_a_cluster_of_this_machine():
 
 def test_no_scheduler_is_one_line(monkeypatch):
     monkeypatch.setattr("traceanalyzer.fleet.digests.cluster.CONNECT_S", 0.5)
-    with pytest.raises(TraceAnalyzerError, match="no Dask scheduler answers"), cluster("tcp://127.0.0.1:1", None):
+    with (
+        pytest.raises(TraceAnalyzerError, match="no Dask scheduler answers"),
+        cluster("tcp://127.0.0.1:1", None),
+    ):
         pass

@@ -19,7 +19,11 @@ def test_digests_then_the_answer(tmp_path, run):
     status, out, _ = run("fleet", str(tmp_path / "digests"), "--format", "json")
     found = json.loads(out)
     assert status == 0
-    assert (found["ranks"]["expected"], found["ranks"]["read"], found["ranks"]["missing"]) == (4, 4, [])
+    assert (found["ranks"]["expected"], found["ranks"]["read"], found["ranks"]["missing"]) == (
+        4,
+        4,
+        [],
+    )
     assert found["ranks"]["unreadable"][0]["path"].endswith("rank4.json.gz")
     assert found["summary"]["basis"] == "recorded"
     (culprit,) = found["culprits"]
@@ -51,7 +55,9 @@ def test_nothing_to_read_is_one_line(tmp_path, run):
 
 def test_a_missing_extra_says_what_to_install(tmp_path, run, monkeypatch):
     write_job(tmp_path / "job", {})
-    for name in [one for one in sys.modules if one.partition(".")[0] in ("pyarrow", "distributed", "fsspec")]:
+    for name in [
+        one for one in sys.modules if one.partition(".")[0] in ("pyarrow", "distributed", "fsspec")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("pyarrow", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -78,16 +84,23 @@ def test_of_iterations_one_is_read(tmp_path, run):
     for number, late in ((100, {3: 300}), (200, {1: 300})):
         (tmp_path / "job").mkdir(exist_ok=True)
         write_job(tmp_path / "job" / f"iteration_{number}", late)
-    for options, rank, name in (([], 1, "iteration_200"), (["--iteration", "100"], 3, "iteration_100")):
+    for options, rank, name in (
+        ([], 1, "iteration_200"),
+        (["--iteration", "100"], 3, "iteration_100"),
+    ):
         found = json.loads(run("fleet", str(tmp_path / "job"), *options, "--format", "json")[1])
         assert [one["rank"] for one in found["culprits"]] == [rank]
         assert f"{name} was read; --iteration N takes another." in found["notes"][0]
-        _, out, err = run("digest", str(tmp_path / "job"), *options, "-o", str(tmp_path / "digests"))
+        _, out, err = run(
+            "digest", str(tmp_path / "job"), *options, "-o", str(tmp_path / "digests")
+        )
         assert "4 digests in" in out
         assert name in err
 
 
-def test_digests_that_others_could_have_written_are_neither_read_nor_made(tmp_path, run, monkeypatch):
+def test_digests_that_others_could_have_written_are_neither_read_nor_made(
+    tmp_path, run, monkeypatch
+):
     monkeypatch.setenv("TRACEANALYZER_CACHE", str(tmp_path))
     write_job(tmp_path / "job", {}, 2)
     assert run("fleet", str(tmp_path / "job"))[0] == 0

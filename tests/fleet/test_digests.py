@@ -22,7 +22,9 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import places_in
 
 RUNS = [
-    f"{program}.{side}" for program in ("ddp_accum_sync", "straggler", "tensor_parallel") for side in ("base", "fix")
+    f"{program}.{side}"
+    for program in ("ddp_accum_sync", "straggler", "tensor_parallel")
+    for side in ("base", "fix")
 ]
 
 
@@ -39,21 +41,35 @@ def read_back(folder, made, *, why=False):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_digests_compare_as_recordings_do(run, tmp_path):
-    recordings = [measure(trace).timed.memo(digest_of) for trace in load(ranks(f"ranks2/{run}")).traces]
-    assert compare_ranks([one.digest for one in read_back(tmp_path, digested(run))]) == compare_ranks(recordings)
+    recordings = [
+        measure(trace).timed.memo(digest_of) for trace in load(ranks(f"ranks2/{run}")).traces
+    ]
+    assert compare_ranks(
+        [one.digest for one in read_back(tmp_path, digested(run))]
+    ) == compare_ranks(recordings)
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_why_a_rank_was_late_is_kept_and_adds_up(run, tmp_path):
     for one, back in zip(digested(run), read_back(tmp_path, digested(run), why=True), strict=True):
-        digest, why = one.digest, one.why
+        digest = one.digest
+        why = one.why
         idle = digest.steps.duration - digest.busy
         assert (why.idle.sum(axis=0) == idle).all()
-        for name in ("compute_before", "idle_before", "idle", "exposed_communication", "exposed_copy"):
+        for name in (
+            "compute_before",
+            "idle_before",
+            "idle",
+            "exposed_communication",
+            "exposed_copy",
+        ):
             assert (getattr(why, name) == getattr(back.why, name)).all()
         assert (why.families, digest.groups) == (back.why.families, back.digest.groups)
         steady = digest.steps.steady
-        assert sum(family.time_ns for family in why.families) >= int(digest.compute[steady].sum()) * 0.9
+        assert (
+            sum(family.time_ns for family in why.families)
+            >= int(digest.compute[steady].sum()) * 0.9
+        )
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -72,7 +88,8 @@ def test_one_moved_call_is_seen(tmp_path):
 
 
 def test_what_is_there_is_found_until_its_recording_changes(tmp_path):
-    paths, folder = write_job(tmp_path / "job", {1: 300}), str(tmp_path / "digests")
+    paths = write_job(tmp_path / "job", {1: 300})
+    folder = str(tmp_path / "digests")
     first = make_all(places_in([str(tmp_path / "job")])[0], folder)
     again = make_all(places_in([str(tmp_path / "job")])[0], folder)
     assert [one.found for one in first] == [False] * 4
@@ -99,7 +116,9 @@ def test_a_digest_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_what_an_interrupt_leaves_the_next_run_takes_up(tmp_path, monkeypatch):
     write_job(tmp_path / "job", {2: 300})
-    places, folder, whole = places_in([str(tmp_path / "job")])[0], tmp_path / "digests", make.digests_of
+    places = places_in([str(tmp_path / "job")])[0]
+    folder = tmp_path / "digests"
+    whole = make.digests_of
     left = iter(range(2))
 
     def interrupted(*asked):
@@ -138,5 +157,7 @@ def test_what_is_no_digest_of_this_version_is_a_line(tmp_path, monkeypatch):
 def test_damaged_bytes_never_raise(tmp_path):
     data = encoded(digested("straggler.base")[0])
     for at in range(0, len(data), 37):
-        (tmp_path / f"x{files.SUFFIX}").write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        (tmp_path / f"x{files.SUFFIX}").write_bytes(
+            data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        )
         list(read_digests(places_in([str(tmp_path)], files.SUFFIX)[0]))

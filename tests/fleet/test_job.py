@@ -24,7 +24,8 @@ MS = 1_000_000
 
 
 def all_reduces(late: dict[int, float], ranks: int = 4, steps: int = 6, **options) -> list[Rank]:
-    """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it transfers for 1 ms."""
+    """One all-reduce of all ranks a step (10 ms): they come at 5 ms, some later by ms, and it
+    transfers for 1 ms."""
     most = max([*late.values(), 0])
     length = int((6 + most) * MS)
     made = []
@@ -51,13 +52,18 @@ def test_the_late_rank_is_named_with_what_it_costs_and_why():
 
 
 def test_ranks_that_are_late_alike_are_named_together():
-    """Without one of the two nothing is gained, without both 3 ms; of four, half are nobody's lateness."""
+    """Without one of the two nothing is gained, without both 3 ms; of four, half are nobody's
+    lateness."""
     job = answer(chosen(all_reduces({2: 3, 5: 3}, ranks=8)))
-    assert [(one.rank, one.cause, one.pattern) for one in job.culprits] == [(2, "slow_gpu", "recurring"),
-                                                                            (5, "slow_gpu", "recurring")]  # fmt: skip
+    assert [(one.rank, one.cause, one.pattern) for one in job.culprits] == [
+        (2, "slow_gpu", "recurring"),
+        (5, "slow_gpu", "recurring"),
+    ]
     assert job.culprits[0].gain_ms == pytest.approx(3.0)
     assert "Ranks 2, 5 hold up the job together (slow gpu). They cost 3 ms" in job.summary.headline
-    assert {change.what: change.gain_ms for change in job.changes}["without ranks 2 and 5"] == pytest.approx(3.0)
+    assert {change.what: change.gain_ms for change in job.changes}[
+        "without ranks 2 and 5"
+    ] == pytest.approx(3.0)
     assert {one.rank for one in job.worst} == {2, 5}
     nearly = answer(chosen(all_reduces({2: 3, 5: 3.5}, ranks=8)))
     assert [(one.rank, round(one.gain_ms, 6)) for one in nearly.culprits] == [(2, 3.5), (5, 3.5)]
@@ -75,13 +81,19 @@ def test_more_kernels_are_more_work():
     ranks = all_reduces({1: 3})
     more = digest(1, [], work=150)
     ranks[1] = replace(
-        ranks[1], why=replace(ranks[1].why, families=tuple(f._replace(launches=900) for f in more.why.families))
+        ranks[1],
+        why=replace(
+            ranks[1].why, families=tuple(f._replace(launches=900) for f in more.why.families)
+        ),
     )
     assert answer(chosen(ranks)).culprits[0].cause == "more_work"
 
 
 def test_idle_time_tells_input():
-    ranks = [replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS))) for one in all_reduces({1: 3})]
+    ranks = [
+        replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS)))
+        for one in all_reduces({1: 3})
+    ]
     idle = ranks[1].why.idle.copy()
     idle[2] = 3 * MS
     ranks[1] = replace(ranks[1], why=replace(ranks[1].why, idle=idle))
@@ -89,16 +101,20 @@ def test_idle_time_tells_input():
 
 
 def test_what_tells_nothing_is_not_a_cause():
-    ranks = [replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS))) for one in all_reduces({1: 3})]
+    ranks = [
+        replace(one, digest=replace(one.digest, compute=np.full(6, 5 * MS)))
+        for one in all_reduces({1: 3})
+    ]
     assert answer(chosen(ranks)).culprits[0].cause is None
 
 
 def nested() -> list[Rank]:
-    """Two pairs that reduce among themselves, then across; rank 1 is 2 ms late to its pair's, and so is rank 0 to the
-    collective across, though it waited."""
+    """Two pairs that reduce among themselves, then across; rank 1 is 2 ms late to its pair's, and
+    so is rank 0 to the collective across, though it waited."""
     made = []
     for rank in range(4):
-        pair, across = ("[0, 1]" if rank < 2 else "[2, 3]"), f"[{rank % 2}, {rank % 2 + 2}]"
+        pair = "[0, 1]" if rank < 2 else "[2, 3]"
+        across = f"[{rank % 2}, {rank % 2 + 2}]"
         calls = []
         for i in range(6):
             at = i * 20 * MS
@@ -115,7 +131,11 @@ def test_a_rank_is_not_blamed_for_what_it_waited_for_itself():
     matches = match_collectives([one.digest for one in ranks])
     came = arrivals(matches)
     assert (
-        sorted((int(late), int(own) // MS) for late, own in zip(came.late, came.own, strict=True) if own)
+        sorted(
+            (int(late), int(own) // MS)
+            for late, own in zip(came.late, came.own, strict=True)
+            if own
+        )
         == [(1, 2)] * 6
     )
     job = answer(chosen(ranks))
@@ -124,13 +144,24 @@ def test_a_rank_is_not_blamed_for_what_it_waited_for_itself():
 
 
 def test_series_of_two_groups_that_lie_one_in_the_other() -> None:
-    """Rank 0 goes from a later series to an earlier one: what rank 2 began before it reaches it by their collective."""
-    first, second, both = (0, 200, 250, "[0, 1]"), (0, 100, 150, "[2, 3]"), (0, 300, 350, "[0, 2]")
-    made = [digest(rank, calls).digest for rank, calls in enumerate([[first, both], [first], [second, both], [second]])]
+    """Rank 0 goes from a later series to an earlier one: what rank 2 began before it reaches it by
+    their collective."""
+    first = (0, 200, 250, "[0, 1]")
+    second = (0, 100, 150, "[2, 3]")
+    both = (0, 300, 350, "[0, 2]")
+    made = [
+        digest(rank, calls).digest
+        for rank, calls in enumerate([[first, both], [first], [second, both], [second]])
+    ]
     assert None not in made
     overlapped = [replace(one, calls=replace(one.calls, held=0 * one.calls.held)) for one in made]
     matches = match_collectives(overlapped)
-    assert [matches.series[matches.collective[mine]].tolist() for mine in matches.of_rank] == [[1, 0], [1], [0, 0], [0]]
+    assert [matches.series[matches.collective[mine]].tolist() for mine in matches.of_rank] == [
+        [1, 0],
+        [1],
+        [0, 0],
+        [0],
+    ]
     assert (matches.undisturbed == matches.start).all()
 
 
@@ -152,7 +183,14 @@ def test_slow_links_are_told_from_late_ranks():
         calls = []
         for i in range(6):
             at = i * 20 * MS
-            calls.append((i, at + 5 * MS, at + (8 if slow else 6) * MS, f"[{rank // 2 * 2}, {rank // 2 * 2 + 1}]"))
+            calls.append(
+                (
+                    i,
+                    at + 5 * MS,
+                    at + (8 if slow else 6) * MS,
+                    f"[{rank // 2 * 2}, {rank // 2 * 2 + 1}]",
+                )
+            )
         made.append(digest(rank, calls, steps=6, world=8, host=f"n{rank // 2}"))
     job = answer(chosen(made))
     (one,) = job.culprits
@@ -163,7 +201,8 @@ def test_slow_links_are_told_from_late_ranks():
 def test_since_when():
     made = []
     for rank in range(4):
-        calls, at = [], 0
+        calls = []
+        at = 0
         for i in range(10):
             late = 3 * MS if i >= 5 else 0
             calls.append((i, at + 5 * MS + late * (rank == 3), at + 6 * MS + late, "all"))
@@ -189,12 +228,19 @@ def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
     ranks = all_reduces({2: 3})
     far = 3_600_000_000_000
     other = [replace(one, path=f"old{i}") for i, one in enumerate(all_reduces({}))]
-    other = [replace(one, digest=replace(one.digest, claim=one.digest.claim._replace(start_ns=-far, end_ns=-far)))
-             for one in other[:3]]  # fmt: skip
+    other = [
+        replace(
+            one,
+            digest=replace(one.digest, claim=one.digest.claim._replace(start_ns=-far, end_ns=-far)),
+        )
+        for one in other[:3]
+    ]
     twice = replace(ranks[1], path="again.json", digest=replace(ranks[1].digest, path="again.json"))
     smaller = digest(0, [], world=2, path="two.json")
     nameless = replace(
-        ranks[0], path="none.json", digest=replace(ranks[0].digest, claim=ranks[0].digest.claim._replace(rank=None))
+        ranks[0],
+        path="none.json",
+        digest=replace(ranks[0].digest, claim=ranks[0].digest.claim._replace(rank=None)),
     )
     found = chosen(
         [
@@ -213,18 +259,26 @@ def test_two_runs_mixed_a_rank_twice_and_others_are_left_out_by_a_line():
     assert "2 ranks, not 4" in why["two.json"]
     assert "does not say its rank" in why["none.json"]
     assert "rank 1 is here twice: again.json is taken" in why["rank1.json"]
-    assert [(one.path, one.why) for one in found.unreadable] == [("bad.parquet", "a damaged digest"), ("x.json", "cut")]
+    assert [(one.path, one.why) for one in found.unreadable] == [
+        ("bad.parquet", "a damaged digest"),
+        ("x.json", "cut"),
+    ]
     job = answer(found)
     assert job.culprits[0].rank == 2
-    assert len(gone(job)) == 5  # two that could not be read, two of those left out, and that there are more
+    assert (
+        len(gone(job)) == 5
+    )  # two that could not be read, two of those left out, and that there are more
 
 
 def test_a_clock_that_is_minutes_apart_is_aligned():
     ranks = all_reduces({2: 3})
     apart = 300_000_000_000
     claim = ranks[3].digest.claim
-    moved = replace(ranks[3].digest, epoch_ns=ranks[3].digest.epoch_ns + apart,
-                    claim=claim._replace(start_ns=claim.start_ns + apart, end_ns=claim.end_ns + apart))  # fmt: skip
+    moved = replace(
+        ranks[3].digest,
+        epoch_ns=ranks[3].digest.epoch_ns + apart,
+        claim=claim._replace(start_ns=claim.start_ns + apart, end_ns=claim.end_ns + apart),
+    )
     found = chosen([*ranks[:3], replace(ranks[3], digest=moved)])
     assert len(found.ranks) == 4
     assert "clock of rank 3 is 300 s later" in found.notes[0]
@@ -248,7 +302,8 @@ def test_the_screen_has_24_lines_and_the_worst_is_on_the_page():
     assert len(page) < 1_000_000
     assert "rank 700" in page
     assert (
-        job_page(job).markdown().startswith("## Rank 700 holds up") or "Rank 700 holds up" in job_page(job).markdown()
+        job_page(job).markdown().startswith("## Rank 700 holds up")
+        or "Rank 700 holds up" in job_page(job).markdown()
     )
     assert set(job_page(job).values) >= {"ranks", "summary", "culprits", "slowdown", "steps"}
 
@@ -260,7 +315,8 @@ def test_a_range_of_few_steps_is_that_of_the_steps():
 
 
 def test_the_rack_of_several_slow_hosts(tmp_path):
-    """Hosts a and b stand in rack r1: one of each is late, 4 and 3 ms; without the rack nobody is."""
+    """Hosts a and b stand in rack r1: one of each is late, 4 and 3 ms; without the rack nobody
+    is."""
     ranks = [
         replace(one, digest=replace(one.digest, host="abcdef"[i // 2]))
         for i, one in enumerate(all_reduces({1: 4, 2: 3}, ranks=12))

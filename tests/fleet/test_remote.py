@@ -40,10 +40,16 @@ def test_ranks_are_read_from_a_store_and_their_digests_kept_there(tmp_path, stor
     first = job_of(["s3://runs/job"], "s3://runs/digests")
     assert [(one.rank, round(one.gain_ms, 2)) for one in first.culprits] == [(2, 0.3)]
     assert [one.path for one in first.ranks.unreadable] == ["s3://runs/job/rank4.json.gz"]
-    before = {one["name"]: one["LastModified"] for one in store.ls("runs/digests", detail=True, refresh=True)}
+    before = {
+        one["name"]: one["LastModified"]
+        for one in store.ls("runs/digests", detail=True, refresh=True)
+    }
     again = job_of(["s3://runs/job"], "s3://runs/digests")
     assert again.culprits == first.culprits
-    assert {one["name"]: one["LastModified"] for one in store.ls("runs/digests", detail=True, refresh=True)} == before
+    assert {
+        one["name"]: one["LastModified"]
+        for one in store.ls("runs/digests", detail=True, refresh=True)
+    } == before
     assert job_of(["s3://runs/digests"], "").culprits == first.culprits
     assert job_of(["s3://runs/job/rank?.json.gz"], "s3://runs/digests").culprits == first.culprits
 

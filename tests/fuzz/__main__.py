@@ -5,8 +5,8 @@
     python -m tests.fuzz --minutes 8 --jobs 16        # seeds 1 to 16, a process each
     python -m tests.fuzz --replay FOLDER/find-...     # one find again, with its traceback
 
-Case n of a kind depends on the seed and n alone. The state (how many cases each kind has had) and the finds, each
-minimised, lie in --folder; an interrupted run goes on where it stopped.
+Case n of a kind depends on the seed and n alone. The state (how many cases each kind has had) and
+the finds, each minimised, lie in --folder; an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -48,13 +48,18 @@ def _fuzz(asked: argparse.Namespace, seed: int) -> int:
     work = folder / f"seed-{seed}"
     work.mkdir(parents=True, exist_ok=True)
     state = folder / f"state-{seed}.json"
-    done: dict[str, dict[str, int]] = json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
-    finds, fresh = 0, not done
+    done: dict[str, dict[str, int]] = (
+        json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
+    )
+    finds = 0
+    fresh = not done
     ends = time.monotonic() + asked.minutes * 60
     left = {kind.name: asked.cases for kind in kinds}
     while time.monotonic() < ends and any(left.values()):
         for kind in kinds:
-            count = done.setdefault(kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0})
+            count = done.setdefault(
+                kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0}
+            )
             turn_ends = min(time.monotonic() + asked.turn, ends)
             kind.seeds()  # once, for all that are forked
             while time.monotonic() < turn_ends and left[kind.name]:
@@ -67,12 +72,27 @@ def _fuzz(asked: argparse.Namespace, seed: int) -> int:
                     else:
                         count[found] += 1
             state.write_text(json.dumps(done))
-    lines = [f"{name:11} " + "  ".join(f"{what} {n:,}" for what, n in count.items()) for name, count in done.items()]
-    total, answered = (sum(count[what] for count in done.values()) for what in ("cases", "accepted"))
+    lines = [
+        f"{name:11} " + "  ".join(f"{what} {n:,}" for what, n in count.items())
+        for name, count in done.items()
+    ]
+    total, answered = (
+        sum(count[what] for count in done.values()) for what in ("cases", "accepted")
+    )
     took = resource.getrusage(resource.RUSAGE_CHILDREN)
-    rate = f"{total / max(took.ru_utime + took.ru_stime, 1e-9):.0f} a second of CPU time" if fresh else ""
-    share = f"{answered / max(total, 1):.0%} were analyzed and answered, the others refused in one line"
-    sys.stdout.write("\n".join([*lines, f"{total:,} cases with seed {seed} {rate}: {share}; {finds} new finds\n"]))
+    rate = (
+        f"{total / max(took.ru_utime + took.ru_stime, 1e-9):.0f} a second of CPU time"
+        if fresh
+        else ""
+    )
+    share = (
+        f"{answered / max(total, 1):.0%} were analyzed and answered, the others refused in one line"
+    )
+    sys.stdout.write(
+        "\n".join(
+            [*lines, f"{total:,} cases with seed {seed} {rate}: {share}; {finds} new finds\n"]
+        )
+    )
     sys.stdout.flush()
     return finds
 
@@ -84,20 +104,30 @@ def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
         return 0
     path = folder / f"{place}.{kind.commands[found.command][0]}"
     path.write_bytes(minimised(found, kind, work))
-    path.with_name(f"{path.name}.txt").write_text(f"seed {found.seed} case {found.number}\n{found.why}\n")
+    path.with_name(f"{path.name}.txt").write_text(
+        f"seed {found.seed} case {found.number}\n{found.why}\n"
+    )
     sys.stdout.write(f"{path}: {found.why.splitlines()[-1]}\n")
     sys.stdout.flush()
     return 1
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind; may be repeated")
+    parser.add_argument(
+        "--kind", choices=KINDS, action="append", help="only this kind; may be repeated"
+    )
     parser.add_argument("--cases", type=int, default=-1, help="so many of each kind at most")
-    parser.add_argument("--jobs", type=int, default=1, help="so many processes, with seeds from --seed on")
-    parser.add_argument("--turn", type=float, default=5.0, help="seconds before the next kind's turn")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="so many processes, with seeds from --seed on"
+    )
+    parser.add_argument(
+        "--turn", type=float, default=5.0, help="seconds before the next kind's turn"
+    )
     parser.add_argument("--folder", type=Path, help="where state and finds lie")
     parser.add_argument("--fresh", action="store_true", help="begin with case 0 again")
     parser.add_argument("--replay", type=Path, help="a find to be tried again")

@@ -1,5 +1,6 @@
 # ruff: noqa: E501, S311 rows of recordings
-"""Valid inputs by grammar: a program that might have run, spelt in each format; and logs, snapshots, dumps, call trees."""
+"""Valid inputs by grammar: a program that might have run, spelt in each format; and logs,
+snapshots, dumps, call trees."""
 
 from __future__ import annotations
 
@@ -22,12 +23,32 @@ from tests.pftrace_builder import Pftrace
 from tests.replay.compile.log_builder import LogBuilder
 from tests.xplane_builder import Plane, space
 
-OPS = ("aten::mm", "aten::linear", "aten::addmm", "aten::item", "aten::copy_", "aten::to", "aten::relu", "aten::_foreach_add_",
-       "autograd::engine::evaluate_function: AddmmBackward0", "Optimizer.step#Adam.step", "flash_attn::_flash_attn_forward",
-       "c10d::allreduce_", "Torch-Compiled Region: 0/0")  # fmt: skip
-KERNELS = ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "void at::native::vectorized_elementwise_kernel<4, float>",
-           "triton_poi_fused_add_0", "flash_fwd_kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "gemm", "Cijk_Ailk_Bljk_MT64x64",
-           "ncclDevKernel_SendRecv(x)", "void cub::DeviceReduceKernel<int>")  # fmt: skip
+OPS = (
+    "aten::mm",
+    "aten::linear",
+    "aten::addmm",
+    "aten::item",
+    "aten::copy_",
+    "aten::to",
+    "aten::relu",
+    "aten::_foreach_add_",
+    "autograd::engine::evaluate_function: AddmmBackward0",
+    "Optimizer.step#Adam.step",
+    "flash_attn::_flash_attn_forward",
+    "c10d::allreduce_",
+    "Torch-Compiled Region: 0/0",
+)
+KERNELS = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+    "void at::native::vectorized_elementwise_kernel<4, float>",
+    "triton_poi_fused_add_0",
+    "flash_fwd_kernel",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    "gemm",
+    "Cijk_Ailk_Bljk_MT64x64",
+    "ncclDevKernel_SendRecv(x)",
+    "void cub::DeviceReduceKernel<int>",
+)
 RANGES = (
     "DataLoader.__next__",
     "forward",
@@ -52,7 +73,12 @@ CALLS = (
     "cudaStreamWaitEvent",
 )
 WALL = {"baseTimeNanoseconds": 10**18}
-COPIES = ("HtoD (Pageable -> Device)", "DtoH (Device -> Pinned)", "DtoD (Device -> Device)", "HtoD (Pinned -> Device)")
+COPIES = (
+    "HtoD (Pageable -> Device)",
+    "DtoH (Device -> Pinned)",
+    "DtoD (Device -> Device)",
+    "HtoD (Pinned -> Device)",
+)
 
 
 @dataclass
@@ -69,10 +95,8 @@ class Program:
     def of(cls, random: Random) -> Program:
         """Some steps of one or another loop, or none that are marked."""
         made = cls(random)
-        marked, body = (
-            random.random() < 0.85,
-            [random.choice((*cls.PARTS, *cls.PARTS[:2])) for _ in range(random.randrange(1, 6))],
-        )
+        marked = random.random() < 0.85
+        body = [random.choice((*cls.PARTS, *cls.PARTS[:2])) for _ in range(random.randrange(1, 6))]
         for number in range(random.choice((1, 2, 3, 4, 6))):
             start = made.at
             made.at += random.randrange(20)
@@ -85,11 +109,14 @@ class Program:
             made.at += random.choice((1, 1, 40, 3000))
         return made
 
-    def add(self, kind: str, name: str, start: int, end: int, correlation: int = 0, stream: int = 7) -> None:
+    def add(
+        self, kind: str, name: str, start: int, end: int, correlation: int = 0, stream: int = 7
+    ) -> None:
         self.events.append((kind, name, start, end, correlation, stream))
 
     def operator(self, depth: int = 0) -> None:
-        start, name = self.at, self.random.choice(OPS)
+        start = self.at
+        name = self.random.choice(OPS)
         self.at += self.random.randrange(1, 6)
         for _ in range(self.random.randrange(3)):
             self.operator(depth + 1) if depth < 2 and self.random.random() < 0.4 else self.launch()
@@ -98,21 +125,30 @@ class Program:
 
     def launch(self) -> None:
         self.correlation += 1
-        stream, length = self.random.choice((7, 7, 7, 20)), self.random.choice((0, 1, 5, 50, 700))
+        stream = self.random.choice((7, 7, 7, 20))
+        length = self.random.choice((0, 1, 5, 50, 700))
         self.add("call", "cudaLaunchKernel", self.at, self.at + 4, self.correlation)
         start = max(self.at + self.random.choice((5, 9, 300)), self.free.get(stream, 0))
         what = self.random.random()
-        kind, name = ("copy", self.random.choice(COPIES)) if what < 0.15 else ("kernel", self.random.choice(KERNELS))
+        kind, name = (
+            ("copy", self.random.choice(COPIES))
+            if what < 0.15
+            else ("kernel", self.random.choice(KERNELS))
+        )
         self.add(kind, name, start, start + length, self.correlation, stream)
-        self.free[stream], self.at = start + length, self.at + 5
+        self.free[stream] = start + length
+        self.at = self.at + 5
 
     def wait(self) -> None:
-        until = max([self.at + 2, *self.free.values()]) if self.random.random() < 0.7 else self.at + 7
+        until = (
+            max([self.at + 2, *self.free.values()]) if self.random.random() < 0.7 else self.at + 7
+        )
         self.add("call", self.random.choice(CALLS), self.at, until, self.correlation)
         self.at = until + 1
 
     def named(self) -> None:
-        start, name = self.at, self.random.choice(RANGES)
+        start = self.at
+        name = self.random.choice(RANGES)
         for _ in range(self.random.randrange(1, 3)):
             self.operator()
         self.at += self.random.choice((1, 500))
@@ -135,7 +171,8 @@ class Program:
 
     def iteration(self) -> None:
         """Of a server: a graph, or operators, and a wait."""
-        start, name = self.at, self.random.choice(MARKS)
+        start = self.at
+        name = self.random.choice(MARKS)
         self.random.choice((self.graph, self.operator))()
         self.add("range", name, start, self.at)
         self.wait()
@@ -145,7 +182,8 @@ class Program:
 
 def kineto(random: Random, program: Program | None = None) -> dict[str, Any]:
     """A trace of torch.profiler."""
-    made, program = KinetoTrace(), program or Program.of(random)
+    made = KinetoTrace()
+    program = program or Program.of(random)
     if random.random() < 0.4:
         made.rank(random.randrange(3), random.choice((2, 4)))
     for kind, name, start, end, correlation, stream in program.events:
@@ -201,20 +239,36 @@ def served() -> dict[str, Any]:
 def rank(random: Random) -> dict[str, Any]:
     """A trace of the last of four ranks."""
     with tempfile.TemporaryDirectory() as name:
-        late, steps = random.choice((0, 50, 300, 900)), random.choice((1, 2, 6, 9))
-        file = write_rank(Path(name), 3, random.choice((4, 4, 8)), late, steps=steps, most=random.choice((300, 900)))
+        late = random.choice((0, 50, 300, 900))
+        steps = random.choice((1, 2, 6, 9))
+        file = write_rank(
+            Path(name),
+            3,
+            random.choice((4, 4, 8)),
+            late,
+            steps=steps,
+            most=random.choice((300, 900)),
+        )
         return json.loads(gzip.decompress(file.read_bytes()))
 
 
 def operations(random: Random) -> bytes:
     """A log of the operations of a pipeline."""
-    stages, dps, chunks = random.choice((1, 2, 4)), random.choice((1, 2)), random.choice((1, 1, 2))
-    microbatches, slow = stages * random.choice((1, 2)), random.randrange(stages)
+    stages = random.choice((1, 2, 4))
+    dps = random.choice((1, 2))
+    chunks = random.choice((1, 1, 2))
+    microbatches = stages * random.choice((1, 2))
+    slow = random.randrange(stages)
 
     def took(kind: str, dp: int, stage: int, chunk: int, m: int) -> float:
-        return (0.1 if kind.startswith("forward") else 0.2) * (1 + (stage == slow) * random.random())
+        return (0.1 if kind.startswith("forward") else 0.2) * (
+            1 + (stage == slow) * random.random()
+        )
 
-    each = [schedule.run(stages, dps, microbatches, took, chunks) for _ in range(random.choice((1, 2, 3)))]
+    each = [
+        schedule.run(stages, dps, microbatches, took, chunks)
+        for _ in range(random.choice((1, 2, 3)))
+    ]
     return _file(lambda folder: schedule.write(folder / "a.parquet", *each))
 
 
@@ -222,7 +276,8 @@ def nsys(random: Random) -> bytes:
     """An export of Nsight Systems."""
     made = Export(random.choice(SCHEMAS), lazy=random.random() < 0.5)
     for kind, name, start, end, correlation, stream in Program.of(random).events:
-        a, b = 1000 * start, 1000 * end
+        a = 1000 * start
+        b = 1000 * end
         if kind == "step":
             made.nvtx(a, b, f"step {name}")
         elif kind in ("op", "range"):
@@ -232,7 +287,9 @@ def nsys(random: Random) -> bytes:
             if "Synchronize" in name and random.random() < 0.7:
                 made.wait(a, b)
         elif kind == "copy":
-            made.copy(a, b, correlationId=correlation, streamId=stream, copyKind=random.choice((1, 2, 8)))
+            made.copy(
+                a, b, correlationId=correlation, streamId=stream, copyKind=random.choice((1, 2, 8))
+            )
         else:
             made.kernel(a, b, name, correlationId=correlation, streamId=stream)
     return _file(lambda folder: made.write(folder / "a.sqlite"))
@@ -240,7 +297,9 @@ def nsys(random: Random) -> bytes:
 
 def rocpd(random: Random) -> bytes:
     """A database of rocprofv3."""
-    made = rocpd_builder.small_run(random.choice(rocpd_builder.SCHEMAS), steps=random.randrange(1, 5))
+    made = rocpd_builder.small_run(
+        random.choice(rocpd_builder.SCHEMAS), steps=random.randrange(1, 5)
+    )
     return _file(lambda folder: made.write(folder / "a.db"))
 
 
@@ -248,13 +307,20 @@ def pftrace(random: Random) -> bytes:
     """A trace for Perfetto as torch writes it."""
     made = Pftrace()
     for kind, name, start, end, correlation, stream in Program.of(random).events:
-        a, b, placed = 1000 * start, 1000 * end, {"device_id": 0, "stream_id": stream, "correlation": correlation}
+        a = 1000 * start
+        b = 1000 * end
+        placed = {"device_id": 0, "stream_id": stream, "correlation": correlation}
         if kind in ("kernel", "copy"):
-            made.stage(1 if kind == "kernel" else 2, name if kind == "kernel" else "", a, b, **placed)
+            made.stage(
+                1 if kind == "kernel" else 2, name if kind == "kernel" else "", a, b, **placed
+            )
         else:
-            category = {"step": "user_annotation", "op": "cpu_op", "range": "user_annotation", "call": "cuda_runtime"}[
-                kind
-            ]
+            category = {
+                "step": "user_annotation",
+                "op": "cpu_op",
+                "range": "user_annotation",
+                "call": "cuda_runtime",
+            }[kind]
             made.host(
                 (
                     category,
@@ -269,23 +335,44 @@ def pftrace(random: Random) -> bytes:
 
 def xplane(random: Random) -> bytes:
     """A profile of XLA."""
-    device, host, us = [], [], 1_000_000
+    device = []
+    host = []
+    us = 1_000_000
     for kind, name, start, end, correlation, _ in Program.of(random).events:
-        row = (name, start * us, (end - start) * us, {"correlation_id": correlation} if correlation else {})
+        row = (
+            name,
+            start * us,
+            (end - start) * us,
+            {"correlation_id": correlation} if correlation else {},
+        )
         if kind in ("kernel", "copy"):
             device.append(row)
         else:
-            host.append(("train", *row[1:3], {"_r": 1, "step_num": int(name)}) if kind == "step" else row)
-    gpu = Plane(random.choice(("/device:GPU:0", "/device:TPU:0")), {"device_vendor": "NVIDIA", "core_count": 132})
-    return space(gpu.line(13, "Stream #13(Compute)", device, 1000), Plane("/host:CPU").line(70, "python", host, 500))
+            host.append(
+                ("train", *row[1:3], {"_r": 1, "step_num": int(name)}) if kind == "step" else row
+            )
+    gpu = Plane(
+        random.choice(("/device:GPU:0", "/device:TPU:0")),
+        {"device_vendor": "NVIDIA", "core_count": 132},
+    )
+    return space(
+        gpu.line(13, "Stream #13(Compute)", device, 1000),
+        Plane("/host:CPU").line(70, "python", host, 500),
+    )
 
 
 def unitrace(random: Random) -> bytes:
     """A trace of Intel's profiler."""
     rows: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 1, "ts": 0.0, "args": {"name": "HOST<node0>"}},
-        {"ph": "M", "name": "process_name", "pid": 9, "ts": 0.0, "args": {"name": "DEVICE<node0>[Intel(R) Data Center GPU Max 1550] 0:29:0:0 #0"}},
-    ]  # fmt: skip
+        {
+            "ph": "M",
+            "name": "process_name",
+            "pid": 9,
+            "ts": 0.0,
+            "args": {"name": "DEVICE<node0>[Intel(R) Data Center GPU Max 1550] 0:29:0:0 #0"},
+        },
+    ]
     for kind, name, start, end, correlation, _ in Program.of(random).events:
         on_device = kind in ("kernel", "copy")
         placed = {"pid": 9 if on_device else 1, "tid": 3, "ts": float(start), "id": correlation}
@@ -361,7 +448,8 @@ def log(random: Random) -> bytes:
             "[2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/{i}, SamplesPerSec={ms:.3f}, MemAllocated=0.26GB, MaxMemAllocated=9.02GB",
         )
     )
-    first, many = random.randrange(1000), random.randrange(1, 60)
+    first = random.randrange(1000)
+    many = random.randrange(1, 60)
     values = [
         {
             "i": first + i,
@@ -382,25 +470,39 @@ def compile_log(random: Random) -> bytes:
     made = LogBuilder(prefix=random.choice(("", "[rank0]:", "[rank3]:")))
     for number in range(random.randrange(1, 5)):
         at = 1e6 * number
-        made.number, made.frame, made.attempt = random.randrange(3), random.randrange(2), random.randrange(2)
+        made.number, made.frame, made.attempt = (
+            random.randrange(3),
+            random.randrange(2),
+            random.randrange(2),
+        )
         made.start(line=random.randrange(1, 50))
         made.event("dynamo", "B", at)
-        for name in random.sample(("backend_compile", "inductor_compile", "code_gen", "triton"), random.randrange(4)):
+        for name in random.sample(
+            ("backend_compile", "inductor_compile", "code_gen", "triton"), random.randrange(4)
+        ):
             made.span(name, at + 10, at + random.randrange(11, 400))
         made.event(random.choice(("fx_graph_cache_miss", "fx_graph_cache_hit")), "i", at + 15)
         made.event("dynamo", "E", at + 500)
         if random.random() < 0.5:
             made.artifact(
-                "recompile_reasons", f"0/{number}: tensor 'x' size mismatch at index 0. expected 4, actual {number}"
+                "recompile_reasons",
+                f"0/{number}: tensor 'x' size mismatch at index 0. expected 4, actual {number}",
             )
         if random.random() < 0.5:
             made.record(
-                "graph_break_reason", {"reason": "call to print", "user_stack": []}, "Graph break: call to print"
+                "graph_break_reason",
+                {"reason": "call to print", "user_stack": []},
+                "Graph break: call to print",
             )
         if random.random() < 0.7:
-            made.artifact("inductor_output_code", "triton_poi_fused_0.run(buf, 8)\nextern_kernels.mm(a, b)")
+            made.artifact(
+                "inductor_output_code", "triton_poi_fused_0.run(buf, 8)\nextern_kernels.mm(a, b)"
+            )
         made.metrics(
-            random.random(), fail_type=random.choice((None, "Unsupported")), cache_size=number, graph_op_count=7
+            random.random(),
+            fail_type=random.choice((None, "Unsupported")),
+            cache_size=number,
+            graph_op_count=7,
         )
     return made.bytes()
 
@@ -408,7 +510,9 @@ def compile_log(random: Random) -> bytes:
 def snapshot(random: Random) -> Any:
     """A snapshot of PyTorch's allocator."""
     frames = [{"name": "step", "filename": "train.py", "line": 3}]
-    segments, trace, address = [], [], 4096
+    segments = []
+    trace = []
+    address = 4096
     for _ in range(random.randrange(1, 4)):
         sizes = [512 * random.randrange(1, 100) for _ in range(random.randrange(1, 5))]
         blocks = []
@@ -438,9 +542,24 @@ def snapshot(random: Random) -> Any:
                     dict(trace[-1], action=one, time_us=1001 + len(trace))
                     for one in ("free_requested", "free_completed")
                 ]
-        total, used = sum(sizes), sum(b["size"] for b in blocks if b["state"] == "active_allocated")
-        segments.append({"device": 0, "address": address, "total_size": total, "allocated_size": used, "active_size": used, "stream": 0, "segment_type": random.choice(("small", "large")),
-                         "requested_size": used, "segment_pool_id": (0, 0), "is_expandable": random.random() < 0.3, "blocks": blocks, "frames": frames})  # fmt: skip
+        total = sum(sizes)
+        used = sum(b["size"] for b in blocks if b["state"] == "active_allocated")
+        segments.append(
+            {
+                "device": 0,
+                "address": address,
+                "total_size": total,
+                "allocated_size": used,
+                "active_size": used,
+                "stream": 0,
+                "segment_type": random.choice(("small", "large")),
+                "requested_size": used,
+                "segment_pool_id": (0, 0),
+                "is_expandable": random.random() < 0.3,
+                "blocks": blocks,
+                "frames": frames,
+            }
+        )
         address += total + 4096
     if random.random() < 0.3:
         trace.append(
@@ -454,7 +573,12 @@ def snapshot(random: Random) -> Any:
                 "device_free": 77,
             }
         )
-    return {"segments": segments, "device_traces": [trace, []], "allocator_settings": {}, "external_annotations": []}
+    return {
+        "segments": segments,
+        "device_traces": [trace, []],
+        "allocator_settings": {},
+        "external_annotations": [],
+    }
 
 
 def dump(random: Random) -> Any:

@@ -1,4 +1,5 @@
-"""One case in this process, with limits: no exception but the program's own, 20 s, and memory in proportion."""
+"""One case in this process, with limits: no exception but the program's own, 20 s, and memory in
+proportion."""
 
 from __future__ import annotations
 
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from tests.fuzz.kinds import Kind
 
 SECONDS = 20
-BATCH, BATCH_S = 50, 2.0
+BATCH = 50
+BATCH_S = 2.0
 """Cases of one process, and seconds after which it takes no other."""
-MEMORY_BYTES, MEMORY_FACTOR = 200 << 20, 20
+MEMORY_BYTES = 200 << 20
+MEMORY_FACTOR = 20
 """What a case may add to the process's memory: so much, and so many times the size of its input."""
 _ADDRESS_SPACE = 16 << 30
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
 
 
 class TooSlowError(BaseException):
@@ -69,12 +73,14 @@ def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
     except Exception:  # of this fuzzer: it goes on, and says so
         return Find(seed, number, b"", traceback.format_exc())
     why = failure(kind, data, folder)
-    return why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
+    return (
+        why if why in ("accepted", "refused") else Find(seed, number, data, why, kind.chosen(data))
+    )
 
 
 def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Find]:
-    """The next cases in a process of their own, a fork of this one with all that was imported: what one leaves behind
-    in it ends with it, and one that kills it is a find."""
+    """The next cases in a process of their own, a fork of this one with all that was imported: what
+    one leaves behind in it ends with it, and one that kills it is a find."""
     reads, writes = os.pipe()
     child = os.fork()
     if not child:
@@ -91,11 +97,18 @@ def served(kind: Kind, seed: int, first: int, folder: Path) -> Iterator[str | Fi
     status = os.waitpid(child, 0)[1]
     if status:
         data = kind.case(random.Random(f"{kind.name}/{seed}/{first + answered}"))  # noqa: S311
-        yield Find(seed, first + answered, data, f"Killed: the process ended with {status}", kind.chosen(data))
+        yield Find(
+            seed,
+            first + answered,
+            data,
+            f"Killed: the process ended with {status}",
+            kind.chosen(data),
+        )
 
 
 def _serve(kind: Kind, seed: int, first: int, folder: Path, target: int) -> NoReturn:
-    status, known = 1, set(sys.modules)
+    status = 1
+    known = set(sys.modules)
     try:
         gc.freeze()
         ends = time.monotonic() + BATCH_S
@@ -115,7 +128,9 @@ def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) ->
     """`accepted`, `refused`, or why the data break a promise."""
     space = resource.getrlimit(resource.RLIMIT_AS)
     _limit()
-    faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # what C code does not let a signal interrupt
+    faulthandler.dump_traceback_later(
+        4 * SECONDS, exit=True
+    )  # what C code does not let a signal interrupt
     before = _peak(reset=True)
     try:
         with warnings.catch_warnings():
@@ -138,7 +153,9 @@ def failure(kind: Kind, data: bytes, folder: Path, number: int | None = None) ->
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (_ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1])
+    )
     signal.signal(signal.SIGALRM, _too_slow)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
 

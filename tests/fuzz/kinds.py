@@ -1,4 +1,4 @@
-# ruff: noqa: E501, S311 rows of recordings
+# ruff: noqa: S311 rows of recordings
 """Every kind of input: seeds to mutate, how, and what the program does with it."""
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ LARGEST_SEED = 400_000
 """Bytes of a real recording that is mutated: many small cases find more than few large ones."""
 
 
-BY_GRAMMAR, UNCHANGED = 0.7, 0.1
+BY_GRAMMAR = 0.7
+UNCHANGED = 0.1
 """Shares of cases."""
 
 
@@ -81,7 +82,8 @@ class Kind:
     """Sound files in the same folder."""
 
     def case(self, random: Random) -> bytes:
-        """The data of a case: of a valid input, by grammar or a stored one, with one to three changes, or none."""
+        """The data of a case: of a valid input, by grammar or a stored one, with one to three
+        changes, or none."""
         if self.made is not None and random.random() < BY_GRAMMAR:
             value = self.made(random)
         else:
@@ -98,8 +100,10 @@ class Kind:
         return pickle.dumps(value) if self.file.endswith(".pickle") else mutate.as_json(value)
 
     def use(self, data: bytes, folder: Path, number: int | None = None) -> None:
-        """Run one of the commands, chosen by the data where no `number` is given. Raises TraceAnalyzerError."""
-        beside, own = folder / "beside", folder / self.name
+        """Run one of the commands, chosen by the data where no `number` is given. Raises
+        TraceAnalyzerError."""
+        beside = folder / "beside"
+        own = folder / self.name
         path = own / self.file
         for place, files in ((beside, _beside), (own, self.others)):
             if not place.exists():
@@ -107,7 +111,13 @@ class Kind:
                 for name, content in files().items():
                     (place / name).write_bytes(content)
         path.write_bytes(data)
-        run(self.commands[self.chosen(data) if number is None else number], path, own, beside, folder / "out")
+        run(
+            self.commands[self.chosen(data) if number is None else number],
+            path,
+            own,
+            beside,
+            folder / "out",
+        )
 
     def numbers(self, name: str) -> list[int]:
         """The places of the commands of a name."""
@@ -128,7 +138,11 @@ class Kind:
 @cache
 def _beside() -> dict[str, bytes]:
     """Sound files of all kinds."""
-    texts = {"policy.toml": POLICY, "gpu.toml": HARDWARE_TOML, "server.log": (TIMING / "tensorrt_llm.log").read_bytes()}
+    texts = {
+        "policy.toml": POLICY,
+        "gpu.toml": HARDWARE_TOML,
+        "server.log": (TIMING / "tensorrt_llm.log").read_bytes(),
+    }
     texts["report.json"] = mutate.as_json(_reports()[0])
     return texts | {"server.json": mutate.as_json(grammar.served()), "ncu.csv": _ncu()[0]}
 
@@ -145,7 +159,10 @@ def _built(write: Callable[[Path], Path]) -> bytes:
 
 @cache
 def _digests() -> Sequence[bytes]:
-    calls = [[(i, 1000 * i + late, 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)] for late in (0, 0, 0, 400)]
+    calls = [
+        [(i, 1000 * i + late, 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)]
+        for late in (0, 0, 0, 400)
+    ]
     return [encoded(digest(rank, one, steps=6, host=f"h{rank}")) for rank, one in enumerate(calls)]
 
 
@@ -167,14 +184,31 @@ def _days() -> Sequence[bytes]:
 QUESTION = [
     {"verb": "diagnose", "arguments": {"path": SERVER, "rank": None, "step": 1}},
     {"verb": "explain", "arguments": {"name": "host-waits"}},
-    {"verb": "table", "arguments": {"path": SERVER, "name": "kernels", "top": 3, "sort": "device_ms", "columns": ["name", "device_ms"]}},
+    {
+        "verb": "table",
+        "arguments": {
+            "path": SERVER,
+            "name": "kernels",
+            "top": 3,
+            "sort": "device_ms",
+            "columns": ["name", "device_ms"],
+        },
+    },
     {"verb": "evidence", "arguments": {"path": SERVER, "finding": "host-waits"}},
     {"verb": "whatif", "arguments": {"path": SERVER, "speedups": {"gemm": 2.0}}},
     {"verb": "compare", "arguments": {"a": SERVER, "b": SERVER}},
-    {"verb": "verify", "arguments": {"path": SERVER, "at_most": {"gpu_idle_share": "10%"}, "at_least": {}, "baseline": SERVER}},
+    {
+        "verb": "verify",
+        "arguments": {
+            "path": SERVER,
+            "at_most": {"gpu_idle_share": "10%"},
+            "at_least": {},
+            "baseline": SERVER,
+        },
+    },
     {"verb": "limits", "arguments": {"path": SERVER}},
     {"verb": "hang", "arguments": {"path": SERVER}},
-]  # fmt: skip
+]
 HARDWARE_TOML = b"""[[gpu]]
 name = "my GPU"
 match = ["NVIDIA H100.*", ".*"]
@@ -229,9 +263,16 @@ def _small_trace() -> dict[str, Any]:
         at = 1000 * i + 10
         trace.step(i, at, 980)
         trace.op(
-            "aten::linear", at + 5, 60, External_id=i, Input_Dims=[[8, 16], [16, 16]], Input_type=["float", "float"]
+            "aten::linear",
+            at + 5,
+            60,
+            External_id=i,
+            Input_Dims=[[8, 16], [16, 16]],
+            Input_type=["float", "float"],
         )
-        trace.launched("sgemm_128", at + 10, at + 30, 200, external_id=i, grid=[8, 1, 1], block=[128, 1, 1])
+        trace.launched(
+            "sgemm_128", at + 10, at + 30, 200, external_id=i, grid=[8, 1, 1], block=[128, 1, 1]
+        )
         trace.launched("vectorized_elementwise_kernel", at + 70, at + 240, 50, stream=7)
         trace.copy("DtoH (Device -> Pageable)", at + 300, 20, correlation=900 + i, bytes=4096)
         trace.api("cudaMemcpyAsync", at + 80, 10, 900 + i)
@@ -248,10 +289,21 @@ def _ranks() -> dict[str, Any]:
         trace.step(i, at, 980)
         trace.launched("gemm", at + 10, at + 30, 200)
         trace.launched(
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 40, at + 240, 300, stream=20,
-            **{"Collective name": "allreduce", "In msg nelems": 4096 * (i + 1), "Out msg nelems": 4096 * (i + 1),
-               "Group size": 4, "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2, 3]"},
-        )  # fmt: skip
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            at + 40,
+            at + 240,
+            300,
+            stream=20,
+            **{
+                "Collective name": "allreduce",
+                "In msg nelems": 4096 * (i + 1),
+                "Out msg nelems": 4096 * (i + 1),
+                "Group size": 4,
+                "dtype": "Float",
+                "Process Group Name": "0",
+                "Process Group Ranks": "[0, 1, 2, 3]",
+            },
+        )
     trace.name_process("python")
     return json.loads(trace.json())
 
@@ -265,12 +317,45 @@ def _odd_trace() -> dict[str, Any]:
     for i in range(3):
         trace.annotation("DataLoader.__next__", 1000 * i, 400)
         trace.launched("triton_poi_fused_add_0", 1000 * i + 500, 1000 * i + 520, 100, graph_id=3)
-        trace.add({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1000 * i, "args": {
-            "Total Allocated": 10**9, "Total Reserved": 2 * 10**9, "Bytes": 512, "Device Type": 1, "Device Id": 0}})  # fmt: skip
-        trace.add({"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": 7, "ts": 1000 * i + 600, "dur": 5,
-                   "args": {"stream": 7, "wait_on_stream": 9, "correlation": i + 1, "device": 0}})  # fmt: skip
         trace.add(
-            {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": 1, "tid": 0, "ts": 1000 * i + 700, "dur": 5}
+            {
+                "ph": "i",
+                "s": "t",
+                "name": "[memory]",
+                "pid": 1,
+                "tid": 1,
+                "ts": 1000 * i,
+                "args": {
+                    "Total Allocated": 10**9,
+                    "Total Reserved": 2 * 10**9,
+                    "Bytes": 512,
+                    "Device Type": 1,
+                    "Device Id": 0,
+                },
+            }
+        )
+        trace.add(
+            {
+                "ph": "X",
+                "cat": "cuda_sync",
+                "name": "Stream Wait Event",
+                "pid": 0,
+                "tid": 7,
+                "ts": 1000 * i + 600,
+                "dur": 5,
+                "args": {"stream": 7, "wait_on_stream": 9, "correlation": i + 1, "device": 0},
+            }
+        )
+        trace.add(
+            {
+                "ph": "X",
+                "cat": "overhead",
+                "name": "Buffer Flush",
+                "pid": 1,
+                "tid": 0,
+                "ts": 1000 * i + 700,
+                "dur": 5,
+            }
         )
     return json.loads(trace.json())
 
@@ -281,7 +366,8 @@ def _mutated_kineto(value: dict[str, Any], random: Random) -> bytes:
         if random.random() < 0.5:
             made["traceEvents"] = list(value["traceEvents"])
             rows = [
-                dict(row) | ({"args": dict(row["args"])} if isinstance(row.get("args"), dict) else {})
+                dict(row)
+                | ({"args": dict(row["args"])} if isinstance(row.get("args"), dict) else {})
                 for row in made["traceEvents"]
             ]
             made["traceEvents"] = rows
@@ -319,7 +405,9 @@ def _amd(name: str) -> Sequence[bytes]:
         return [gzip.decompress((FORMATS / "matmul_result.rpd.gz").read_bytes())]
     with tempfile.TemporaryDirectory() as folder:
         return [
-            rocpd_builder.small_run(schema, steps=4).write(Path(folder) / f"{schema}.db").read_bytes()
+            rocpd_builder.small_run(schema, steps=4)
+            .write(Path(folder) / f"{schema}.db")
+            .read_bytes()
             for schema in rocpd_builder.SCHEMAS
         ]
 
@@ -410,9 +498,11 @@ def _sums() -> Sequence[bytes]:
 def _nccl() -> Sequence[bytes]:
     from tests.fleet.hang.test_reader import RAS
 
-    line = {"header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
-            "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},
-            "coll_perf": {"coll": "AllReduce", "coll_sn": 64}}  # fmt: skip
+    line = {
+        "header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
+        "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},
+        "coll_perf": {"coll": "AllReduce", "coll_sn": 64},
+    }
     return [RAS.encode(), json.dumps(line).encode()]
 
 
@@ -438,18 +528,53 @@ def _histories() -> Sequence[bytes]:
 
 @cache
 def _snapshots() -> Sequence[Any]:
-    block = {"size": 512, "requested_size": 500, "address": 4096, "state": "active_allocated", "frames": []}
-    segment = {"device": 0, "address": 4096, "total_size": 2 << 20, "allocated_size": 512, "active_size": 512, "stream": 0,
-               "segment_type": "small", "requested_size": 500, "segment_pool_id": (0, 0), "is_expandable": False, "blocks": [block],
-               "frames": []}  # fmt: skip
+    block = {
+        "size": 512,
+        "requested_size": 500,
+        "address": 4096,
+        "state": "active_allocated",
+        "frames": [],
+    }
+    segment = {
+        "device": 0,
+        "address": 4096,
+        "total_size": 2 << 20,
+        "allocated_size": 512,
+        "active_size": 512,
+        "stream": 0,
+        "segment_type": "small",
+        "requested_size": 500,
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "blocks": [block],
+        "frames": [],
+    }
     frames = [{"name": "step", "filename": "train.py", "line": 3}]
     trace = [
-        {"action": action, "addr": 4096, "size": 512 * (i + 1), "stream": 0, "time_us": 1000 + i, "frames": frames}
+        {
+            "action": action,
+            "addr": 4096,
+            "size": 512 * (i + 1),
+            "stream": 0,
+            "time_us": 1000 + i,
+            "frames": frames,
+        }
         for i, action in enumerate(
-            ("alloc", "free_requested", "free_completed", "alloc", "segment_alloc", "snapshot", "oom")
+            (
+                "alloc",
+                "free_requested",
+                "free_completed",
+                "alloc",
+                "segment_alloc",
+                "snapshot",
+                "oom",
+            )
         )
     ]
-    files = sorted((ROOT / "tests" / "data" / "memory").glob("oom_*.pickle.gz"), key=lambda file: file.stat().st_size)
+    files = sorted(
+        (ROOT / "tests" / "data" / "memory").glob("oom_*.pickle.gz"),
+        key=lambda file: file.stat().st_size,
+    )
     real = [pickle.loads(gzip.decompress(file.read_bytes())) for file in files[:3]]  # noqa: S301 the tests' own
     return [
         {
@@ -479,8 +604,14 @@ def _compile_logs() -> Sequence[bytes]:
         log.span("backend_compile", at + 10, at + 400)
         log.event("fx_graph_cache_miss", "i", at + 15)
         log.event("dynamo", "E", at + 500)
-        log.artifact("recompile_reasons", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5")
-        log.record("graph_break_reason", {"reason": "call to print", "user_stack": []}, "Graph break: call to print")
+        log.artifact(
+            "recompile_reasons", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5"
+        )
+        log.record(
+            "graph_break_reason",
+            {"reason": "call to print", "user_stack": []},
+            "Graph break: call to print",
+        )
         log.artifact("inductor_output_code", "triton_poi_fused_0.run(buf, 8)")
         log.metrics(0.4, fail_type=None, cache_size=number, graph_op_count=7)
     real = gzip.decompress((ROOT / "tests" / "data" / "compile" / "clean.log.gz").read_bytes())
@@ -497,34 +628,131 @@ KINDS = {
         Kind("rocprofv3", "a.json", _rocprofv3, _mutated_json),
         Kind("tables", "a_kernel_trace.csv", _tables, mutate.in_lines),
         Kind("proton", "a.hatchet", _trees, _mutated_tree, made=grammar.proton),
-        Kind("unitrace", "a.json", lambda: [UNITRACE.encode()], mutate.in_lines, made=grammar.unitrace),
-        Kind("pftrace", "a.pftrace", lambda: (bytes(small_pftrace()),), mutate.in_message, made=grammar.pftrace),
-        Kind("xplane", "a.xplane.pb", lambda: (space(*small_profile()),), mutate.in_message, made=grammar.xplane),
+        Kind(
+            "unitrace",
+            "a.json",
+            lambda: [UNITRACE.encode()],
+            mutate.in_lines,
+            made=grammar.unitrace,
+        ),
+        Kind(
+            "pftrace",
+            "a.pftrace",
+            lambda: (bytes(small_pftrace()),),
+            mutate.in_message,
+            made=grammar.pftrace,
+        ),
+        Kind(
+            "xplane",
+            "a.xplane.pb",
+            lambda: (space(*small_profile()),),
+            mutate.in_message,
+            made=grammar.xplane,
+        ),
         Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log),
         Kind("sums", "a.txt", _sums, mutate.in_lines),
-        Kind("rank", "rank3.json", lambda: [json.loads(_rank(3, 300))], _mutated_kineto, RANKS, grammar.rank,
-             lambda: {f"rank{i}.json": _rank(i) for i in range(2)}),
-        Kind("digest", "rank3-0.digest.parquet", lambda: _digests()[3:], mutate.in_parquet, FLEETS,
-             others=lambda: {f"rank{i}-0.digest.parquet": one for i, one in enumerate(_digests()[:3])}),
-        Kind("operations", "a.parquet", _operations, mutate.in_parquet, OPERATIONS, grammar.operations),
-        Kind("days", "run=a/day=x/a.parquet", lambda: _days()[:1], mutate.in_parquet, STORES,
-             others=lambda: {"run=a/day=x/b.parquet": _days()[1]}),
-        Kind("dump", "rank_0.pickle", lambda: [json.loads(one) for one in _dumps().values()], _mutated_snapshot, HANGS,
-             grammar.dump, _dumps),
+        Kind(
+            "rank",
+            "rank3.json",
+            lambda: [json.loads(_rank(3, 300))],
+            _mutated_kineto,
+            RANKS,
+            grammar.rank,
+            lambda: {f"rank{i}.json": _rank(i) for i in range(2)},
+        ),
+        Kind(
+            "digest",
+            "rank3-0.digest.parquet",
+            lambda: _digests()[3:],
+            mutate.in_parquet,
+            FLEETS,
+            others=lambda: {
+                f"rank{i}-0.digest.parquet": one for i, one in enumerate(_digests()[:3])
+            },
+        ),
+        Kind(
+            "operations",
+            "a.parquet",
+            _operations,
+            mutate.in_parquet,
+            OPERATIONS,
+            grammar.operations,
+        ),
+        Kind(
+            "days",
+            "run=a/day=x/a.parquet",
+            lambda: _days()[:1],
+            mutate.in_parquet,
+            STORES,
+            others=lambda: {"run=a/day=x/b.parquet": _days()[1]},
+        ),
+        Kind(
+            "dump",
+            "rank_0.pickle",
+            lambda: [json.loads(one) for one in _dumps().values()],
+            _mutated_snapshot,
+            HANGS,
+            grammar.dump,
+            _dumps,
+        ),
         Kind("nccl", "ras.txt", _nccl, mutate.in_lines, HANGS, others=_dumps),
-        Kind("environment", "environment.json", _environments, _mutated_json, CAPTURES, others=_recording),
-        Kind("unprofiled", "unprofiled.rank0.json", _unprofiled, _mutated_json, CAPTURES, others=_recording),
-        Kind("light", "light.rank0.json", _kineto, _mutated_kineto, CAPTURES, grammar.kineto, _recording),
-        Kind("samples", "nvml.rank0.jsonl", lambda: (SAMPLES,), mutate.in_lines, CAPTURES, others=_recording),
+        Kind(
+            "environment",
+            "environment.json",
+            _environments,
+            _mutated_json,
+            CAPTURES,
+            others=_recording,
+        ),
+        Kind(
+            "unprofiled",
+            "unprofiled.rank0.json",
+            _unprofiled,
+            _mutated_json,
+            CAPTURES,
+            others=_recording,
+        ),
+        Kind(
+            "light",
+            "light.rank0.json",
+            _kineto,
+            _mutated_kineto,
+            CAPTURES,
+            grammar.kineto,
+            _recording,
+        ),
+        Kind(
+            "samples",
+            "nvml.rank0.jsonl",
+            lambda: (SAMPLES,),
+            mutate.in_lines,
+            CAPTURES,
+            others=_recording,
+        ),
         Kind("ncu", "a.csv", _ncu, mutate.in_lines, COUNTED),
         Kind("hardware", "a.toml", lambda: [HARDWARE_TOML], mutate.in_lines, HARDWARE),
         Kind("classes", "a.toml", lambda: [CLASSES_TOML], mutate.in_lines, CLASSES),
         Kind("policy", "a.toml", lambda: [POLICY], mutate.in_lines, POLICIES),
-        Kind("question", "a.json", lambda: QUESTION, _mutated_json, QUESTIONS, lambda random: random.choice(QUESTION)),
+        Kind(
+            "question",
+            "a.json",
+            lambda: QUESTION,
+            _mutated_json,
+            QUESTIONS,
+            lambda random: random.choice(QUESTION),
+        ),
         Kind("report", "a.json", _reports, _mutated_json, REPORTS),
         Kind("history", "a.db", _histories, mutate.in_database, HISTORIES),
         Kind("compile", "a.log", _compile_logs, mutate.in_lines, COMPILED, grammar.compile_log),
         Kind("snapshot", "a.pickle", _snapshots, _mutated_snapshot, SNAPSHOTS, grammar.snapshot),
-        Kind("besides", "memory.rank0.pickle", _snapshots, _mutated_snapshot, CAPTURES, grammar.snapshot, _recording),
+        Kind(
+            "besides",
+            "memory.rank0.pickle",
+            _snapshots,
+            _mutated_snapshot,
+            CAPTURES,
+            grammar.snapshot,
+            _recording,
+        ),
     )
-}  # fmt: skip
+}

@@ -1,4 +1,5 @@
-"""A find made small: what can be left out without it breaking elsewhere is left out (delta debugging)."""
+"""A find made small: what can be left out without it breaking elsewhere is left out (delta
+debugging)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SECONDS = 20.0
 
 def minimised(found: Find, kind: Kind, folder: Path) -> bytes:
     """The smallest data that this finds in time to break at the same place."""
-    data, ends = found.data, time.monotonic() + SECONDS
+    data = found.data
+    ends = time.monotonic() + SECONDS
     folder /= "smaller"  # the process that found it goes on in the other
     length = len(data) // 2
     while length and time.monotonic() < ends:

@@ -1,5 +1,6 @@
 # ruff: noqa: E501 long lists of odd values; statements on a file made for the purpose
-"""Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite files."""
+"""Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite
+files."""
 
 from __future__ import annotations
 
@@ -15,19 +16,100 @@ if TYPE_CHECKING:
     from random import Random
 
 ODD_NUMBERS = (
-    0, -1, 1, -0.0, 0.5, 1e-300, 1e300, 1.7e308, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**62, 2**63 - 1, 2**63, -(2**63),
-    2**64, 10**19, 10**40, 10**400, -(10**400), 1e15, 4.6e15, 1712345678901234.567, 255, 256, 65535, 100_000_000, 1e-9,
-)  # fmt: skip
+    0,
+    -1,
+    1,
+    -0.0,
+    0.5,
+    1e-300,
+    1e300,
+    1.7e308,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**32,
+    2**53,
+    2**62,
+    2**63 - 1,
+    2**63,
+    -(2**63),
+    2**64,
+    10**19,
+    10**40,
+    10**400,
+    -(10**400),
+    1e15,
+    4.6e15,
+    1712345678901234.567,
+    255,
+    256,
+    65535,
+    100_000_000,
+    1e-9,
+)
 ODD_TEXTS = (
-    "", " ", "\0", "\ud800", "\u202e", "=1+1", "NaN", "-inf", "1e999990", "9" * 400, "9" * 5000, "a" * 5000, "::" * 500, "/" * 500,
-    "{" * 300, "\\" * 99, '"', "ProfilerStep#99999999999999999999", "ProfilerStep#-1", "nccl:all_reduce", "Memcpy HtoD (x -> y)",
-    "aten::mm", "cudaLaunchKernel", "cudaStreamSynchronize", "cudaGraphLaunch", "step_1", "[[1099511627776, 1099511627776]]",
-    "optimizer.step()#Adam", "a: 1, b: 2", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "%s%n", "\u00e9\u4e2d", "DataLoader.__next__",
-)  # fmt: skip
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "\u202e",
+    "=1+1",
+    "NaN",
+    "-inf",
+    "1e999990",
+    "9" * 400,
+    "9" * 5000,
+    "a" * 5000,
+    "::" * 500,
+    "/" * 500,
+    "{" * 300,
+    "\\" * 99,
+    '"',
+    "ProfilerStep#99999999999999999999",
+    "ProfilerStep#-1",
+    "nccl:all_reduce",
+    "Memcpy HtoD (x -> y)",
+    "aten::mm",
+    "cudaLaunchKernel",
+    "cudaStreamSynchronize",
+    "cudaGraphLaunch",
+    "step_1",
+    "[[1099511627776, 1099511627776]]",
+    "optimizer.step()#Adam",
+    "a: 1, b: 2",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)",
+    "%s%n",
+    "\u00e9\u4e2d",
+    "DataLoader.__next__",
+)
 ODD_BYTES = (
-    b"\xff", b"\xed\xa0\x80", b"\0", b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"NaN", b"1e999", b"-", b"\xef\xbb\xbf",
-    b"\r\n", b" " * 4096, b"9" * 5000, b"[" * 2000, b'{"a":' * 500, b'": "' * 300, b"},{", b"null", b"true", b"\x1f\x8b", b"e9999999",
-)  # fmt: skip
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\0",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"NaN",
+    b"1e999",
+    b"-",
+    b"\xef\xbb\xbf",
+    b"\r\n",
+    b" " * 4096,
+    b"9" * 5000,
+    b"[" * 2000,
+    b'{"a":' * 500,
+    b'": "' * 300,
+    b"},{",
+    b"null",
+    b"true",
+    b"\x1f\x8b",
+    b"e9999999",
+)
 
 
 def odd(random: Random) -> Any:
@@ -47,7 +129,8 @@ def odd(random: Random) -> Any:
 
 
 def json_values(value: Any, random: Random, changes: int = 3) -> Any:
-    """A copy with a few places changed: values replaced, keys dropped or renamed, items repeated, dropped, swapped."""
+    """A copy with a few places changed: values replaced, keys dropped or renamed, items repeated,
+    dropped, swapped."""
     made = copy.deepcopy(value)
     for _ in range(random.randrange(1, changes + 1)):
         holder = _some_holder(made, random)
@@ -61,7 +144,11 @@ def json_values(value: Any, random: Random, changes: int = 3) -> Any:
 def _some_holder(value: Any, random: Random) -> Any:
     here = value
     while True:
-        inner = [v for v in (here.values() if isinstance(here, dict) else here) if isinstance(v, dict | list)]
+        inner = [
+            v
+            for v in (here.values() if isinstance(here, dict) else here)
+            if isinstance(v, dict | list)
+        ]
         if not inner or random.random() < 0.15:
             return here
         here = random.choice(inner)
@@ -72,7 +159,12 @@ def _change_dict(holder: dict[str, Any], random: Random) -> None:
     what = random.random()
     if what < 0.65:
         old = holder[key]
-        near = isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e300 and random.random() < 0.4
+        near = (
+            isinstance(old, int | float)
+            and not isinstance(old, bool)
+            and abs(old) < 1e300
+            and random.random() < 0.4
+        )
         holder[key] = old + random.choice((-1, 1, 1000, -1000, 1e6)) if near else odd(random)
     elif what < 0.8:
         del holder[key]
@@ -83,7 +175,8 @@ def _change_dict(holder: dict[str, Any], random: Random) -> None:
 
 
 def _change_list(holder: list[Any], random: Random) -> None:
-    i, j = random.randrange(len(holder)), random.randrange(len(holder))
+    i = random.randrange(len(holder))
+    j = random.randrange(len(holder))
     what = random.random()
     if what < 0.25:
         holder[i] = odd(random)
@@ -102,7 +195,9 @@ def column_of(rows: list[Any], random: Random) -> None:
     keys = sorted({key for row in rows if isinstance(row, dict) for key in row})
     if not keys:
         return
-    key, value, share = random.choice(keys), odd(random), random.choice((0.1, 0.5, 1.0))
+    key = random.choice(keys)
+    value = odd(random)
+    share = random.choice((0.1, 0.5, 1.0))
     for row in rows:
         if isinstance(row, dict) and key in row and random.random() < share:
             row[key] = value
@@ -135,7 +230,8 @@ def in_bytes(data: bytes, random: Random) -> bytes:
 
 
 def in_message(data: bytes, random: Random) -> bytes:
-    """A protobuf message with one to three fields, at any depth, changed, dropped, repeated or swapped; or its bytes."""
+    """A protobuf message with one to three fields, at any depth, changed, dropped, repeated or
+    swapped; or its bytes."""
     if random.random() < 0.25:
         return in_bytes(data, random)
     for _ in range(random.randrange(1, 4)):
@@ -151,10 +247,18 @@ def _change_message(data: bytes, random: Random) -> bytes:
     head, body, kind = fields[i]
     what = random.random()
     if kind == 2 and what < 0.7:  # length-delimited: within
-        body = _change_message(body, random) if _fields(body) else str(odd(random)).encode("utf-8", "replace")
+        body = (
+            _change_message(body, random)
+            if _fields(body)
+            else str(odd(random)).encode("utf-8", "replace")
+        )
         fields[i] = (head, body, kind)
     elif kind != 2 and what < 0.7:
-        fields[i] = (head, _varint(random.choice(ODD_VARINTS)) if kind == 0 else random.randbytes(len(body)), kind)
+        fields[i] = (
+            head,
+            _varint(random.choice(ODD_VARINTS)) if kind == 0 else random.randbytes(len(body)),
+            kind,
+        )
     elif what < 0.8:
         del fields[i]
     elif what < 0.9:
@@ -162,7 +266,9 @@ def _change_message(data: bytes, random: Random) -> bytes:
     else:
         j = random.randrange(len(fields))
         fields[i], fields[j] = fields[j], fields[i]
-    return b"".join(head + (_varint(len(body)) if kind == 2 else b"") + body for head, body, kind in fields)
+    return b"".join(
+        head + (_varint(len(body)) if kind == 2 else b"") + body for head, body, kind in fields
+    )
 
 
 ODD_VARINTS = (0, 1, 2, 7, 255, 2**31, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1)
@@ -170,19 +276,22 @@ ODD_VARINTS = (0, 1, 2, 7, 255, 2**31, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1
 
 def _fields(data: bytes) -> list[tuple[bytes, bytes, int]]:
     """Tag, content and wire type of each field; nothing where the bytes are no message."""
-    found, at = [], 0
+    found = []
+    at = 0
     while at < len(data):
         tag, start = _read_varint(data, at)
         kind = tag & 7
         if tag < 8 or tag > 2**20 or kind not in (0, 1, 2, 5):
             return []
         if kind == 0:
-            begin, end = start, _read_varint(data, start)[1]
+            begin = start
+            end = _read_varint(data, start)[1]
         elif kind == 2:
             length, begin = _read_varint(data, start)
             end = begin + length
         else:
-            begin, end = start, start + (8 if kind == 1 else 4)
+            begin = start
+            end = start + (8 if kind == 1 else 4)
         if end > len(data):
             return []
         found.append((data[at:start], data[begin:end], kind))
@@ -194,7 +303,8 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(data) and shift < 70:
         value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
+        at = at + 1
+        shift = shift + 7
         if data[at - 1] < 128:
             break
     return value, at
@@ -220,7 +330,8 @@ def in_lines(text: bytes, random: Random) -> bytes:
     for _ in range(random.randrange(1, 4)):
         if not lines:
             break
-        i, j = random.randrange(len(lines)), random.randrange(len(lines))
+        i = random.randrange(len(lines))
+        j = random.randrange(len(lines))
         what = random.random()
         if what < 0.2:
             del lines[min(i, j) : max(i, j)]
@@ -239,7 +350,8 @@ def in_lines(text: bytes, random: Random) -> bytes:
 
 
 def in_database(data: bytes, random: Random) -> bytes:
-    """Values of an SQLite file changed by statements; tables renamed, dropped, made views; or pages damaged."""
+    """Values of an SQLite file changed by statements; tables renamed, dropped, made views; or pages
+    damaged."""
     if random.random() < 0.3:
         return in_bytes(data, random)
     db = sqlite3.connect(":memory:", isolation_level=None)
@@ -256,18 +368,25 @@ def in_database(data: bytes, random: Random) -> bytes:
 
 def _change_database(db: sqlite3.Connection, random: Random) -> None:
     tables = [
-        row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        row[0]
+        for row in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        )
     ]
     table = random.choice(tables)
     columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
-    column, what = random.choice(columns), random.random()
+    column = random.choice(columns)
+    what = random.random()
     if what < 0.6:
         value = odd(random)
         if isinstance(value, list | dict | bool):
             value = str(value).encode()
         some = random.choice(("1", "rowid % 2 = 0", "rowid = 1"))
         number = isinstance(value, int) and not -(2**63) <= value < 2**63
-        db.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE {some}', (float(value) if number else value,))
+        db.execute(
+            f'UPDATE "{table}" SET "{column}" = ? WHERE {some}',
+            (float(value) if number else value,),
+        )
     elif what < 0.7:
         db.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}"')
     elif what < 0.8:
@@ -275,7 +394,9 @@ def _change_database(db: sqlite3.Connection, random: Random) -> None:
     elif what < 0.85:
         db.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other')
     elif what < 0.9:
-        db.execute(f"ALTER TABLE \"{table}\" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x'))")
+        db.execute(
+            f"ALTER TABLE \"{table}\" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x'))"
+        )
     else:
         _make_view(db, table, columns, random)
 
@@ -294,14 +415,17 @@ def _make_view(db: sqlite3.Connection, table: str, columns: list[str], random: R
 
 
 def in_parquet(data: bytes, random: Random) -> bytes:
-    """A Parquet file with columns changed, dropped, renamed or of another type, rows repeated or dropped; or its bytes."""
+    """A Parquet file with columns changed, dropped, renamed or of another type, rows repeated or
+    dropped; or its bytes."""
     from pyarrow import ArrowException, parquet
 
     if random.random() < 0.2:
         return in_bytes(data, random)
     table = parquet.read_table(io.BytesIO(data), use_threads=False)
     for _ in range(random.randrange(1, 4)):
-        with suppress(ArrowException, OverflowError, IndexError, ValueError):  # no longer JSON, no text
+        with suppress(
+            ArrowException, OverflowError, IndexError, ValueError
+        ):  # no longer JSON, no text
             table = _change_table(table, random)
     sink = io.BytesIO()
     try:
@@ -314,19 +438,31 @@ def in_parquet(data: bytes, random: Random) -> bytes:
 def _change_table(table: Any, random: Random) -> Any:
     import pyarrow as arrow
 
-    i, what, rows = random.randrange(table.num_columns), random.random(), table.num_rows
+    i = random.randrange(table.num_columns)
+    what = random.random()
+    rows = table.num_rows
     column = table.column(i)
     if what < 0.08:
         return table.drop([table.column_names[i]])
     if what < 0.14:
-        return table.rename_columns([*table.column_names[:i], random.choice(ODD_TEXTS), *table.column_names[i + 1 :]])
+        return table.rename_columns(
+            [*table.column_names[:i], random.choice(ODD_TEXTS), *table.column_names[i + 1 :]]
+        )
     if what < 0.2:
         return arrow.concat_tables(
             [table.slice(random.randrange(rows + 1)), table.slice(0, random.randrange(rows + 1))]
         )
     if what < 0.28:
         changed = column.cast(
-            random.choice((arrow.string(), arrow.float64(), arrow.int32(), arrow.bool_(), arrow.timestamp("us")))
+            random.choice(
+                (
+                    arrow.string(),
+                    arrow.float64(),
+                    arrow.int32(),
+                    arrow.bool_(),
+                    arrow.timestamp("us"),
+                )
+            )
         )
     else:
         values = column.to_pylist()

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-PATH, FOLDER, OUT, LATEST = "PATH", "FOLDER", "OUT", "PATH#latest"
-"""The case's file, the folder that it lies in, the beginning of the names of what is written; the case's last run."""
+PATH = "PATH"
+FOLDER = "FOLDER"
+OUT = "OUT"
+LATEST = "PATH#latest"
+"""The case's file, the folder that it lies in, the beginning of the names of what is written; the
+case's last run."""
 BESIDE = "BESIDE/"
 """Before the name of a sound file of another kind."""
-SERVER, SAVED = f"{BESIDE}server.json", f"{BESIDE}report.json"
+SERVER = f"{BESIDE}server.json"
+SAVED = f"{BESIDE}report.json"
 FORMS = ("terminal", "markdown", "json", "html")
 Command = tuple[str, ...]
 
@@ -41,7 +46,18 @@ REPORTS: tuple[Command, ...] = (
     ("check", PATH, "--baseline", SAVED, "--max", "step_time_ms.mean=+5%", "--format", "json"),
     ("check", PATH, "--policy", f"{BESIDE}policy.toml", "--recorded", "--format", "junit"),
     ("attach", PATH, "--issue", "o/r#1"),
-    ("attach", PATH, "--compare", SAVED, "--issue", "o/r#1", "--picture", f"{OUT}.svg", "--name", "a"),
+    (
+        "attach",
+        PATH,
+        "--compare",
+        SAVED,
+        "--issue",
+        "o/r#1",
+        "--picture",
+        f"{OUT}.svg",
+        "--name",
+        "a",
+    ),
 )
 """What is done with a recording as with a saved report."""
 RECORDINGS: tuple[Command, ...] = (
@@ -52,7 +68,16 @@ RECORDINGS: tuple[Command, ...] = (
     ("analyze", PATH, "-o", f"{OUT}.svg"),
     ("analyze", PATH, "--store", f"{OUT}.db", "--tag", "a=b", "-o", f"{OUT}.html"),
     ("analyze", PATH, "--samples", "64", "--tokens", "4096", "--flops", "4e12", "--step", "1"),
-    ("analyze", PATH, "--ncu", f"{BESIDE}ncu.csv", "--hardware", f"{BESIDE}gpu.toml", "--format", "json"),
+    (
+        "analyze",
+        PATH,
+        "--ncu",
+        f"{BESIDE}ncu.csv",
+        "--hardware",
+        f"{BESIDE}gpu.toml",
+        "--format",
+        "json",
+    ),
     *(one for name in BY_COMMAND for one in _each(name, PATH, forms=("terminal", "csv", "json"))),
     ("gaps", PATH, "--redact", "--min-us", "1"),
     *_each("iterations", PATH, f"{BESIDE}server.log", forms=("json", "csv")),
@@ -75,7 +100,12 @@ TRACES = (
 )
 """With the graphs' capture in another one."""
 DAYS = _each("fleet", PATH, "--timing", f"{OUT}.days", "--run", "a")
-LOGS = (*RECORDINGS, *DAYS, *DAYS, *_each("analyze", PATH, "--pattern", r"(?P<step>\d+).*?(?P<iter_ms>[\d.]+)"))
+LOGS = (
+    *RECORDINGS,
+    *DAYS,
+    *DAYS,
+    *_each("analyze", PATH, "--pattern", r"(?P<step>\d+).*?(?P<iter_ms>[\d.]+)"),
+)
 RANKS = (
     *_each("analyze", FOLDER),
     ("analyze", FOLDER, "--redact", "--rank", "0"),
@@ -87,10 +117,15 @@ RANKS = (
     *_each("fleet", FOLDER),
     *_each("compare", FOLDER, FOLDER),
 )
-OPERATIONS, STORES = _each("fleet", PATH), _each("fleet", FOLDER)
+OPERATIONS = _each("fleet", PATH)
+STORES = _each("fleet", FOLDER)
 FLEETS = (*STORES, *_each("compare", FOLDER, FOLDER))
 HANGS = (*_each("hang", FOLDER), ("hang", FOLDER, "--redact", "--world-size", "4"))
-CAPTURES = (*_each("analyze", FOLDER), *_each("whatif", FOLDER, forms=("json",)), ("analyze", FOLDER, "--redact"))
+CAPTURES = (
+    *_each("analyze", FOLDER),
+    *_each("whatif", FOLDER, forms=("json",)),
+    ("analyze", FOLDER, "--redact"),
+)
 SNAPSHOTS = (
     *_each("memory", PATH),
     *_each("memory", PATH, "--other", PATH),
@@ -119,25 +154,36 @@ HISTORIES = (
     ("compare", LATEST, LATEST),
     ("check", LATEST, "--max", "gpu_idle_share=1"),
 )
-COUNTED = (*_each("analyze", SERVER, "--ncu", PATH), *_each("kernels", SERVER, "--ncu", PATH, forms=("json",)))
+COUNTED = (
+    *_each("analyze", SERVER, "--ncu", PATH),
+    *_each("kernels", SERVER, "--ncu", PATH, forms=("json",)),
+)
 HARDWARE = _each("analyze", SERVER, "--hardware", PATH)
 CLASSES = _each("analyze", SERVER, "--kernel-classes", PATH)
-POLICIES = (("check", SERVER, "--policy", PATH), ("check", SERVER, "--policy", PATH, "--format", "json"))
+POLICIES = (
+    ("check", SERVER, "--policy", PATH),
+    ("check", SERVER, "--policy", PATH, "--format", "json"),
+)
 QUESTIONS = (("mcp",),)
 
 
 def run(command: Command, path: Path, folder: Path, beside: Path, out: Path) -> None:
-    """A command line in this process. Raises what it raises, and AssertionError where what it prints is unsound."""
+    """A command line in this process. Raises what it raises, and AssertionError where what it
+    prints is unsound."""
     from traceanalyzer.cli import cli
 
     for old in out.parent.glob(f"{out.name}.*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     given = {PATH: str(path), LATEST: f"{path}#latest", FOLDER: str(folder)}
-    words = [given.get(word, word.replace(BESIDE, f"{beside}/").replace(OUT, str(out))) for word in command]
+    words = [
+        given.get(word, word.replace(BESIDE, f"{beside}/").replace(OUT, str(out)))
+        for word in command
+    ]
     if words == ["mcp"]:
         _ask(path, beside)
         return
-    printed, warned = io.StringIO(), io.StringIO()
+    printed = io.StringIO()
+    warned = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(warned):
         try:
             cli.main([*words, *_alone(words[0])], standalone_mode=False)
@@ -158,14 +204,18 @@ def _alone(command: str) -> tuple[str, ...]:
 
     found = cli.get_command(click.Context(cli), command)
     known = {option for parameter in found.params for option in parameter.opts} if found else ()
-    return (*(("--no-cache",) if "--no-cache" in known else ()), *(("--jobs", "1") if "--jobs" in known else ()))
+    return (
+        *(("--no-cache",) if "--no-cache" in known else ()),
+        *(("--jobs", "1") if "--jobs" in known else ()),
+    )
 
 
 def _is_sound(value: Any) -> None:
     """A budget adds up to its step, and no figure is out of all reason."""
     metrics = value.get("metrics") if isinstance(value, dict) else None
     if isinstance(metrics, dict) and metrics.get("budget_ms") and metrics.get("step_time_ms"):
-        parts, mean = sum(metrics["budget_ms"].values()), metrics["step_time_ms"]["mean"]
+        parts = sum(metrics["budget_ms"].values())
+        mean = metrics["step_time_ms"]["mean"]
         assert abs(parts - mean) <= 1e-6 * max(mean, 1e-3) + 1e-4, (parts, mean)
         assert all(part >= -1e-9 for part in metrics["budget_ms"].values())
 
@@ -179,7 +229,8 @@ def _ask(path: Path, beside: Path) -> None:
 
     try:
         asked = json.loads(path.read_bytes().replace(BESIDE.encode(), f"{beside}/".encode()))
-        verb, arguments = str(asked["verb"]), dict(asked["arguments"])
+        verb = str(asked["verb"])
+        arguments = dict(asked["arguments"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise TraceAnalyzerError("no question") from error
     try:

@@ -211,7 +211,9 @@ def test_a_reference_into_no_file(path):
 def test_the_documentation_has_every_table_and_column(path):
     rows = {
         line.split("`")[1]: line
-        for line in (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8").splitlines()
+        for line in (Path(__file__).parents[2] / "docs" / "history.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
         if line.startswith("| `")
     }
     with writing(path):
@@ -220,5 +222,14 @@ def test_the_documentation_has_every_table_and_column(path):
         db = Database(connection)
         tables = {name: db[name].columns_dict for name in [*db.table_names(), *db.view_names()]}
     assert set(rows) == set(tables) - {"sqlite_sequence"}
-    missing = [f"{name}.{column}" for name in rows for column in tables[name] if f"`{column}`" not in rows[name]]
-    assert missing == [f"run_overview.{column}" for column in tables["run_overview"] if column != "same_recording_as"]
+    missing = [
+        f"{name}.{column}"
+        for name in rows
+        for column in tables[name]
+        if f"`{column}`" not in rows[name]
+    ]
+    assert missing == [
+        f"run_overview.{column}"
+        for column in tables["run_overview"]
+        if column != "same_recording_as"
+    ]

@@ -12,7 +12,8 @@ from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tag
 
 def series(values, metric="step_time_ms.mean"):
     rows = [
-        MetricValue(i, "2026-01-01T00:00:00Z", Tags(branch="<main>"), value, None) for i, value in enumerate(values, 1)
+        MetricValue(i, "2026-01-01T00:00:00Z", Tags(branch="<main>"), value, None)
+        for i, value in enumerate(values, 1)
     ]
     return MetricSeries(metric, "ms", rows)
 
@@ -42,7 +43,9 @@ def test_a_noisy_metric_needs_a_larger_change():
 @given(st.lists(st.floats(-1e6, 1e6), max_size=40))
 def test_levels_are_the_series_in_order(values):
     found = levels(values)
-    assert [level.first for level in found] == ([0] if values else []) + [level.end for level in found[:-1]]
+    assert [level.first for level in found] == ([0] if values else []) + [
+        level.end for level in found[:-1]
+    ]
     assert not values or found[-1].end == len(values)
 
 
@@ -55,8 +58,9 @@ def test_a_metrics_page_says_run_time_and_tags_and_where_it_changed():
 
 
 def test_the_heading_is_a_sentence():
-    assert "<h1>Step time, mean: 10.0 ms in the first of 5 runs, 5.00 ms in the last.</h1>" in metric_page(
-        series([10.0, 10.0, 10.0, 5.0, 5.0])
+    assert (
+        "<h1>Step time, mean: 10.0 ms in the first of 5 runs, 5.00 ms in the last.</h1>"
+        in metric_page(series([10.0, 10.0, 10.0, 5.0, 5.0]))
     )
     assert "<h1>Step time, mean: 10.0 ms in the only run.</h1>" in runs_page([], [series([10.0])])
     assert "<h1>No run to show.</h1>" in runs_page([], [])
@@ -65,7 +69,9 @@ def test_the_heading_is_a_sentence():
 def test_programs_are_drawn_apart_and_a_change_names_its_commit():
     rows = [
         MetricValue(i, "2026-01-01", Tags(case=case), value, None, f"case={case}", f"c0ffee{i}")
-        for i, (case, value) in enumerate([*[("a", 10.0)] * 6, ("a", 5.0), ("a", 5.0), *[("b", 100.0)] * 4], 1)
+        for i, (case, value) in enumerate(
+            [*[("a", 10.0)] * 6, ("a", 5.0), ("a", 5.0), *[("b", 100.0)] * 4], 1
+        )
     ]
     text = metric_page(MetricSeries("step_time_ms.mean", "ms", rows))
     assert "Step time, mean: case=a" in text
@@ -88,6 +94,9 @@ def test_a_history_without_runs_has_a_page():
 def test_a_history_of_any_length_is_drawn(count):
     run = StoredRun(1, "2026-01-01", Tags(), "sync", 0.9, 1.0, None, 0.2, "H200", 1, None, None)
     runs = [StoredRun(**{**vars(run), "run": i}) for i in range(1, count + 1)]
-    text = runs_page(runs, [series([float(i % 3)] * count, f"idle_ms.{c}") for i, c in enumerate(("launch", "sync"))])
+    text = runs_page(
+        runs,
+        [series([float(i % 3)] * count, f"idle_ms.{c}") for i, c in enumerate(("launch", "sync"))],
+    )
     assert "idle: sync 1.00 ms" in text
     assert len(text) < 400_000

@@ -10,7 +10,13 @@ import pytest
 from tests.report.reports import empty, full, hostile
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.history.database import reading
-from traceanalyzer.history.runs import fingerprint, metric_series, store_report, stored_report, stored_runs
+from traceanalyzer.history.runs import (
+    fingerprint,
+    metric_series,
+    store_report,
+    stored_report,
+    stored_runs,
+)
 from traceanalyzer.report.json import render_json
 
 RUNS_OF_A_WRITER = 100
@@ -49,10 +55,20 @@ def test_names_and_figures_out_to_do_harm_are_kept_as_the_json_has_them(path):
 
 
 def test_figures_are_in_plain_tables(path):
-    store_report(path, full(), tags={"branch": "main", "gpu": "H200"}, fingerprint="f00", selection="--rank 1")
-    run = rows(path, "SELECT bottleneck, step_time_ms, gpu, recordings, selection, fingerprint FROM runs")
+    store_report(
+        path,
+        full(),
+        tags={"branch": "main", "gpu": "H200"},
+        fingerprint="f00",
+        selection="--rank 1",
+    )
+    run = rows(
+        path, "SELECT bottleneck, step_time_ms, gpu, recordings, selection, fingerprint FROM runs"
+    )
     assert run == [("sync", 15.8612, "NVIDIA H200", 1, "--rank 1", "f00")]
-    assert rows(path, "SELECT value, unit FROM metrics WHERE name = 'budget_ms.idle'") == [(6.8332, "ms")]
+    assert rows(path, "SELECT value, unit FROM metrics WHERE name = 'budget_ms.idle'") == [
+        (6.8332, "ms")
+    ]
     assert rows(path, "SELECT position, id, class, headroom_ms FROM findings") == [
         (1, "host-waits", "sync", 6.491235),
         (2, "exposed-copies", "transfer", 0.198),
@@ -84,7 +100,10 @@ def test_a_number_is_never_given_again_and_a_run_goes_with_all_it_has(path):
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("DELETE FROM runs")
         db.commit()
-    left = [rows(path, f"SELECT count(*) FROM {t}")[0][0] for t in ("tags", "metrics", "kernels", "reports")]
+    left = [
+        rows(path, f"SELECT count(*) FROM {t}")[0][0]
+        for t in ("tags", "metrics", "kernels", "reports")
+    ]
     assert left == [0, 0, 0, 0]
     assert store_report(path, full()) == 2
 
@@ -105,7 +124,9 @@ def test_two_processes_lose_nothing_and_double_nothing(path):
     assert [writer.wait() for writer in writers] == [0, 0]
     for writer in writers:
         writer.stdin.close()
-    assert rows(path, "SELECT count(*), count(DISTINCT id) FROM runs") == [(2 * RUNS_OF_A_WRITER,) * 2]
+    assert rows(path, "SELECT count(*), count(DISTINCT id) FROM runs") == [
+        (2 * RUNS_OF_A_WRITER,) * 2
+    ]
     assert rows(path, "SELECT count(*) FROM reports") == [(2 * RUNS_OF_A_WRITER,)]
     written = rows(
         path,
@@ -120,7 +141,11 @@ def test_a_fingerprint_is_of_contents_not_of_names_and_order(tmp_path):
     a, b, copy, other = (tmp_path / name for name in ("a", "b", "copy", "other"))
     for file, text in ((a, "1"), (b, "2"), (copy, "1"), (other, "3")):
         file.write_text(text)
-    assert fingerprint([str(a), str(b)]) == fingerprint([str(b), str(copy)]) != fingerprint([str(a), str(other)])
+    assert (
+        fingerprint([str(a), str(b)])
+        == fingerprint([str(b), str(copy)])
+        != fingerprint([str(a), str(other)])
+    )
     assert fingerprint([str(a), str(tmp_path / "gone")]) is None
     assert fingerprint([]) is None
 

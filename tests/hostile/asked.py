@@ -1,5 +1,6 @@
-"""`python -m tests.hostile.asked COMMANDS`: command lines, as JSON, one after the other in one process, which starts
-faster than one each; prints what each left with, what it printed, and its lines of errors."""
+"""`python -m tests.hostile.asked COMMANDS`: command lines, as JSON, one after the other in one
+process, which starts faster than one each; prints what each left with, what it printed, and its
+lines of errors."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from traceanalyzer.cli import main
 
 def asked(words: list[str]) -> tuple[int, str, list[str]]:
     """A command's exit status, what it printed, and its lines of errors."""
-    printed, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    printed, errors = (
+        io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)
+    )
     with redirect_stdout(printed), redirect_stderr(errors):
         try:
             main(words)

@@ -1,10 +1,12 @@
-"""`python -m tests.hostile.kills --times 200`: ends commands by SIGKILL at moments spread over reading, analysis and
-writing, and looks at what is left: every file whole, as it was or as it was to be; nothing else that is believed later.
+"""`python -m tests.hostile.kills --times 200`: ends commands by SIGKILL at moments spread over
+reading, analysis and writing, and looks at what is left: every file whole, as it was or as it was
+to be; nothing else that is believed later.
 
     python -m tests.hostile.kills --times 200 --jobs 16            # each command at 200 moments
     python -m tests.hostile.kills --times 50 --signal INT export   # after an interrupt no other file is left, either
 
-The moments are calls: of all that the program calls, every so many; and of those that write, each in turn.
+The moments are calls: of all that the program calls, every so many; and of those that write, each
+in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from pathlib import Path
 from tests.fleet.build import write_job
 from tests.fleet.days.logs import write_logs
 
-RECORDING = Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound" / "trace.rank0.json.gz"
+RECORDING = (
+    Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound" / "trace.rank0.json.gz"
+)
 COMMANDS = {
     "analyze": "analyze in/trace.json.gz -o out/report.json --store out/runs.db --jobs 1",
     "digest": "digest in/job -o out/digests --jobs 1",
@@ -67,12 +71,27 @@ finally:
 """
 
 
-def run(folder: Path, command: str, names: str, number: int, by: int = signal.SIGKILL) -> tuple[int, int]:
+def run(
+    folder: Path, command: str, names: str, number: int, by: int = signal.SIGKILL
+) -> tuple[int, int]:
     """The exit status, and how many such calls there were where it came to its end."""
     counted = folder / "counted"
     counted.unlink(missing_ok=True)
-    words = [sys.executable, "-c", KILLED, names, str(number), str(by), str(counted), *COMMANDS[command].split()]
-    environment = {**os.environ, "TRACEANALYZER_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
+    words = [
+        sys.executable,
+        "-c",
+        KILLED,
+        names,
+        str(number),
+        str(by),
+        str(counted),
+        *COMMANDS[command].split(),
+    ]
+    environment = {
+        **os.environ,
+        "TRACEANALYZER_CACHE": str(folder / "cache"),
+        "TMPDIR": str(folder / "tmp"),
+    }
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
     return done.returncode, int(counted.read_text()) if counted.exists() else 0
 
@@ -94,11 +113,15 @@ def prepared(folder: Path, command: str) -> dict[str, int]:
 def contents(folder: Path) -> dict[str, str]:
     """The files below, each with a number for its content."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def broken(folder: Path, made: set[str], runs: int, by: int) -> list[str]:
-    """What is wrong with what was left behind by a program that was ended; `made` are the files of one that was not."""
+    """What is wrong with what was left behind by a program that was ended; `made` are the files of
+    one that was not."""
     found = []
     for name in contents(folder / "out"):
         path = folder / "out" / name
@@ -126,7 +149,9 @@ def _check_whole(path: Path, runs: int) -> None:
         with closing(sqlite3.connect(path)) as db:
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise ValueError("the database is damaged")
-            if path.suffix == ".db" and db.execute("SELECT count(*) FROM runs").fetchone()[0] not in (runs, runs + 1):
+            if path.suffix == ".db" and db.execute("SELECT count(*) FROM runs").fetchone()[
+                0
+            ] not in (runs, runs + 1):
                 raise ValueError("it has lost runs, or has half of one")
             if path.suffix == ".sqlite":
                 db.execute("SELECT count(*) FROM wait_events").fetchone()
@@ -141,15 +166,19 @@ def runs_in(folder: Path) -> int:
         return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
-def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL, part: int = 0, parts: int = 1) -> Fell:
-    """Where so many kills fell (before the end, in the writing, after it), and what they broke; of a part of them."""
+def killed(
+    times: int, command: str = "analyze", by: int = signal.SIGKILL, part: int = 0, parts: int = 1
+) -> Fell:
+    """Where so many kills fell (before the end, in the writing, after it), and what they broke; of
+    a part of them."""
     fell: Counter[str] = Counter()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         calls = prepared(folder, command)
         assert all(calls.values()), f"{command} did not come to its end"
-        given, made = contents(folder / "in"), set(contents(folder / "out"))
+        given = contents(folder / "in")
+        made = set(contents(folder / "out"))
         for i in range(times * part // parts, times * (part + 1) // parts):
             names = "" if i % 2 else WRITING
             runs = runs_in(folder)
@@ -160,8 +189,13 @@ def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL, part:
             status, _ = run(folder, command, names, 1 + i * calls[names] // times, by)
             fell["ended first" if status == 0 else "killed"] += 1
             fell["at a call that writes" if names else "at any call"] += 1
-            wrong += [f"{command}, kill {i + 1} of {times}: {what}" for what in broken(folder, made, runs, by)]
-            if i % 10 == 9 and run(folder, command, "", -1)[0]:  # with whatever the kills left in the cache
+            wrong += [
+                f"{command}, kill {i + 1} of {times}: {what}"
+                for what in broken(folder, made, runs, by)
+            ]
+            if (
+                i % 10 == 9 and run(folder, command, "", -1)[0]
+            ):  # with whatever the kills left in the cache
                 wrong.append(f"{command}, kill {i + 1} of {times}: the next run fails")
         if contents(folder / "in") != given:
             wrong.append(f"{command}: what it read was changed")
@@ -171,16 +205,22 @@ def killed(times: int, command: str = "analyze", by: int = signal.SIGKILL, part:
 def main() -> int:
     """End the commands so many times each; whether something broke."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.kills")
-    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"of {', '.join(COMMANDS)}; default: all")
+    parser.add_argument(
+        "commands", nargs="*", metavar="COMMAND", help=f"of {', '.join(COMMANDS)}; default: all"
+    )
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--signal", default="KILL", help="KILL, INT or TERM")
     parser.add_argument("--jobs", type=int, default=1)
     asked = parser.parse_args()
-    commands, by, wrong = asked.commands or [*COMMANDS], int(signal.Signals[f"SIG{asked.signal}"]), []
+    commands = asked.commands or [*COMMANDS]
+    by = int(signal.Signals[f"SIG{asked.signal}"])
+    wrong = []
     parts = max(asked.jobs // len(commands), 1)
     with ProcessPoolExecutor(asked.jobs) as pool:
         begun = {
-            command: [pool.submit(killed, asked.times, command, by, part, parts) for part in range(parts)]
+            command: [
+                pool.submit(killed, asked.times, command, by, part, parts) for part in range(parts)
+            ]
             for command in commands
         }
         for command, some in begun.items():

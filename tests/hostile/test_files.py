@@ -54,7 +54,9 @@ NEIGHBOURS = [
 
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
-@pytest.mark.parametrize("command", [["analyze", "--format", "json"], ["overlay"], ["gaps", "--format", "json"]])
+@pytest.mark.parametrize(
+    "command", [["analyze", "--format", "json"], ["overlay"], ["gaps", "--format", "json"]]
+)
 def test_a_neighbour_of_a_capture_is_not_overwritten(capture, name, command):
     before = (capture / name).read_bytes()
     assert status(*command, capture, "-o", capture / name) in (1, 2)
@@ -87,7 +89,17 @@ def test_what_came_by_standard_input_is_not_overwritten(capture):
     recording = capture / "trace.rank0.json.gz"
     before = recording.read_bytes()
     for name in (recording, capture / "link.json"):
-        command = [sys.executable, "-m", "traceanalyzer", "analyze", "-", "-o", str(name), "--format", "json"]
+        command = [
+            sys.executable,
+            "-m",
+            "traceanalyzer",
+            "analyze",
+            "-",
+            "-o",
+            str(name),
+            "--format",
+            "json",
+        ]
         with recording.open("rb") as given:
             done = subprocess.run(command, stdin=given, capture_output=True, text=True, check=False)
         assert (done.returncode, "it was read for this result" in done.stderr) == (1, True)
@@ -97,20 +109,29 @@ def test_what_came_by_standard_input_is_not_overwritten(capture):
 
 
 def test_what_a_shell_pipes_in_is_a_recording(capture):
-    command = f"{sys.executable} -m traceanalyzer compare <(cat {capture}/trace*) {capture} --format json"
+    command = (
+        f"{sys.executable} -m traceanalyzer compare <(cat {capture}/trace*) {capture} --format json"
+    )
     done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["step"]["difference_ms"] == 0
 
 
-PIPE, RECORDING = "pipe", "recording"
+PIPE = "pipe"
+RECORDING = "recording"
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        *(["analyze", RECORDING, option, PIPE] for option in ("--hardware", "--ncu", "--kernel-classes")),
-        *([name, PIPE] for name in ("analyze", "gaps", "overlay", "memory", "compile", "hang", "history")),
+        *(
+            ["analyze", RECORDING, option, PIPE]
+            for option in ("--hardware", "--ncu", "--kernel-classes")
+        ),
+        *(
+            [name, PIPE]
+            for name in ("analyze", "gaps", "overlay", "memory", "compile", "hang", "history")
+        ),
         ["compare", PIPE, RECORDING],
         ["compare", RECORDING, PIPE],
         ["check", PIPE, "--max", "gpu_idle_share=1"],
@@ -130,7 +151,9 @@ def test_a_pipe_that_nobody_writes_is_not_waited_for(capture, tmp_path, command,
 def test_what_a_command_made_on_its_way_goes_when_it_is_ended(capture, tmp_path, number):
     """A spooled recording, while the reader waits for the rest of it."""
     command = [sys.executable, "-m", "traceanalyzer", "analyze", "-"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as running:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as running:
         while not list(tmp_path.glob("traceanalyzer-*/*")):
             assert running.poll() is None
         running.send_signal(number)
@@ -139,7 +162,8 @@ def test_what_a_command_made_on_its_way_goes_when_it_is_ended(capture, tmp_path,
 
 
 def test_a_new_file_and_one_of_an_earlier_command_are_written(capture, tmp_path):
-    first, second = tmp_path / "a.json", tmp_path / "b.md"
+    first = tmp_path / "a.json"
+    second = tmp_path / "b.md"
     assert status("analyze", capture, "-o", first) == 0
     assert status("compare", first, first, "-o", second, "--format", "markdown") == 0
     assert status("analyze", capture, "-o", first) == 0
@@ -176,7 +200,8 @@ def test_only_what_replaces_a_file_waits_for_the_disk(tmp_path, monkeypatch):
 
 
 def test_a_link_stays_a_link(tmp_path):
-    target, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    target = tmp_path / "real.txt"
+    link = tmp_path / "link.txt"
     target.write_text("old")
     link.symlink_to(target)
     with files.replacing(link) as file:
@@ -197,7 +222,8 @@ def test_a_store_that_fails_leaves_no_report_and_no_store(capture, tmp_path, mon
         raise TraceAnalyzerError("the disk is full")
 
     monkeypatch.setattr(runs, "store_report", broken)
-    report, db = tmp_path / "r.json", tmp_path / "runs.db"
+    report = tmp_path / "r.json"
+    db = tmp_path / "runs.db"
     report.write_text("old")
     assert status("analyze", capture, "-o", report, "--store", db) == 1
     assert report.read_text() == "old"
@@ -207,7 +233,9 @@ def test_a_store_that_fails_leaves_no_report_and_no_store(capture, tmp_path, mon
 def test_a_report_that_cannot_be_written_stores_nothing(capture, tmp_path, monkeypatch):
     from traceanalyzer.cli.io import output
 
-    monkeypatch.setattr(output, "replacing", lambda path: files.replacing(tmp_path / "missing" / path.name))
+    monkeypatch.setattr(
+        output, "replacing", lambda path: files.replacing(tmp_path / "missing" / path.name)
+    )
     db = tmp_path / "runs.db"
     assert status("analyze", capture, "-o", tmp_path / "r.json", "--store", db) == 1
     assert not db.exists()
@@ -227,12 +255,18 @@ def test_a_limit_that_there_is_not(capture, text):
 
 
 def test_limits_are_raised_by_an_option(capture):
-    assert status("analyze", capture, "--limit", "size=4G", "--limit", "ranks=2M", "--format", "json") == 0
+    assert (
+        status("analyze", capture, "--limit", "size=4G", "--limit", "ranks=2M", "--format", "json")
+        == 0
+    )
 
 
-@pytest.mark.parametrize("output", [["-o", "report.md", "--full"], ["--store", "runs.db"]], ids=["report", "store"])
+@pytest.mark.parametrize(
+    "output", [["-o", "report.md", "--full"], ["--store", "runs.db"]], ids=["report", "store"]
+)
 def test_a_write_that_the_system_breaks_off_leaves_the_old_file_whole(capture, tmp_path, output):
-    """The system itself refuses every byte beyond the first 2,000 of a file, as it does on a full disk."""
+    """The system itself refuses every byte beyond the first 2,000 of a file, as it does on a full
+    disk."""
     old = tmp_path / output[1]
     command = [sys.executable, "-m", "traceanalyzer", "analyze", str(capture), *output]
     subprocess.run([*command], cwd=tmp_path, check=True, capture_output=True)
@@ -243,7 +277,9 @@ def test_a_write_that_the_system_breaks_off_leaves_the_old_file_whole(capture, t
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, preexec_fn=limited)
+    done = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, preexec_fn=limited
+    )
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
@@ -252,7 +288,9 @@ def test_a_write_that_the_system_breaks_off_leaves_the_old_file_whole(capture, t
 
 
 def test_nothing_is_left_where_an_interrupt_comes_while_a_file_is_removed(tmp_path, monkeypatch):
-    whole, count, part = Path.unlink, itertools.count(), files.replacing(tmp_path / "a")
+    whole = Path.unlink
+    count = itertools.count()
+    part = files.replacing(tmp_path / "a")
 
     def unlink(path, missing_ok=False):
         if not next(count):

@@ -20,7 +20,8 @@ from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 
 PATIENCE_S = 300
-"""A guard against cases that do not end: those that were mended took minutes of a quiet machine, and grew."""
+"""A guard against cases that do not end: those that were mended took minutes of a quiet machine,
+and grew."""
 
 
 def analysed(path, data, name="trace.json"):
@@ -50,17 +51,23 @@ def small(**metadata):
 
 
 def test_a_world_of_a_hundred_million_ranks(tmp_path):
-    run, report = analysed(tmp_path, small(distributedInfo={"rank": 0, "world_size": 100_000_000}).json())
+    run, report = analysed(
+        tmp_path, small(distributedInfo={"rank": 0, "world_size": 100_000_000}).json()
+    )
     assert run.traces[0].process.world_size is None
     assert report.metrics.step_time_ms is not None
 
 
 def test_a_world_of_a_million_ranks_lists_only_the_first_that_are_missing(tmp_path):
-    _, report = analysed(tmp_path, small(distributedInfo={"rank": 0, "world_size": 1_000_000}).json())
+    _, report = analysed(
+        tmp_path, small(distributedInfo={"rank": 0, "world_size": 1_000_000}).json()
+    )
     assert max(map(len, report.notes)) < 1000
 
 
-@pytest.mark.parametrize("text", ["1e999990", "9e999999", "-9e999999", "1e-999999", "9" * 5000, "0." + "1" * 5000])
+@pytest.mark.parametrize(
+    "text", ["1e999990", "9e999999", "-9e999999", "1e-999999", "9" * 5000, "0." + "1" * 5000]
+)
 def test_times_with_exponents_and_thousands_of_digits_are_lost_not_worked_out(tmp_path, text):
     data = small().json().replace(b'"ts": 1010', b'"ts": ' + text.encode())
     run, _ = analysed(tmp_path, data)
@@ -88,13 +95,16 @@ def test_a_rank_of_thousands_of_digits_in_a_log(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["nested_steps", "overlapping_steps", "deep_ops", "deep_annotations", "all_at_one_instant"]
+    "name",
+    ["nested_steps", "overlapping_steps", "deep_ops", "deep_annotations", "all_at_one_instant"],
 )
 def test_shapes_that_took_the_square_of_their_size(tmp_path, name):
     analysed(tmp_path, FAMILIES[name](2000))
 
 
-@pytest.mark.parametrize("name", ["unclosed_strings", "escaped_quotes", "commas", "nested_brackets"])
+@pytest.mark.parametrize(
+    "name", ["unclosed_strings", "escaped_quotes", "commas", "nested_brackets"]
+)
 def test_damage_that_took_the_square_of_its_size(tmp_path, name):
     with pytest.raises(UnreadableInputError):
         analysed(tmp_path, FAMILIES[name](100_000))
@@ -102,7 +112,8 @@ def test_damage_that_took_the_square_of_its_size(tmp_path, name):
 
 @pytest.mark.parametrize("at", range(40, 400, 17))
 def test_one_changed_byte_in_a_gzip(tmp_path, at):
-    """Whatever the decompressor says to it, what came before is read or the file is refused in one line."""
+    """Whatever the decompressor says to it, what came before is read or the file is refused in one
+    line."""
     packed = bytearray(gzip.compress(small().json(), mtime=0))
     packed[at % len(packed)] ^= 0xFF
     try:
@@ -112,7 +123,8 @@ def test_one_changed_byte_in_a_gzip(tmp_path, at):
 
 
 def test_a_distance_that_deflate_does_not_have(tmp_path):
-    """Invalid lookback distance: an error of ISA-L's own, which is neither OSError nor zlib.error."""
+    """Invalid lookback distance: an error of ISA-L's own, which is neither OSError nor
+    zlib.error."""
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     body = raw.compress(small().json() * 40) + raw.flush()
     damaged = 0
@@ -120,7 +132,11 @@ def test_a_distance_that_deflate_does_not_have(tmp_path):
         changed = bytearray(body)
         changed[at] ^= 0xFF
         try:
-            run, _ = analysed(tmp_path, b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + bytes(changed) + bytes(8), "trace.json.gz")
+            run, _ = analysed(
+                tmp_path,
+                b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + bytes(changed) + bytes(8),
+                "trace.json.gz",
+            )
             damaged += run.traces[0].health.truncated
         except UnreadableInputError:
             damaged += 1
@@ -166,7 +182,11 @@ def test_integers_beyond_the_columns_are_not_recorded(tmp_path, spoilt):
             "dtype": "Float",
         }
         trace.launched(
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 1000 * i + 40, 1000 * i + 600, 100, **(named | spoilt)
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)",
+            1000 * i + 40,
+            1000 * i + 600,
+            100,
+            **(named | spoilt),
         )
     analysed(tmp_path, trace.json())
 
@@ -177,8 +197,17 @@ def test_shapes_larger_than_any_memory_are_not_recorded(tmp_path):
         for j in range(9):
             at = 1000 * i + 50 * j + 40
             shapes = [[1099511627776, 1099511627776], [2**62, 2**62]]
-            trace.op("aten::add", at, 20, External_id=10 * i + j, Input_Dims=shapes, Input_type=["float", "float"])
-            trace.launched("vectorized_elementwise_kernel", at + 2, at + 500, 30, external_id=10 * i + j)
+            trace.op(
+                "aten::add",
+                at,
+                20,
+                External_id=10 * i + j,
+                Input_Dims=shapes,
+                Input_type=["float", "float"],
+            )
+            trace.launched(
+                "vectorized_elementwise_kernel", at + 2, at + 500, 30, external_id=10 * i + j
+            )
     analysed(tmp_path, trace.json())
 
 
@@ -203,7 +232,8 @@ def test_digits_in_damaged_metadata(tmp_path):
         small()
         .json()
         .replace(
-            b'{"schemaVersion": 1', b'{"baseTimeNanoseconds": ' + b"9" * 5000 + b', "x": "a"b", "schemaVersion": 1'
+            b'{"schemaVersion": 1',
+            b'{"baseTimeNanoseconds": ' + b"9" * 5000 + b', "x": "a"b", "schemaVersion": 1',
         )
     )
     analysed(tmp_path, data)
@@ -234,16 +264,19 @@ def test_a_view_that_is_called_a_table_is_not_read(tmp_path):
 
 def test_a_generated_column_is_not_worked_out(tmp_path):
     data = hostile_export(
-        tmp_path, "ALTER TABLE NVTX_EVENTS DROP COLUMN jsonText",
+        tmp_path,
+        "ALTER TABLE NVTX_EVENTS DROP COLUMN jsonText",
         "ALTER TABLE NVTX_EVENTS ADD COLUMN jsonText TEXT AS (printf('%.*c', 300000000, 'x'))",
         "CREATE TABLE CUDNN_EVENTS (start AS (length(hex(zeroblob(100000000)))), end, globalTid, nameId)",
         "INSERT INTO CUDNN_EVENTS (end) VALUES (1)",
-    )  # fmt: skip
+    )
     analysed(tmp_path, data, "b.sqlite")
 
 
 def test_a_table_whose_name_is_no_text(tmp_path):
-    data = hostile_export(tmp_path, "UPDATE sqlite_master SET name = x'ff00' WHERE name = 'PROCESSES'")
+    data = hostile_export(
+        tmp_path, "UPDATE sqlite_master SET name = x'ff00' WHERE name = 'PROCESSES'"
+    )
     analysed(tmp_path, data, "b.sqlite")
 
 
@@ -261,7 +294,11 @@ def test_times_of_an_export_near_the_end_of_int64(tmp_path):
 def test_a_long_name_in_an_export(tmp_path, text):
     export = small_run("3.24.0")
     export.add(
-        "PROFILER_OVERHEAD", start=10, end=20, globalTid=(1 << 48) | (1000 << 24) | 1000, nameId=export.text(text)
+        "PROFILER_OVERHEAD",
+        start=10,
+        end=20,
+        globalTid=(1 << 48) | (1000 << 24) | 1000,
+        nameId=export.text(text),
     )
     export.nvtx(90, 95, text).nvtx(96, 97, text + ", seq = " + "9" * 5000)
     export.add("DIAGNOSTIC_EVENT", severity=3, text=text)

@@ -35,7 +35,10 @@ PLANTED = {
     "a cloud's host": ("ip-10-0-3-17 left", "ip-10-0-3-17"),
     "an address": ("MASTER_ADDR=head-7", "head-7"),
     "a host in a setting of another case": ("Host=trainbox3 and HOSTNAME trainbox3", "trainbox3"),
-    "a user in a setting of another case": ("UserName=mallory9 User=mallory9 user=mallory9", "mallory9"),
+    "a user in a setting of another case": (
+        "UserName=mallory9 User=mallory9 user=mallory9",
+        "mallory9",
+    ),
     "short IPv6": ("fe80::1ff:fe23:4567:890a", "fe23"),
     "global IPv6": ("at 2001:db8::8a2e:370:7334", "2001:db8"),
     "a user in a setting": ("USER=mallory", "mallory"),
@@ -320,14 +323,27 @@ HIDDEN = [*(secret for _, secret in PLANTED.values()), "hunter2zz"]
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory, planted):
-    """What other commands read, with the same secrets: a snapshot, a log of torch.compile, dumps of a hang."""
+    """What other commands read, with the same secrets: a snapshot, a log of torch.compile, dumps of
+    a hang."""
     folder = tmp_path_factory.mktemp("beside")
     frames = [[{"name": text, "filename": "/home/mallory/train.py", "line": 3}] for text in TEXTS]
     trace = [
-        {"action": "alloc", "addr": 4096 * i, "size": 4096, "stream": 0, "time_us": i, "frames": one}
+        {
+            "action": "alloc",
+            "addr": 4096 * i,
+            "size": 4096,
+            "stream": 0,
+            "time_us": i,
+            "frames": one,
+        }
         for i, one in enumerate(frames, 1)
     ]
-    snapshot = {"segments": [], "device_traces": [trace], "allocator_settings": {}, "external_annotations": []}
+    snapshot = {
+        "segments": [],
+        "device_traces": [trace],
+        "allocator_settings": {},
+        "external_annotations": [],
+    }
     (folder / "snapshot.pickle").write_bytes(pickle.dumps(snapshot))
     log = LogBuilder()
     for number, text in enumerate(TEXTS):
@@ -335,14 +351,25 @@ def beside(tmp_path_factory, planted):
         log.start()
         log.event("dynamo", "B", 1e6 * number)
         log.event("dynamo", "E", 1e6 * number + 500)
-        log.artifact("recompile_reasons", f"0/0: tensor '{text}' size mismatch at index 0. expected 4, actual 5")
+        log.artifact(
+            "recompile_reasons",
+            f"0/0: tensor '{text}' size mismatch at index 0. expected 4, actual 5",
+        )
         log.record("graph_break_reason", {"reason": text, "user_stack": []}, f"Graph break: {text}")
         log.metrics(0.4, fail_type=text, cache_size=1, graph_op_count=7)
     (folder / "log.txt").write_bytes(log.bytes())
     (folder / "digests").mkdir()
     for rank in range(4):
-        calls = [(i, 1000 * i + 400 * (rank == 3), 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)]
-        made = digest(rank, calls, steps=6, host=f"gpuhost{5 + rank // 2}", path=f"/home/mallory/rank{rank}.json")
+        calls = [
+            (i, 1000 * i + 400 * (rank == 3), 1000 * i + 900, "[0, 1, 2, 3]") for i in range(6)
+        ]
+        made = digest(
+            rank,
+            calls,
+            steps=6,
+            host=f"gpuhost{5 + rank // 2}",
+            path=f"/home/mallory/rank{rank}.json",
+        )
         (folder / "digests" / f"{rank}-0.digest.parquet").write_bytes(encoded(made))
     (folder / "dumps").mkdir()
     for rank in range(3):
@@ -359,7 +386,10 @@ def beside(tmp_path_factory, planted):
 OUT = "OUT"
 COMMANDS = [
     *([name, "--redact", "--format", "csv"] for name in BY_COMMAND),
-    *(["analyze", "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html", "svg")),
+    *(
+        ["analyze", "--redact", "--format", form]
+        for form in ("terminal", "markdown", "json", "html", "svg")
+    ),
     *(["ops", "--redact", "--format", form] for form in ("terminal", "json")),
     ["overlay", "--redact"],
     ["path", "--redact", "--format", "json"],
@@ -367,28 +397,56 @@ COMMANDS = [
     ["kernels", "--redact", "--format", "markdown"],
     ["analyze", "--redact", "--full", "--format", "terminal"],
     ["whatif", "--redact", "--full", "--speedup", "aten=2", "--format", "json"],
-    *(["compare", COPY, "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html", "svg")),
+    *(
+        ["compare", COPY, "--redact", "--format", form]
+        for form in ("terminal", "markdown", "json", "html", "svg")
+    ),
     ["compare", COPY, COPY, "--redact", "--format", "html"],
-    *(["memory", "snapshot.pickle", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
-    *(["compile", "log.txt", "--redact", "--full", "--format", form] for form in ("terminal", "json", "html")),
+    *(
+        ["memory", "snapshot.pickle", "--redact", "--full", "--format", form]
+        for form in ("terminal", "json", "html")
+    ),
+    *(
+        ["compile", "log.txt", "--redact", "--full", "--format", form]
+        for form in ("terminal", "json", "html")
+    ),
     *(["hang", "dumps", "--redact", "--format", form] for form in ("terminal", "json", "html")),
-    *(["fleet", "digests", "--redact", "--format", form] for form in ("terminal", "markdown", "json", "html")),
-    *(["compare", "digests", "digests", "--redact", "--format", form] for form in ("terminal", "json", "html")),
-    *(["compare", name, name, "--redact", "--format", "json"] for name in ("snapshot.pickle", "log.txt")),
+    *(
+        ["fleet", "digests", "--redact", "--format", form]
+        for form in ("terminal", "markdown", "json", "html")
+    ),
+    *(
+        ["compare", "digests", "digests", "--redact", "--format", form]
+        for form in ("terminal", "json", "html")
+    ),
+    *(
+        ["compare", name, name, "--redact", "--format", "json"]
+        for name in ("snapshot.pickle", "log.txt")
+    ),
     ["export", "--redact", "-o", OUT],
-    *(["history", "runs.db", "--redact", "--format", form] for form in ("terminal", "csv", "json", "html")),
-    *(["history", "runs.db", "--redact", "--metric", "step_time_ms", "--format", form] for form in ("json", "html")),
+    *(
+        ["history", "runs.db", "--redact", "--format", form]
+        for form in ("terminal", "csv", "json", "html")
+    ),
+    *(
+        ["history", "runs.db", "--redact", "--metric", "step_time_ms", "--format", form]
+        for form in ("json", "html")
+    ),
     *(
         ["check", "--redact", "--baseline", COPY, *limit, "--format", form]
         for form in ("terminal", "markdown", "junit", "json", "github")
-        for limit in (["--max", "step_time_ms.mean=+500%", "--max", "kernels.user heidi ran.device_ms=1000"],)
+        for limit in (
+            ["--max", "step_time_ms.mean=+500%", "--max", "kernels.user heidi ran.device_ms=1000"],
+        )
     ),
 ]
 KEPT_HERE = {
     "open": "serves this machine's browser alone",
     "digest": "is what `fleet --redact` reads",
     "reproduce": "writes an operator's name, shapes and types alone",
-    **dict.fromkeys(("schema", "explain", "collect", "doctor", "cache", "completion"), "shows no recording"),
+    **dict.fromkeys(
+        ("schema", "explain", "collect", "doctor", "cache", "completion"), "shows no recording"
+    ),
 }
 
 
@@ -399,11 +457,22 @@ def made():
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_it_is_hidden_in_every_output(planted, beside, made, monkeypatch, tmp_path, capsys, command):
+def test_it_is_hidden_in_every_output(
+    planted, beside, made, monkeypatch, tmp_path, capsys, command
+):
     remembering(monkeypatch, made)
-    given = {COPY: planted, OUT: tmp_path / "out.sqlite", **{path.name: path for path in beside.iterdir()}}
+    given = {
+        COPY: planted,
+        OUT: tmp_path / "out.sqlite",
+        **{path.name: path for path in beside.iterdir()},
+    }
     words = [given.get(word, word) for word in command[1:]]
-    assert status(command[0], *([] if command[1] in given and command[1] != COPY else [planted]), *words) == 0
+    assert (
+        status(
+            command[0], *([] if command[1] in given and command[1] != COPY else [planted]), *words
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     if OUT in command:
         with closing(sqlite3.connect(given[OUT])) as db:
@@ -415,7 +484,9 @@ def test_it_is_hidden_in_every_output(planted, beside, made, monkeypatch, tmp_pa
 def test_no_command_that_redacts_is_left_out():
     context = click.Context(cli)
     commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
-    redacting = {name for name, one in commands.items() if any("--redact" in p.opts for p in one.params)}
+    redacting = {
+        name for name, one in commands.items() if any("--redact" in p.opts for p in one.params)
+    }
     assert redacting == {command[0] for command in COMMANDS} | {"mcp"}
     assert redacting ^ KEPT_HERE.keys() == commands.keys()
 
@@ -426,16 +497,22 @@ def test_an_agent_is_told_none_of_it(planted):
     from traceanalyzer.agent.sources import Sources
 
     def answers(hidden):
-        server, here = make_server(Sources(), hidden), {"path": str(planted)}
-        asked = [("table", {**here, "name": name, "top": 200}) for name in ("ops", "kernels", "phases")]
+        server = make_server(Sources(), hidden)
+        here = {"path": str(planted)}
+        asked = [
+            ("table", {**here, "name": name, "top": 200}) for name in ("ops", "kernels", "phases")
+        ]
         asked += [
             ("diagnose", here),
             ("whatif", here),
             ("limits", here),
             ("compare", {"a": here["path"], "b": here["path"]}),
         ]
-        return "".join(repr(asyncio.run(server.call_tool(verb, arguments))) for verb, arguments in asked)
+        return "".join(
+            repr(asyncio.run(server.call_tool(verb, arguments))) for verb, arguments in asked
+        )
 
-    redacted, plain = answers([]), answers(None)
+    redacted = answers([])
+    plain = answers(None)
     assert [secret for secret in HIDDEN if secret in redacted] == []
     assert [secret for secret in HIDDEN if secret in plain] != []

@@ -1,5 +1,6 @@
 # ruff: noqa: E501, SIM905 lists of words
-"""No regular expression of the program takes the square of a long text, whatever is repeated in it."""
+"""No regular expression of the program takes the square of a long text, whatever is repeated in
+it."""
 
 from __future__ import annotations
 
@@ -18,22 +19,82 @@ if TYPE_CHECKING:
     from types import FrameType
 
 UNITS = (
-    "a", "A", "1", " ", "/", "a/", "::", "a::", "(", "<", "\\", '\\"', ",", ':"', "1,", ".", "-", "_", "a.", "a-", "a_", '"', '": "',
-    "}", "} ", "},{", "]", "=", "a=", "@", "a@", "~", "|", "%", "\n", "a ", "1:", "fe:", "1.", "step: ", "iter ", "#", ">", "'", "x=",
-    "--a", "A_KEY", "Bearer ", "sk-", ", sizes = [", ", seq = 1", "/home/", "http://", "1e", "f16", "tile", "128x", "-> ", "rank1",
-)  # fmt: skip
+    "a",
+    "A",
+    "1",
+    " ",
+    "/",
+    "a/",
+    "::",
+    "a::",
+    "(",
+    "<",
+    "\\",
+    '\\"',
+    ",",
+    ':"',
+    "1,",
+    ".",
+    "-",
+    "_",
+    "a.",
+    "a-",
+    "a_",
+    '"',
+    '": "',
+    "}",
+    "} ",
+    "},{",
+    "]",
+    "=",
+    "a=",
+    "@",
+    "a@",
+    "~",
+    "|",
+    "%",
+    "\n",
+    "a ",
+    "1:",
+    "fe:",
+    "1.",
+    "step: ",
+    "iter ",
+    "#",
+    ">",
+    "'",
+    "x=",
+    "--a",
+    "A_KEY",
+    "Bearer ",
+    "sk-",
+    ", sizes = [",
+    ", seq = 1",
+    "/home/",
+    "http://",
+    "1e",
+    "f16",
+    "tile",
+    "128x",
+    "-> ",
+    "rank1",
+)
 AROUND = (("", "\0!"), (': "', ""))
 """What stands before and after: an end that no pattern takes, and what a value follows."""
 LENGTH = 5_000
-"""Characters: read in a few milliseconds, while the square of it takes a good part of a second for each text."""
+"""Characters: read in a few milliseconds, while the square of it takes a good part of a second for
+each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
     "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES github.SHORT escape.SAFE_CELL "
     "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE".split()
 )
-"""Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""
-SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
+"""Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By
+module and name."""
+SHORT_TEXTS = frozenset(
+    ("health._PRIVATE", "formats._BAR", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE")
+)
 """Asked about texts of at most 2,000 characters."""
 PATIENCE_S = 2
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end."""

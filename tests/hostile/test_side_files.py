@@ -12,13 +12,27 @@ import pytest
 from tests.hostile.test_recordings import small
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history.database import reading
-from traceanalyzer.history.runs import metric_names, metric_series, store_report, stored_report, stored_runs
+from traceanalyzer.history.runs import (
+    metric_names,
+    metric_series,
+    store_report,
+    stored_report,
+    stored_runs,
+)
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
-BAD = [b"\xff", b'{"a": "\xff"}', b"[" * 100_000, b'{"a":' * 100_000, b"", b"null", b'{"step_time_ms": "x"}']
+BAD = [
+    b"\xff",
+    b'{"a": "\xff"}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"",
+    b"null",
+    b'{"step_time_ms": "x"}',
+]
 
 
 @pytest.fixture
@@ -36,7 +50,9 @@ def test_a_bad_neighbour_leaves_the_recording_readable(capture, name, data):
     assert build_report(run).metrics.step_time_ms is not None
 
 
-@pytest.mark.parametrize("time", ["1e307", "9" * 400, "9" * 5000, "1e-300", "0", "-1", "true", "NaN"])
+@pytest.mark.parametrize(
+    "time", ["1e307", "9" * 400, "9" * 5000, "1e-300", "0", "-1", "true", "NaN"]
+)
 def test_a_step_time_without_the_profiler_that_no_step_takes(capture, time):
     (capture / "unprofiled.rank0.json").write_text(f'{{"step_time_ms": {time}}}')
     run = load([capture])
@@ -46,7 +62,9 @@ def test_a_step_time_without_the_profiler_that_no_step_takes(capture, time):
 
 @pytest.mark.parametrize("number", ["1e307", "9" * 400, "-1", "1e-300"])
 def test_clocks_and_rates_out_of_all_reason(capture, number):
-    (capture / "nvml.rank0.jsonl").write_text(f'{{"gpu": 0, "sm_clock_mhz": {number}}}\n{{"gpu": {number}}}')
+    (capture / "nvml.rank0.jsonl").write_text(
+        f'{{"gpu": 0, "sm_clock_mhz": {number}}}\n{{"gpu": {number}}}'
+    )
     (capture / "environment.json").write_text(
         f'{{"ceilings": {{"copy_gbs": {number}, "matmul_tflops": {{"bf16": {number}}}}}}}'
     )

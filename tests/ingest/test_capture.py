@@ -25,15 +25,31 @@ ENVIRONMENT = {
         "float32_matmul_precision": "highest",
     },
     "gpus": [
-        {"index": 0, "name": "NVIDIA H200", "driver": "570", "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980,
-         "throttle_reasons": [], "processes": 1}
+        {
+            "index": 0,
+            "name": "NVIDIA H200",
+            "driver": "570",
+            "sm_clock_mhz": 1980,
+            "sm_clock_max_mhz": 1980,
+            "throttle_reasons": [],
+            "processes": 1,
+        }
     ],
     "variables": {"OMP_NUM_THREADS": "8"},
-}  # fmt: skip
+}
 
 
 def event(category, name, start, duration, tid, **args):
-    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": tid, "ts": start, "dur": duration, "args": args}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 0,
+        "tid": tid,
+        "ts": start,
+        "dur": duration,
+        "args": args,
+    }
 
 
 def kineto(rank=None):
@@ -43,7 +59,9 @@ def kineto(rank=None):
         at = i * 2000
         events.append(event("user_annotation", f"ProfilerStep#{i}", at, 2000, 1))
         events.append(event("cuda_runtime", "cudaLaunchKernel", at + 10, 5, 1, correlation=i + 1))
-        events.append(event("kernel", "gemm", at + 20, 1900, 7, correlation=i + 1, device=0, stream=7))
+        events.append(
+            event("kernel", "gemm", at + 20, 1900, 7, correlation=i + 1, device=0, stream=7)
+        )
     trace = {"schemaVersion": 1, "traceEvents": events}
     if rank is not None:
         trace["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}
@@ -54,7 +72,12 @@ def capture(folder, *, ranks=1, environment=ENVIRONMENT, unprofiled=1.6):
     for rank in range(ranks):
         (folder / f"trace.rank{rank}.json").write_text(kineto(rank))
         if unprofiled is not None:
-            value = {"steps": 20, "step_time_ms": unprofiled + rank, "clock": "host", "wall_mean_ms": 1.7}
+            value = {
+                "steps": 20,
+                "step_time_ms": unprofiled + rank,
+                "clock": "host",
+                "wall_mean_ms": 1.7,
+            }
             (folder / f"unprofiled.rank{rank}.json").write_text(json.dumps(value, indent=1))
     if environment is not None:
         (folder / "environment.json").write_text(json.dumps(environment))
@@ -115,7 +138,8 @@ def test_nothing_beside_the_trace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"step_time_ms": "x"}', '{"step_time_ms": -1}', '{"step_time_ms": true}']
+    "text",
+    ["", "{", "[]", '{"step_time_ms": "x"}', '{"step_time_ms": -1}', '{"step_time_ms": true}'],
 )
 def test_a_damaged_unprofiled_file_is_noted(tmp_path, text):
     capture(tmp_path)
@@ -138,7 +162,11 @@ def test_a_timing_log_given_with_a_trace_is_its_unprofiled_run(tmp_path):
 
 def test_logs_join_the_trace_of_their_rank():
     def trace(source, rank):
-        return TraceBuilder().kernel("k", 0, 1).build(process=Process(rank=rank)) if source == "kineto" else log(rank)
+        return (
+            TraceBuilder().kernel("k", 0, 1).build(process=Process(rank=rank))
+            if source == "kineto"
+            else log(rank)
+        )
 
     def log(rank):
         from traceanalyzer.trace import StepTimings, Trace
@@ -158,7 +186,9 @@ def test_logs_join_the_trace_of_their_rank():
 def test_a_capture_of_timings_alone(tmp_path):
     (tmp_path / "environment.json").write_text(json.dumps(ENVIRONMENT))
     for rank in range(2):
-        text = "".join(f'{{"step": {i}, "iter_ms": {10 + rank}, "data_ms": 1.0}}\n' for i in range(20))
+        text = "".join(
+            f'{{"step": {i}, "iter_ms": {10 + rank}, "data_ms": 1.0}}\n' for i in range(20)
+        )
         (tmp_path / f"timings.rank{rank}.jsonl").write_text(text)
     report = analyze(tmp_path)
     assert report.metrics.step_source == "timing_log"
@@ -184,7 +214,10 @@ def test_conditions_are_shown_and_sound_ones_are_no_finding(tmp_path):
         ({"torch": {"anomaly_mode": True}}, "condition-autograd-anomaly-mode"),
         ({"torch": {"launch_blocking": True}}, "condition-cuda-launch-blocking"),
         ({"variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "condition-cuda-launch-blocking"),
-        ({"variables": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}}, "condition-pytorch-no-cuda-memory-caching"),
+        (
+            {"variables": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}},
+            "condition-pytorch-no-cuda-memory-caching",
+        ),
         ({"gpu": {"throttle_reasons": ["hardware_thermal"]}}, "condition-gpu-0-throttling"),
         ({"gpu": {"processes": 3}}, "condition-gpu-0-processes"),
     ],
@@ -198,10 +231,17 @@ def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, na
 def test_throttling_during_the_recording(tmp_path):
     capture(tmp_path)
     samples = [
-        {"gpu": 0, "time_ns": i, "sm_clock_mhz": 1200 + i, "throttle_reasons": ["software_power_cap"] * (i % 2)}
+        {
+            "gpu": 0,
+            "time_ns": i,
+            "sm_clock_mhz": 1200 + i,
+            "throttle_reasons": ["software_power_cap"] * (i % 2),
+        }
         for i in range(4)
     ]
-    (tmp_path / "nvml.rank0.jsonl").write_text("\n".join(map(json.dumps, samples)) + '\n{"gpu": 0, "ti')
+    (tmp_path / "nvml.rank0.jsonl").write_text(
+        "\n".join(map(json.dumps, samples)) + '\n{"gpu": 0, "ti'
+    )
     report = analyze(tmp_path)
     shown = {c.name: c.value for c in report.tables["conditions"]}
     assert shown["GPU 0 SM clock"] == "1200 to 1203 MHz in 4 samples"
@@ -209,7 +249,9 @@ def test_throttling_during_the_recording(tmp_path):
     assert "condition-gpu-0-throttling" in [f.id for f in report.findings]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"torch": 3, "gpus": [1, {"processes": "x"}], "variables": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"torch": 3, "gpus": [1, {"processes": "x"}], "variables": []}']
+)
 def test_an_odd_environment_file(tmp_path, text):
     capture(tmp_path)
     (tmp_path / "environment.json").write_text(text)

@@ -1,4 +1,5 @@
-"""The front door: which files are recordings, of what kind, whose rank, and what is said about the others."""
+"""The front door: which files are recordings, of what kind, whose rank, and what is said about the
+others."""
 
 from __future__ import annotations
 
@@ -140,7 +141,9 @@ def test_the_recording_knows_its_rank_better_than_its_name(kineto_file):
 
 
 def test_two_recordings_of_one_rank_are_both_kept(kineto_file):
-    traces = load([kineto_file("a.json", 1), kineto_file("b.json", 1), kineto_file("c.json", 0)]).traces
+    traces = load(
+        [kineto_file("a.json", 1), kineto_file("b.json", 1), kineto_file("c.json", 0)]
+    ).traces
     assert [t.rank for t in traces] == [0, 1, 1]
     assert [t.health.notes for t in traces] == [(), *[("2 recordings claim rank 1.",)] * 2]
 
@@ -178,8 +181,12 @@ def test_progress_counts_bytes_to_the_total(kineto_file):
 
 def test_reading_a_trace_imports_no_heavy_library(kineto_file):
     program = "import sys; from traceanalyzer.ingest import load; load([sys.argv[1]]); print(*sys.modules)"
-    modules = subprocess.check_output([sys.executable, "-c", program, str(kineto_file("a.json"))], text=True).split()
-    assert not {"pandas", "plotly", "torch", "rich", "traceanalyzer.ingest.sqlite.database"} & set(modules)
+    modules = subprocess.check_output(
+        [sys.executable, "-c", program, str(kineto_file("a.json"))], text=True
+    ).split()
+    assert not {"pandas", "plotly", "torch", "rich", "traceanalyzer.ingest.sqlite.database"} & set(
+        modules
+    )
 
 
 def test_errors_name_the_type_that_callers_catch(tmp_path):
@@ -198,15 +205,21 @@ def test_a_pattern_reads_a_log_of_no_known_kind(tmp_path):
 
 
 def test_exports_without_ranks_are_numbered_over_all_files():
-    """Two nodes, two processes each: an export numbers its own processes, and all exports begin at 0."""
+    """Two nodes, two processes each: an export numbers its own processes, and all exports begin at
+    0."""
     made = [
-        Trace(f"node{node}", "nsys", [], Process(pid=10 + i, rank=i, host=f"h{node}", numbered=True))
+        Trace(
+            f"node{node}", "nsys", [], Process(pid=10 + i, rank=i, host=f"h{node}", numbered=True)
+        )
         for node in (1, 0)
         for i in (1, 0)
     ]
     numbered = _numbered(made)
     assert [(t.path, t.process.pid, t.rank) for t in numbered] == [
-        ("node0", 10, 0), ("node0", 11, 1), ("node1", 10, 2), ("node1", 11, 3),
-    ]  # fmt: skip
+        ("node0", 10, 0),
+        ("node0", 11, 1),
+        ("node1", 10, 2),
+        ("node1", 11, 3),
+    ]
     assert "numbered by host, file and process" in numbered[0].health.notes[0]
     assert _numbered(made[:2]) == made[:2], "one file keeps its own"

@@ -41,17 +41,26 @@ def said(path: str) -> tuple[set[str | None], str]:
     run = load([path])
     assert [trace.path for trace in run.traces] == [path]
     m = measure(run.traces[0])
-    return {row.op for row in m.kernels}, next(text for text in sentences(m) if "CUDA graphs" in text)
+    return {row.op for row in m.kernels}, next(
+        text for text in sentences(m) if "CUDA graphs" in text
+    )
 
 
-@pytest.mark.parametrize("name", [NAMED, "capture_8_FULL.json", "capture_traces/capture_trace_rank_0.json.gz"])
+@pytest.mark.parametrize(
+    "name", [NAMED, "capture_8_FULL.json", "capture_traces/capture_trace_rank_0.json.gz"]
+)
 def test_a_capture_nearby_names_the_kernels(tmp_path, name):
     path = replay(tmp_path / "decode.json")
     capture(tmp_path / name)
-    assert said(path) == (set(OPS), f"Operators are known of 5 of 5 kernels in CUDA graphs by {Path(name).name}.")
+    assert said(path) == (
+        set(OPS),
+        f"Operators are known of 5 of 5 kernels in CUDA graphs by {Path(name).name}.",
+    )
 
 
-@pytest.mark.parametrize("names", [(), ("recaptured.json",), (NAMED, "graph_capture_rank_0.178.pt.trace.json.gz")])
+@pytest.mark.parametrize(
+    "names", [(), ("recaptured.json",), (NAMED, "graph_capture_rank_0.178.pt.trace.json.gz")]
+)
 def test_nothing_happens_where_none_is_named_so_or_several_could_be_meant(tmp_path, names):
     path = replay(tmp_path / "decode.json")
     for name in names:
@@ -72,7 +81,11 @@ def test_a_capture_of_other_launches_names_nothing_and_is_not_mentioned(tmp_path
 def test_each_batch_may_have_a_file_and_the_smallest_that_fits_is_used(tmp_path):
     path = replay(tmp_path / "decode.json")
     for batch in (4, 8, 16):
-        capture(tmp_path / f"capture_{batch}_FULL.json", tuple(f"aten::b{batch}_{i}" for i in range(5)), batch)
+        capture(
+            tmp_path / f"capture_{batch}_FULL.json",
+            tuple(f"aten::b{batch}_{i}" for i in range(5)),
+            batch,
+        )
     ops, text = said(path)
     assert ops == {f"aten::b8_{i}" for i in (0, 1, 2, 4)}  # one kernel is launched twice
     assert text.endswith("by capture_8_FULL.json.")

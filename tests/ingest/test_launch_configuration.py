@@ -1,4 +1,5 @@
-"""Grid, block, registers, shared memory and occupancy of kernels, as either recorder writes them."""
+"""Grid, block, registers, shared memory and occupancy of kernels, as either recorder writes
+them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ def read_kineto(tmp_path: Path, **args: object) -> DeviceOps:
 
 
 def test_kineto_kernel(tmp_path: Path) -> None:
-    launch = {"grid": [320, 2, 3], "block": [32, 4, 1], "registers_per_thread": 27, "shared_memory": 1024}
+    launch = {
+        "grid": [320, 2, 3],
+        "block": [32, 4, 1],
+        "registers_per_thread": 27,
+        "shared_memory": 1024,
+    }
     ops = read_kineto(tmp_path, **launch, **{"est. achieved occupancy %": 61})
     assert configuration(ops) == [1920, 128, 27, 1024, 61]
     assert (ops.blocks.dtype, ops.occupancy.dtype) == (np.int16, np.int16)
@@ -45,7 +51,13 @@ def test_odd_grid_is_unknown_and_costs_nothing_else(tmp_path: Path, odd: object)
 
 def test_values_of_other_types_are_taken_as_numbers_or_left_out(tmp_path: Path) -> None:
     odd = {"registers_per_thread": "32", "shared_memory": None, "est. achieved occupancy %": 12.5}
-    assert configuration(read_kineto(tmp_path, grid=[2**40, 2**40, 1], **odd)) == [-1, -1, 32, -1, 12]
+    assert configuration(read_kineto(tmp_path, grid=[2**40, 2**40, 1], **odd)) == [
+        -1,
+        -1,
+        32,
+        -1,
+        12,
+    ]
 
 
 def test_copies_have_no_launch_configuration(tmp_path: Path) -> None:
@@ -57,7 +69,9 @@ def test_copies_have_no_launch_configuration(tmp_path: Path) -> None:
 def test_nsys_kernel(tmp_path: Path) -> None:
     export = Export()
     grid = {"gridX": 10, "gridY": 2, "gridZ": 1, "blockX": 128, "blockY": 2, "blockZ": 1}
-    export.kernel(1000, 2000, **grid, registersPerThread=40, staticSharedMemory=100, dynamicSharedMemory=2000)
+    export.kernel(
+        1000, 2000, **grid, registersPerThread=40, staticSharedMemory=100, dynamicSharedMemory=2000
+    )
     export.copy(3000, 4000)
     ops = load([export.write(tmp_path / "t.sqlite")]).traces[0].device_ops
     assert configuration(ops) == [20, 256, 40, 2100, -1]

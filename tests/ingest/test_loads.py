@@ -19,12 +19,24 @@ from traceanalyzer.ingest.conditions import loads_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-GPU = {"gpu": 0, "gpu_utilization": 90, "memory_used_bytes": 20e9, "power_w": 600.0, "sm_clock_mhz": 1980}
+GPU = {
+    "gpu": 0,
+    "gpu_utilization": 90,
+    "memory_used_bytes": 20e9,
+    "power_w": 600.0,
+    "sm_clock_mhz": 1980,
+}
 
 
 def test_means_by_gpu_and_of_the_cpus() -> None:
-    samples = [GPU, {**GPU, "gpu_utilization": 100, "power_w": None}, {**GPU, "gpu": 1, "power_w": 100}]
-    samples.append({"time_ns": 1, "host_cpu_share": 0.25, "host_iowait_share": 0.0, "program_cores": 7.5})
+    samples = [
+        GPU,
+        {**GPU, "gpu_utilization": 100, "power_w": None},
+        {**GPU, "gpu": 1, "power_w": 100},
+    ]
+    samples.append(
+        {"time_ns": 1, "host_cpu_share": 0.25, "host_iowait_share": 0.0, "program_cores": 7.5}
+    )
     rows = {row.what: row for row in loads_of(samples)}
     busy = rows["GPU 0: time with a kernel"]
     assert (busy.mean, busy.min, busy.max, busy.samples, busy.counted_in) == (95, 90, 100, 2, "%")
@@ -36,7 +48,9 @@ def test_means_by_gpu_and_of_the_cpus() -> None:
     assert "GPU 0: time with memory traffic" not in rows
 
 
-@pytest.mark.parametrize("damaged", [{"gpu": "0"}, {"gpu": -1}, {"gpu": 0, "power_w": "much"}, {"power_w": 1e300}, {}])
+@pytest.mark.parametrize(
+    "damaged", [{"gpu": "0"}, {"gpu": -1}, {"gpu": 0, "power_w": "much"}, {"power_w": 1e300}, {}]
+)
 def test_damaged_samples_say_nothing(damaged: dict[str, object]) -> None:
     assert loads_of([damaged]) == ()
 

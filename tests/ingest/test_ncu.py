@@ -47,7 +47,9 @@ def test_page_raw(tmp_path: Path) -> None:
     assert (gemm.blocks, gemm.threads) == (100, 256)
     assert gemm.dram_bytes == pytest.approx(1.2345e9)
     assert gemm.duration_ns == pytest.approx(40_500)
-    assert (gemm.compute_share, gemm.memory_share, gemm.tensor_share) == pytest.approx((0.812, 0.35, 0.7))
+    assert (gemm.compute_share, gemm.memory_share, gemm.tensor_share) == pytest.approx(
+        (0.812, 0.35, 0.7)
+    )
     assert other.dram_bytes is None
     assert other.blocks == 16
 
@@ -55,11 +57,15 @@ def test_page_raw(tmp_path: Path) -> None:
 def test_page_details(tmp_path: Path) -> None:
     (gemm,) = read_counters(write(tmp_path, DETAILS))
     assert gemm.dram_bytes == pytest.approx(1.0005e9)
-    assert (gemm.compute_share, gemm.memory_share, gemm.dram_share) == pytest.approx((0.812, 0.35, 0.3))
+    assert (gemm.compute_share, gemm.memory_share, gemm.dram_share) == pytest.approx(
+        (0.812, 0.35, 0.3)
+    )
     assert (gemm.occupancy_share, gemm.tensor_share) == (0.125, None)
 
 
-@pytest.mark.parametrize("text", ["", "==PROF== nothing", '"ID","Kernel Name"\n', "a,b\n1,2\n", '{"traceEvents": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "==PROF== nothing", '"ID","Kernel Name"\n', "a,b\n1,2\n", '{"traceEvents": []}']
+)
 def test_what_is_no_report_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(UnreadableInputError, match=r"report\.csv: holds no kernels; write it with"):
         read_counters(write(tmp_path, text))
@@ -76,7 +82,9 @@ def test_measured_figures_replace_estimates_of_the_same_launch(tmp_path: Path) -
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
     mm(b, 1000, (GEMM, 120, 160, {"blocks": 99, "threads": 256}), at=100)
     counters = read_counters(write(tmp_path, RAW))
-    ctx = measure(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE, counters=tuple(counters)))
+    ctx = measure(
+        b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE, counters=tuple(counters))
+    )
     r = ctx.rated.roofline
     assert r.bytes.tolist() == pytest.approx([1.2345e9, 6e6])
     assert r.attainable.tolist() == pytest.approx([0.812 * 40_000, 20_000])
@@ -101,19 +109,26 @@ def test_names_are_joined_without_parameters(tmp_path: Path) -> None:
         (0.1, 0.6, False, Bound.MEMORY),
     ],
 )
-def test_bound_of_measured_shares(compute: float, memory: float, matrix: bool, bound: Bound) -> None:
+def test_bound_of_measured_shares(
+    compute: float, memory: float, matrix: bool, bound: Bound
+) -> None:
     assert measured_bound(compute, memory, matrix=matrix) == bound
 
 
 def test_a_product_that_keeps_the_caches_busy_is_bound_by_arithmetic(tmp_path: Path) -> None:
-    """As measured on an H200: SM 94 %, the busiest level of the memory system 95 %, the device memory 21 %."""
+    """As measured on an H200: SM 94 %, the busiest level of the memory system 95 %, the device
+    memory 21 %."""
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
     ctx = measure(
         b.build(devices=(Device(0, "round"),)),
         Knowledge(
             hardware=TABLE,
-            counters=(KernelCounters(GEMM, 100, 256, compute_share=0.94, memory_share=0.95, dram_share=0.21),),
+            counters=(
+                KernelCounters(
+                    GEMM, 100, 256, compute_share=0.94, memory_share=0.95, dram_share=0.21
+                ),
+            ),
         ),
     )
     assert ctx.rated.roofline.bound.tolist() == [Bound.COMPUTE]
@@ -123,22 +138,36 @@ def test_a_product_that_keeps_the_caches_busy_is_bound_by_arithmetic(tmp_path: P
 def test_namespaces_that_ncu_leaves_out_do_not_matter() -> None:
     b = TraceBuilder()
     b.kernel("void cudnn::fusion::convert_dq<true>(int)", 0, 10, blocks=16, threads=128)
-    ctx = measure(b.build(), Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),)))
+    ctx = measure(
+        b.build(),
+        Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),)),
+    )
     assert ctx.rated.roofline.bytes.tolist() == [5]
 
 
 def stalled(**reasons: float) -> str:
     """A page `raw` with what warps wait for."""
-    names = [f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in reasons]
+    names = [
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in reasons
+    ]
     names.append("smsp__average_warp_latency_per_inst_issued.ratio")
     head = ["ID", "Kernel Name", "Block Size", "Grid Size", *names]
-    rows = (head, ["", "", "", "", *["inst"] * len(names)], ["0", GEMM, "(256, 1, 1)", "(100, 1, 1)"])
+    rows = (
+        head,
+        ["", "", "", "", *["inst"] * len(names)],
+        ["0", GEMM, "(256, 1, 1)", "(100, 1, 1)"],
+    )
     values = [str(value) for value in (*reasons.values(), 20.0)]
-    return "\n".join(",".join(f'"{cell}"' for cell in row) for row in (*rows[:2], [*rows[2], *values])) + "\n"
+    return (
+        "\n".join(",".join(f'"{cell}"' for cell in row) for row in (*rows[:2], [*rows[2], *values]))
+        + "\n"
+    )
 
 
 def test_what_warps_wait_for(tmp_path: Path) -> None:
-    (kernel,) = read_counters(write(tmp_path, stalled(long_scoreboard=12.0, selected=1.0, barrier=4.0)))
+    (kernel,) = read_counters(
+        write(tmp_path, stalled(long_scoreboard=12.0, selected=1.0, barrier=4.0))
+    )
     assert kernel.stalls == (
         ("data from memory (long scoreboard)", pytest.approx(0.6)),
         ("other warps at a barrier", pytest.approx(0.2)),
@@ -168,10 +197,18 @@ def test_columns_of_measured_kernels() -> None:
 def test_a_kernel_that_keeps_the_tensor_cores_busy_is_bound_by_arithmetic() -> None:
     b = TraceBuilder()
     b.kernel("unheard_of", 0, 10, blocks=16, threads=128)
-    found = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.7)
-    assert measure(b.build(), Knowledge(counters=(found,))).rated.roofline.bound.tolist() == [Bound.COMPUTE]
-    other = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.05)
-    assert measure(b.build(), Knowledge(counters=(other,))).rated.roofline.bound.tolist() == [Bound.INSTRUCTIONS]
+    found = KernelCounters(
+        "unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.7
+    )
+    assert measure(b.build(), Knowledge(counters=(found,))).rated.roofline.bound.tolist() == [
+        Bound.COMPUTE
+    ]
+    other = KernelCounters(
+        "unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.05
+    )
+    assert measure(b.build(), Knowledge(counters=(other,))).rated.roofline.bound.tolist() == [
+        Bound.INSTRUCTIONS
+    ]
 
 
 def test_a_report_may_be_compressed(tmp_path: Path) -> None:

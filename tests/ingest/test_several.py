@@ -1,4 +1,5 @@
-"""Several files read at once give what they give one after the other, byte for byte; no process is left behind."""
+"""Several files read at once give what they give one after the other, byte for byte; no process is
+left behind."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def outcome(paths: list[Path], jobs: int) -> str:
 
 @contextmanager
 def in_this_process(work: Any, count: int) -> Any:
-    """What the helpers do, without their processes: one file each in turn, and the rest is left to this one. Those of
-    odd number die with their second file."""
+    """What the helpers do, without their processes: one file each in turn, and the rest is left to
+    this one. Those of odd number die with their second file."""
     todo, numbers, _ = work.args
     helpers: list[Any] = [work() for _ in range(count)]
     found: list[list[Any]] = [[] for _ in helpers]
@@ -91,7 +92,9 @@ def test_files_are_read_by_other_processes(folder: Path, monkeypatch: pytest.Mon
 
 def test_the_command_says_the_same_with_any_number_of_jobs(folder: Path) -> None:
     said = {
-        CliRunner().invoke(cli, ["analyze", str(folder), "--format", "json", "--no-cache", "--jobs", jobs]).stdout
+        CliRunner()
+        .invoke(cli, ["analyze", str(folder), "--format", "json", "--no-cache", "--jobs", jobs])
+        .stdout
         for jobs in ("1", "2", "4")
     }
     assert len(said) == 1
@@ -100,8 +103,11 @@ def test_the_command_says_the_same_with_any_number_of_jobs(folder: Path) -> None
 
 @given(st.data())
 @settings(max_examples=25, deadline=None)
-def test_any_files_by_any_number_of_jobs(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Ranks, other formats, logs, files that are cut off, replaced by rubbish, missing; workers that die."""
+def test_any_files_by_any_number_of_jobs(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Ranks, other formats, logs, files that are cut off, replaced by rubbish, missing; workers
+    that die."""
     into = tmp_path_factory.mktemp("several")
     sources = data.draw(st.lists(st.sampled_from([*RANKS, *OTHERS]), min_size=2, max_size=5))
     paths = []
@@ -121,7 +127,9 @@ def test_any_files_by_any_number_of_jobs(tmp_path_factory: pytest.TempPathFactor
         assert outcome(paths, data.draw(st.integers(2, 6))) == outcome(paths, 1)
 
 
-def test_a_helper_that_is_killed_costs_nothing_but_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_that_is_killed_costs_nothing_but_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def killed(*_: Any) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -196,4 +204,6 @@ def test_a_file_called_like_the_others_that_is_none_is_named(tmp_path: Path) -> 
     for file in RANKS:
         shutil.copy(file, tmp_path)
     (tmp_path / "straggler.base.rank2.json").write_text("hello")
-    assert [(Path(one.path).name, one.rank) for one in load([tmp_path]).failures] == [("straggler.base.rank2.json", 2)]
+    assert [(Path(one.path).name, one.rank) for one in load([tmp_path]).failures] == [
+        ("straggler.base.rank2.json", 2)
+    ]

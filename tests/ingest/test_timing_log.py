@@ -20,7 +20,11 @@ FORMATS = {
     "megatron.log": ("Megatron-LM", [43, 44, 45], [5444.9, 5533.8, 5718.6]),
     "megatron_old.log": ("Megatron-LM", [122, 123, 124], [86545.2, 87871.6, 89474.8]),
     "torchtitan.log": ("torchtitan", [14, 15, 16, 17], [UNKNOWN, 1118, 1121, 1125]),
-    "torchtitan_every_10.log": ("torchtitan", [200, 210, 220, 230], [UNKNOWN, 1464.8, 1396.4, 1396.1]),
+    "torchtitan_every_10.log": (
+        "torchtitan",
+        [200, 210, 220, 230],
+        [UNKNOWN, 1464.8, 1396.4, 1396.1],
+    ),
     "nanogpt.log": ("nanoGPT", [0, 10, 20, 30], [9371.81, 893.76, 894.88, 893.5]),
     "nanogpt_old.log": ("nanoGPT", [1631, 1632, 1633], [561.94, 563.15, 562.11]),
     "deepspeed.log": ("DeepSpeed", [40, 50, 60], [UNKNOWN, 1514.5, 1514.4]),
@@ -80,7 +84,9 @@ def test_rates_and_mfu():
     assert steps_of(DATA / "vllm.log").tokens_per_s.tolist() == [1055.3, 1226.3, 734.9]
     assert steps_of(DATA / "torchtitan.log").tokens_per_s[0] == 7282
     assert steps_of(DATA / "torchtitan.log").mfu[0] == pytest.approx(0.0017)
-    assert steps_of(DATA / "nanogpt.log").mfu.tolist() == pytest.approx([-1, 0.1668, 0.1667, 0.1668])
+    assert steps_of(DATA / "nanogpt.log").mfu.tolist() == pytest.approx(
+        [-1, 0.1668, 0.1667, 0.1668]
+    )
     assert steps_of(DATA / "deepspeed_breakdown.log").samples_per_s[0] == 8.00912418308922
     assert steps_of(DATA / "mlperf.log").samples_per_s[1] == 1.9357918929116467
 
@@ -115,7 +121,11 @@ def test_units_are_read(tmp_path, line, ms):
 
 @pytest.mark.parametrize(
     "text",
-    ["step,time\n0,0.5\n1,0.5\n", '{"step": 0, "time": 0.5}\n{"step": 1, "time": 0.5}\n', "step\tstep_time\n1\t2\n"],
+    [
+        "step,time\n0,0.5\n1,0.5\n",
+        '{"step": 0, "time": 0.5}\n{"step": 1, "time": 0.5}\n',
+        "step\tstep_time\n1\t2\n",
+    ],
 )
 def test_a_time_without_a_unit_is_not_guessed(tmp_path, text):
     with pytest.raises(UnreadableInputError, match="does not say its unit; rename it to"):
@@ -123,7 +133,8 @@ def test_a_time_without_a_unit_is_not_guessed(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "header", ["step,step_time_s", "Iteration;Time (s)", "step\titeration_time_sec", '"step","time_s"']
+    "header",
+    ["step,step_time_s", "Iteration;Time (s)", "step\titeration_time_sec", '"step","time_s"'],
 )
 def test_headers_of_tables(tmp_path, header):
     mark = next(c for c in ",;\t" if c in header)
@@ -132,7 +143,10 @@ def test_headers_of_tables(tmp_path, header):
 
 
 def test_colours_and_carriage_returns(tmp_path):
-    bars = [f"\x1b[32mEpoch 0:  {i}%|#    | {i}/100 [00:0{i}<00:50,  2.00it/s, v_num=3]\x1b[0m" for i in range(1, 5)]
+    bars = [
+        f"\x1b[32mEpoch 0:  {i}%|#    | {i}/100 [00:0{i}<00:50,  2.00it/s, v_num=3]\x1b[0m"
+        for i in range(1, 5)
+    ]
     steps = steps_of(log(tmp_path, "\r".join([bars[0], *bars])))
     assert steps.step.tolist() == [1, 2, 3, 4]
     assert steps.duration.tolist() == [500_000_000] * 4
@@ -148,7 +162,11 @@ def test_evaluation_bars_are_not_steps(tmp_path):
 
 
 def test_interleaved_ranks_are_told_apart(tmp_path):
-    lines = [f"[rank{r}]: iter {i}: loss 3.0, time {10 + r}.00ms, mfu 40.00%" for i in range(4) for r in (1, 0)]
+    lines = [
+        f"[rank{r}]: iter {i}: loss 3.0, time {10 + r}.00ms, mfu 40.00%"
+        for i in range(4)
+        for r in (1, 0)
+    ]
     traces = read(log(tmp_path, "\n".join(lines)))
     assert [t.rank for t in traces] == [0, 1]
     assert [set(t.step_timings.duration.tolist()) for t in traces] == [{10_000_000}, {11_000_000}]
@@ -176,7 +194,9 @@ def test_a_cut_last_line_is_told(tmp_path):
 
 
 def test_a_cut_line_of_text_is_told(tmp_path):
-    (trace,) = read(log(tmp_path, (DATA / "nanogpt_old.log").read_text() + "iter 1634: loss 3.9, ti"))
+    (trace,) = read(
+        log(tmp_path, (DATA / "nanogpt_old.log").read_text() + "iter 1634: loss 3.9, ti")
+    )
     assert trace.health.truncated
     assert len(trace.step_timings) == 3
 
@@ -201,7 +221,9 @@ def test_damaged_lines_are_counted(tmp_path):
 
 
 def test_impossible_times_are_not_steps(tmp_path):
-    text = "".join(f'{{"step": {i}, "iter_ms": {t}}}\n' for i, t in enumerate((10, -5, 1e300, 0, "true", 12)))
+    text = "".join(
+        f'{{"step": {i}, "iter_ms": {t}}}\n' for i, t in enumerate((10, -5, 1e300, 0, "true", 12))
+    )
     (trace,) = read(log(tmp_path, text))
     assert [d for d in trace.step_timings.duration.tolist() if d > 0] == [10_000_000, 12_000_000]
 
@@ -226,7 +248,9 @@ def test_a_damaged_gzip_gives_what_it_holds(tmp_path):
 
 
 def test_step_lines_far_into_a_long_log(tmp_path):
-    path = log(tmp_path, "WARNING: something about kernels\n" * 40000 + (DATA / "megatron.log").read_text())
+    path = log(
+        tmp_path, "WARNING: something about kernels\n" * 40000 + (DATA / "megatron.log").read_text()
+    )
     assert len(detect(path).read(path)[0].step_timings) == 3
 
 
@@ -254,7 +278,9 @@ def test_samples_of_a_gpu_monitor_are_not_steps(tmp_path):
 
 
 def test_a_pattern_for_the_rest(tmp_path):
-    path = log(tmp_path, "".join(f"it={i} took 0.25sec (load 50ms) 1,024 tok/s\n" for i in range(4)))
+    path = log(
+        tmp_path, "".join(f"it={i} took 0.25sec (load 50ms) 1,024 tok/s\n" for i in range(4))
+    )
     pattern = r"it=(?P<step>\d+) took (?P<iter_s>[\d.]+)sec \(load (?P<data_ms>\d+)ms\) (?P<tokens_per_s>[\d,]+)"
     steps = steps_of(path, pattern=pattern)
     assert steps.duration.tolist() == [250_000_000] * 4
@@ -313,8 +339,12 @@ def notes_of(path, **options):
     return trace.health.notes
 
 
-@pytest.mark.parametrize(("written_every", "step_ms", "said"), [(62, 62, "do not include"), (50, 50, "include its")])
-def test_the_clock_says_whether_iterations_include_their_data(tmp_path, written_every, step_ms, said):
+@pytest.mark.parametrize(
+    ("written_every", "step_ms", "said"), [(62, 62, "do not include"), (50, 50, "include its")]
+)
+def test_the_clock_says_whether_iterations_include_their_data(
+    tmp_path, written_every, step_ms, said
+):
     path = log(tmp_path, stamped(written_every))
     assert (steps_of(path).duration / 1e6).tolist() == [step_ms] * 8
     assert any(said in note for note in notes_of(path))
@@ -338,7 +368,9 @@ def test_the_users_word_decides(tmp_path):
     pattern = r"\[(?P<step>\d+)\]: iter (?P<compute_ms>[\d.]+) ms, data (?P<data_ms>[\d.]+) ms"
     assert (steps_of(path, pattern=pattern).duration / 1e6).tolist() == [62] * 8
     assert not any("include" in note for note in notes_of(path, pattern=pattern))
-    named = log(tmp_path, "".join(f'{{"step": {i}, "compute_ms": 50, "data_ms": 12}}\n' for i in range(4)))
+    named = log(
+        tmp_path, "".join(f'{{"step": {i}, "compute_ms": 50, "data_ms": 12}}\n' for i in range(4))
+    )
     assert (steps_of(named).duration / 1e6).tolist() == [62] * 4
     table = log(tmp_path, "step,compute_ms,data_ms\n" + "".join(f"{i},50,12\n" for i in range(4)))
     assert (steps_of(table).duration / 1e6).tolist() == [62] * 4
@@ -391,7 +423,10 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     path = tmp_path / "memory.log"
     path.write_text(lines * 2)
     (trace,) = read(path)
-    assert trace.printed_memory[:2] == (("forward", 3 << 29, 2 << 30), ("backward", 512 << 20, None))
+    assert trace.printed_memory[:2] == (
+        ("forward", 3 << 29, 2 << 30),
+        ("backward", 512 << 20, None),
+    )
     assert not (trace.step_timings.duration > 0).any()
     assert BINARY_MEANS in trace.health.notes
     path.write_text(lines.replace("GB", "GiB").replace("MB", "MiB") * 2)
@@ -415,6 +450,13 @@ BATCHES = {
 @pytest.mark.parametrize("name", BATCHES)
 def test_batches_of_a_servers_log(name):
     steps = steps_of(DATA / name)
-    columns = (steps.context_requests, steps.context_tokens, steps.generation_requests, steps.generation_tokens)
-    assert list(zip(*(c.tolist() for c in (*columns, steps.kv_tokens)), strict=True)) == BATCHES[name]
+    columns = (
+        steps.context_requests,
+        steps.context_tokens,
+        steps.generation_requests,
+        steps.generation_tokens,
+    )
+    assert (
+        list(zip(*(c.tolist() for c in (*columns, steps.kv_tokens)), strict=True)) == BATCHES[name]
+    )
     assert steps.of_server

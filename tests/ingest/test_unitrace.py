@@ -1,4 +1,5 @@
-"""Traces of unitrace: joins, tiles, damage, and a second reading by code that shares nothing with the reader."""
+"""Traces of unitrace: joins, tiles, damage, and a second reading by code that shares nothing with
+the reader."""
 
 from __future__ import annotations
 
@@ -23,11 +24,22 @@ DEVICE = 4294967294
 
 
 def line(
-    ph: str, name: str, cat: str, ts: float, dur: float | None = None, *, device: bool = False, **more: object
+    ph: str,
+    name: str,
+    cat: str,
+    ts: float,
+    dur: float | None = None,
+    *,
+    device: bool = False,
+    **more: object,
 ) -> str:
     lane = {"tid": 4294967295, "pid": DEVICE} if device else {"tid": 7, "pid": 5}
     event = {"ph": ph, **lane, "name": name, "cat": cat, **more}
-    times = f', "ts": {BASE}.250000' if ts is None else f', "ts": {BASE + int(ts)}.{int(ts % 1 * 1e6):06d}'
+    times = (
+        f', "ts": {BASE}.250000'
+        if ts is None
+        else f', "ts": {BASE + int(ts)}.{int(ts % 1 * 1e6):06d}'
+    )
     return json.dumps(event)[:-1] + times + ("" if dur is None else f', "dur": {dur:.6f}') + "}"
 
 
@@ -37,10 +49,42 @@ EVENTS = (
     line("s", "dep", "Flow_H2D_31_0", 5, id=31),
     line("X", "zeCommandListAppendMemoryCopy", "cpu_op", 30, 4, id=0),
     line("s", "dep", "Flow_H2D_32_0", 30, id=32),
-    line("X", "gemm[SIMD32 {64; 8; 2} {256; 1; 1}]", "gpu_op", 40, 10.5, device=True, args={"id": "31"}),
-    line("X", "Tile #1: gemm[SIMD32 {64; 8; 2} {256; 1; 1}]", "gpu_op", 41, 10.25, device=True, args={"id": "31"}),
-    line("X", "zeCommandListAppendMemoryCopy(D2M)[4096]", "gpu_op", 60, 5, device=True, args={"id": "32"}),
-    line("X", "zeCommandListAppendMemoryFill[64 bytes]", "gpu_op", 70, 1, device=True, args={"id": "99"}),
+    line(
+        "X",
+        "gemm[SIMD32 {64; 8; 2} {256; 1; 1}]",
+        "gpu_op",
+        40,
+        10.5,
+        device=True,
+        args={"id": "31"},
+    ),
+    line(
+        "X",
+        "Tile #1: gemm[SIMD32 {64; 8; 2} {256; 1; 1}]",
+        "gpu_op",
+        41,
+        10.25,
+        device=True,
+        args={"id": "31"},
+    ),
+    line(
+        "X",
+        "zeCommandListAppendMemoryCopy(D2M)[4096]",
+        "gpu_op",
+        60,
+        5,
+        device=True,
+        args={"id": "32"},
+    ),
+    line(
+        "X",
+        "zeCommandListAppendMemoryFill[64 bytes]",
+        "gpu_op",
+        70,
+        1,
+        device=True,
+        args={"id": "99"},
+    ),
     line("X", "zeCommandListAppendBarrier", "gpu_op", 80, 50, device=True, args={"id": "33"}),
     line("X", "MPI_Allreduce", "cpu_op", 90, 5, id=0),
     line("B", "step", "cpu_op", 0, id=0),
@@ -63,17 +107,31 @@ def test_commands_are_joined_with_the_calls_that_appended_them(tmp_path: Path) -
     trace = only(write(tmp_path / "app.5.json", *NAMES, *EVENTS))
     ops = trace.device_ops
     assert [trace.text(code) for code in ops.name] == [
-        "gemm", "gemm", "zeCommandListAppendMemoryCopy(D2M)", "zeCommandListAppendMemoryFill"
-    ]  # fmt: skip
-    assert ops.kind.tolist() == [DeviceOpKind.KERNEL] * 2 + [DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET]
+        "gemm",
+        "gemm",
+        "zeCommandListAppendMemoryCopy(D2M)",
+        "zeCommandListAppendMemoryFill",
+    ]
+    assert ops.kind.tolist() == [DeviceOpKind.KERNEL] * 2 + [
+        DeviceOpKind.MEMCPY,
+        DeviceOpKind.MEMSET,
+    ]
     assert (ops.end - ops.start).tolist() == [10_500, 10_250, 5_000, 1_000]
     assert (ops.blocks.tolist()[0], ops.threads.tolist()[0]) == (1024, 256)
     assert (ops.bytes.tolist()[2], ops.copy_kind.tolist()[2]) == (4096, CopyKind.DEVICE_TO_HOST)
-    launched = dict(zip(trace.api_calls.correlation.tolist(), trace.api_calls.name.tolist(), strict=True))
+    launched = dict(
+        zip(trace.api_calls.correlation.tolist(), trace.api_calls.name.tolist(), strict=True)
+    )
     assert [trace.text(launched.get(i, -1)) for i in ops.correlation.tolist()] == [
-        "zeCommandListAppendLaunchKernel", "zeCommandListAppendLaunchKernel", "zeCommandListAppendMemoryCopy", None
-    ]  # fmt: skip
-    ranges = {trace.text(code): kind for code, kind in zip(trace.host_ranges.name, trace.host_ranges.kind, strict=True)}
+        "zeCommandListAppendLaunchKernel",
+        "zeCommandListAppendLaunchKernel",
+        "zeCommandListAppendMemoryCopy",
+        None,
+    ]
+    ranges = {
+        trace.text(code): kind
+        for code, kind in zip(trace.host_ranges.name, trace.host_ranges.kind, strict=True)
+    }
     assert ranges == {"MPI_Allreduce": RangeKind.LIBRARY, "step": RangeKind.ANNOTATION}
     assert (trace.process.pid, trace.process.host) == (5, "node0")
     assert trace.devices[0].name == "Intel(R) Data Center GPU Max 1550"

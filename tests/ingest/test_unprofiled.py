@@ -11,29 +11,43 @@ from tests.ingest.test_capture import capture, event
 from traceanalyzer import load
 from traceanalyzer.ingest.unprofiled import light_of
 
-STEADY = {"step_time_ms": 1.6, "steady": True, "low_ms": 1.5, "high_ms": 1.7, "unit": "step of SGD", "clock": "host"}
+STEADY = {
+    "step_time_ms": 1.6,
+    "steady": True,
+    "low_ms": 1.5,
+    "high_ms": 1.7,
+    "unit": "step of SGD",
+    "clock": "host",
+}
 BASE_NS = 10**18
 
 
 def write_light(folder, *, unit="step of SGD", ends=None, events=None):
-    """Five steps of 2 ms on the host; each launches a kernel of 1 ms, a copy inside it, and one of 0.5 ms later."""
+    """Five steps of 2 ms on the host; each launches a kernel of 1 ms, a copy inside it, and one of
+    0.5 ms later."""
     made = []
     for i in range(5):
         at = i * 2000
         for j, (category, start, duration) in enumerate(
             (("kernel", 400, 1000), ("gpu_memcpy", 500, 100), ("kernel", 1500, 500))
         ):
-            made.append(event("cuda_runtime", "cudaLaunchKernel", at + 10 + j, 1, 1, correlation=3 * i + j + 1))
+            made.append(
+                event(
+                    "cuda_runtime", "cudaLaunchKernel", at + 10 + j, 1, 1, correlation=3 * i + j + 1
+                )
+            )
             work = {"correlation": 3 * i + j + 1, "device": 0, "stream": 7 + j % 2}
             made.append(event(category, "x", at + start, duration, 7, **work))
     ends = [BASE_NS + i * 2_000_000 for i in range(6)] if ends is None else ends
-    text = json.dumps({
-        "schemaVersion": 1,
-        "traceanalyzer_step": unit,
-        "traceanalyzer_light": {"step_ends_ns": ends},
-        "baseTimeNanoseconds": BASE_NS,
-        "traceEvents": made if events is None else events,
-    })  # fmt: skip
+    text = json.dumps(
+        {
+            "schemaVersion": 1,
+            "traceanalyzer_step": unit,
+            "traceanalyzer_light": {"step_ends_ns": ends},
+            "baseTimeNanoseconds": BASE_NS,
+            "traceEvents": made if events is None else events,
+        }
+    )
     path = folder / "light.rank0.json.gz"
     path.write_bytes(gzip.compress(text.encode()))
     return path
@@ -69,11 +83,19 @@ def test_the_light_recording_is_read_by_itself_where_it_is_named(tmp_path):
         ({"steady": False}, "were not steady (median 1.6 ms)"),
         ({"steady": None, "host_ms": {"min": 0.1, "median": 1.6}}, "were not steady"),
         ({"after_profiler": True, "clock": "cuda_events"}, "timed after another profile"),
-        ({"unit": "call of Linear"}, "The timed step was a call of Linear, the recorded one a step of SGD"),
-        ({"step_time_ms": 46.0, "low_ms": 44.0, "high_ms": 48.0}, "Recorded steps (2 ms) were faster"),
+        (
+            {"unit": "call of Linear"},
+            "The timed step was a call of Linear, the recorded one a step of SGD",
+        ),
+        (
+            {"step_time_ms": 46.0, "low_ms": 44.0, "high_ms": 48.0},
+            "Recorded steps (2 ms) were faster",
+        ),
     ],
 )
-def test_what_speaks_against_the_stopwatch_is_said_and_the_step_is_not_measured(tmp_path, changes, said):
+def test_what_speaks_against_the_stopwatch_is_said_and_the_step_is_not_measured(
+    tmp_path, changes, said
+):
     capture(tmp_path)
     write_light(tmp_path)
     unprofiled(tmp_path, **changes)
@@ -144,7 +166,9 @@ def test_steps_that_did_not_settle_tell_a_step_by_a_range(tmp_path):
     (trace,) = load(tmp_path).traces
     assert trace.unprofiled_step_ns == 2_000_000
     assert (trace.stopwatch.low_ns, trace.stopwatch.high_ns) == (1_880_000, 2_120_000)
-    assert any("were not steady: nine of ten took 1.88 to 2.12 ms" in note for note in trace.health.notes)
+    assert any(
+        "were not steady: nine of ten took 1.88 to 2.12 ms" in note for note in trace.health.notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, RangeKind
 
 DATA = Path(__file__).parents[1] / "data" / "xplane"
 FILES = sorted(DATA.glob("*.gz"))
-US, MS = 1_000_000, 1_000_000_000
+US = 1_000_000
+MS = 1_000_000_000
 """In ps."""
 START = 1_795_000_000_000_000_000
 KERNEL = "regs:40 static_shared:1024 dynamic_shared:512 grid:8,4,1 block:128,1,1 occ_pct:50"
@@ -39,17 +40,43 @@ def hlo(op: str, module: str = "jit_train_step") -> dict[str, int | str]:
 
 def small(gpu: str = "/device:GPU:0", steps: int = 4) -> list[Plane]:
     """A training loop: in each step two kernels by two launches and a copy."""
-    device = {"device_vendor": "NVIDIA", "core_count": 132, "memory_size": 85_000_000_000, "clock_rate": 1_980_000}
-    device |= {"compute_cap_major": 9, "compute_cap_minor": 0, "memory_bandwidth": 3_350_000_000_000}
-    kernels, copies, host = [], [], []
+    device = {
+        "device_vendor": "NVIDIA",
+        "core_count": 132,
+        "memory_size": 85_000_000_000,
+        "clock_rate": 1_980_000,
+    }
+    device |= {
+        "compute_cap_major": 9,
+        "compute_cap_minor": 0,
+        "memory_bandwidth": 3_350_000_000_000,
+    }
+    kernels = []
+    copies = []
+    host = []
     for i in range(steps):
-        at, one = i * MS, 10 * i + 1
+        at = i * MS
+        one = 10 * i + 1
         detail = {"kernel_details": KERNEL}
-        kernels.append(("gemm", at + 20 * US, 300 * US, {"correlation_id": one, **detail, **hlo("dot.1")}))
         kernels.append(
-            ("loop_fusion", at + 320 * US, 200 * US, {"correlation_id": one + 1, **detail, **hlo("fusion.2")})
+            ("gemm", at + 20 * US, 300 * US, {"correlation_id": one, **detail, **hlo("dot.1")})
         )
-        copies.append(("MemcpyH2D", at + 600 * US, 50 * US, {"correlation_id": one + 2, "memcpy_details": COPY}))
+        kernels.append(
+            (
+                "loop_fusion",
+                at + 320 * US,
+                200 * US,
+                {"correlation_id": one + 1, **detail, **hlo("fusion.2")},
+            )
+        )
+        copies.append(
+            (
+                "MemcpyH2D",
+                at + 600 * US,
+                50 * US,
+                {"correlation_id": one + 2, "memcpy_details": COPY},
+            )
+        )
         host.append(("train", at, 900 * US, {"_r": 1, "step_num": 7 + i}))
         host.append(("PjitFunction(train_step)", at + 1 * US, 100 * US, {}))
         host.append(("cuLaunchKernel", at + 5 * US, 5 * US, {"correlation_id": one}))
@@ -57,7 +84,12 @@ def small(gpu: str = "/device:GPU:0", steps: int = 4) -> list[Plane]:
         host.append(("cudaMemcpyAsync_v3020", at + 30 * US, 5 * US, {"correlation_id": one + 2}))
         host.append(("$train.py:12 step", at, 800 * US, {}))
         host.append(("$builtins len", at + 2 * US, 1 * US, {}))
-        memory = {"allocation_bytes": 256, "bytes_allocated": 1024 + i, "bytes_reserved": 2048, "addr": 77}
+        memory = {
+            "allocation_bytes": 256,
+            "bytes_allocated": 1024 + i,
+            "bytes_reserved": 2048,
+            "addr": 77,
+        }
         host.append(("MemoryAllocation", at + 40 * US, 0, memory | {"allocator_name": "GPU_0_bfc"}))
         host.append(("ThreadpoolListener::StartRegion", at + 41 * US, 0, {}))
     one = (
@@ -65,7 +97,9 @@ def small(gpu: str = "/device:GPU:0", steps: int = 4) -> list[Plane]:
         .line(13, "Stream #13(Compute)", kernels, 1000)
         .line(14, "Stream #14(MemcpyH2D)", copies, 1000)
     )
-    task = Plane("Task Environment", {"profile_start_time": START, "profile_stop_time": START + 10**10})
+    task = Plane(
+        "Task Environment", {"profile_start_time": START, "profile_stop_time": START + 10**10}
+    )
     return [one, Plane("/host:CPU").line(70, "python", host, 500), task]
 
 
@@ -86,19 +120,35 @@ def test_what_a_hand_made_profile_says(tmp_path):
     assert (trace.source, trace.epoch_ns, trace.window) == ("xplane", START, (0, 10**10))
     assert names(trace, ops) == ["gemm", "loop_fusion", "MemcpyH2D"]
     assert ops.kind.tolist() == [DeviceOpKind.KERNEL, DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY]
-    assert (ops.start.tolist(), ops.end.tolist()) == ([21_000, 321_000, 601_000], [321_000, 521_000, 651_000])
+    assert (ops.start.tolist(), ops.end.tolist()) == (
+        [21_000, 321_000, 601_000],
+        [321_000, 521_000, 651_000],
+    )
     assert (ops.stream.tolist(), ops.correlation.tolist()) == ([13, 13, 14], [1, 2, 3])
-    assert (ops.blocks[0], ops.threads[0], ops.registers[0], ops.shared_bytes[0], ops.occupancy[0]) == (
+    assert (
+        ops.blocks[0],
+        ops.threads[0],
+        ops.registers[0],
+        ops.shared_bytes[0],
+        ops.occupancy[0],
+    ) == (
         32,
         128,
         40,
         1536,
         50,
     )
-    assert (ops.bytes.tolist(), ops.copy_kind.tolist()) == ([-1, -1, 4096], [0, 0, CopyKind.HOST_TO_DEVICE])
+    assert (ops.bytes.tolist(), ops.copy_kind.tolist()) == (
+        [-1, -1, 4096],
+        [0, 0, CopyKind.HOST_TO_DEVICE],
+    )
     assert (ops.source_memory[2], ops.target_memory[2]) == (MemoryKind.PAGEABLE, MemoryKind.DEVICE)
     (device,) = trace.devices
-    assert (device.sm_count, device.memory_bytes, device.compute_capability) == (132, 85_000_000_000, (9, 0))
+    assert (device.sm_count, device.memory_bytes, device.compute_capability) == (
+        132,
+        85_000_000_000,
+        (9, 0),
+    )
     assert (device.bandwidth, device.clock_hz) == (3.35e12, 1.98e9)
     assert "The recorder reports: dropped 3 events" in trace.health.notes
     assert trace.health.skipped == 1  # a moment of the thread pool
@@ -115,8 +165,16 @@ def test_what_the_host_says(tmp_path):
     assert kinds[RangeKind.OP] == ["jit_train_step/dot.1", "jit_train_step/fusion.2"]
     assert names(trace, trace.api_calls) == ["cuLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync"]
     memory = trace.memory_events
-    assert (memory.device.tolist(), memory.bytes.tolist(), memory.allocated.tolist()) == ([0], [256], [1024])
-    assert (trace.threads[0].tid, trace.threads[0].name, trace.process.host) == ("70", "python", "node1")
+    assert (memory.device.tolist(), memory.bytes.tolist(), memory.allocated.tolist()) == (
+        [0],
+        [256],
+        [1024],
+    )
+    assert (trace.threads[0].tid, trace.threads[0].name, trace.process.host) == (
+        "70",
+        "python",
+        "node1",
+    )
 
 
 def replay(node):
@@ -129,40 +187,58 @@ def test_a_replayed_graph_is_of_its_module(tmp_path):
         5,
         "Stream #5(Kernel)",
         [
-            (f"k{i}", i * US, US, {"correlation_id": 9, "kernel_details": KERNEL, **replay(i), **hlo(f"fusion.{i}")})
+            (
+                f"k{i}",
+                i * US,
+                US,
+                {"correlation_id": 9, "kernel_details": KERNEL, **replay(i), **hlo(f"fusion.{i}")},
+            )
             for i in range(2)
         ],
     )
     gpu.stats |= {"device_vendor": "Nvidia", "gpu_device_name": "NVIDIA H200"}
-    host = Plane("/host:CPU").line(1, "python", [("cuGraphLaunch (CudaGraph:10)", 0, US, {"correlation_id": 9})])
+    host = Plane("/host:CPU").line(
+        1, "python", [("cuGraphLaunch (CudaGraph:10)", 0, US, {"correlation_id": 9})]
+    )
     trace = read(tmp_path, space(gpu, host))
     assert names(trace, trace.host_ranges) == ["jit_train_step"]
     assert names(trace, trace.api_calls) == ["cuGraphLaunch"]
-    assert (trace.device_ops.graph.tolist(), trace.device_ops.graph_node.tolist()) == ([10, 10], [50, 51])
+    assert (trace.device_ops.graph.tolist(), trace.device_ops.graph_node.tolist()) == (
+        [10, 10],
+        [50, 51],
+    )
     assert trace.devices[0].name == "NVIDIA H200"
 
 
 def test_rows_of_xlas_own_analysis_are_no_work(tmp_path):
     planes = small()
-    planes[0].line(90, "XLA Modules", [("jit_train_step", 0, 4 * MS, {})]).line(91, "XLA Ops", [("dot.1", 0, MS, {})])
+    planes[0].line(90, "XLA Modules", [("jit_train_step", 0, 4 * MS, {})]).line(
+        91, "XLA Ops", [("dot.1", 0, MS, {})]
+    )
     trace = read(tmp_path, space(*planes))
     assert len(trace.device_ops) == 12
     assert any("2 rows on devices repeat others" in note for note in trace.health.notes)
 
 
 def test_addresses_in_place_of_registers_are_not_recorded(tmp_path):
-    garbage = "regs:2191500840 static_shared:32462 dynamic_shared:0 grid:12,1,1 block:256,1,1 occ_pct:0"
+    garbage = (
+        "regs:2191500840 static_shared:32462 dynamic_shared:0 grid:12,1,1 block:256,1,1 occ_pct:0"
+    )
     ours = [
         ("k", 0, US, {"kernel_details": garbage}),
         ("j", US, US, {"kernel_details": "grid:4,1,1 block:64,1,1 group_mem:96"}),
     ]
-    ops = read(tmp_path, space(Plane("/device:GPU:0").line(1, "Stream #1(Kernel)", ours))).device_ops
+    ops = read(
+        tmp_path, space(Plane("/device:GPU:0").line(1, "Stream #1(Kernel)", ours))
+    ).device_ops
     assert (ops.registers.tolist(), ops.shared_bytes.tolist()) == ([-1, -1], [-1, 96])
     assert (ops.blocks.tolist(), ops.occupancy.tolist()) == ([12, 4], [-1, -1])
 
 
 def test_a_launch_that_has_the_name_of_its_kernel(tmp_path):
-    gpu = Plane("/device:GPU:0").line(1, "Stream #1(Kernel)", [("gemm", US, US, {"correlation_id": 4})])
+    gpu = Plane("/device:GPU:0").line(
+        1, "Stream #1(Kernel)", [("gemm", US, US, {"correlation_id": 4})]
+    )
     host = Plane("/host:CPU").line(1, "main", [("gemm", 0, US, {"correlation_id": 4})])
     trace = read(tmp_path, space(gpu, host))
     assert names(trace, trace.api_calls) == [UNNAMED_LAUNCH]
@@ -170,16 +246,29 @@ def test_a_launch_that_has_the_name_of_its_kernel(tmp_path):
 
 def test_operators_of_a_tpu_are_those_that_hold_no_other(tmp_path):
     tpu = Plane("/device:TPU:2").line(
-        2, "XLA Ops", [("while.1", 0, 10 * US, hlo("while.1")), ("fusion.1", US, US, {}), ("fusion.1", 3 * US, US, {})]
+        2,
+        "XLA Ops",
+        [
+            ("while.1", 0, 10 * US, hlo("while.1")),
+            ("fusion.1", US, US, {}),
+            ("fusion.1", 3 * US, US, {}),
+        ],
     )
-    tpu.line(1, "XLA Modules", [("jit_f", 0, 10 * US, {})]).line(3, "Source code", [("a.py", 0, US, {})])
+    tpu.line(1, "XLA Modules", [("jit_f", 0, 10 * US, {})]).line(
+        3, "Source code", [("a.py", 0, US, {})]
+    )
     trace = read(tmp_path, space(tpu))
-    assert (names(trace, trace.device_ops), trace.device_ops.device.tolist()) == (["fusion.1"] * 2, [2, 2])
+    assert (names(trace, trace.device_ops), trace.device_ops.device.tolist()) == (
+        ["fusion.1"] * 2,
+        [2, 2],
+    )
     assert names(trace, trace.device_ranges) == ["jit_f"]
 
 
 def test_times_of_old_recordings_count_from_the_epoch(tmp_path):
-    gpu = Plane("/device:GPU:0").line(1, "Stream #1(Kernel)", [("k", 0, US, {"kernel_details": KERNEL})], START + 5000)
+    gpu = Plane("/device:GPU:0").line(
+        1, "Stream #1(Kernel)", [("k", 0, US, {"kernel_details": KERNEL})], START + 5000
+    )
     task = Plane("Task Environment", {"profile_start_time": START})
     trace = read(tmp_path, space(gpu, task))
     assert (trace.device_ops.start.tolist(), trace.epoch_ns) == ([5000], START)
@@ -189,7 +278,10 @@ def test_steps_words_and_operators_of_the_report(tmp_path):
     report = build_report(load([_written(tmp_path, space(*small(steps=5)))]))
     assert (report.inputs[0].kind, report.metrics.step_source) == ("xplane", "annotation")
     assert report.metrics.step_time_ms.median == pytest.approx(1.0, rel=0.01)
-    assert {row.name for row in report.tables["ops"]} >= {"jit_train_step/dot.1", "jit_train_step/fusion.2"}
+    assert {row.name for row in report.tables["ops"]} >= {
+        "jit_train_step/dot.1",
+        "jit_train_step/fusion.2",
+    }
     said = " ".join([*report.notes, *(one.action for one in report.recommendations)])
     assert not re.search(r"torch|DataLoader|record_function", said)
 
@@ -201,7 +293,9 @@ def _written(folder, data, name="host1.xplane.pb"):
 
 
 def test_a_recording_of_xla_is_a_program_in_jax(tmp_path):
-    gpu = Plane("/device:GPU:0").line(1, "Stream #1(Kernel)", [("k", 0, US, {"kernel_details": KERNEL})])
+    gpu = Plane("/device:GPU:0").line(
+        1, "Stream #1(Kernel)", [("k", 0, US, {"kernel_details": KERNEL})]
+    )
     assert framework(read(tmp_path, space(gpu))) is Framework.JAX
 
 
@@ -210,21 +304,33 @@ def chrome(*planes: Plane, empty: bool = True) -> dict:
     events: list[dict] = []
     for pid, plane in enumerate(planes, 1):
         found = read_plane(bytes(plane))
-        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": found["name"]}})
+        events.append(
+            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": found["name"]}}
+        )
         for tid, name, rows in found["lines"]:
-            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}})
+            events.append(
+                {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
+            )
             for title, start, end, stats in rows:
                 args = {"args": {key: str(value) for key, value in stats.items()}} if stats else {}
                 times = {"ts": start / 1e3, "dur": (end - start) / 1e3}
                 events.append({"ph": "X", "pid": pid, "tid": tid, "name": title, **times, **args})
-    return {"displayTimeUnit": "ns", "metadata": {"highres-ticks": True}, "traceEvents": events + [{}] * empty}
+    return {
+        "displayTimeUnit": "ns",
+        "metadata": {"highres-ticks": True},
+        "traceEvents": events + [{}] * empty,
+    }
 
 
 def read_plane(raw: bytes) -> dict:
     """Name and lines of a plane, the slow way."""
     fields_ = parse(raw)
     stat_names, event_names = (
-        {dict(parse(entry))[1]: dict(parse(dict(parse(entry))[2]))[2].decode() for n, entry in fields_ if n == table}
+        {
+            dict(parse(entry))[1]: dict(parse(dict(parse(entry))[2]))[2].decode()
+            for n, entry in fields_
+            if n == table
+        }
         for table in (5, 4)
     )
 
@@ -235,12 +341,15 @@ def read_plane(raw: bytes) -> dict:
 
     lines = []
     for line in (dict_ for number, dict_ in fields_ if number == 3):
-        head, rows = dict(parse(line)), []
+        head = dict(parse(line))
+        rows = []
         for event in (value for number, value in parse(line) if number == 4):
             one = dict(parse(event))
             start = head.get(3, 0) * 1000 + one.get(2, 0)
             stats = dict(stat(value) for number, value in parse(event) if number == 4)
-            rows.append((event_names[one[1]], start // 1000, (start + one.get(3, 0)) // 1000, stats))
+            rows.append(
+                (event_names[one[1]], start // 1000, (start + one.get(3, 0)) // 1000, stats)
+            )
         lines.append((head.get(1, 0), head.get(2, b"").decode(), rows))
     return {"name": dict(fields_)[2].decode(), "lines": lines}
 
@@ -260,8 +369,12 @@ def test_the_json_says_the_same(tmp_path):
 def test_of_a_folder_the_exact_form_is_read(tmp_path):
     planes = small()
     _written(tmp_path, space(*planes))
-    _written(tmp_path, gzip.compress(json.dumps(chrome(*planes[:2])).encode()), "host1.trace.json.gz")
-    _written(tmp_path, gzip.compress(json.dumps(chrome(*planes[:2])).encode()), "perfetto_trace.json.gz")
+    _written(
+        tmp_path, gzip.compress(json.dumps(chrome(*planes[:2])).encode()), "host1.trace.json.gz"
+    )
+    _written(
+        tmp_path, gzip.compress(json.dumps(chrome(*planes[:2])).encode()), "perfetto_trace.json.gz"
+    )
     assert [Path(trace.path).name for trace in load([tmp_path]).traces] == ["host1.xplane.pb"]
 
 
@@ -274,24 +387,35 @@ def test_hosts_of_one_run_are_numbered(tmp_path):
 
 def test_json_that_is_cut_off_names_the_other_form(tmp_path):
     data = json.dumps(chrome(*small()[:2])).encode()
-    for text, name in ((data[:-300], "a.trace.json"), (gzip.compress(data[:-300]), "b.trace.json.gz")):
+    for text, name in (
+        (data[:-300], "a.trace.json"),
+        (gzip.compress(data[:-300]), "b.trace.json.gz"),
+    ):
         with pytest.raises(UnreadableInputError, match=r"\.xplane\.pb beside it"):
             read(tmp_path, text, name)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
 def test_every_row_of_a_real_profile(path):
-    """Rows and times of all devices, and the busy time of each, against a slow reading of the bytes."""
+    """Rows and times of all devices, and the busy time of each, against a slow reading of the
+    bytes."""
     (trace,) = load([path]).traces
     wanted = defaultdict(list)
     for _, raw in [field for field in parse(gzip.decompress(path.read_bytes())) if field[0] == 1]:
         match = re.match(rb"/device:GPU:(\d+)", dict(parse(raw)).get(2, b""))
         for _, _, rows in read_plane(raw)["lines"] if match else ():
-            wanted[int(match[1])] += [(n, s, e, stats.get("correlation_id")) for n, s, e, stats in rows]
-    ops, found = trace.device_ops, defaultdict(list)
+            wanted[int(match[1])] += [
+                (n, s, e, stats.get("correlation_id")) for n, s, e, stats in rows
+            ]
+    ops = trace.device_ops
+    found = defaultdict(list)
     for i, device in enumerate(ops.device.tolist()):
-        found[device].append((trace.text(ops.name[i]), int(ops.start[i]), int(ops.end[i]), int(ops.correlation[i])))
-    assert {d: sorted(rows) for d, rows in found.items()} == {d: sorted(rows) for d, rows in wanted.items()}
+        found[device].append(
+            (trace.text(ops.name[i]), int(ops.start[i]), int(ops.end[i]), int(ops.correlation[i]))
+        )
+    assert {d: sorted(rows) for d, rows in found.items()} == {
+        d: sorted(rows) for d, rows in wanted.items()
+    }
 
 
 GOLDEN = {
@@ -309,7 +433,9 @@ def test_figures_of_real_profiles(name):
         for start, end in sorted(zip(ops.start.tolist(), ops.end.tolist(), strict=True)):
             busy += max(end - max(start, reach), 0)
             reach = max(reach, end)
-        kernels, copies = ((ops.kind == kind).sum() for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY))
+        kernels, copies = (
+            (ops.kind == kind).sum() for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY)
+        )
         assert (kernels, copies, busy, int(ops.end.max() - ops.start.min())) == golden
     launched = set(trace.api_calls.correlation.tolist())
     assert launched >= set(trace.device_ops.correlation.tolist())
@@ -329,7 +455,8 @@ def test_a_cut_profile_is_read_as_far_as_it_goes(tmp_path):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_damage_costs_events_not_the_answer(tmp_path, seed):
-    data, dice = bytearray(gzip.decompress(FILES[0].read_bytes())), random.Random(seed)
+    data = bytearray(gzip.decompress(FILES[0].read_bytes()))
+    dice = random.Random(seed)
     for _ in range(dice.choice((1, 30, 3000))):
         data[dice.randrange(len(data))] = dice.randrange(256)
     try:
@@ -342,7 +469,10 @@ def test_random_damage_costs_events_not_the_answer(tmp_path, seed):
     "plane",
     [
         message((2, "/device:GPU:0")) + varint(3 << 3 | 2) + varint(2**60),
-        message((2, "/device:GPU:0"), (3, message((1, 2**63), (2, "Stream #1"), (3, 2**63), (4, b"\xff" * 50)))),
+        message(
+            (2, "/device:GPU:0"),
+            (3, message((1, 2**63), (2, "Stream #1"), (3, 2**63), (4, b"\xff" * 50))),
+        ),
         message((2, "/host:CPU"), *((3, message((4, b""))) for _ in range(5_000))),
         message((2, "/device:GPU:3")) + b"\x08\x01" * 1_000_000,
     ],
@@ -366,7 +496,9 @@ def test_numbers_beyond_the_columns_are_lost_or_not_recorded(tmp_path):
 
 
 def test_a_file_that_goes_on_for_ever_is_refused(tmp_path):
-    path = _written(tmp_path, gzip.compress(space(*small()) + message((9, bytes(3_000_000)))), "a.xplane.pb.gz")
+    path = _written(
+        tmp_path, gzip.compress(space(*small()) + message((9, bytes(3_000_000)))), "a.xplane.pb.gz"
+    )
     with raised(size=1_000_000, ratio=1), pytest.raises(UnreadableInputError, match="--limit size"):
         load([path])
 
@@ -375,7 +507,9 @@ def test_an_empty_profile_and_one_converted_to_text(tmp_path):
     with pytest.raises(EmptyRecordingError, match="holds no events"):
         read(tmp_path, space(Plane("/host:CPU")))
     data = gzip.decompress(FILES[0].read_bytes()).decode("utf-8", "replace").encode()
-    with pytest.raises(UnreadableInputError, match="an XPlane of JAX, damaged by a conversion to text"):
+    with pytest.raises(
+        UnreadableInputError, match="an XPlane of JAX, damaged by a conversion to text"
+    ):
         read(tmp_path, data)
 
 

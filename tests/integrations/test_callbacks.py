@@ -1,4 +1,5 @@
-"""The callbacks in the real trainers: a training of a small model on the CPU is recorded, read and logged."""
+"""The callbacks in the real trainers: a training of a small model on the CPU is recorded, read and
+logged."""
 
 from __future__ import annotations
 
@@ -32,9 +33,17 @@ def train(folder: Path, callback: Any, report_to: Any = "none", **options: Any) 
     from transformers import Trainer, TrainingArguments
 
     args = TrainingArguments(
-        output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=2, report_to=report_to, use_cpu=True,
-        save_strategy="no", disable_tqdm=True, remove_unused_columns=False, dataloader_pin_memory=False, **options,
-    )  # fmt: skip
+        output_dir=str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=2,
+        report_to=report_to,
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        **options,
+    )
     Trainer(model=Model(), args=args, train_dataset=rows(), callbacks=[callback]).train()
 
 
@@ -47,17 +56,23 @@ def test_hugging_face(tmp_path: Path) -> None:
     callback = RecordCallback(**PLAN)
     train(tmp_path, callback, "tensorboard")
     capture = tmp_path / "traceanalyzer"
-    assert {"report.html", "report.md", "report.json", "trace.rank0.json.gz"} <= {f.name for f in capture.iterdir()}
+    assert {"report.html", "report.md", "report.json", "trace.rank0.json.gz"} <= {
+        f.name for f in capture.iterdir()
+    }
     assert callback.report is not None
     assert callback.report.inputs[0].kind == "kineto"
-    [events] = {file.parent for file in tmp_path.rglob("events.out.tfevents.*")}  # the Trainer's own folder
+    [events] = {
+        file.parent for file in tmp_path.rglob("events.out.tfevents.*")
+    }  # the Trainer's own folder
     kept = EventAccumulator(str(events))
     kept.Reload()
     assert "traceanalyzer/report/text_summary" in kept.Tags()["tensors"]
     assert "train/train_loss" in kept.Tags()["scalars"]
 
 
-def test_hugging_face_with_mlflow_whose_run_ends_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hugging_face_with_mlflow_whose_run_ends_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from traceanalyzer.integrations.huggingface import RecordCallback
 
     mlflow = pytest.importorskip("mlflow")
@@ -99,9 +114,15 @@ def lightning_training(folder: Path, callback: Any, **options: Any) -> None:
             return torch.optim.SGD(self.parameters(), 0.1)
 
     trainer = lightning.Trainer(
-        default_root_dir=str(folder), max_epochs=1, accelerator="cpu", callbacks=[callback], enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, **options,
-    )  # fmt: skip
+        default_root_dir=str(folder),
+        max_epochs=1,
+        accelerator="cpu",
+        callbacks=[callback],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        **options,
+    )
     trainer.fit(Module(), torch.utils.data.DataLoader(rows(), batch_size=2))
 
 
@@ -115,7 +136,8 @@ def test_lightning_with_its_loggers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("WANDB_MODE", "offline")
     store = (tmp_path / "runs").as_uri()
-    board, tracked = loggers.TensorBoardLogger(tmp_path / "board"), loggers.MLFlowLogger(tracking_uri=store)
+    board = loggers.TensorBoardLogger(tmp_path / "board")
+    tracked = loggers.MLFlowLogger(tracking_uri=store)
     wandb = loggers.WandbLogger(save_dir=str(tmp_path), offline=True)
     callback = RecordCallback(**PLAN)
     lightning_training(tmp_path, callback, logger=[board, tracked, wandb])

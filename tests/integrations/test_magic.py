@@ -35,13 +35,17 @@ def test_a_mistake_is_one_line(shell: Any, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_cell_is_recorded(shell: Any) -> None:
-    report = shell.run_cell_magic("traceanalyzer", "", "import torch\ny = torch.ones(64, 64) @ torch.ones(64, 64)")
+    report = shell.run_cell_magic(
+        "traceanalyzer", "", "import torch\ny = torch.ones(64, 64) @ torch.ones(64, 64)"
+    )
     assert isinstance(report, NotebookReport)
     assert any(row.name == "aten::mm" for row in report.tables["ops"])
     assert shell.user_ns["y"][0, 0] == 64  # the cell ran in the notebook's own names
 
 
-def test_a_cell_with_an_unknown_option_does_not_run(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_with_an_unknown_option_does_not_run(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert shell.run_cell_magic("traceanalyzer", "--stack", "z = 1") is None
     assert "takes --stacks and --memory, not stack" in capsys.readouterr().out
     assert "z" not in shell.user_ns

@@ -14,7 +14,12 @@ from tests.recorded import ROOT
 
 PAGE = (ROOT / "docs/integrations.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## (.+?)$.*?^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-SETTINGS = {"PYTHONPATH": str(ROOT), "MLFLOW_ALLOW_FILE_STORE": "true", "WANDB_SILENT": "true", "HF_HUB_OFFLINE": "1"}
+SETTINGS = {
+    "PYTHONPATH": str(ROOT),
+    "MLFLOW_ALLOW_FILE_STORE": "true",
+    "WANDB_SILENT": "true",
+    "HF_HUB_OFFLINE": "1",
+}
 
 
 @pytest.mark.parametrize("title", [title for title in EXAMPLES if title != "Notebooks"])
@@ -24,7 +29,9 @@ def test_an_example_runs(title: str, tmp_path: Path) -> None:
     (tmp_path / "sample_traces").symlink_to(ROOT / "sample_traces")
     settings = os.environ | SETTINGS | {"MLFLOW_TRACKING_URI": (tmp_path / "runs").as_uri()}
     run = [sys.executable, "-c", EXAMPLES[title]]
-    done = subprocess.run(run, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        run, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "no report of this run" not in done.stderr
     if "print(recorded.report)" in EXAMPLES[title]:
@@ -35,4 +42,9 @@ def test_the_page_names_every_figure() -> None:
     from traceanalyzer.integrations.trackers import PREFIX
 
     assert f"prefix `{PREFIX}`" in PAGE
-    assert set(EXAMPLES) == {"Hugging Face Trainer", "Lightning", "Weights & Biases, MLflow, TensorBoard", "Notebooks"}
+    assert set(EXAMPLES) == {
+        "Hugging Face Trainer",
+        "Lightning",
+        "Weights & Biases, MLflow, TensorBoard",
+        "Notebooks",
+    }

@@ -20,9 +20,14 @@ def report() -> ta.NotebookReport:
 def test_the_figures_are_those_of_the_report(report: ta.NotebookReport) -> None:
     figures = trackers.key_figures(report)
     assert figures["step_ms"] == report.summary.step_ms
-    parts = [figures[f"{name}_ms"] for name in ("compute", "exposed_communication", "exposed_copy", "idle")]
+    parts = [
+        figures[f"{name}_ms"]
+        for name in ("compute", "exposed_communication", "exposed_copy", "idle")
+    ]
     assert sum(parts) == pytest.approx(figures["step_ms"], rel=1e-3)
-    idle = [value for name, value in figures.items() if name.startswith("idle_") and name != "idle_ms"]
+    idle = [
+        value for name, value in figures.items() if name.startswith("idle_") and name != "idle_ms"
+    ]
     assert sum(idle) == pytest.approx(figures["idle_ms"], rel=1e-3)
     assert figures["gpu_idle_share"] == pytest.approx(figures["idle_ms"] / figures["step_ms"])
     assert figures["best_step_ms"] == report.recommendations[0].predicted_step_ms
@@ -64,7 +69,10 @@ def test_mlflow(report: ta.NotebookReport, tmp_path: Path, monkeypatch: pytest.M
     kept = mlflow.MlflowClient().get_run(run.info.run_id).data
     assert kept.metrics["traceanalyzer/step_ms"] == report.summary.step_ms
     assert kept.tags["traceanalyzer/verdict"].startswith("sync")
-    pages = {Path(one.path).name for one in mlflow.MlflowClient().list_artifacts(run.info.run_id, "traceanalyzer")}
+    pages = {
+        Path(one.path).name
+        for one in mlflow.MlflowClient().list_artifacts(run.info.run_id, "traceanalyzer")
+    }
     assert pages == {"report.html", "report.md", "report.json"}
 
 

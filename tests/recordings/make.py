@@ -1,11 +1,12 @@
-"""Cuts these recordings from the whole ones: `python tests/recordings/make.py FOLDER`, the folder that holds them.
+"""Cuts these recordings from the whole ones: `python tests/recordings/make.py FOLDER`, the folder
+that holds them.
 
 Nothing that the reader uses is changed, so every figure is that of the whole recording:
 - Kineto: arrows between rows (`ph` s, t, f) and the arguments in `UNREAD` go; every other row stays as it was written.
 - Nsight Systems: free pages go (`VACUUM`).
 
-`manifest.json` says how each program was run and what a stopwatch read without a profiler. They were recorded on one
-or two H200 with PyTorch 2.11 and nsys 2025.3.1.
+`manifest.json` says how each program was run and what a stopwatch read without a profiler. They
+were recorded on one or two H200 with PyTorch 2.11 and nsys 2025.3.1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ WANTED = (
     "nsys/tiny_mlp_infer.*.gz",
     *(
         f"ablations/{program}.*.gz"
-        for program in ("copy_pinned", "graph_decode", "item_long_layers", "item_small_layers", "python_hidden")
+        for program in (
+            "copy_pinned",
+            "graph_decode",
+            "item_long_layers",
+            "item_small_layers",
+            "python_hidden",
+        )
     ),
     "ablations/straggler_compute.*.gz",
     "ablations/tp_small.*.gz",
@@ -42,9 +49,13 @@ def packed(content: bytes) -> bytes:
 
 def kineto(content: bytes) -> bytes:
     recording = json.loads(content)
-    rows: list[dict[str, Any]] = [row for row in recording["traceEvents"] if row.get("ph") not in ("s", "t", "f")]
+    rows: list[dict[str, Any]] = [
+        row for row in recording["traceEvents"] if row.get("ph") not in ("s", "t", "f")
+    ]
     for row in rows:
-        row["args"] = {key: value for key, value in row.get("args", {}).items() if key not in UNREAD}
+        row["args"] = {
+            key: value for key, value in row.get("args", {}).items() if key not in UNREAD
+        }
     return json.dumps(recording | {"traceEvents": rows}).encode()
 
 
@@ -62,7 +73,11 @@ def manifest(source: Path) -> dict[str, Any]:
     """Of the recordings that are here alone."""
     whole = json.loads((source / "manifest.json").read_text(encoding="utf-8"))
     here = {str(path.relative_to(HERE)) for path in HERE.glob("*/*.gz")}
-    cases = {name: case for name, case in whole["cases"].items() if any(path.startswith(f"{name}.") for path in here)}
+    cases = {
+        name: case
+        for name, case in whole["cases"].items()
+        if any(path.startswith(f"{name}.") for path in here)
+    }
     return whole | {"cases": cases}
 
 

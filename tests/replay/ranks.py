@@ -9,7 +9,8 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 LATENCY = 6.0
 WARMUP = 3
-"""First steps without an annotation: until then a host that need not wait runs ahead of its device."""
+"""First steps without an annotation: until then a host that need not wait runs ahead of its
+device."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,21 @@ class Rank:
     work: float = 0.0
     """Host time once a step, before the first launch."""
     turn: int | None = None
-    """Every other step, the even (0) or the odd ones (1), in which alone it computes for so long."""
+    """Every other step, the even (0) or the odd ones (1), in which alone it computes for so
+    long."""
 
 
-def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Measurements]:
-    """One recording a rank: a kernel, then a collective that ends on all at once, then the next step."""
+def run(
+    *ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000
+) -> list[Measurements]:
+    """One recording a rank: a kernel, then a collective that ends on all at once, then the next
+    step."""
     builders = [Ranked() for _ in ranks]
-    now, free = [0.0] * len(ranks), [0.0] * len(ranks)
+    now = [0.0] * len(ranks)
+    free = [0.0] * len(ranks)
     for step in range(steps):
-        begun, arrived = list(now), []
+        begun = list(now)
+        arrived = []
         for r, rank in enumerate(ranks):
             now[r] += rank.work + rank.host
             compute = rank.compute if rank.turn in (None, step % 2) else Rank.compute
@@ -42,7 +49,13 @@ def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 10
         end = max(arrived) + transfer
         for r in range(len(ranks)):
             builders[r].collective(
-                arrived[r], end, now[r], kernel=ALL_REDUCE, elements=elements, ranks=len(ranks), thread=0
+                arrived[r],
+                end,
+                now[r],
+                kernel=ALL_REDUCE,
+                elements=elements,
+                ranks=len(ranks),
+                thread=0,
             )
             free[r] = end
             now[r] += 10

@@ -69,7 +69,8 @@ def test_scenarios_leave_reading_a_part_of_dispatch(reading: Tape, scenario: obj
 
 def test_events_by_what_they_launch() -> None:
     tape = taped(copying)
-    copies, kernels = tape.events_of_only(tape.copy), tape.events_of_only(tape.compute)
+    copies = tape.events_of_only(tape.copy)
+    kernels = tape.events_of_only(tape.compute)
     assert copies.sum() == kernels.sum() == tape.steps
     assert (tape.launching_events == copies | kernels).all()
     joined = replace(tape, event=np.zeros_like(tape.event))
@@ -129,7 +130,8 @@ def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
 
 
 def test_up_to_the_last_of_some_ops_in_each_step() -> None:
-    """A step is a copy and a kernel: up to its copy is the copy alone, up to its kernel is all of it."""
+    """A step is a copy and a kernel: up to its copy is the copy alone, up to its kernel is all of
+    it."""
     tape = taped(copying)
     assert (tape.up_to_last(tape.copy) == tape.copy).all()
     assert tape.up_to_last(tape.compute).all()
@@ -144,7 +146,9 @@ def test_operators_are_told_by_the_ranges_that_they_are(reading: Tape) -> None:
     assert (operator >= 0).any()
     names = reading.of_operators(operator, source.trace.host_ranges.name)
     assert [source.trace.text(one) for one in names[:50].tolist()] == [
-        None if node < 0 else source.trace.text(int(source.trace.host_ranges.name[source.linked.tree.row[node]]))
+        None
+        if node < 0
+        else source.trace.text(int(source.trace.host_ranges.name[source.linked.tree.row[node]]))
         for node in operator[:50].tolist()
     ]
     assert reading.of_operators(np.array([-1]), source.trace.host_ranges.name).tolist() == [-1]

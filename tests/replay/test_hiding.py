@@ -62,12 +62,16 @@ def program(actions: list[Any]) -> Replay | None:
 
 
 def rest_and_copies_ms(replay: Replay) -> tuple[float, float]:
-    """The step less the time in which nothing but a copy runs, and the copies of the direction with most of them: by
-    looking at each stretch between two ends."""
+    """The step less the time in which nothing but a copy runs, and the copies of the direction with
+    most of them: by looking at each stretch between two ends."""
     tape: Tape = replay.typical[0]
     times = run(replay.typical, repetitions(replay.typical))[0]
-    begin, until = times.done[-2], times.done[-1]
-    spans = [(max(s, begin), min(e, until), bool(c)) for s, e, c in zip(times.came, times.end, tape.copy, strict=True)]
+    begin = times.done[-2]
+    until = times.done[-1]
+    spans = [
+        (max(s, begin), min(e, until), bool(c))
+        for s, e, c in zip(times.came, times.end, tape.copy, strict=True)
+    ]
     edges = sorted({begin, until, *(t for s, e, _ in spans for t in (s, e) if begin <= t <= until)})
     alone = 0
     for start, end in itertools.pairwise(edges):
@@ -94,8 +98,10 @@ def test_no_copy_is_hidden_behind_nothing(actions: list[Any]) -> None:
 
 
 def test_a_host_that_copies_hold_up_still_has_its_own_work_to_do() -> None:
-    """Like five vectors that are made on the CPU, copied, added and copied back, one after the other."""
-    out, back = CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST
+    """Like five vectors that are made on the CPU, copied, added and copied back, one after the
+    other."""
+    out = CopyKind.HOST_TO_DEVICE
+    back = CopyKind.DEVICE_TO_HOST
     replay = program(
         [
             ("host", 2000, out, MEMORY[1]),

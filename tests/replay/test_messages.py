@@ -24,17 +24,24 @@ ALL_TO_ALL = "ncclDevKernel_SendRecv"
 LAYERS = 4
 
 
-def layers(times: list[float], *, name: str = "allreduce", learns: bool = False, kernel: str = "") -> Tape:
+def layers(
+    times: list[float], *, name: str = "allreduce", learns: bool = False, kernel: str = ""
+) -> Tape:
     """Layers of 200 us, each followed on its stream by a collective that takes so long, us."""
-    b, free, now = Ranked(), 0.0, 0.0
+    b = Ranked()
+    free = 0.0
+    now = 0.0
     for step in range(6):
         begun = now = free
         back = now
         for us in times:
             b.launched(GEMM, free + 8, free + 208, now)
             options = {"kernel": kernel} if kernel else {}
-            b.collective(free + 210, free + 210 + us, now + 6, name=name, elements=1 << 22, **options)
-            free, now = free + 210 + us, now + 14
+            b.collective(
+                free + 210, free + 210 + us, now + 6, name=name, elements=1 << 22, **options
+            )
+            free = free + 210 + us
+            now = now + 14
         if learns:
             b.op("autograd::engine::evaluate_function: MmBackward0", back, now)
         b.call("cudaStreamSynchronize", now, free + 2)
@@ -63,7 +70,9 @@ def test_fp32_sums_of_16_bit_layers_can_be_sent_in_half(monkeypatch: pytest.Monk
     change = smaller_messages(0.5, 1.0)
     found = change(tape)
     assert found is not None
-    assert (step_time_ns(tape) - step_time_ns(found)) / 1e3 == pytest.approx(50 * (LAYERS - 1), rel=0.05)
+    assert (step_time_ns(tape) - step_time_ns(found)) / 1e3 == pytest.approx(
+        50 * (LAYERS - 1), rel=0.05
+    )
 
 
 @pytest.mark.parametrize(("narrow", "learns"), [(False, False), (True, True)])
@@ -78,7 +87,8 @@ def test_sums_of_fp32_layers_and_gradients_are_left_alone(
 
 def test_experts_with_half_the_capacity_compute_half_as_much() -> None:
     tape = layers([100] * LAYERS, name="all_to_all", kernel=ALL_TO_ALL)
-    fewer, narrower = smaller_messages(0.25, 0.5)(tape), smaller_messages(0.5, 1.0)(tape)
+    fewer = smaller_messages(0.25, 0.5)(tape)
+    narrower = smaller_messages(0.5, 1.0)(tape)
     assert fewer is not None
     assert narrower is not None
     saved, least = ((step_time_ns(tape) - step_time_ns(one)) / 1e3 for one in (fewer, narrower))

@@ -10,7 +10,12 @@ from tests.analysis.causes.test_gaps import Program
 from tests.replay.test_replay import GEMM, steps
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.replay.changes.data.loading import no_allocations
-from traceanalyzer.replay.changes.warmup import first_launches, graphs_kept, no_work_of_its_own, warmed_up
+from traceanalyzer.replay.changes.warmup import (
+    first_launches,
+    graphs_kept,
+    no_work_of_its_own,
+    warmed_up,
+)
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 
@@ -19,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def working(p: Program) -> None:
-    """A millisecond of Python, two in hipFree, four in loading a module, three in a graph; then a kernel of a tenth."""
+    """A millisecond of Python, two in hipFree, four in loading a module, three in a graph; then a
+    kernel of a tenth."""
     p.spend(1000)
     for call, us in (("hipFree", 2000), ("cuModuleLoadData", 4000), ("cudaGraphInstantiate", 3000)):
         p.call(call, p.now, p.now + us).spend(us)
@@ -27,7 +33,8 @@ def working(p: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "gone_ms"), [(no_work_of_its_own, 1), (no_allocations, 2), (warmed_up, 4), (graphs_kept, 3)]
+    ("change", "gone_ms"),
+    [(no_work_of_its_own, 1), (no_allocations, 2), (warmed_up, 4), (graphs_kept, 3)],
 )
 def test_each_remedy_takes_out_its_own_part(change: object, gone_ms: float) -> None:
     tape = make_tape(steps(working).rated)
@@ -38,14 +45,16 @@ def test_each_remedy_takes_out_its_own_part(change: object, gone_ms: float) -> N
 
 
 def layers(first_us: float) -> Measurements:
-    """One step of eight layers, each an operator of 300 us that launches one kernel, the first one longer; and an
-    operator of as long that is called once."""
+    """One step of eight layers, each an operator of 300 us that launches one kernel, the first one
+    longer; and an operator of as long that is called once."""
     program = Program()
     for us in (first_us, *[300] * 7):
         program.op("aten::linear", program.now, program.now + us + 4).spend(us).launch(GEMM, 5)
     program.op("aten::topk", program.now, program.now + 304).spend(300).launch("gatherTopK", 5)
     program.annotation("ProfilerStep#3", 0, program.now)
-    program.spend(500).op("aten::item", program.now, program.now + 304).spend(300).launch("outside", 5)
+    program.spend(500).op("aten::item", program.now, program.now + 304).spend(300).launch(
+        "outside", 5
+    )
     return measure(program.build())
 
 

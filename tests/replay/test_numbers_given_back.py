@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
 
 ROUNDS = 8
-DISPATCH_US, CALL_US = 24.0, 4.0
-"""Of an operator here: what comes before its launch, and the launch. And the call of a copy, which is gone."""
+DISPATCH_US = 24.0
+CALL_US = 4.0
+"""Of an operator here: what comes before its launch, and the launch. And the call of a copy, which
+is gone."""
 
 
-def operator(p: Program, name: str, shapes: str = "[[64, 64]]", types: str = '["float"]', values: str = '[""]') -> None:
+def operator(
+    p: Program,
+    name: str,
+    shapes: str = "[[64, 64]]",
+    types: str = '["float"]',
+    values: str = '[""]',
+) -> None:
     columns = {"shapes": shapes, "dtypes": p.code(types), "concrete": p.code(values)}
     within(p, name, lambda p: p.spend(20).launch(GEMM, 5), **columns)
 
@@ -48,7 +56,9 @@ def looking(p: Program, values: str = '["", "", "1"]') -> None:
         operator(p, "aten::abs")
         operator(p, "aten::max")
         read(p)
-        operator(p, "aten::add_", "[[64, 64], [64, 64], []]", '["float", "float", "Scalar"]', values)
+        operator(
+            p, "aten::add_", "[[64, 64], [64, 64], []]", '["float", "float", "Scalar"]', values
+        )
 
 
 def scaled_by_tensor(p: Program) -> None:
@@ -87,8 +97,11 @@ def test_what_comes_back_as_a_number_costs_a_launch_and_is_still_calculated() ->
     offer = remove_syncs.offer(m)
     assert offer is not None
     assert offer.action.pytorch == text("remove_syncs", "as_tensors")
-    operators, reads = 4 * ROUNDS, 2 * ROUNDS
-    assert step_us(m, "remove_syncs") == pytest.approx((operators + reads) * DISPATCH_US - reads * CALL_US, rel=0.01)
+    operators = 4 * ROUNDS
+    reads = 2 * ROUNDS
+    assert step_us(m, "remove_syncs") == pytest.approx(
+        (operators + reads) * DISPATCH_US - reads * CALL_US, rel=0.01
+    )
 
 
 def test_what_is_only_looked_at_is_gone_with_what_leads_to_it() -> None:

@@ -1,4 +1,5 @@
-"""Recordings of a single step: what came before it is not part of it, and nothing is counted twice."""
+"""Recordings of a single step: what came before it is not part of it, and nothing is counted
+twice."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind
 
 
 def one_pass(prepare_us: float, launch_us: float) -> Program:
-    """A forward pass that first works on the host, then launches ten kernels, each so long after the last."""
+    """A forward pass that first works on the host, then launches ten kernels, each so long after
+    the last."""
     p = Program()
     p.spend(prepare_us)
     for _ in range(10):
@@ -23,7 +25,9 @@ def one_pass(prepare_us: float, launch_us: float) -> Program:
 
 
 @pytest.mark.parametrize(("prepare_us", "launch_us"), [(0, 100), (5000, 100), (5000, 0)])
-def test_the_host_before_the_first_device_work_is_outside_the_step(prepare_us: float, launch_us: float) -> None:
+def test_the_host_before_the_first_device_work_is_outside_the_step(
+    prepare_us: float, launch_us: float
+) -> None:
     m = measure(one_pass(prepare_us, launch_us).build())
     assert m.timed.steps.found
     replay = Replay.of(m.rated)

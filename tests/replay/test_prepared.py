@@ -17,7 +17,8 @@ READY = Scenario("ready", prepared_before("convolution"), "")
 
 
 def searching(p: Program) -> None:
-    """A product, and a convolution that tries two kernels for 100 us each before it runs the better one."""
+    """A product, and a convolution that tries two kernels for 100 us each before it runs the better
+    one."""
     p.op("aten::mm", p.now, p.now + 24).spend(20).launch("gemm", 10)
     begin = p.now
     for _ in range(2):
@@ -35,7 +36,8 @@ def planning(p: Program) -> None:
 
 
 def test_what_is_tried_is_gone_up_to_the_last_wait() -> None:
-    # two tries: 20 us before each launch, 6 us to its kernel, 100 us, 3 us to the return; and what both runs share
+    # two tries: 20 us before each launch, 6 us to its kernel, 100 us, 3 us to the return; and what
+    # both runs share
     assert replayed(searching) == pytest.approx(2 * (20 + 6 + 100) + 48, rel=0.05)
     assert replayed(searching, READY) == pytest.approx(48, rel=0.1)
 

@@ -1,4 +1,5 @@
-"""What autocast leaves in fp32: what is multiplied by a parameter, and what follows until the next product."""
+"""What autocast leaves in fp32: what is multiplied by a parameter, and what follows until the next
+product."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.replay.tape import Tape
 
-MAPS, NUMBERS = "[8, 64, 56, 56]", 8 * 64 * 56 * 56
-CHANNEL, GATE = "[1, 64, 1, 1]", "[8, 64, 1, 1]"
+MAPS = "[8, 64, 56, 56]"
+NUMBERS = 8 * 64 * 56 * 56
+CHANNEL = "[1, 64, 1, 1]"
+GATE = "[8, 64, 1, 1]"
 KERNEL = "[64, 64, 3, 3]"
 
 

@@ -35,7 +35,8 @@ def test_what_a_loop_reads_item_by_item_is_read_once() -> None:
             read(p)
 
     m = program(step)
-    tape, offer = make_tape(m.rated), remove_syncs.offer(m)
+    tape = make_tape(m.rated)
+    offer = remove_syncs.offer(m)
     assert tape is not None
     assert read_at_the_end(tape) is not None
     assert offer.action.pytorch == text("remove_syncs", "read_together")
@@ -66,5 +67,7 @@ def test_what_the_host_waits_for_at_once() -> None:
     """In the call that launches it, or in one right after it that launches nothing."""
     waits = (True, False, True, False, True, True, False)
     launching = (0, 1, 3, 4, 6)
-    tape = tape_of([(1, one) for one in waits], [(event, 0, 1, 0, 0, 0, 0, 0) for event in launching])
+    tape = tape_of(
+        [(1, one) for one in waits], [(event, 0, 1, 0, 0, 0, 0, 0) for event in launching]
+    )
     assert read_at_once(tape).tolist() == [True, True, False, False, True, False, False]

@@ -80,10 +80,14 @@ def communicating(p: Program) -> None:
     p.launch(GEMM, 300).launch(NCCL, 200)
 
 
-@pytest.mark.parametrize("step", [gpu_bound, host_bound, waiting, loading, thinking, copying, communicating])
+@pytest.mark.parametrize(
+    "step", [gpu_bound, host_bound, waiting, loading, thinking, copying, communicating]
+)
 def test_the_unchanged_recording_is_reproduced(step: object) -> None:
     ctx = steps(step)
-    assert replayed(step) == pytest.approx(float(np.mean(ctx.timed.steps.duration[1:])) / 1e3, rel=0.02)
+    assert replayed(step) == pytest.approx(
+        float(np.mean(ctx.timed.steps.duration[1:])) / 1e3, rel=0.02
+    )
 
 
 def test_each_scenario_takes_its_own_part_away() -> None:
@@ -104,13 +108,16 @@ def test_what_the_device_hides_gains_nothing(step: object) -> None:
 
 
 def test_gains_do_not_add() -> None:
-    """Without the waits the host is the limit, without launches the waits are; both gone leave the device's work."""
+    """Without the waits the host is the limit, without launches the waits are; both gone leave the
+    device's work."""
 
     def both(p: Program) -> None:
         for _ in range(4):
             p.spend(80).launch(GEMM, 20).sync()
 
-    assert replayed(both, combined(NO_HOST_SYNCS, LAUNCHES_FREE)) == pytest.approx(4 * 20.4, rel=0.05)
+    assert replayed(both, combined(NO_HOST_SYNCS, LAUNCHES_FREE)) == pytest.approx(
+        4 * 20.4, rel=0.05
+    )
     assert replayed(both, NO_HOST_SYNCS) > 4 * 80
 
 
@@ -121,8 +128,8 @@ def operator(p: Program, name: str, us: float) -> Program:
 
 
 def test_a_wait_goes_with_the_python_that_leads_to_it() -> None:
-    """Of 24 us in each of two operators, 5 between them, 8 to get to the wait, the wait and 5 after it, 58 are left; of
-    a longer way there four usual pauses go."""
+    """Of 24 us in each of two operators, 5 between them, 8 to get to the wait, the wait and 5 after
+    it, 58 are left; of a longer way there four usual pauses go."""
 
     def ending(before: float) -> Callable[[Program], object]:
         def step(p: Program) -> None:
@@ -173,7 +180,8 @@ def test_an_outlying_step_is_left_out() -> None:
 
 
 def test_a_host_that_is_ahead_loses_no_launches() -> None:
-    """While queued work lasts, a step may take the host longer than the device, which still runs all of its ops."""
+    """While queued work lasts, a step may take the host longer than the device, which still runs
+    all of its ops."""
     program = Program()
     for i in range(4):
         start = program.now
@@ -201,19 +209,25 @@ def fed(name: str) -> Callable[[Program], object]:
     return step
 
 
-def test_batches_that_were_ready_while_steps_were_recorded_are_waited_for_as_long_as_timed() -> None:
+def test_batches_that_were_ready_while_steps_were_recorded_are_waited_for_as_long_as_timed() -> (
+    None
+):
     timed = UnprofiledTime(10.0, 9.9, 10.1)
     workers = Replay.of(steps(fed("_MultiProcessingDataLoaderIter")).rated, timed)
     single = Replay.of(steps(fed("_SingleProcessDataLoaderIter")).rated, timed)
     assert workers is not None
     assert single is not None
     assert workers.base_ms == single.base_ms == pytest.approx(10.0)
-    assert workers.step_under_ms(INPUT_READY) == pytest.approx(0.2, rel=0.2), "the rest of the step is as recorded"
+    assert workers.step_under_ms(INPUT_READY) == pytest.approx(0.2, rel=0.2), (
+        "the rest of the step is as recorded"
+    )
     assert workers.typical[0].loading.sum() > 2.5 * single.typical[0].loading.sum()
 
 
 def test_without_launches_there_is_no_replay() -> None:
-    assert Replay.of(measure(Program().launch().build()).rated) is not None, "the recording is the unit"
+    assert Replay.of(measure(Program().launch().build()).rated) is not None, (
+        "the recording is the unit"
+    )
     assert make_tape(measure(Program().kernel("k", 0, 10).build()).rated) is None
 
 
@@ -223,8 +237,10 @@ def nearest(value: float, rounds: list[float]) -> float:
 
 
 def test_fidelity_and_unprofiled_step_times_on_labelled_recordings() -> None:
-    """The bars: fidelity 2 % in the median and 8 % at worst; unprofiled 8 % in the median, 20 % for nine in ten."""
-    fidelity, error = [], []
+    """The bars: fidelity 2 % in the median and 8 % at worst; unprofiled 8 % in the median, 20 % for
+    nine in ten."""
+    fidelity = []
+    error = []
     for name, case in CASES.items():
         replay = measure(load(ranks(name)[:1]).traces[0]).replay
         assert replay is not None
@@ -260,7 +276,9 @@ def test_predictions_agree_with_the_ablations_in_the_median() -> None:
     assert np.median(errors) < 0.1
 
 
-@pytest.mark.parametrize(("name", "scenario"), [("python_hidden", NO_HOST_WORK), ("item_long_layers", NO_HOST_SYNCS)])
+@pytest.mark.parametrize(
+    ("name", "scenario"), [("python_hidden", NO_HOST_WORK), ("item_long_layers", NO_HOST_SYNCS)]
+)
 @pytest.mark.parametrize("suffix", ["base", "base.syncevents"])
 def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
     name: str, scenario: Scenario, suffix: str
@@ -273,7 +291,8 @@ def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
 
 
 def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
-    """50 us in the loader and 250 us of work of its own lead to the copy that brings the batch: all is loading."""
+    """50 us in the loader and 250 us of work of its own lead to the copy that brings the batch: all
+    is loading."""
 
     def batch(p: Program) -> None:
         p.within("enumerate(DataLoader)#x.__next__", 50).spend(250)
@@ -286,7 +305,8 @@ def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
 
 
 def test_the_range_of_the_step_is_around_it_and_wider_where_the_host_decides() -> None:
-    """What the profiler costs the host is not known well; a device that is always busy does not mind."""
+    """What the profiler costs the host is not known well; a device that is always busy does not
+    mind."""
     wide, narrow = (Replay.of(steps(step).rated) for step in (host_bound, gpu_bound))
     assert wide is not None
     assert narrow is not None

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.replay.tape import Tape
 
-RECORDINGS = [*GPU, *(path for path in KINETO if path.parent.name == "ablations" and ".base" in path.name)]
+RECORDINGS = [
+    *GPU,
+    *(path for path in KINETO if path.parent.name == "ablations" and ".base" in path.name),
+]
 DIFFERENCE = 0.001
 """By which a duration is changed to see whether the step follows."""
 
@@ -51,7 +54,8 @@ def total(found: PathTime) -> float:
 @pytest.mark.parametrize("step", [gpu_bound, host_bound, loading, thinking, copying, communicating])
 def test_the_replayed_path_is_the_recorded_one(step: object) -> None:
     ctx = steps(step)
-    recorded, replayed = path_tables(ctx.timed, path_parts(ctx.started))[0], replayed_path_time([tape_of(ctx)])
+    recorded = path_tables(ctx.timed, path_parts(ctx.started))[0]
+    replayed = replayed_path_time([tape_of(ctx)])
     assert vars(replayed) == pytest.approx(vars(recorded), rel=0.03, abs=0.005)
 
 
@@ -103,11 +107,14 @@ def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
 
 @pytest.mark.parametrize("step", [gpu_bound, host_bound, waiting, copying, communicating])
 def test_the_step_changes_by_what_is_on_the_path(step: object) -> None:
-    """A step is homogeneous in its durations: what they are on the path is how it changes with them."""
+    """A step is homogeneous in its durations: what they are on the path is how it changes with
+    them."""
     tape = tape_of(steps(step))
     found = replayed_path_time([tape])
     ops = {"compute": tape.compute, "communication": tape.communication, "copy": tape.copy}
     for kind, rows in ops.items():
-        longer = np.where(rows, np.rint(tape.duration * (1 + DIFFERENCE)), tape.duration).astype(np.int64)
+        longer = np.where(rows, np.rint(tape.duration * (1 + DIFFERENCE)), tape.duration).astype(
+            np.int64
+        )
         change = step_time_ns(replace(tape, duration=longer)) - step_time_ns(tape)
         assert change / DIFFERENCE / 1e6 == pytest.approx(getattr(found, kind), rel=0.03, abs=0.003)

@@ -94,7 +94,8 @@ def test_a_wait_or_another_kernel_ends_a_run() -> None:
 
 
 def adam(kernel: str, count: int) -> object:
-    """A product, then an AdamW with four passes of so many launches each, 40 + 4 us apart, 2 us on the device."""
+    """A product, then an AdamW with four passes of so many launches each, 40 + 4 us apart, 2 us on
+    the device."""
 
     def step(p: Program) -> None:
         p.spend(40).launch(GEMM, 20)
@@ -121,7 +122,9 @@ def test_an_optimizer_that_goes_from_tensor_to_tensor() -> None:
 
 
 def test_an_optimizer_that_is_fused_already_or_not_there() -> None:
-    assert unknown(steps(adam("multi_tensor_apply_kernel FusedAdamMathFunctor", 1)), FUSED_OPTIMIZER)
+    assert unknown(
+        steps(adam("multi_tensor_apply_kernel FusedAdamMathFunctor", 1)), FUSED_OPTIMIZER
+    )
     assert unknown(steps(host_bound), FUSED_OPTIMIZER)
 
 
@@ -149,7 +152,13 @@ def test_a_faster_module_is_so_in_the_backward_pass_too() -> None:
         p.op("aten::linear", begin, p.now, sequence=7).python("nn.Module: Linear_0", begin, p.now)
         begin = p.now
         p.launch("backward", 200)
-        p.op("autograd::engine::evaluate_function: AddmmBackward0", begin, p.now, sequence=7, forward_thread=1)
+        p.op(
+            "autograd::engine::evaluate_function: AddmmBackward0",
+            begin,
+            p.now,
+            sequence=7,
+            forward_thread=1,
+        )
 
     ctx = steps(step, 1)
     assert int((ctx.trace.host_ranges.kind == RangeKind.PYTHON).sum()) == 1
@@ -168,11 +177,13 @@ def test_without_known_work_there_is_no_roofline() -> None:
 
 
 def bucketed(sizes_mb: list[float], count: int = 6) -> Measurements:
-    """Steps whose products (200 us each) are followed by an all-reduce beside the compute: 20 us and 10 us a MB."""
+    """Steps whose products (200 us each) are followed by an all-reduce beside the compute: 20 us
+    and 10 us a MB."""
     b = Ranked()
     now = free = 0.0
     for step in range(count):
-        begun, now = now, free
+        begun = now
+        now = free
         communicated = free
         for size in sizes_mb:
             start = max(now + 6, free + 1)
@@ -227,9 +238,12 @@ def test_larger_buckets_of_one_size_go_at_the_recorded_rate_and_are_launched_les
     wanted = rebucketed(BucketSize(bytes=32 * MB))
     found = wanted(tape)
     assert found is not None
-    assert found.duration[found.communication].sum() == pytest.approx(tape.duration[tape.communication].sum(), rel=0.01)
+    assert found.duration[found.communication].sum() == pytest.approx(
+        tape.duration[tape.communication].sum(), rel=0.01
+    )
     launching = tape.event[tape.communication]
-    # a call of a reduction takes 4 us, one before its launch and three after, and three of four calls are gone
+    # a call of a reduction takes 4 us, one before its launch and three after, and three of four
+    # calls are gone
     spared_us = (tape.dispatch.sum() - found.dispatch.sum()) / 1e3
     assert spared_us == pytest.approx(4 * 3 / 4 * len(launching), rel=0.05)
     others = np.setdiff1d(np.arange(len(tape.dispatch)), np.append(launching, launching + 1))
@@ -261,7 +275,9 @@ def test_the_best_are_combined_and_every_scenario_says_what_it_assumes() -> None
     assert found.scenarios[: len(known)] == sorted(known, key=lambda p: p.step_ms or 0)
     best = known[0]
     assert set(best.id.split("+")) == {"launches_free", "no_host_work"}
-    assert all(p.low_ms <= p.step_ms <= p.high_ms for p in known if p.low_ms and p.step_ms and p.high_ms)
+    assert all(
+        p.low_ms <= p.step_ms <= p.high_ms for p in known if p.low_ms and p.step_ms and p.high_ms
+    )
     assert all(p.basis for p in found.scenarios)
     assert {s.id for s in SCENARIOS} <= {p.id for p in found.scenarios}
 
@@ -291,7 +307,8 @@ def test_no_two_scenarios_combine_the_same() -> None:
 
 
 def test_compute_beside_a_collective_is_never_slower_without_it() -> None:
-    """Of two products the one beside the collective took 100 us, the one without it 300: both stay as they are."""
+    """Of two products the one beside the collective took 100 us, the one without it 300: both stay
+    as they are."""
 
     def step(p: Program) -> None:
         p.launch(GEMM, 300)
@@ -302,7 +319,10 @@ def test_compute_beside_a_collective_is_never_slower_without_it() -> None:
 
     tape = make_tape(steps(step).rated)
     assert tape is not None
-    assert sorted({round(us) for us in (tape.alone[~tape.communication] / 1e3).tolist()}) == [100, 300]
+    assert sorted({round(us) for us in (tape.alone[~tape.communication] / 1e3).tolist()}) == [
+        100,
+        300,
+    ]
 
 
 def test_compute_beside_a_collective_takes_what_its_like_takes_without_one() -> None:
@@ -319,7 +339,8 @@ def test_compute_beside_a_collective_takes_what_its_like_takes_without_one() -> 
 
 
 def test_no_kernel_is_faster_than_the_shortest_that_there_are() -> None:
-    """A product of 8 x 8 needs a nanosecond by its work; one of 1,000 x 1,000 20 us of the 50 that it took."""
+    """A product of 8 x 8 needs a nanosecond by its work; one of 1,000 x 1,000 20 us of the 50 that
+    it took."""
     b = TraceBuilder()
     for i in range(4):
         at = 200.0 * i

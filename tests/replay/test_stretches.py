@@ -32,31 +32,57 @@ def same(tape: Tape, repeats: int) -> bool:
     return True
 
 
-def tape_of(events: list[tuple[int, bool]], ops: list[tuple[int, int, int, int, int, int, int, int]]) -> Tape:
-    """A tape from host time and wait of each event, and of each op: event, stream, duration, latency, gap, how far back
-    the ops are that it waits for (0: none), and the delay."""
-    event, stream, duration, latency, gap, back, also, delay = np.array(ops, np.int64).reshape(-1, 8).T
+def tape_of(
+    events: list[tuple[int, bool]], ops: list[tuple[int, int, int, int, int, int, int, int]]
+) -> Tape:
+    """A tape from host time and wait of each event, and of each op: event, stream, duration,
+    latency, gap, how far back the ops are that it waits for (0: none), and the delay."""
+    event, stream, duration, latency, gap, back, also, delay = (
+        np.array(ops, np.int64).reshape(-1, 8).T
+    )
     order = np.argsort(event % len(events), kind="stable")
     index = np.arange(len(ops))
     on, also_on = (np.where((one > 0) & (one <= index), index - one, -1) for one in (back, also))
-    host, nothing = np.array([time for time, _ in events], np.int64), np.zeros(len(events), np.int64)
+    host = np.array([time for time, _ in events], np.int64)
+    nothing = np.zeros(len(events), np.int64)
     return Tape(
         steps=1,
-        dispatch=host, work=nothing + 3, loading=nothing, reading=nothing, sending=nothing, profiling=nothing,
-        waits=np.array([waits for _, waits in events]), waits_for=nothing - 1,
-        reads=nothing.astype(bool), call=nothing, tail=Tail(5, 0, 2, 0),
-        event=(event % len(events))[order], stream=stream[order].astype(np.int32), duration=duration[order],
-        alone=duration, latency=latency[order], gap=gap[order],
+        dispatch=host,
+        work=nothing + 3,
+        loading=nothing,
+        reading=nothing,
+        sending=nothing,
+        profiling=nothing,
+        waits=np.array([waits for _, waits in events]),
+        waits_for=nothing - 1,
+        reads=nothing.astype(bool),
+        call=nothing,
+        tail=Tail(5, 0, 2, 0),
+        event=(event % len(events))[order],
+        stream=stream[order].astype(np.int32),
+        duration=duration[order],
+        alone=duration,
+        latency=latency[order],
+        gap=gap[order],
         dependencies=Dependencies(on, delay, also_on),
-        communication=index < 0, copy=index < 0, meeting=np.full(len(ops), -1), row=index, source=None,
-    )  # fmt: skip
+        communication=index < 0,
+        copy=index < 0,
+        meeting=np.full(len(ops), -1),
+        row=index,
+        source=None,
+    )
 
 
 times = st.integers(0, 50)
 EVENTS = st.lists(st.tuples(times, st.booleans()), min_size=1, max_size=30)
-FEW_WAITS = st.lists(st.tuples(times, st.sampled_from([False] * 9 + [True])), min_size=1, max_size=30)
+FEW_WAITS = st.lists(
+    st.tuples(times, st.sampled_from([False] * 9 + [True])), min_size=1, max_size=30
+)
 OPS = st.lists(
-    st.tuples(times, st.integers(0, 3), times, times, st.integers(-5, 20), *[st.integers(0, 4)] * 2, times), max_size=60
+    st.tuples(
+        times, st.integers(0, 3), times, times, st.integers(-5, 20), *[st.integers(0, 4)] * 2, times
+    ),
+    max_size=60,
 )
 
 
@@ -96,5 +122,9 @@ def test_times_of_damaged_recordings_do_not_overflow(place: int) -> None:
 @pytest.mark.parametrize("path", [*GPU, *KINETO[::2], *NSYS], ids=label)
 def test_recorded_tapes(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "LEAST_OPS", 0)
-    tapes = [made for m in measurements(path).each if m.timed.steps.found and (made := make_tape(m.rated)) is not None]
+    tapes = [
+        made
+        for m in measurements(path).each
+        if m.timed.steps.found and (made := make_tape(m.rated)) is not None
+    ]
     assert all(same(tape, 2) for tape in tapes)

@@ -46,7 +46,8 @@ def test_a_run_is_reproduced_by_its_ranks_together(other: Rank) -> None:
 
 
 def test_what_one_rank_is_spared_shows_on_the_others() -> None:
-    """Rank 1 holds up the run by Python; without it both are bound by their device: 300 + 50 us and two pauses."""
+    """Rank 1 holds up the run by Python; without it both are bound by their device: 300 + 50 us and
+    two pauses."""
     assert replayed([BUSY, SLOW_HOST]) > 900
     assert replayed([BUSY, SLOW_HOST], NO_HOST_WORK) == pytest.approx(352, rel=0.01)
 
@@ -65,7 +66,9 @@ def test_without_a_straggler_every_rank_is_as_fast_as_the_middle_one(other: Rank
     assert replayed([BUSY, other, BUSY], NO_STRAGGLER) == pytest.approx(352, rel=0.01)
 
 
-def test_ranks_that_straggle_by_turns_are_each_as_fast_as_the_middle_one_at_every_collective() -> None:
+def test_ranks_that_straggle_by_turns_are_each_as_fast_as_the_middle_one_at_every_collective() -> (
+    None
+):
     """Each computes 400 us longer in every other step: one of them always waits for the other."""
     ranks = [Rank(compute=700.0, turn=0), Rank(compute=700.0, turn=1)]
     assert replayed(ranks) == pytest.approx(752, rel=0.01)
@@ -73,8 +76,8 @@ def test_ranks_that_straggle_by_turns_are_each_as_fast_as_the_middle_one_at_ever
 
 
 def test_compute_beside_a_collective_is_alone_as_its_like_that_none_touched() -> None:
-    """Of 200 us 50 are beside a collective, which slows all of it: 120 us without. Twice the blocks are no like of
-    it."""
+    """Of 200 us 50 are beside a collective, which slows all of it: 120 us without. Twice the blocks
+    are no like of it."""
     b = Ranked()
     for step in range(4):
         at = 1000.0 * step
@@ -89,14 +92,19 @@ def test_compute_beside_a_collective_is_alone_as_its_like_that_none_touched() ->
 
 
 def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profiler() -> None:
-    """Rank 0 computes 100 us alone, and 160 beside a collective that waits for rank 1 for 150 of its 200 us."""
+    """Rank 0 computes 100 us alone, and 160 beside a collective that waits for rank 1 for 150 of
+    its 200 us."""
     builders = [Ranked(), Ranked()]
     for rank, b in enumerate(builders):
         for step in range(6):
             at = 1000.0 * step
             b.launched(GEMM, at + 10, at + 110, at)
-            b.collective(at + 120 + 150 * rank, at + 320, at + 20 + 150 * rank, elements=1000, stream=9)
-            b.launched(GEMM, at + 330 if rank else at + 130, at + 430 if rank else at + 290, at + 175)
+            b.collective(
+                at + 120 + 150 * rank, at + 320, at + 20 + 150 * rank, elements=1000, stream=9
+            )
+            b.launched(
+                GEMM, at + 330 if rank else at + 130, at + 430 if rank else at + 290, at + 175
+            )
             b.annotation(f"ProfilerStep#{step}", at, at + 900)
     ranks = [measure(b.trace(rank, 2)).rated for rank, b in enumerate(builders)]
     recorded = make_tapes(ranks[0], ranks[1:])[0]
@@ -107,13 +115,16 @@ def test_compute_beside_a_collective_that_waits_is_not_slowed_without_the_profil
 
 
 def test_hosts_of_one_program_are_equally_fast_without_the_profiler() -> None:
-    """Both launch as much; before each launch the host of one takes 40 us, of the other 80: half of 60 us is left."""
+    """Both launch as much; before each launch the host of one takes 40 us, of the other 80: half of
+    60 us is left."""
     contexts = run(Rank(host=40.0), Rank(host=80.0))
     tapes = make_tapes(contexts[0].rated, [contexts[1].rated])
     before = [float(one.dispatch.sum()) / len(one.row) for one in tapes]
     assert before[1] > 1.5 * before[0]
     after = [float(one.dispatch.sum()) / len(one.row) for one in host_scaled(tapes, 0.5)]
-    assert after == pytest.approx([0.25 * sum(before)] * 2, rel=0.05)  # calls of collectives keep more
+    assert after == pytest.approx(
+        [0.25 * sum(before)] * 2, rel=0.05
+    )  # calls of collectives keep more
 
 
 def test_without_communication_the_slowest_rank_decides() -> None:
@@ -121,7 +132,8 @@ def test_without_communication_the_slowest_rank_decides() -> None:
 
 
 def test_without_communication_nothing_is_copied_into_buckets() -> None:
-    """100 us of compute, 40 us of a copy in the range that DDP calls its reducer, 60 us of a collective."""
+    """100 us of compute, 40 us of a copy in the range that DDP calls its reducer, 60 us of a
+    collective."""
     b = Ranked()
     for step in range(6):
         at = 1000.0 * step
@@ -138,7 +150,8 @@ def test_without_communication_nothing_is_copied_into_buckets() -> None:
 
 
 def test_without_communication_the_host_does_not_shard() -> None:
-    """The host is the limit: 100 us before each product, 200 us in FSDP's hook before the gather, 100 us after it."""
+    """The host is the limit: 100 us before each product, 200 us in FSDP's hook before the gather,
+    100 us after it."""
     b = Ranked()
     for step in range(6):
         at = 1000.0 * step
@@ -166,7 +179,9 @@ def test_one_rank_has_no_straggler_to_lose() -> None:
     replay = Replay.of(run(BUSY, SLOW_DEVICE)[0].rated)
     assert replay is not None
     prediction = replay.predict(NO_STRAGGLER)
-    assert (prediction.step_ms, prediction.low_ms, prediction.high_ms, prediction.speedup) == (None,) * 4
+    assert (prediction.step_ms, prediction.low_ms, prediction.high_ms, prediction.speedup) == (
+        None,
+    ) * 4
     assert "several ranks" in prediction.basis
 
 
@@ -180,7 +195,11 @@ def test_ranks_whose_orders_contradict_each_other_do_not_hang() -> None:
 
 
 ranks = st.lists(
-    st.builds(Rank, host=st.sampled_from([10.0, 60.0, 400.0]), compute=st.floats(1, 500).map(round).map(float)),
+    st.builds(
+        Rank,
+        host=st.sampled_from([10.0, 60.0, 400.0]),
+        compute=st.floats(1, 500).map(round).map(float),
+    ),
     min_size=2,
     max_size=4,
 )
@@ -188,13 +207,18 @@ ranks = st.lists(
 
 @tried(0.25)
 @given(ranks)
-def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(ranks: list[Rank]) -> None:
+def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(
+    ranks: list[Rank],
+) -> None:
     contexts = run(*ranks)
     tapes = make_tapes(contexts[0].rated, [c.rated for c in contexts[1:]])
-    together, alone = step_times_ns(tapes), step_times_ns([apart(tape) for tape in tapes])
+    together = step_times_ns(tapes)
+    alone = step_times_ns([apart(tape) for tape in tapes])
     assert max(together) == pytest.approx(min(together))
     assert max(together) >= max(alone) - 1
-    assert max(together) == pytest.approx(float(contexts[0].timed.steps.duration[1:].mean()), rel=0.01)
+    assert max(together) == pytest.approx(
+        float(contexts[0].timed.steps.duration[1:].mean()), rel=0.01
+    )
 
 
 def test_of_many_ranks_those_that_the_others_wait_for_are_replayed() -> None:
@@ -213,8 +237,13 @@ def test_a_collective_of_some_ranks_takes_what_the_last_of_these_spent() -> None
     matches = match_collectives([c.timed.memo(digest_of) for c in contexts])
     of_two = matches.rank < 2
     first = np.arange(len(matches) + 1) * 2
-    some = replace(matches, first=first, **{n: getattr(matches, n)[of_two] for n in ("rank", "start", "end", "row")})
-    joined, pair = join(made, some), join(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
+    some = replace(
+        matches,
+        first=first,
+        **{n: getattr(matches, n)[of_two] for n in ("rank", "start", "end", "row")},
+    )
+    joined = join(made, some)
+    pair = join(made[:2], match_collectives([c.timed.memo(digest_of) for c in contexts[:2]]))
     for one, other in zip(joined, pair, strict=False):
         assert (one.duration == other.duration).all()
         assert (one.meeting >= 0).any()

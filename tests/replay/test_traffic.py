@@ -1,4 +1,5 @@
-"""What kernels move where they are merged or in 16 bits, and the casts that the host launches then."""
+"""What kernels move where they are merged or in 16 bits, and the casts that the host launches
+then."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ NO = np.zeros(3, bool)
         ([2, 2, 2], [1, 1, 1], [], [1, 0, 1]),  # one tensor goes through: read once, written once
         ([2, 3, 2], [1, 1, 1], [], [1, 1, 1]),  # the second reads another tensor, too
         ([2, 2, 1], [1, 1, 0], [2], [1, 0, 0]),  # a sum at the end leaves (nearly) nothing
-        ([1, 2, 2], [0, 1, 1], [0], [1, 0, 1]),  # what was reduced first is read by the next: told apart
+        (
+            [1, 2, 2],
+            [0, 1, 1],
+            [0],
+            [1, 0, 1],
+        ),  # what was reduced first is read by the next: told apart
     ],
 )
 def test_what_a_run_moves_is_what_comes_in_and_goes_out(
@@ -34,7 +40,9 @@ def test_what_a_run_moves_is_what_comes_in_and_goes_out(
 ) -> None:
     reduces = NO.copy()
     reduces[reducing] = True
-    found = crossing(np.zeros(3, np.int64), np.array(traffic, float) * 1e6, np.array(out, float) * 1e6, reduces)
+    found = crossing(
+        np.zeros(3, np.int64), np.array(traffic, float) * 1e6, np.array(out, float) * 1e6, reduces
+    )
     assert (found / 1e6).tolist() == moved
 
 
@@ -52,7 +60,9 @@ def tape_of(step: partial[None]) -> Tape:
 def in_fp32(p: Program, *, us: float, dispatch: float = 10, kernel: str = ADD) -> None:
     def one(name: str, shapes: str, kernel: str, us: float) -> None:
         dtypes = p.code('["float","float"]')
-        within(p, name, lambda p: p.spend(dispatch).launch(kernel, us), shapes=shapes, dtypes=dtypes)
+        within(
+            p, name, lambda p: p.spend(dispatch).launch(kernel, us), shapes=shapes, dtypes=dtypes
+        )
 
     for _ in range(5):
         one("aten::mm", "[[4096,1024],[1024,1024]]", "ampere_sgemm_128x64_nn", 30)

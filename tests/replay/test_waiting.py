@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def test_ranks_set_out_together_from_the_last_collective_that_they_share() -> None:
-    """Two collectives a step of 1,000; rank 1 comes last to both, the first of them begins 100 after the last step's
-    second one has ended."""
+    """Two collectives a step of 1,000; rank 1 comes last to both, the first of them begins 100
+    after the last step's second one has ended."""
     never = np.iinfo(np.int64).min
     came = np.array([[1100, 1200, never], [1300, 1500, 1250]])
     ended = np.array([[1210, 1210, never], [1510, 1510, 1510]])
     last = came.argmax(axis=1)
     found = _waits(came, ended, last, 0, 1000)
-    assert [column.tolist() for column in found] == [[510, 1210], [1100, 1300], [1200, 1500], [1, 1]]
+    assert [column.tolist() for column in found] == [
+        [510, 1210],
+        [1100, 1300],
+        [1200, 1500],
+        [1, 1],
+    ]
     assert _waits(came, ended, last, 2, 1000).since.tolist() == [510]
 
 
@@ -49,7 +54,8 @@ def waiting(*ranks: Rank) -> Waiting:
 
 
 @pytest.mark.parametrize(
-    ("late", "part"), [(Rank(compute=900.0), "compute"), (Rank(host=900.0), "host"), (Rank(work=900.0), "host")]
+    ("late", "part"),
+    [(Rank(compute=900.0), "compute"), (Rank(host=900.0), "host"), (Rank(work=900.0), "host")],
 )
 def test_waiting_is_what_the_late_rank_does(late: Rank, part: str) -> None:
     found = waiting(Rank(), late, Rank())

@@ -14,11 +14,14 @@ KERNELS = 8
 
 
 def paced(*, behind: int) -> Tape:
-    """A host that launches kernels of 300 us and, after each, waits for the one so many launches before; in the end for
-    all of them."""
-    b, now, free = Ranked(), 0.0, 0.0
+    """A host that launches kernels of 300 us and, after each, waits for the one so many launches
+    before; in the end for all of them."""
+    b = Ranked()
+    now = 0.0
+    free = 0.0
     for step in range(6):
-        begun, ends = now, []
+        begun = now
+        ends = []
         for _ in range(KERNELS):
             free = max(now + 6, free + 1) + 300
             b.launched(GEMM, free - 300, free, now)

@@ -1,4 +1,5 @@
-"""Reports written by hand: one with everything, one that knows nothing, one whose names are out to do harm."""
+"""Reports written by hand: one with everything, one that knows nothing, one whose names are out to
+do harm."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def full() -> Report:
                 "kineto",
                 0,
                 [InputDevice(0, "NVIDIA H200")],
-                InputHealth(184_233, 12_004, 3, 1, 0, True, ["The file stops in the middle of an event."]),
+                InputHealth(
+                    184_233, 12_004, 3, 1, 0, True, ["The file stops in the middle of an event."]
+                ),
             )
         ],
         summary=Summary(
@@ -68,7 +71,22 @@ def full() -> Report:
         metrics=METRICS,
         devices=[
             DeviceTotals(
-                0, 0, "NVIDIA H200", 812.4, 468.1, 344.3, 458.2, 0.0, 0.0, 11.2, 9.9, 61_204, 512, 88, 9_871, 4.1
+                0,
+                0,
+                "NVIDIA H200",
+                812.4,
+                468.1,
+                344.3,
+                458.2,
+                0.0,
+                0.0,
+                11.2,
+                9.9,
+                61_204,
+                512,
+                88,
+                9_871,
+                4.1,
             )
         ],
         findings=[
@@ -79,9 +97,19 @@ def full() -> Report:
                 "high",
                 6.4912345,
                 [
-                    Evidence("idle after the queue was drained by a sync", 0.4093, "share", "of the mean step"),
+                    Evidence(
+                        "idle after the queue was drained by a sync",
+                        0.4093,
+                        "share",
+                        "of the mean step",
+                    ),
                     Evidence("waits per step", 48.0, "", "calls that cost the GPU idle time"),
-                    Evidence("idle caused", 5.9, "ms", "cudaStreamSynchronize in aten::item at train.py(118): step"),
+                    Evidence(
+                        "idle caused",
+                        5.9,
+                        "ms",
+                        "cudaStreamSynchronize in aten::item at train.py(118): step",
+                    ),
                 ],
             ),
             Finding(
@@ -90,7 +118,15 @@ def full() -> Report:
                 "Memory copies do not overlap with compute",
                 "low",
                 0.198,
-                [Evidence("achieved bandwidth", 11.3, "GB/s", "host to device, pageable to device", 20.0)],
+                [
+                    Evidence(
+                        "achieved bandwidth",
+                        11.3,
+                        "GB/s",
+                        "host to device, pageable to device",
+                        20.0,
+                    )
+                ],
             ),
         ],
         recommendations=[
@@ -112,13 +148,21 @@ def full() -> Report:
             ),
         ],
         tables=tables(),
-        notes=["2 slow leading step(s) are left out as warm-up.", "Python stacks were not recorded."],
+        notes=[
+            "2 slow leading step(s) are left out as warm-up.",
+            "Python stacks were not recorded.",
+        ],
     )
 
 
 def known(measurement: type[T], **figures: object) -> T:
-    """A measurement of which only some figures are known; all others are None, or what they are where left out."""
-    missing = {f.name: None for f in fields(measurement) if f.default is MISSING and f.default_factory is MISSING}
+    """A measurement of which only some figures are known; all others are None, or what they are
+    where left out."""
+    missing = {
+        f.name: None
+        for f in fields(measurement)
+        if f.default is MISSING and f.default_factory is MISSING
+    }
     return measurement(**(missing | figures))
 
 
@@ -136,7 +180,12 @@ METRICS = known(
     idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
     communication=CommunicationTime(0.0, 0.0, None),
     throughput=known(
-        Throughput, steps_per_s=63.05, samples=64.0, samples_per_s=4035.0, ms_per_sample=0.2478, source="given"
+        Throughput,
+        steps_per_s=63.05,
+        samples=64.0,
+        samples_per_s=4035.0,
+        ms_per_sample=0.2478,
+        source="given",
     ),
     utilisation=Utilisation(0.284, 0.51, 0.557, 1.795, 0.5691, 812.0, 0.169),
     critical_path=PathTime(6.1, 0.0, 0.22, 3.5, 5.9412, 0.0, 0.1, 0.0, 0.0),
@@ -166,19 +215,56 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 def kernel(name: str, total_ms: float, op: str | None = "aten::addmm") -> KernelStats:
     """A row of the kernel table."""
     return KernelStats(
-        None, name, name + "(Params)", "gemm", 96.0, total_ms, total_ms / 15.86, 0.3, 32.1, 31.9, 36.0, 29.8, 41.0, op
+        None,
+        name,
+        name + "(Params)",
+        "gemm",
+        96.0,
+        total_ms,
+        total_ms / 15.86,
+        0.3,
+        32.1,
+        31.9,
+        36.0,
+        29.8,
+        41.0,
+        op,
     )
 
 
 def tables() -> dict[str, list[object]]:
     """Every table with a few rows."""
     step = StepRow(
-        0, 0, "ProfilerStep#12", True, EPOCH_NS, EPOCH_NS + 31_000_000, 31.0, 9.1, 0.0, 0.2, 21.7, "sync", 1224, 1224
+        0,
+        0,
+        "ProfilerStep#12",
+        True,
+        EPOCH_NS,
+        EPOCH_NS + 31_000_000,
+        31.0,
+        9.1,
+        0.0,
+        0.2,
+        21.7,
+        "sync",
+        1224,
+        1224,
     )
-    gap = GapRow(0, 0, EPOCH_NS + 1_234_567, 182_411, 3, "sync", "cudaStreamSynchronize in aten::item; ended by add")
+    gap = GapRow(
+        0,
+        0,
+        EPOCH_NS + 1_234_567,
+        182_411,
+        3,
+        "sync",
+        "cudaStreamSynchronize in aten::item; ended by add",
+    )
     return {
         "ranks": [],
-        "steps": [replace(step, step=i, start_ns=EPOCH_NS + i * 15_861_234, warmup=i < 2) for i in range(50)],
+        "steps": [
+            replace(step, step=i, start_ns=EPOCH_NS + i * 15_861_234, warmup=i < 2)
+            for i in range(50)
+        ],
         "iterations": [],
         "critical_path": [
             PathRow(0, "compute", "sm90_xmma_gemm", "aten::linear", 96.0, 6.1, 0.3846),
@@ -186,28 +272,117 @@ def tables() -> dict[str, list[object]]:
             PathRow(0, "launch", "(from launch to start)", None, 48.0, 0.4, 0.0252),
         ],
         "phases": [
-            PhaseStats(0, "forward", 0, None, False, False, 1.0, 5.1, 0.32, 3.9, 0.25, 4.4, "forward", 2.2, 48.0),
-            PhaseStats(0, "loss", 1, "forward", False, False, 1.0, 0.4, 0.03, 0.2, 0.01, 0.2, None, 0.3, 0.0),
+            PhaseStats(
+                0,
+                "forward",
+                0,
+                None,
+                False,
+                False,
+                1.0,
+                5.1,
+                0.32,
+                3.9,
+                0.25,
+                4.4,
+                "forward",
+                2.2,
+                48.0,
+            ),
+            PhaseStats(
+                0,
+                "loss",
+                1,
+                "forward",
+                False,
+                False,
+                1.0,
+                0.4,
+                0.03,
+                0.2,
+                0.01,
+                0.2,
+                None,
+                0.3,
+                0.0,
+            ),
         ],
         "modules": [
-            ModuleStats(0, "MyModel", 0, None, 1, 1.0, 5.0, 8.1, 2.7, 5.4, 0.2, 0.51, 0.9, "train.py(118): step"),
             ModuleStats(
-                0, "Linear", 1, "MyModel", 96, 96.0, 3.2, 7.9, 2.6, 5.3, 7.9, 0.5, 0.88, "model.py(7): forward"
+                0,
+                "MyModel",
+                0,
+                None,
+                1,
+                1.0,
+                5.0,
+                8.1,
+                2.7,
+                5.4,
+                0.2,
+                0.51,
+                0.9,
+                "train.py(118): step",
+            ),
+            ModuleStats(
+                0,
+                "Linear",
+                1,
+                "MyModel",
+                96,
+                96.0,
+                3.2,
+                7.9,
+                2.6,
+                5.3,
+                7.9,
+                0.5,
+                0.88,
+                "model.py(7): forward",
             ),
         ],
         "gaps": [
-            replace(gap, start_ns=gap.start_ns + i * 7_000_123, duration_ns=182_411 // (i + 1)) for i in range(30)
+            replace(gap, start_ns=gap.start_ns + i * 7_000_123, duration_ns=182_411 // (i + 1))
+            for i in range(30)
         ],
         "gap_histogram": [
             GapHistogramRow("under 2 us", "micro", 812.0, 0.91, 0.9, 0.0, 0.01),
             GapHistogramRow("100 us to 1 ms", "macro", 47.5, 5.92, 0.1, 5.8, 0.02),
         ],
         "gap_places": [
-            GapPlaceRow(0, "sync", "cudaStreamSynchronize", "MyModel", "train.py(7): step", 48.0, 5.9, 0.86, 182.4)
+            GapPlaceRow(
+                0,
+                "sync",
+                "cudaStreamSynchronize",
+                "MyModel",
+                "train.py(7): step",
+                48.0,
+                5.9,
+                0.86,
+                182.4,
+            )
         ],
-        "syncs": [SyncRow(0, "cudaStreamSynchronize", "MyModel > aten::item", None, 48.0, 6.1, 0.31, 5.9, False)],
-        "kernel_classes": [ClassStats(0, "gemm", "matrix multiplication", "compute", 96.0, 3.1, 0.2, 0.35)],
-        "kernels": [kernel(GEMM, 3.08), kernel(ADD, 1.2, None), *(kernel(f"{GEMM}_{i}", 0.01) for i in range(28))],
+        "syncs": [
+            SyncRow(
+                0,
+                "cudaStreamSynchronize",
+                "MyModel > aten::item",
+                None,
+                48.0,
+                6.1,
+                0.31,
+                5.9,
+                False,
+            )
+        ],
+        "kernel_classes": [
+            ClassStats(0, "gemm", "matrix multiplication", "compute", 96.0, 3.1, 0.2, 0.35)
+        ],
+        "kernels": [
+            kernel(GEMM, 3.08),
+            kernel(ADD, 1.2, None),
+            *(kernel(f"{GEMM}_{i}", 0.01) for i in range(28)),
+        ],
         "ops": [
             OpStats(
                 0,
@@ -247,7 +422,19 @@ def tables() -> dict[str, list[object]]:
             )
         ],
         "shapes": [
-            ShapeRow(0, "aten::mm", 48, 3, 12, "[32, 512] in 40, [32, 640] in 8", 16384, 16384.0, 20480, 1.1, 1.4)
+            ShapeRow(
+                0,
+                "aten::mm",
+                48,
+                3,
+                12,
+                "[32, 512] in 40, [32, 640] in 8",
+                16384,
+                16384.0,
+                20480,
+                1.1,
+                1.4,
+            )
         ],
         "counters": [CounterStats(0, 0, "SMs Active", "Throughput %", 54.2, 91.8, 100.0, 7614)],
         "nvtx": [RangeRow(0, "MyLibrary", "io", "load", 2.0, 1.2, "40, 41")],
@@ -301,16 +488,24 @@ class OddRow:
 
 def hostile() -> Report:
     """Every text in it is an attack, every figure is not one."""
-    nan, inf = float("nan"), float("inf")
+    nan = float("nan")
+    inf = float("inf")
     bad = " ".join(HOSTILE)
     return replace(
         full(),
-        inputs=[Input(name, "kineto", None, [InputDevice(0, name)], full().inputs[0].health) for name in HOSTILE],
+        inputs=[
+            Input(name, "kineto", None, [InputDevice(0, name)], full().inputs[0].health)
+            for name in HOSTILE
+        ],
         summary=Summary("host", nan, bad),
         findings=[
-            Finding(n, "host", n, "high", inf, [Evidence(n, nan, "ms", n), Evidence(n, n, n, n)]) for n in HOSTILE
+            Finding(n, "host", n, "high", inf, [Evidence(n, nan, "ms", n), Evidence(n, n, n, n)])
+            for n in HOSTILE
         ],
         recommendations=[Recommendation(n, "host", n, nan, -inf, n) for n in HOSTILE],
-        tables={"kernels": [kernel(n, nan, n) for n in HOSTILE], "odd": [OddRow(n, inf) for n in HOSTILE]},
+        tables={
+            "kernels": [kernel(n, nan, n) for n in HOSTILE],
+            "odd": [OddRow(n, inf) for n in HOSTILE],
+        },
         notes=list(HOSTILE),
     )

@@ -1,4 +1,5 @@
-"""Compares text with a stored file; with UPDATE_SNAPSHOTS=1 in the environment writes it anew, to be read in a diff."""
+"""Compares text with a stored file; with UPDATE_SNAPSHOTS=1 in the environment writes it anew, to
+be read in a diff."""
 
 from __future__ import annotations
 

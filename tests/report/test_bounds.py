@@ -1,4 +1,5 @@
-"""No figure of a report is impossible: shares up to 1, predictions within their ranges, ranges within what can be."""
+"""No figure of a report is impossible: shares up to 1, predictions within their ranges, ranges
+within what can be."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.model import Report
 
-RECORDED = [*sorted(p for p in (ROOT / "sample_traces").iterdir() if p.is_dir() and p.name[0] != "_"), *EVERY]
+RECORDED = [
+    *sorted(p for p in (ROOT / "sample_traces").iterdir() if p.is_dir() and p.name[0] != "_"),
+    *EVERY,
+]
 NEAR = 1e-6
 MAY_EXCEED = re.compile(
     r"drift|cost|_mfu$|occupancy|waves|change|growth|imbalance|spread|efficiency|bandwidth_share|tail_share"
@@ -59,12 +63,25 @@ def impossible(report: Report) -> Iterator[str]:
         yield f"headroom of {headroom} of {step}"
     room = {finding.id: finding.headroom_ms for finding in report.findings}
     for advice in report.recommendations:
-        most = next((ms for name, ms in room.items() if f"{advice.id}-".startswith(f"{name}-")), None)
-        if None not in (most, step, advice.predicted_step_ms) and step - advice.predicted_step_ms > most + NEAR * step:
+        most = next(
+            (ms for name, ms in room.items() if f"{advice.id}-".startswith(f"{name}-")), None
+        )
+        if (
+            None not in (most, step, advice.predicted_step_ms)
+            and step - advice.predicted_step_ms > most + NEAR * step
+        ):
             yield f"{advice.remedy} gains {step - advice.predicted_step_ms} of a headroom of {most}"
         more = advice.as_much_work
-        least = 0.0 if more is None or step is None or advice.remedy != "larger_batch" else step / GREATER_BATCH
-        likely = more.likely_ms if more is not None else (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
+        least = (
+            0.0
+            if more is None or step is None or advice.remedy != "larger_batch"
+            else step / GREATER_BATCH
+        )
+        likely = (
+            more.likely_ms
+            if more is not None
+            else (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
+        )
         speedup = more.speedup if more is not None else advice.predicted_speedup
         after, low, high = likely
         if after is None:
@@ -83,12 +100,19 @@ def test_of_recordings(path: Path) -> None:
 
 
 BEFORE_ITS_STEP = (
-    [("gemm", 0, 92, 0, DeviceOpKind.MEMCPY, 0), ("ncclDevKernel_AllReduce_Sum", 7, 98, 1, DeviceOpKind.GRAPH, 0)],
+    [
+        ("gemm", 0, 92, 0, DeviceOpKind.MEMCPY, 0),
+        ("ncclDevKernel_AllReduce_Sum", 7, 98, 1, DeviceOpKind.GRAPH, 0),
+    ],
     [("cudaLaunchKernel", 0, 0, 1, 0)],
-    [("aten::mm", 0, 1, 0, RangeKind.ANNOTATION), ("ProfilerStep#1", 0, 2, 0, RangeKind.ANNOTATION)],
+    [
+        ("aten::mm", 0, 1, 0, RangeKind.ANNOTATION),
+        ("ProfilerStep#1", 0, 2, 0, RangeKind.ANNOTATION),
+    ],
     [],
 )
-"""A step that begins late, as the device was busy with something else, and a phase whose work began before it."""
+"""A step that begins late, as the device was busy with something else, and a phase whose work began
+before it."""
 
 
 @tried(1)

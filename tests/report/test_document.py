@@ -49,7 +49,9 @@ def test_columns_of_one_unit_share_a_scale_and_say_it_in_the_header():
 
 
 def test_a_unit_that_fits_is_kept_as_recorded():
-    assert column(make_grid([kernel("k", 3.08), kernel("l", 0.02)]), "total_ms").header == "total (ms)"
+    assert (
+        column(make_grid([kernel("k", 3.08), kernel("l", 0.02)]), "total_ms").header == "total (ms)"
+    )
 
 
 def test_moments_count_from_the_first_one_and_keep_microseconds():
@@ -63,7 +65,10 @@ def test_some_rows_are_shown_whatever_stands_below_them():
 
 
 def test_rows_that_say_the_same_keep_their_own_figures_and_text_is_no_template():
-    rows = [Row(0, name, EPOCH_NS + i, i + 0.5, 2, 0.1, None) for i, name in enumerate(["50 %s", "%(x)d", "50 %s"])]
+    rows = [
+        Row(0, name, EPOCH_NS + i, i + 0.5, 2, 0.1, None)
+        for i, name in enumerate(["50 %s", "%(x)d", "50 %s"])
+    ]
     shown = Rows("rows", rows, Row, columns=("name", "start_ns", "total_ms")).terminal(120, False)
     assert [line.split() for line in shown.splitlines() if "%" in line] == [
         ["50", "%s", "0.000", "0.500"],
@@ -78,7 +83,12 @@ def test_true_and_one_are_not_the_same_cell():
         flag: object = metric("a flag or a figure")
 
     assert make_grid([Flag(True), Flag(1), Flag(1.0)]).columns == []
-    assert column(make_grid([Flag(True), Flag(1), Flag(1.0), Flag(2)]), "flag").cells == ["yes", "1", "1", "2"]
+    assert column(make_grid([Flag(True), Flag(1), Flag(1.0), Flag(2)]), "flag").cells == [
+        "yes",
+        "1",
+        "1",
+        "2",
+    ]
 
 
 def test_a_table_of_rows_that_are_all_alike_has_no_lines():
@@ -116,9 +126,9 @@ def test_json_has_every_field_under_the_name_of_the_table():
 
 
 def test_json_rounds_figures_and_has_null_for_what_is_no_number():
-    decoded = json.loads(Rows("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats).json())[
-        "kernels"
-    ]
+    decoded = json.loads(
+        Rows("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats).json()
+    )["kernels"]
     assert decoded[0]["total_ms"] == 0.333333
     assert decoded[0]["class"] == "gemm"
     assert decoded[1]["total_ms"] is None
@@ -145,7 +155,9 @@ def test_definitions_are_folded_below_a_table_in_markdown():
     assert "operator that launches most of them" in text
 
 
-@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"])
+@pytest.mark.parametrize(
+    "name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"]
+)
 def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
     text = Rows("kernels", [kernel(name, -1.5)], KernelStats).csv()
     row = next(csv.DictReader(io.StringIO(text)))
@@ -155,11 +167,15 @@ def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
 
 def test_an_empty_table_says_what_there_is_none_of():
     nothing = Rows("comm", [], KernelStats, none="No collectives in this recording.")
-    assert nothing.markdown() == nothing.terminal(80, False) == "No collectives in this recording.\n"
+    assert (
+        nothing.markdown() == nothing.terminal(80, False) == "No collectives in this recording.\n"
+    )
 
 
 def test_people_see_the_columns_that_they_ask_for():
-    text = Rows("kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]).terminal(80, False)
+    text = Rows("kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]).terminal(
+        80, False
+    )
     assert text.split("\n")[0].split() == ["name", "calls"]
 
 
@@ -199,7 +215,9 @@ def test_the_first_screen_has_the_scenarios_that_change_the_step_and_those_asked
 
 
 def test_scenarios_say_in_full_what_they_assume():
-    text = page(scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None), full=True)
+    text = page(
+        scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None), full=True
+    )
     assert "what a assumes" in text
     assert "what a+b assumes" not in text
     assert text.index("Not predicted") < text.index("why not c")

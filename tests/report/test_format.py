@@ -92,7 +92,8 @@ def test_a_unit_is_left_out_however_it_is_written():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.39612, "0.396"), (12.34, "12.3"), (999.4, "999"), (999.6, "1,000"), (1064.2, "1,064")]
+    ("value", "text"),
+    [(0.39612, "0.396"), (12.34, "12.3"), (999.4, "999"), (999.6, "1,000"), (1064.2, "1,064")],
 )
 def test_digits_of_a_sentence_have_no_exponent(value: float, text: str) -> None:
     assert digits(value) == text

@@ -24,11 +24,39 @@ def test_keys_are_those_of_the_contract():
     ]
     assert report["schema_version"] == 2
     assert report["tool"] == {"name": "traceanalyzer", "version": "0.1.0"}
-    assert list(report["inputs"][0]) == ["path", "kind", "rank", "devices", "health", "world_size", "collected"]
+    assert list(report["inputs"][0]) == [
+        "path",
+        "kind",
+        "rank",
+        "devices",
+        "health",
+        "world_size",
+        "collected",
+    ]
     assert report["inputs"][0]["health"]["notes"] == ["The file stops in the middle of an event."]
-    assert set(report["summary"]) == {"bottleneck", "confidence", "headline", "basis", "step_ms", "culprit", "beside"}
-    assert set(report["metrics"]["budget_ms"]) == {"compute", "exposed_communication", "exposed_copy", "idle"}
-    assert set(report["findings"][0]) == {"id", "class", "title", "severity", "headroom_ms", "evidence"}
+    assert set(report["summary"]) == {
+        "bottleneck",
+        "confidence",
+        "headline",
+        "basis",
+        "step_ms",
+        "culprit",
+        "beside",
+    }
+    assert set(report["metrics"]["budget_ms"]) == {
+        "compute",
+        "exposed_communication",
+        "exposed_copy",
+        "idle",
+    }
+    assert set(report["findings"][0]) == {
+        "id",
+        "class",
+        "title",
+        "severity",
+        "headroom_ms",
+        "evidence",
+    }
     assert {"metric", "value", "unit", "where"} <= set(report["findings"][0]["evidence"][0])
     assert report["recommendations"][0]["class"] == "sync"
 

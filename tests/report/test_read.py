@@ -12,14 +12,25 @@ from traceanalyzer.report.json import render_json
 from traceanalyzer.report.read import report_from_json
 from traceanalyzer.report.table_entries import BY_NAME
 
-SAMPLES = sorted(p.parent for p in Path(__file__).parents[2].glob("sample_traces/*/environment.json"))
+SAMPLES = sorted(
+    p.parent for p in Path(__file__).parents[2].glob("sample_traces/*/environment.json")
+)
 
 
 UNEVEN = [
-    {"part": "compute", "class": "gemm", "op": None, "shapes": None, "dtypes": None, "kernel": None, "calls": 1.0,
-     "ms": 1.0, "batch_ms": batches}
+    {
+        "part": "compute",
+        "class": "gemm",
+        "op": None,
+        "shapes": None,
+        "dtypes": None,
+        "kernel": None,
+        "calls": 1.0,
+        "ms": 1.0,
+        "batch_ms": batches,
+    }
     for batches in ([1.0, 1.0], [1.0])
-]  # fmt: skip
+]
 
 
 def changed(**keys):
@@ -63,7 +74,10 @@ def test_what_was_added_since_is_none_and_what_is_not_known_is_left_out():
         ("{", "not JSON"),
         ("[1]", "no report"),
         ('{"traceEvents": []}', "no report"),
-        (changed(schema_version=3), "written by traceanalyzer 0.1.0 with schema_version 3; this version reads 2"),
+        (
+            changed(schema_version=3),
+            "written by traceanalyzer 0.1.0 with schema_version 3; this version reads 2",
+        ),
         (changed(schema_version="x"), "schema_version is no number"),
         (changed(summary=None), "a damaged report"),
         (changed(tables=[]), "a damaged report"),

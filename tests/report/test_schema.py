@@ -15,7 +15,13 @@ from traceanalyzer.report.json import render_json
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-RUNS = ("straggler", "sync_bound_stacks", "timing_input_bound", "nsys_cuda_graph", "tensor_parallel")
+RUNS = (
+    "straggler",
+    "sync_bound_stacks",
+    "timing_input_bound",
+    "nsys_cuda_graph",
+    "tensor_parallel",
+)
 STATISTICS = {"count", "mean", "median", "std", "min", "max", "p95", "p99"}
 PROMISED = {
     "schema_version": None,
@@ -41,16 +47,33 @@ PROMISED = {
         "communication": {"total_ms", "exposed_ms", "overlap_share"},
     },
     "devices": {
-        "rank", "device", "name", "span_ms", "busy_ms", "idle_ms", "compute_ms", "communication_ms",
-        "exposed_communication_ms", "copy_ms", "exposed_copy_ms", "kernels", "copies", "memsets", "gaps",
+        "rank",
+        "device",
+        "name",
+        "span_ms",
+        "busy_ms",
+        "idle_ms",
+        "compute_ms",
+        "communication_ms",
+        "exposed_communication_ms",
+        "copy_ms",
+        "exposed_copy_ms",
+        "kernels",
+        "copies",
+        "memsets",
+        "gaps",
         "largest_gap_ms",
     },
     "findings": {
-        "id": None, "class": None, "title": None, "severity": None, "headroom_ms": None,
+        "id": None,
+        "class": None,
+        "title": None,
+        "severity": None,
+        "headroom_ms": None,
         "evidence": {"metric", "value", "unit", "where"},
     },
     "recommendations": {"id", "class", "action", "predicted_step_ms", "predicted_speedup", "basis"},
-}  # fmt: skip
+}
 """Names that other programs were promised, as the report nests them."""
 
 
@@ -94,13 +117,22 @@ def test_the_report_has_the_promised_names():
     promised(PROMISED, schema, schema)
     summary = resolved(schema["properties"]["summary"], schema)
     assert set(summary["properties"]["bottleneck"]["enum"]) == {
-        "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive",
-    }  # fmt: skip
+        "compute",
+        "memory",
+        "launch",
+        "communication",
+        "sync",
+        "input",
+        "host",
+        "transfer",
+        "inconclusive",
+    }
     assert schema["properties"]["schema_version"]["const"] == 2
 
 
 def test_gaps_and_whatif_have_the_promised_names():
-    gaps, whatif = printed("schema", "gaps"), printed("schema", "whatif")
+    gaps = printed("schema", "gaps")
+    whatif = printed("schema", "whatif")
     row = {"rank", "device", "start_ns", "duration_ns", "step", "cause", "detail"}
     assert set(resolved(gaps["properties"]["gaps"], gaps)["required"]) == row
     promised(
@@ -139,9 +171,12 @@ def test_reports_of_recordings_follow_their_schema(sample):
 def test_what_the_commands_print_follows_their_schemas(name):
     check = validator(name)
     shows = {
-        "syncs": "sync_bound", "copies": "transfer_bound", "phases": "launch_bound", "modules": "sync_bound_stacks",
+        "syncs": "sync_bound",
+        "copies": "transfer_bound",
+        "phases": "launch_bound",
+        "modules": "sync_bound_stacks",
         "shapes": "changing_shapes",
-    }  # fmt: skip
+    }
     document = printed(name, SAMPLES / shows.get(name, "tensor_parallel"), "--format", "json")
     check.validate(document)
     assert all(document.values()) or name in ("counters", "iterations")  # no sample has any
@@ -165,7 +200,9 @@ def test_every_name_in_a_schema_is_explained(document):
         f"{kind}.{name}"
         for kind, part in schema["$defs"].items()
         for name, described in part["properties"].items()
-        if "description" not in described and "$ref" not in described and not kind.startswith("Comparison")
+        if "description" not in described
+        and "$ref" not in described
+        and not kind.startswith("Comparison")
     ]
     assert silent == []
 

@@ -1,4 +1,5 @@
-"""Recordings by what an agent names, kept for its next question; what each cannot tell, and which recording would."""
+"""Recordings by what an agent names, kept for its next question; what each cannot tell, and which
+recording would."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ class Analyzed(NamedTuple):
 
 
 class Sources:
-    """Recordings below some folders (all, where none is given), the last ones kept until their files change."""
+    """Recordings below some folders (all, where none is given), the last ones kept until their
+    files change."""
 
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = roots
@@ -42,7 +44,11 @@ class Sources:
             folder = may_read(Path(path))
             # Changes where the file, or one in the folder, does.
             files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
-            stats = ((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists())
+            stats = (
+                (str(file), file.stat().st_mtime_ns, file.stat().st_size)
+                for file in files
+                if file.exists()
+            )
             key = (str(folder), *stats, rank, step)
             if key not in self._kept:
                 of = measured(load([path]), Selection(rank=rank, step=step))
@@ -59,7 +65,8 @@ class Sources:
             return report_named(name, load)
 
     def other_kinds(self, a: str, b: str) -> dict[str, Any] | None:
-        """The comparison of two snapshots or logs of torch.compile; None of others. Raises TraceAnalyzerError."""
+        """The comparison of two snapshots or logs of torch.compile; None of others. Raises
+        TraceAnalyzerError."""
         with only_below(self._roots):
             found = compared_kinds(*(str(may_read(Path(name))) for name in (a, b)))
             return None if found is None else found.values
@@ -80,30 +87,85 @@ class Unknown(NamedTuple):
 
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
-    events, steps, whole = not m.trace.only_step_times, report.metrics.step_time_ms, breakdown.whole(report)
+    events = not m.trace.only_step_times
+    steps = report.metrics.step_time_ms
+    whole = breakdown.whole(report)
     # A log of step times has other questions.
-    collected = m.trace.collected if events else Collected(device=True, api=True, shapes=True, stacks=True)
+    collected = (
+        m.trace.collected if events else Collected(device=True, api=True, shapes=True, stacks=True)
+    )
     sizes = [item.world_size for item in report.inputs if item.world_size]
-    few_steps = steps is not None and whole == "step" and steps.count < 3  # fewer tell nothing of how they vary
-    torch, end = "traceanalyzer collect torch", "-- python train.py"
+    few_steps = (
+        steps is not None and whole == "step" and steps.count < 3
+    )  # fewer tell nothing of how they vary
+    torch = "traceanalyzer collect torch"
+    end = "-- python train.py"
     questions = (
-        (not events, "where the time of a step goes", "a log of step times has no events", f"{torch} {end}"),
-        (not collected.device, "what the GPU does", "device activities were not recorded", f"{torch} {end}"),
-        (not collected.api, "why the GPU is idle", "launches and waits of the CPU were not recorded", f"{torch} {end}"),
-        (whole == "recording", "how long a step takes", "no steps were found",
-         f"call profiler.step() once per step, or {torch} {end}"),
-        (few_steps, "how much steps vary", "too few steps were recorded", f"{torch} --active 5 {end}"),
-        (events and report.metrics.unprofiled_source != "measured", "the step without the profiler, measured",
-         "only the profiled step was recorded", f"{torch} {end} (times it first)"),
-        (not collected.stacks, "the source line of a wait or a gap", "Python stacks were not recorded",
-         f"{torch} --stacks {end}"),
-        (not collected.shapes, "sizes of matmuls, FLOP and roofline", "input shapes were not recorded",
-         f"{torch} --shapes {end}"),
-        (m.trace.memory is None, "what fills GPU memory", "there is no memory snapshot",
-         f"{torch} --memory-snapshot {end}"),
-        (max(sizes, default=0) > len(report.inputs), "who waits for whom", "not every rank of the run is here",
-         "the recordings of all ranks"),
-        (events and not m.linked.knowledge.counters, "measured use of each kernel's resources",
-         "hardware counters were not read", f"traceanalyzer collect ncu --trace TRACE {end}, then --ncu"),
-    )  # fmt: skip
+        (
+            not events,
+            "where the time of a step goes",
+            "a log of step times has no events",
+            f"{torch} {end}",
+        ),
+        (
+            not collected.device,
+            "what the GPU does",
+            "device activities were not recorded",
+            f"{torch} {end}",
+        ),
+        (
+            not collected.api,
+            "why the GPU is idle",
+            "launches and waits of the CPU were not recorded",
+            f"{torch} {end}",
+        ),
+        (
+            whole == "recording",
+            "how long a step takes",
+            "no steps were found",
+            f"call profiler.step() once per step, or {torch} {end}",
+        ),
+        (
+            few_steps,
+            "how much steps vary",
+            "too few steps were recorded",
+            f"{torch} --active 5 {end}",
+        ),
+        (
+            events and report.metrics.unprofiled_source != "measured",
+            "the step without the profiler, measured",
+            "only the profiled step was recorded",
+            f"{torch} {end} (times it first)",
+        ),
+        (
+            not collected.stacks,
+            "the source line of a wait or a gap",
+            "Python stacks were not recorded",
+            f"{torch} --stacks {end}",
+        ),
+        (
+            not collected.shapes,
+            "sizes of matmuls, FLOP and roofline",
+            "input shapes were not recorded",
+            f"{torch} --shapes {end}",
+        ),
+        (
+            m.trace.memory is None,
+            "what fills GPU memory",
+            "there is no memory snapshot",
+            f"{torch} --memory-snapshot {end}",
+        ),
+        (
+            max(sizes, default=0) > len(report.inputs),
+            "who waits for whom",
+            "not every rank of the run is here",
+            "the recordings of all ranks",
+        ),
+        (
+            events and not m.linked.knowledge.counters,
+            "measured use of each kernel's resources",
+            "hardware counters were not read",
+            f"traceanalyzer collect ncu --trace TRACE {end}, then --ncu",
+        ),
+    )
     return [Unknown(*texts) for is_open, *texts in questions if is_open]

@@ -26,12 +26,15 @@ SHOWN_CHANGES = 8
 SHOWN_ROWS = 15
 RECORDED = "mean of the recorded steady-state steps"
 REPLAYED = "replay of the recording without the profiler's cost"
-PARTITION = "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
+PARTITION = (
+    "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
+)
 
 
 def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | None = None) -> str:
-    """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
-    Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
+    """Where the step's time goes, why, and what to change. path: a recording (Kineto
+    .json/.json.gz, Nsight Systems .sqlite, a log of step times) or a capture folder; rank and step
+    narrow it."""
     of, report = sources.analyzed(path, rank, step)
     parts = {p.name: rounded(p.ms) for p in breakdown.budget(report) if p.ms}
     return fitted(
@@ -52,35 +55,55 @@ def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | N
 def explain(name: str = "") -> str:
     """What a finding (by its id), a metric or a column means; without a name: all findings."""
     if not name:
-        return fitted(findings=[{"id": page.id, "title": page.title} for page in finding_pages().values()])
+        return fitted(
+            findings=[{"id": page.id, "title": page.title} for page in finding_pages().values()]
+        )
     if (page := finding_page(name)) is not None:
         return fitted(id=page.id, title=page.title, text=page.text)
     found = explained(name)
     if not found:
-        raise TraceAnalyzerError(f"there is no finding, metric or column {name!r}; explain() lists the findings")
+        raise TraceAnalyzerError(
+            f"there is no finding, metric or column {name!r}; explain() lists the findings"
+        )
     return fitted(name=name, meanings=[dataclasses.asdict(entry) for entry in found])
 
 
 def table(
-    sources: Sources, path: str, name: str, top: int = SHOWN_ROWS, sort: str = "", columns: list[str] | None = None
+    sources: Sources,
+    path: str,
+    name: str,
+    top: int = SHOWN_ROWS,
+    sort: str = "",
+    columns: list[str] | None = None,
 ) -> str:
     """Rows of a table: {names}. sort: largest in this column first; columns: only these."""
     try:
         made = named(name)
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
-    fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name != "full_name"}
+    fields = {
+        RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name != "full_name"
+    }
     columns = list(fields) if columns is None else columns
     if unknown := [one for one in (*columns, *filter(None, (sort,))) if one not in fields]:
-        raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
-    of, top = sources.analyzed(path).of, max(top, 1)
+        raise TraceAnalyzerError(
+            f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}"
+        )
+    of = sources.analyzed(path).of
+    top = max(top, 1)
     every = made.rows(of, of.critical, RowFilter(None if sort else top))
     rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
-    values = {one: [_value(getattr(row, fields[one].name)) for row in rows] for one in fields if one in columns}
+    values = {
+        one: [_value(getattr(row, fields[one].name)) for row in rows]
+        for one in fields
+        if one in columns
+    }
     known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
     return fitted(
         table=made.name,
-        columns=[{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known],
+        columns=[
+            {"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in known
+        ],
         rows=list(zip(*known.values(), strict=True)),
         rows_in_all=len(every) if sort else None,
         none=None if rows else made.none,
@@ -112,32 +135,44 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
 
 
 def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
-    """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels, operators or
-    modules: factor}."""
+    """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels,
+    operators or modules: factor}."""
     of = sources.analyzed(path).of
     result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
     return fitted(
-        base=figure(result.unprofiled_step_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"),
-        fidelity=figure(result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"),
+        base=figure(
+            result.unprofiled_step_ms,
+            "ms per step",
+            f"without the profiler; {REPLAYED}, or measured",
+        ),
+        fidelity=figure(
+            result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"
+        ),
         scenarios=[
             {
-                "name": quoted(s.id), "step_ms": rounded(s.step_ms), "low_ms": rounded(s.low_ms),
-                "high_ms": rounded(s.high_ms), "speedup": rounded(s.speedup), "how": quoted_sentence(s.basis),
+                "name": quoted(s.id),
+                "step_ms": rounded(s.step_ms),
+                "low_ms": rounded(s.low_ms),
+                "high_ms": rounded(s.high_ms),
+                "speedup": rounded(s.speedup),
+                "how": quoted_sentence(s.basis),
             }
             for s in known
         ],
         cannot_be_known=[
             {"name": quoted(one.id), "because": quoted_sentence(one.basis)}
-            for one in result.scenarios if one.step_ms is None
+            for one in result.scenarios
+            if one.step_ms is None
         ],
         names=NAMES_ARE_DATA,
-    )  # fmt: skip
+    )
 
 
 def compare(sources: Sources, a: str, b: str) -> str:
-    """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
-    stored runs (runs.db#latest), two memory snapshots, two logs of torch.compile."""
+    """What changed from recording a to b, part by part, and whether it is more than noise; also
+    saved reports and stored runs (runs.db#latest), two memory snapshots, two logs of
+    torch.compile."""
     other = sources.other_kinds(a, b)
     if other is not None:
         rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
@@ -147,10 +182,14 @@ def compare(sources: Sources, a: str, b: str) -> str:
         answer=quoted_sentence(found.headline),
         verdict=found.verdict,
         step=_difference(found.step),
-        predicted=None if found.predicted is None else {
+        predicted=None
+        if found.predicted is None
+        else {
             "finding": found.predicted.id,
             "predicted": figure(found.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
-            "measured": figure(found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
+            "measured": figure(
+                found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"
+            ),
         },
         parts=[{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]],
         how="means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
@@ -158,7 +197,7 @@ def compare(sources: Sources, a: str, b: str) -> str:
         not_like_for_like=[c.name for c in found.conditions if c.incomparable],
         cannot_be_known=found.notes,
         names=NAMES_ARE_DATA,
-    )  # fmt: skip
+    )
 
 
 def verify(
@@ -168,11 +207,13 @@ def verify(
     at_least: dict[str, str] | None = None,
     baseline: str = "",
 ) -> str:
-    """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"} against a
-    baseline recording."""
+    """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"}
+    against a baseline recording."""
     wanted = [("max", at_most or {}), ("min", at_least or {})]
     if not at_most and not at_least:
-        raise TraceAnalyzerError("nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}")
+        raise TraceAnalyzerError(
+            "nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}"
+        )
     report = sources.report(path)
     base = sources.report(baseline) if baseline else None
     try:
@@ -182,7 +223,10 @@ def verify(
     except ValueError as error:
         raise TraceAnalyzerError(str(error)) from error
     checked = Checked(path, verdicts, False, comparison)
-    return fitted(**checked.values(), how="figures of the report; a change against the baseline must exceed noise")
+    return fitted(
+        **checked.values(),
+        how="figures of the report; a change against the baseline must exceed noise",
+    )
 
 
 def limits(sources: Sources, path: str) -> str:
@@ -194,32 +238,42 @@ def limits(sources: Sources, path: str) -> str:
 
 
 def hang(sources: Sources, path: str) -> str:
-    """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight Recorder dumps, one
-    file a rank."""
+    """Which rank a hung job waits for, at which collective, and why. path: a folder of Flight
+    Recorder dumps, one file a rank."""
     found = values(hang_of(sources.flight(path)))
     return fitted(
-        **{name: found[name] for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")},
+        **{
+            name: found[name]
+            for name in ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "next")
+        },
         verdict=found["verdict"] | {"headline": quoted_sentence(found["verdict"]["headline"])},
         groups_that_wait=[group for group in found["groups"] if group.stands_at],
         spoils=[quoted_sentence(text) for text in found["notes"]],
-        how="Flight Recorder dumps: blame follows groups, a rank that waits for another is its victim",
+        how=(
+            "Flight Recorder dumps: blame follows groups, a rank that waits for another is "
+            "its victim"
+        ),
         names=NAMES_ARE_DATA,
     )
 
 
 def quoted_sentence(text: str) -> str:
-    """A sentence of the report on one line; names of the recording in it are shortened by the report itself."""
+    """A sentence of the report on one line; names of the recording in it are shortened by the
+    report itself."""
     return " ".join(text.split())[:600]
 
 
 def _steps(report: Report) -> dict[str, Any]:
-    metrics, time = report.metrics, report.metrics.step_time_ms
+    metrics = report.metrics
+    time = report.metrics.step_time_ms
     how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
         metrics.unprofiled_source or "",
         "cannot be known: record with collect torch, which times steps without the profiler first",
     )
     marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
-    steps = marked if breakdown.whole(report) == "step" else "the whole recording: nothing marks a step"
+    steps = (
+        marked if breakdown.whole(report) == "step" else "the whole recording: nothing marks a step"
+    )
     return {
         "recorded": figure(time.mean if time else None, _unit(report), steps),
         "without_profiler": figure(metrics.unprofiled_step_time_ms, _unit(report), how),
@@ -239,9 +293,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _advice(advice: Recommendation) -> dict[str, Any]:
-    more, how = advice.as_much_work, quoted_sentence(advice.basis)
+    more = advice.as_much_work
+    how = quoted_sentence(advice.basis)
     unit = "ms per step" if more is None else "ms for as much work as a step does now"
-    value, low, high = (advice.predicted_step_ms, advice.low_ms, advice.high_ms) if more is None else more.likely_ms
+    value, low, high = (
+        (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
+        if more is None
+        else more.likely_ms
+    )
     predicted = {"predicted": figure(value, unit, how), "range_ms": [rounded(low), rounded(high)]}
     return {"finding": advice.id, "do": advice.action, **predicted}
 

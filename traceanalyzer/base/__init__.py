@@ -1,5 +1,5 @@
-"""What every room may use: errors, limits, figures, files, guards, work in parallel. It knows no recording. What nearly
-every file takes of it stands here; the rest is taken from its file."""
+"""What every room may use: errors, limits, figures, files, guards, work in parallel. It knows no
+recording. What nearly every file takes of it stands here; the rest is taken from its file."""
 
 from traceanalyzer.base.errors import (
     EmptyRecordingError,
@@ -30,7 +30,27 @@ from traceanalyzer.base.figures import (
 from traceanalyzer.base.frozen import dataclass
 
 __all__ = [
-    "ELLIPSIS", "MEMORY", "MS_PER_S", "NS_PER_MS", "NS_PER_S", "NS_PER_US", "OWN", "SENTENCE", "Aside",
-    "EmptyRecordingError", "RefusedSnapshotError", "TraceAnalyzerError", "UnreadableInputError", "cut", "dataclass",
-    "definitions", "digits", "maybe", "metric", "ms", "ratio", "span", "text_of",
-]  # fmt: skip
+    "ELLIPSIS",
+    "MEMORY",
+    "MS_PER_S",
+    "NS_PER_MS",
+    "NS_PER_S",
+    "NS_PER_US",
+    "OWN",
+    "SENTENCE",
+    "Aside",
+    "EmptyRecordingError",
+    "RefusedSnapshotError",
+    "TraceAnalyzerError",
+    "UnreadableInputError",
+    "cut",
+    "dataclass",
+    "definitions",
+    "digits",
+    "maybe",
+    "metric",
+    "ms",
+    "ratio",
+    "span",
+    "text_of",
+]

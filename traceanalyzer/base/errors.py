@@ -18,8 +18,10 @@ class EmptyRecordingError(TraceAnalyzerError):
 
 
 class SeveralRunsError(TraceAnalyzerError):
-    """The recordings are not ranks of one run: an answer would be for one of them, and look as if it were for all."""
+    """The recordings are not ranks of one run: an answer would be for one of them, and look as if
+    it were for all."""
 
 
 class RefusedSnapshotError(UnreadableInputError):
-    """The file is no memory snapshot that can be read safely: a pickle that does more than state plain values."""
+    """The file is no memory snapshot that can be read safely: a pickle that does more than state
+    plain values."""

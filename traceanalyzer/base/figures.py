@@ -10,22 +10,35 @@ from typing import Any, Literal
 from traceanalyzer.base.frozen import dataclass
 
 Text = Literal["name", "sentence", "own", "scenario"]
-"""What the text in a field is, and so what `--redact` does with it. `name`: one name of the program's, or a path of
-names (so is every field that does not say). `sentence`: names may stand among other words. `own`: words of this
-product's, a fixed set, which stay. `scenario`: own words as well, but with a `=` what a user asked for."""
+"""What the text in a field is, and so what `--redact` does with it. `name`: one name of the
+program's, or a path of names (so is every field that does not say). `sentence`: names may stand
+among other words. `own`: words of this product's, a fixed set, which stay. `scenario`: own words as
+well, but with a `=` what a user asked for."""
 OWN: Mapping[str, Text] = {"text": "own"}
-SENTENCE: Mapping[str, Text] = {"text": "sentence"}  # the same as metadata of a field that needs no definition
+SENTENCE: Mapping[str, Text] = {
+    "text": "sentence"
+}  # the same as metadata of a field that needs no definition
 MEMORY = "bytes of GPU memory"
 """The unit of figures that people are shown in GiB and MiB, as PyTorch's messages have them."""
 
 
+NS_PER_S = 1e9
+NS_PER_MS = 1e6
+NS_PER_US = 1e3
+MS_PER_S = 1e3
+ELLIPSIS = "…"
+
+
 def metric(definition: str, unit: str = "", text: Text = "name", **options: Any) -> Any:
-    """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that ends with its unit
-    (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options` are those of `dataclasses.field`."""
+    """A dataclass field for a measured figure. `unit` is `bytes`, `1/s`, ... or empty: a name that
+    ends with its unit (`_ms`, `_share`) says it itself. `text` says what a text in it is; `options`
+    are those of `dataclasses.field`."""
     return field(metadata={"definition": definition, "unit": unit, "text": text}, **options)
 
 
-maybe = partial(metric, default=None)  # a figure that only some recordings, or some versions of the report, have
+maybe = partial(
+    metric, default=None
+)  # a figure that only some recordings, or some versions of the report, have
 
 
 def text_of(of: Field[Any]) -> Text:
@@ -49,19 +62,20 @@ def definitions(measurement: type[Any]) -> list[Definition]:
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`, `1,064`."""
+    """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`,
+    `1,064`."""
     return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
 
 
 def span(ms: float, of_ms: float | None = None) -> str:
-    """A time in three digits, in the unit that fits it, or what it is a part of: `604 us`, `0.487 ms`, `1.20 s`."""
+    """A time in three digits, in the unit that fits it, or what it is a part of: `604 us`, `0.487
+    ms`, `1.20 s`."""
     largest = ms if of_ms is None else of_ms
-    unit, factor = ("us", 1e3) if largest < 0.9995 else ("ms", 1.0) if largest < 999.5 else ("s", 1e-3)
+    unit, factor = (
+        ("us", 1e3) if largest < 0.9995 else ("ms", 1.0) if largest < 999.5 else ("s", 1e-3)
+    )
     value = ms * factor
     return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:#.3g} {unit}"
-
-
-NS_PER_S, NS_PER_MS, NS_PER_US, MS_PER_S = 1e9, 1e6, 1e3, 1e3
 
 
 def ms(ns: float) -> float:
@@ -74,13 +88,11 @@ def ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-ELLIPSIS = "…"
-
-
 def cut(text: str, limit: int) -> str:
     """At most `limit` characters, the end left out."""
     return text if len(text) <= limit else text[: limit - 1] + ELLIPSIS
 
 
 class Aside(str):
-    """A note that changes nothing one would do: it stands in the whole report, not on the first screen."""
+    """A note that changes nothing one would do: it stands in the whole report, not on the first
+    screen."""

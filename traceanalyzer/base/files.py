@@ -1,5 +1,5 @@
-"""Files that are read and written: nothing outside the folders that may be read is opened, nothing that was read is
-overwritten, and nothing is left half written."""
+"""Files that are read and written: nothing outside the folders that may be read is opened, nothing
+that was read is overwritten, and nothing is left half written."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ _roots: ContextVar[tuple[Path, ...]] = ContextVar("roots", default=())
 
 @contextmanager
 def only_below(roots: Sequence[Path]) -> Iterator[None]:
-    """Within the block no input is opened but below these folders (anywhere, where there are none), by whatever link
-    or pattern it was found."""
+    """Within the block no input is opened but below these folders (anywhere, where there are none),
+    by whatever link or pattern it was found."""
     token = _roots.set(tuple(root.resolve() for root in roots))
     try:
         yield
@@ -29,10 +29,12 @@ def only_below(roots: Sequence[Path]) -> Iterator[None]:
 
 
 def may_read(path: Path) -> Path:
-    """The path. Raises OutsideError where it lies outside the folders that may be read, UnreadableInputError where it
-    is a pipe with a name: who opens one waits for a writer."""
+    """The path. Raises OutsideError where it lies outside the folders that may be read,
+    UnreadableInputError where it is a pipe with a name: who opens one waits for a writer."""
     if Path(os.path.realpath(path)).is_fifo():
-        raise UnreadableInputError(f"{path}: a pipe; give a file, or a recording by - (standard input)")
+        raise UnreadableInputError(
+            f"{path}: a pipe; give a file, or a recording by - (standard input)"
+        )
     roots = _roots.get()
     if roots and not any(path.resolve().is_relative_to(root) for root in roots):
         raise OutsideError(f"{path}: outside {', '.join(map(str, roots))}, which this server reads")
@@ -40,7 +42,8 @@ def may_read(path: Path) -> Path:
 
 
 def note_read(path: Path) -> Path:
-    """The path, remembered as one that is read. Whoever opens an input says so here. Raises what `may_read` does."""
+    """The path, remembered as one that is read. Whoever opens an input says so here. Raises what
+    `may_read` does."""
     _read[may_read(path).absolute()] = None
     return path
 
@@ -56,12 +59,15 @@ def files_read() -> set[Path]:
 
 
 def read_whole(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a small file. Raises OSError; UnreadableInputError above `most` bytes (`limits().side`)."""
+    """The bytes of a small file. Raises OSError; UnreadableInputError above `most` bytes
+    (`limits().side`)."""
     most = limits().side if most is None else most
     with note_read(path).open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; leave it out, or raise --limit side=BYTES")
+        raise UnreadableInputError(
+            f"{path}: larger than {most // MIB} MiB; leave it out, or raise --limit side=BYTES"
+        )
     return data
 
 
@@ -70,14 +76,17 @@ def check_not_read(path: Path) -> None:
     for read in _read if path.exists() else ():
         with suppress(OSError):
             if path.samefile(read):  # by whatever name
-                raise TraceAnalyzerError(f"cannot write {path}: it was read for this result; name another file")
+                raise TraceAnalyzerError(
+                    f"cannot write {path}: it was read for this result; name another file"
+                )
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside `path`; it takes its place where the block ends well, else `path` stays as it was. One
-    that replaces another is on the disk before it does, so that a machine that fails leaves one of them. What is no
-    regular file (a pipe, a terminal) is written as it is. Raises TraceAnalyzerError, OSError."""
+    """A file to write beside `path`; it takes its place where the block ends well, else `path`
+    stays as it was. One that replaces another is on the disk before it does, so that a machine that
+    fails leaves one of them. What is no regular file (a pipe, a terminal) is written as it is.
+    Raises TraceAnalyzerError, OSError."""
     check_not_read(path)
     target = path.resolve()
     if target.exists() and not target.is_file():

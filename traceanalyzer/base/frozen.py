@@ -1,8 +1,10 @@
-"""Frozen dataclasses that are made in a third of the time: every command loads two hundred before it begins.
+"""Frozen dataclasses that are made in a third of the time: every command loads two hundred before
+it begins.
 
-`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled; the others are shared,
-and know the names of the fields. What comes out is a dataclass: `fields`, `replace`, `asdict` and all that reads fields
-see no difference. There is no `__post_init__`, and every field is one of `__init__`, compared, hashed and shown."""
+`dataclasses.dataclass` compiles six methods for each class. Here `__init__` alone is compiled; the
+others are shared, and know the names of the fields. What comes out is a dataclass: `fields`,
+`replace`, `asdict` and all that reads fields see no difference. There is no `__post_init__`, and
+every field is one of `__init__`, compared, hashed and shown."""
 
 import dataclasses
 from dataclasses import MISSING, FrozenInstanceError
@@ -28,7 +30,12 @@ def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callabl
     def made(cls: Class) -> Class:
         own = set(vars(cls))
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-        methods = {"__init__": _init(cls), "__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
+        methods = {
+            "__init__": _init(cls),
+            "__repr__": _repr,
+            "__setattr__": _refuse,
+            "__delattr__": _refuse,
+        }
         methods |= _comparing(cls) if eq else {}
         for f in dataclasses.fields(cls):
             if f.metadata.get("unit") == "" and (unit := UNITS.get(f.name.rpartition("_")[2])):
@@ -47,19 +54,22 @@ if not TYPE_CHECKING:
 def _init(cls: type[Any]) -> "Callable[..., None]":
     fields = sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True)
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
-    parameters, lines = ["_self"], []
+    parameters = ["_self"]
+    lines = []
     for f in fields:
-        default, value = "", f.name
+        default = ""
+        value = f.name
         if f.default is not MISSING:
             known[f"_of_{f.name}"] = f.default
             default = f" = _of_{f.name}"
         elif f.default_factory is not MISSING:
             known[f"_of_{f.name}"] = f.default_factory
-            default, value = " = _missing", f"_of_{f.name}() if {f.name} is _missing else {f.name}"
+            default = " = _missing"
+            value = f"_of_{f.name}() if {f.name} is _missing else {f.name}"
         parameters += ["*"] if f.kw_only and "*" not in parameters else []
         parameters.append(f.name + default)
         lines.append(f" _set(_self, {f.name!r}, {value})\n")
-    exec(f"def __init__({', '.join(parameters)}):\n{''.join(lines) or ' pass'}", known)  # noqa: S102 names of fields
+    exec((f"def __init__({', '.join(parameters)}):\n{''.join(lines) or ' pass'}"), known)  # noqa: S102 names of fields
     init: Callable[..., None] = known["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {f.name: f.type for f in fields}
@@ -68,12 +78,15 @@ def _init(cls: type[Any]) -> "Callable[..., None]":
 
 def _comparing(cls: type[Any]) -> "dict[str, Callable[..., Any]]":
     names = [f.name for f in dataclasses.fields(cls)]
-    # of several names it gives a tuple, as is wanted: two of them are equal where both hold the same NaN
+    # of several names it gives a tuple, as is wanted: two of them are equal where both hold the
+    # same NaN
     values: Callable[[Any], Any] = lambda one: tuple(getattr(one, name) for name in names)  # noqa: E731
     values = attrgetter(*names) if len(names) > 1 else values
 
     def eq(self: Any, other: object) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        )
 
     return {"__eq__": eq, "__hash__": lambda self: hash(values(self))}
 

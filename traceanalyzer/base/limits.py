@@ -1,4 +1,5 @@
-"""What a recording may hold at most. Real ones stay far below; a file beyond is damaged, or meant to do harm.
+"""What a recording may hold at most. Real ones stay far below; a file beyond is damaged, or meant
+to do harm.
 
 Each limit is stated in SECURITY.md and raised by `--limit NAME=N` or `raised(name=n)`."""
 
@@ -17,12 +18,15 @@ class Limits:
     """The limits in force."""
 
     size: int = 512 * MIB
-    """Bytes that a compressed file may decompress to; `ratio` times its own size where that is more."""
+    """Bytes that a compressed file may decompress to; `ratio` times its own size where that is
+    more."""
     ratio: int = 100  # decompressed bytes for each compressed one. Recordings reach 10 to 55
     log: int = 16 * MIB
-    """The same of a log, which is read line by line; a quarter of `ratio` times its size where that is more."""
+    """The same of a log, which is read line by line; a quarter of `ratio` times its size where that
+    is more."""
     side: int = 64 * MIB
-    """Bytes of a file that is read as a whole: an environment, samples, a table of counters, a policy."""
+    """Bytes of a file that is read as a whole: an environment, samples, a table of counters, a
+    policy."""
     report: int = 256 * MIB  # bytes of a saved report
     text: int = 262_144  # characters of one name. The longest kernel names have some 20,000
     digits: int = 100  # digits of one number in text

@@ -15,10 +15,13 @@ from traceanalyzer.base.frozen import dataclass
 class Reading:
     """The way of reading in force."""
 
-    cache: bool = False  # whether the models of large recordings are kept in the user's cache folder, and used
-    jobs: int = 1  # processes that read at the same time, this one included: files, or the parts of a large one
+    # whether the models of large recordings are kept in the user's cache folder, and used
+    cache: bool = False
+    # processes that read at the same time, this one included: files, or the parts of a large one
+    jobs: int = 1
     iteration: int | None = None
-    """Of a folder that has a folder for each recorded iteration, which one is read; None: the newest."""
+    """Of a folder that has a folder for each recorded iteration, which one is read; None: the
+    newest."""
 
 
 _current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value

@@ -1,8 +1,10 @@
-"""The command line: the list of commands, and the one place that turns an error into an exit status.
+"""The command line: the list of commands, and the one place that turns an error into an exit
+status.
 
-Each command is a small module of the same name that parses, calls and prints: `answers/` about recordings, `tools/`
-around them; `io/` is what they share, `help/NAME.txt` what `--help` says. Modules are imported when their command is
-used, and import what they need inside it, so that `--help` answers at once."""
+Each command is a small module of the same name that parses, calls and prints: `answers/` about
+recordings, `tools/` around them; `io/` is what they share, `help/NAME.txt` what `--help` says.
+Modules are imported when their command is used, and import what they need inside it, so that
+`--help` answers at once."""
 
 import atexit
 import gc
@@ -21,13 +23,30 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 ANSWERS = (
-    "analyze", *BY_COMMAND, "export", "reproduce", "overlay", "open", "whatif", "memory", "compile", "hang", "digest",
-    "fleet", "compare", "check", "history", "attach",
-)  # fmt: skip
+    "analyze",
+    *BY_COMMAND,
+    "export",
+    "reproduce",
+    "overlay",
+    "open",
+    "whatif",
+    "memory",
+    "compile",
+    "hang",
+    "digest",
+    "fleet",
+    "compare",
+    "check",
+    "history",
+    "attach",
+)
 TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
 COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
-"""In the order of `--help`, each with the package of its module; those of tables are made from their entries."""
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+"""In the order of `--help`, each with the package of its module; those of tables are made from
+their entries."""
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
 
 
 class Commands(click.Group):
@@ -47,12 +66,19 @@ class Commands(click.Group):
         if name == "-" or Path(name).exists() or "://" in name:
             return "analyze", self.get_command(ctx, "analyze"), args
         if "/" in name or "." in name:
-            said = f"{name}: no such file, and no command; a command comes first: traceanalyzer analyze FILE"
+            said = (
+                f"{name}: no such file, and no command; a command comes first: traceanalyzer "
+                "analyze FILE"
+            )
             raise click.UsageError(said, ctx)
         from difflib import get_close_matches
 
         near = get_close_matches(name.lower(), COMMANDS, 1)
-        hint = f"did you mean `traceanalyzer {near[0]}`?" if near else f"commands: {', '.join(COMMANDS)}"
+        hint = (
+            f"did you mean `traceanalyzer {near[0]}`?"
+            if near
+            else f"commands: {', '.join(COMMANDS)}"
+        )
         raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
@@ -71,8 +97,8 @@ class Commands(click.Group):
 def cli() -> None:
     """Say where the GPU step's time went, why, and what is worth changing.
 
-    Answers come from profiler recordings alone (PyTorch profiler / Kineto traces, Nsight Systems exports), on
-    any machine: no GPU is needed.
+    Answers come from profiler recordings alone (PyTorch profiler / Kineto traces, Nsight Systems
+    exports), on any machine: no GPU is needed.
 
     \b
     Start with:
@@ -85,15 +111,18 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and leave with its exit status: 0 done, 1 cannot be analysed, 2 usage, 130 interrupted."""
+    """Run the command line and leave with its exit status: 0 done, 1 cannot be analysed, 2 usage,
+    130 interrupted."""
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         with suppress(ValueError):  # in a thread
             if signal.getsignal(number) is signal.SIG_DFL:
                 # Leave by an exception, so that what was made on the way goes.
                 signal.signal(number, lambda number, _: sys.exit(128 + number))
-    # Else the interpreter looks for circles among all that goes with it anyway: a tenth of the time of a short command.
+    # Else the interpreter looks for circles among all that goes with it anyway: a tenth of the time
+    # of a short command.
     atexit.register(gc.freeze)
-    # A twelfth of such a command: loading its modules makes few circles, and reading none; unasked it looks after 700.
+    # A twelfth of such a command: loading its modules makes few circles, and reading none; unasked
+    # it looks after 700.
     gc.set_threshold(100_000)
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
@@ -119,7 +148,11 @@ def _message(error: Exception) -> str:
         return error.format_message()
     if isinstance(error, MemoryError):
         return "out of memory: the input is too large for this machine"
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    return (
+        f"{error.filename}: {error.strerror}"
+        if isinstance(error, OSError) and error.filename
+        else str(error)
+    )
 
 
 def _say(message: str) -> None:

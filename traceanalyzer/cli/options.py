@@ -20,8 +20,14 @@ _FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
 LEAST_CHARS = 4_000  # a report's answer alone needs so many, with the longest of names in it
 
 
+MOST_JOBS = 16  # of the processes that are started unasked: beyond, a disk seldom keeps up
+_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
 def about(name: str) -> dict[str, Any]:
-    """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples line by line."""
+    """What `help/NAME.txt` says of a command: the line that lists it, then its `--help`, examples
+    line by line."""
     text = (files("traceanalyzer.cli") / "help" / f"{name}.txt").read_text(encoding="utf-8")
     short, _, rest = text.partition("\n\n")
     return {"short_help": short, "help": rest.replace("\nExamples:\n", "\n\b\nExamples:\n")}
@@ -51,11 +57,15 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 a
 
     name = "numbers"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
         """The numbers. Raises BadParameter."""
         if isinstance(value, tuple):
             return value
-        numbers = [Number(min=0, min_open=True).convert(text, param, ctx) for text in str(value).split(",")]
+        numbers = [
+            Number(min=0, min_open=True).convert(text, param, ctx) for text in str(value).split(",")
+        ]
         if len(numbers) > 2:
             self.fail(f"{value} is more than a number for A and one for B", param, ctx)
         return numbers[0], numbers[-1]
@@ -64,15 +74,21 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 a
 def recordings(command: Function) -> Function:
     """The recordings to read: `paths`; `--iteration`, `--limit`, `--jobs` and `--no-cache`."""
     decorated = iteration_option(limit_option(reading_options(command)))
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(
+        decorated
+    )
 
 
 def iteration_option(command: Function) -> Function:
     """`--iteration`."""
     return click.option(
-        "--iteration", type=click.IntRange(min=0), callback=_iteration, metavar="N", **_FIRST,
+        "--iteration",
+        type=click.IntRange(min=0),
+        callback=_iteration,
+        metavar="N",
+        **_FIRST,
         help="Which one to read of a folder with a folder for each iteration. Default: the newest.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def _iteration(_: click.Context, __: click.Parameter, number: int | None) -> None:
@@ -87,26 +103,34 @@ def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:
     read_with(cache=not without)
 
 
-MOST_JOBS = 16  # of the processes that are started unasked: beyond, a disk seldom keeps up
-
-
 def _jobs(_: click.Context, __: click.Parameter, jobs: int | None) -> None:
     import os
 
     from traceanalyzer.base.reading import read_with
 
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     read_with(jobs=jobs or min(usable, MOST_JOBS))
 
 
 def reading_options(command: Function) -> Function:
     """`--jobs` and `--no-cache`."""
     jobs = click.option(
-        "--jobs", type=click.IntRange(min=1), callback=_jobs, metavar="N", **_FIRST,
-        help=f"Read and analyze with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
-    )  # fmt: skip
+        "--jobs",
+        type=click.IntRange(min=1),
+        callback=_jobs,
+        metavar="N",
+        **_FIRST,
+        help=(
+            "Read and analyze with N processes. Default: the CPU cores there are, "
+            f"{MOST_JOBS} at most."
+        ),
+    )
     without = "Read the recording itself, and keep nothing of it; see `cache`."
-    return jobs(click.option("--no-cache", is_flag=True, callback=_cache, help=without, **_FIRST)(command))
+    return jobs(
+        click.option("--no-cache", is_flag=True, callback=_cache, help=without, **_FIRST)(command)
+    )
 
 
 def cluster_options(command: Function) -> Function:
@@ -121,7 +145,9 @@ def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
     context.meta[QUIET] = quiet
 
 
-def quiet_option(help_: str = "No progress and no warnings, only the result.") -> Callable[[Function], Function]:
+def quiet_option(
+    help_: str = "No progress and no warnings, only the result.",
+) -> Callable[[Function], Function]:
     """`-q`, which the command does not get: `is_quiet` tells."""
     return click.option("-q", "--quiet", is_flag=True, callback=_quiet, help=help_, **_FIRST)
 
@@ -129,14 +155,15 @@ def quiet_option(help_: str = "No progress and no warnings, only the result.") -
 def limit_option(command: Function) -> Function:
     """`--limit NAME=N`."""
     return click.option(
-        "--limit", "limits", multiple=True, metavar="NAME=N", callback=_limits, **_FIRST,
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=N",
+        callback=_limits,
+        **_FIRST,
         help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
         "ranks; SECURITY.md has their values. N may end in K, M or G. May be repeated.",
-    )(command)  # fmt: skip
-
-
-_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
-_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+    )(command)
 
 
 def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
@@ -156,13 +183,16 @@ def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> No
 
 
 def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Function], Function]:
-    """`--format` and `-o` as one `output`, of the formats that the command can write. It can be written, and overwrites
-    none of the command's arguments, nor what the options `also_read` name."""
+    """`--format` and `-o` as one `output`, of the formats that the command can write. It can be
+    written, and overwrites none of the command's arguments, nor what the options `also_read`
+    name."""
     how = "How to write it. Default: by the suffix of -o FILE, else terminal."
 
     def decorate(command: Function) -> Function:
         @wraps(command)
-        def checked_first(*args: Any, format_: str | None, file: Path | None, **options: Any) -> Any:
+        def checked_first(
+            *args: Any, format_: str | None, file: Path | None, **options: Any
+        ) -> Any:
             from traceanalyzer.cli.io.output import checked
 
             more = [str(options[name]) for name in also_read if options[name] is not None]
@@ -177,7 +207,9 @@ def output_options(formats: Sequence[str], *also_read: str) -> Callable[[Functio
 
 def output_option(more: str = "") -> Callable[[Function], Function]:
     """`-o FILE` (as `file`); `more` goes on with its help."""
-    return click.option("-o", "--output", "file", help=f"Write to a file instead of standard output{more}.", **FILE)
+    return click.option(
+        "-o", "--output", "file", help=f"Write to a file instead of standard output{more}.", **FILE
+    )
 
 
 def with_all(options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
@@ -199,23 +231,31 @@ def pattern(text: str) -> re.Pattern[str]:
         raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from error
 
 
-Hidden = Sequence[re.Pattern[str]] | None  # names to hide beside paths, hosts and users; None: nothing is hidden
+Hidden = (
+    Sequence[re.Pattern[str]] | None
+)  # names to hide beside paths, hosts and users; None: nothing is hidden
 
 
 def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:
-    """`--redact` and `--redact-name` as one `hidden`. `by_default`, `--no-redact` switches it off."""
+    """`--redact` and `--redact-name` as one `hidden`. `by_default`, `--no-redact` switches it
+    off."""
     help_ = "Remove file paths, hosts and user names, to publish the result."
     options = (
-        click.option("--redact/--no-redact", default=True, help=f"{help_} Done unless switched off.")
+        click.option(
+            "--redact/--no-redact", default=True, help=f"{help_} Done unless switched off."
+        )
         if by_default
         else click.option("--redact", is_flag=True, help=help_),
         click.option(
-            "--redact-name", "names", multiple=True, metavar="REGEX",
+            "--redact-name",
+            "names",
+            multiple=True,
+            metavar="REGEX",
             callback=lambda _context, _parameter, texts: list(map(pattern, texts)),
             help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
             "Implies --redact; may be repeated.",
         ),
-    )  # fmt: skip
+    )
 
     def decorate(command: Function) -> Function:
         @wraps(command)
@@ -242,13 +282,17 @@ def _tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict
 
 def tag_option(help_: str) -> Callable[[Function], Function]:
     """`--tag KEY=VALUE`, repeated, as a dict `tags`."""
-    return click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", callback=_tags, help=help_)
+    return click.option(
+        "--tag", "tags", multiple=True, metavar="KEY=VALUE", callback=_tags, help=help_
+    )
 
 
 def max_chars_option(command: Function) -> Function:
     """`--max-chars`, None where it is not given."""
     return click.option(
-        "--max-chars", type=click.IntRange(min=LEAST_CHARS), metavar="N",
+        "--max-chars",
+        type=click.IntRange(min=LEAST_CHARS),
+        metavar="N",
         help="Markdown of at most N characters (GitHub takes 65536): rows and whole sections go, the least important "
         "first, and it says which.",
-    )(command)  # fmt: skip
+    )(command)

@@ -1,4 +1,5 @@
-"""The options that say what a question is about: the part of a run, and what is known beside the recording."""
+"""The options that say what a question is about: the part of a run, and what is known beside the
+recording."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -22,6 +23,26 @@ class Scope(NamedTuple):
     knowledge: "Knowledge"
 
 
+AMOUNTS = (
+    (
+        "samples",
+        (
+            "Samples of a step of one process, all micro-batches together; gives samples/s "
+            "and ms a sample."
+        ),
+    ),
+    ("tokens", "Tokens of a step of one process, without padding; gives tokens/s."),
+    (
+        "flops",
+        (
+            "Operations that the model needs for a step of one process, e.g. 4.2e15; gives "
+            "TFLOP/s and MFU."
+        ),
+    ),
+    ("peak", "What MFU is a share of, TFLOP/s (default: the datasheet's dense peak)."),
+)
+
+
 def _kernel_classes(file: Path) -> Any:
     from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 
@@ -40,7 +61,9 @@ def _counters(file: Path) -> Any:
     return tuple(read_counters(file))
 
 
-def _file_option(name: str, as_: str, load: Callable[[Path], Any], help_: str) -> Callable[[Function], Function]:
+def _file_option(
+    name: str, as_: str, load: Callable[[Path], Any], help_: str
+) -> Callable[[Function], Function]:
     """An option that names a file, and gives what is in it."""
 
     def loaded(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
@@ -51,58 +74,74 @@ def _file_option(name: str, as_: str, load: Callable[[Path], Any], help_: str) -
 
 KNOWLEDGE = (
     _file_option(
-        "--kernel-classes", "classes", _kernel_classes,
+        "--kernel-classes",
+        "classes",
+        _kernel_classes,
         "TOML with custom kernel classes; takes precedence over the built-in rules.",
     ),
     _file_option(
-        "--hardware", "hardware", _hardware,
-        "TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the built-in ones.",
+        "--hardware",
+        "hardware",
+        _hardware,
+        (
+            "TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the "
+            "built-in ones."
+        ),
     ),
     _file_option(
-        "--ncu", "counters", _counters,
+        "--ncu",
+        "counters",
+        _counters,
         "Nsight Compute's report of the same kernels (ncu --csv, pages raw or details; .ncu-rep where ncu is "
         "installed): what it measured replaces the estimates.",
     ),
-)  # fmt: skip
+)
 
 
 def selection_options(command: Function) -> Function:
     """The options of `selection` and `KNOWLEDGE` as one `scope`."""
 
     @wraps(command)
-    def narrowed(*args: Any, rank: int | None, device: int | None, step: int | None, **options: Any) -> Any:
+    def narrowed(
+        *args: Any, rank: int | None, device: int | None, step: int | None, **options: Any
+    ) -> Any:
         from traceanalyzer.cli.io.process import load_numpy
 
         load_numpy()
         from traceanalyzer.diagnosis.selection import Knowledge, Selection
 
-        given = {name: options.pop(name) for name in ("classes", "hardware", "counters", "iteration_name")}
+        given = {
+            name: options.pop(name)
+            for name in ("classes", "hardware", "counters", "iteration_name")
+        }
         knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
         return command(*args, scope=Scope(Selection(rank, device, step), knowledge), **options)
 
     number = click.IntRange(min=0)
     selection = (
         click.option("--rank", type=number, metavar="N", help="Only this rank."),
-        click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
-        click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
         click.option(
-            "--iteration-name", metavar="REGEX", help="Ranges with such a name are one iteration of a server each.",
+            "--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."
+        ),
+        click.option(
+            "--step",
+            type=number,
+            metavar="N",
+            help="Only this step (its index, as `steps` lists it).",
+        ),
+        click.option(
+            "--iteration-name",
+            metavar="REGEX",
+            help="Ranges with such a name are one iteration of a server each.",
             callback=lambda _context, _parameter, text: text and pattern(text).pattern,
         ),
-    )  # fmt: skip
+    )
     return cast("Function", with_all((*selection, *KNOWLEDGE))(narrowed))
 
 
-AMOUNTS = (
-    ("samples", "Samples of a step of one process, all micro-batches together; gives samples/s and ms a sample."),
-    ("tokens", "Tokens of a step of one process, without padding; gives tokens/s."),
-    ("flops", "Operations that the model needs for a step of one process, e.g. 4.2e15; gives TFLOP/s and MFU."),
-    ("peak", "What MFU is a share of, TFLOP/s (default: the datasheet's dense peak)."),
-)
-
-
 def amount_options(command: Function) -> Function:
-    """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `scope`: apply inside `selection_options`."""
+    """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `scope`: apply inside
+    `selection_options`."""
 
     @wraps(command)
     def informed(*args: Any, scope: Scope, peak: float | None, **options: Any) -> Any:
@@ -110,10 +149,16 @@ def amount_options(command: Function) -> Function:
 
         from traceanalyzer.trace import StepAmounts
 
-        amounts = StepAmounts(**{name: options.pop(name) for name in ("samples", "tokens", "flops")})
-        known = replace(scope.knowledge, amounts=amounts, peak_flops_per_s=None if peak is None else peak * 1e12)
+        amounts = StepAmounts(
+            **{name: options.pop(name) for name in ("samples", "tokens", "flops")}
+        )
+        known = replace(
+            scope.knowledge, amounts=amounts, peak_flops_per_s=None if peak is None else peak * 1e12
+        )
         return command(*args, scope=scope._replace(knowledge=known), **options)
 
     positive = Number(min=0, min_open=True, max=1e24)
-    options = [click.option(f"--{name}", type=positive, metavar="N", help=help_) for name, help_ in AMOUNTS]
+    options = [
+        click.option(f"--{name}", type=positive, metavar="N", help=help_) for name, help_ in AMOUNTS
+    ]
     return cast("Function", with_all(options)(informed))

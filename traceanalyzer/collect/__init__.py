@@ -1,9 +1,9 @@
 """Recording on the GPU host: the one room that imports torch, and only inside functions.
 
-`traceanalyzer collect torch|timing|nsys|ncu|rocprofv3 -- COMMAND` runs a command unchanged. A `sitecustomize` put in
-front of Python's search path waits for `import torch` in every process of the command (`injected/`, `attach.py`), finds
-the steps (`step_finder.py`, `step_function.py`) and hands each step's end to a recorder (`torch_recording.py`,
-`step_log.py`, `profiler_range.py`).
+`traceanalyzer collect torch|timing|nsys|ncu|rocprofv3 -- COMMAND` runs a command unchanged. A
+`sitecustomize` put in front of Python's search path waits for `import torch` in every process of
+the command (`injected/`, `attach.py`), finds the steps (`step_finder.py`, `step_function.py`) and
+hands each step's end to a recorder (`torch_recording.py`, `step_log.py`, `profiler_range.py`).
 
 The capture directory
 ---------------------
@@ -20,4 +20,5 @@ The capture directory
 | `nvml.rank{N}.jsonl` | one line a sample: utilisation, power, clocks, memory | `--nvml` |
 | `memory.rank{N}.pickle` | CUDA allocator snapshot, for https://pytorch.org/memory_viz | `--memory-snapshot` |
 
-A second cycle (`--repeat`) adds `.part2` after the rank, a second process of the same rank `.pid{P}`."""
+A second cycle (`--repeat`) adds `.part2` after the rank, a second process of the same rank
+`.pid{P}`."""

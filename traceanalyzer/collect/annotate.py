@@ -1,17 +1,22 @@
-"""`annotate("forward")`: names a phase for every recorder at once, and costs next to nothing when none is on."""
+"""`annotate("forward")`: names a phase for every recorder at once, and costs next to nothing when
+none is on."""
 
 import os
 import sys
 from contextlib import ContextDecorator
 from typing import Any, Self
 
-NSYS_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")  # set by nsys or any NVTX tool
+NSYS_VARIABLES = (
+    "NSYS_PROFILING_SESSION_ID",
+    "NVTX_INJECTION64_PATH",
+)  # set by nsys or any NVTX tool
 
 _nvtx_tool = any(name in os.environ for name in NSYS_VARIABLES)
 
 
 class annotate(ContextDecorator):  # noqa: N801
-    """A named phase, as a context manager or a decorator: `record_function` and an NVTX range at once."""
+    """A named phase, as a context manager or a decorator: `record_function` and an NVTX range at
+    once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,5 +44,6 @@ class annotate(ContextDecorator):  # noqa: N801
         self._range = None
 
     def _recreate_cm(self) -> Self:
-        """Each decorated call gets a range of its own: calls may nest and run in several threads."""
+        """Each decorated call gets a range of its own: calls may nest and run in several
+        threads."""
         return type(self)(self.name)

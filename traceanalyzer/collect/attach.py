@@ -1,6 +1,8 @@
-"""Ties a recorder to the steps of the script in this process, once the script has imported torch (or JAX).
+"""Ties a recorder to the steps of the script in this process, once the script has imported torch
+(or JAX).
 
-Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more."""
+Nothing here may change what the script does: a failure of ours is reported and ends the recording,
+no more."""
 
 import atexit
 import importlib.util
@@ -37,7 +39,8 @@ class Attached:
     """A recorder and a step finder at work in this process."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._steps = plan, 0
+        self._plan = plan
+        self._steps = 0
         self._ends: list[int] = []
         self._phase = "attached"
         self._notes: list[str] = []
@@ -82,7 +85,8 @@ class Attached:
             self._finder.rest()
 
     def _entered(self) -> None:
-        """The first step begins; what began before a training that follows an evaluation is not known."""
+        """The first step begins; what began before a training that follows an evaluation is not
+        known."""
         if self._steps or self._ends:
             return
         self._ends.append(time.perf_counter_ns())
@@ -94,7 +98,8 @@ class Attached:
                 self._fail(error)
 
     def _first_steps_ms(self) -> list[float]:
-        """How long each first step took on the host; empty where they are recorded, or their beginning was not seen."""
+        """How long each first step took on the host; empty where they are recorded, or their
+        beginning was not seen."""
         return [] if self._plan.first else [(b - a) / NS_PER_MS for a, b in pairwise(self._ends)]
 
     def _start_over(self) -> None:
@@ -160,10 +165,12 @@ class Attached:
 
 
 class _Import:
-    """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has been imported."""
+    """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has
+    been imported."""
 
     def __init__(self, package: str, after: Callable[[], None]) -> None:
-        self._package, self._after = package, after
+        self._package = package
+        self._after = after
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find the package itself with the other finders; nothing else."""
@@ -186,6 +193,7 @@ class _Import:
 
 
 def attach_on_import() -> None:
-    """Attach this process as its environment says, as soon as it has imported torch, or JAX where that is recorded."""
+    """Attach this process as its environment says, as soon as it has imported torch, or JAX where
+    that is recorded."""
     if (plan := Plan.from_environment()) is not None:
         sys.meta_path.insert(0, _Import(plan.library, lambda: Attached(plan).begin()))

@@ -8,9 +8,13 @@ from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.collect.host.cuda import timing_events
 from traceanalyzer.collect.steps.step_clock import summarize
 
-WARMUP, REPEATS = 10, 100
-GRAPH_WARMUP = 3  # calls on the side stream before a capture, for libraries that set themselves up on first use
-L2_FACTOR = 2  # the buffer that flushes the L2 cache is this many times its size: replacement is not strictly by age
+WARMUP = 10
+REPEATS = 100
+GRAPH_WARMUP = 3
+"""Calls on the side stream before a capture, for libraries that set themselves up on first use."""
+L2_FACTOR = 2
+"""The buffer that flushes the L2 cache is this many times its size: replacement is not strictly by
+age."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,18 @@ class Timing:
 
 
 def benchmark(
-    function: Callable[[], object], *, warmup: int = WARMUP, repeats: int = REPEATS, flush_l2: bool = False,
+    function: Callable[[], object],
+    *,
+    warmup: int = WARMUP,
+    repeats: int = REPEATS,
+    flush_l2: bool = False,
     cuda_graph: bool = False,
-) -> Timing:  # fmt: skip
+) -> Timing:
     """Call the function `warmup + repeats` times and time the repeats on the device.
 
-    `flush_l2` overwrites the L2 cache before each call, outside the timed interval, so that inputs come from
-    memory. `cuda_graph` times replays of a CUDA graph of the function: device time where launching is the limit.
-    Without CUDA the host's clock is read around each call."""
+    `flush_l2` overwrites the L2 cache before each call, outside the timed interval, so that inputs
+    come from memory. `cuda_graph` times replays of a CUDA graph of the function: device time where
+    launching is the limit. Without CUDA the host's clock is read around each call."""
     import torch
 
     if not torch.cuda.is_available():
@@ -46,7 +54,8 @@ def benchmark(
     flush = _flusher() if flush_l2 else None
     for _ in range(warmup):
         call()
-    begins, ends = timing_events(repeats), timing_events(repeats)
+    begins = timing_events(repeats)
+    ends = timing_events(repeats)
     for begin, end in zip(begins, ends, strict=True):
         if flush is not None:
             flush.zero_()
@@ -54,7 +63,9 @@ def benchmark(
         call()
         end.record()
     torch.cuda.synchronize()
-    return _timing([begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)], "cuda_events")
+    return _timing(
+        [begin.elapsed_time(end) for begin, end in zip(begins, ends, strict=True)], "cuda_events"
+    )
 
 
 def _on_host(function: Callable[[], object], warmup: int, repeats: int) -> Timing:

@@ -1,7 +1,9 @@
-"""What the GPU at hand reaches: a large copy, and large matrix products by number format, timed in a few seconds.
+"""What the GPU at hand reaches: a large copy, and large matrix products by number format, timed in
+a few seconds.
 
-A datasheet states what the units can do at boost clock; power and temperature allow less. Runs as a process of its own
-before the recorded command (`python -m traceanalyzer.collect.ceilings`), so that nothing of it is left on the GPU."""
+A datasheet states what the units can do at boost clock; power and temperature allow less. Runs as a
+process of its own before the recorded command (`python -m traceanalyzer.collect.ceilings`), so that
+nothing of it is left on the GPU."""
 
 import json
 import statistics
@@ -12,21 +14,28 @@ from typing import Any
 
 COPY_BYTES = 1 << 30  # ten times what the largest cache holds
 SIZES = {"bf16": 8192, "fp16": 8192, "tf32": 8192, "fp32": 4096}
-"""Sides of the products: hundreds of tiles for every SM, less than a second on the slowest GPU that has the format."""
+"""Sides of the products: hundreds of tiles for every SM, less than a second on the slowest GPU that
+has the format."""
 MOST_OF_FREE_MEMORY = 0.25
-WARM_UPS, REPEATS = 3, 10
-SECONDS = 120  # a GPU that has not answered by then is not measured; it takes about two, most for importing torch
+WARM_UPS = 3
+REPEATS = 10
+SECONDS = 120
+"""A GPU that has not answered by then is not measured; it takes about two, most for importing
+torch."""
 
 
 def measure(device: str = "cuda") -> dict[str, Any]:
-    """Name of the first GPU, `copy_gbs` (1e9 bytes/s read and written) and `matmul_tflops` by format (1e12 FLOP/s):
-    the median of ten runs each, so what it holds for a while and not what it does once."""
+    """Name of the first GPU, `copy_gbs` (1e9 bytes/s read and written) and `matmul_tflops` by
+    format (1e12 FLOP/s): the median of ten runs each, so what it holds for a while and not what it
+    does once."""
     import torch
 
     return {
         "gpu": torch.cuda.get_device_name(),
         "copy_gbs": _copy(device) / 1e9,
-        "matmul_tflops": {name: 2 * side**3 / _product(name, side, device) / 1e12 for name, side in SIZES.items()},
+        "matmul_tflops": {
+            name: 2 * side**3 / _product(name, side, device) / 1e12 for name, side in SIZES.items()
+        },
     }
 
 
@@ -41,7 +50,8 @@ def _copy(device: str) -> float:
 
 
 def _product(name: str, side: int, device: str) -> float:
-    """Seconds of a product of two square matrices of random numbers (of zeros it would take less power)."""
+    """Seconds of a product of two square matrices of random numbers (of zeros it would take less
+    power)."""
     import torch
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name, torch.float32)
@@ -62,7 +72,10 @@ def _seconds(run: Callable[[], object]) -> float:
         run()
         event.record()
     torch.cuda.synchronize()
-    return statistics.median([float(events[i].elapsed_time(events[i + 1])) for i in range(REPEATS)]) / 1e3
+    return (
+        statistics.median([float(events[i].elapsed_time(events[i + 1])) for i in range(REPEATS)])
+        / 1e3
+    )
 
 
 def measured_apart() -> tuple[dict[str, Any] | None, str | None]:

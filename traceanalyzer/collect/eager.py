@@ -1,4 +1,5 @@
-"""Switches torch.compile's code off for some steps, so that they can be timed without it in the same process."""
+"""Switches torch.compile's code off for some steps, so that they can be timed without it in the
+same process."""
 
 import sys
 from typing import Any
@@ -13,7 +14,8 @@ class Eager:
         self._on = False
 
     def begin(self) -> bool:
-        """Whether compiled code is switched off: False where nothing was compiled, or PyTorch (before 2.6) cannot."""
+        """Whether compiled code is switched off: False where nothing was compiled, or PyTorch
+        (before 2.6) cannot."""
         if has_compiled():
             self._on = _set_stance("force_eager")
         return self._on

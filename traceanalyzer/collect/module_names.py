@@ -1,8 +1,10 @@
-"""Names the calls of modules in a recording as PyTorch does with stacks, `nn.Module: Linear_3`, at 3 us a call.
+"""Names the calls of modules in a recording as PyTorch does with stacks, `nn.Module: Linear_3`, at
+3 us a call.
 
-Two global hooks are there while a recording is. The ranges that they open pass no dispatcher: tracing, dispatch modes
-and autograd see nothing of them, and no module is touched. What torch.compile compiles while such hooks are there it
-compiles again when they go, so they are not set where it has compiled anything, and go when it begins to."""
+Two global hooks are there while a recording is. The ranges that they open pass no dispatcher:
+tracing, dispatch modes and autograd see nothing of them, and no module is touched. What
+torch.compile compiles while such hooks are there it compiles again when they go, so they are not
+set where it has compiled anything, and go when it begins to."""
 
 import sys
 import threading
@@ -28,12 +30,16 @@ class ModuleNames:
         self._callbacks: Any = None
 
     def install(self) -> None:
-        """Name the calls from now on; nothing where this PyTorch cannot, or where torch.compile has compiled."""
+        """Name the calls from now on; nothing where this PyTorch cannot, or where torch.compile has
+        compiled."""
         if has_compiled():
             return
         with suppress(ImportError, TypeError):  # before PyTorch 2.1
             from torch._C._profiler import _RecordFunctionFast
-            from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+            from torch.nn.modules.module import (
+                register_module_forward_hook,
+                register_module_forward_pre_hook,
+            )
 
             # hooks are gone before the compiler looks
             warnings.filterwarnings("ignore", message=COMPILE_WARNING)
@@ -59,7 +65,8 @@ class ModuleNames:
 
         if torch.compiler.is_compiling():
             return
-        key, kind = (id(module), type(module)), type(module)
+        key = (id(module), type(module))
+        kind = type(module)
         if key not in self._names:
             self._names[key] = f"{PREFIX}{kind.__name__}_{self._counts[kind]}"
             self._counts[kind] += 1
@@ -74,7 +81,8 @@ class ModuleNames:
             return
         stack = self._stack()
         depth = len(stack)
-        # a call that was interrupted has left its range, and those of the calls inside it, on the stack
+        # a call that was interrupted has left its range, and those of the calls inside it, on the
+        # stack
         while depth and stack[depth - 1][0] is not module:
             depth -= 1
         if depth:
@@ -86,5 +94,7 @@ class ModuleNames:
     def _close(self, depth: int) -> None:
         stack = self._stack()
         while len(stack) > depth:
-            with suppress(RuntimeError):  # opened before the profiler recorded, in a call that a step ends in
+            with suppress(
+                RuntimeError
+            ):  # opened before the profiler recorded, in a call that a step ends in
                 stack.pop()[1].__exit__(None, None, None)

@@ -10,21 +10,33 @@ from traceanalyzer.collect.host import rescue
 from traceanalyzer.collect.plan import Plan
 
 MADE_BY = {
-    "torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv",
-    "rocprofv3": "rocprofv3.*.db", "jax": "trace.rank*.xplane.pb",
-}  # fmt: skip
+    "torch": "trace.rank*.json.gz",
+    "timing": "timings.rank*.jsonl",
+    "nsys": "nsys.sqlite",
+    "ncu": "ncu.csv",
+    "rocprofv3": "rocprofv3.*.db",
+    "jax": "trace.rank*.xplane.pb",
+}
 KIB = 1024
-MISSING, PATIENCE_S = 77, 30
-NO_STEP = "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
+MISSING = 77
+PATIENCE_S = 30
+NO_STEP = (
+    "no step was found (no optimizer step, no module called repeatedly); name the step: "
+    "--step-on REGEX"
+)
 NO_STEP_OF_JAX = (
     "it has no jax.profiler.StepTraceAnnotation and ended within seconds of compiling; mark its steps, name the "
     "function that is one (--step-on REGEX), or run longer"
 )
-FIND = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else int(sys.argv[2]))"
+FIND = (
+    "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else "
+    "int(sys.argv[2]))"
+)
 
 
 def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
-    """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own notes."""
+    """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own
+    notes."""
     seen = rescue.read(plan.path)
     rescue.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
@@ -32,20 +44,32 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
     if not made:
         return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
-    lines += [f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made]
+    lines += [
+        f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made
+    ]
     what = f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
     return [*lines, f"next: traceanalyzer analyze {what}"]
 
 
 def _notes(seen: list[rescue.Progress]) -> list[str]:
-    failed = [f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")]
+    failed = [
+        f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")
+    ]
     notes = dict.fromkeys(note for one in seen for note in one.notes)
     ranks = {note: sorted({one.rank for one in seen if note in one.notes}) for note in notes}
-    return [*failed, *(f"rank {', '.join(map(str, those))}: {note}" for note, those in ranks.items())]
+    return [
+        *failed,
+        *(f"rank {', '.join(map(str, those))}: {note}" for note, those in ranks.items()),
+    ]
 
 
 def _unprofiled(trace: Path) -> str:
-    process = trace.name.split(".", 1)[1].split(".part")[0].removesuffix(".json.gz").removesuffix(".xplane.pb")
+    process = (
+        trace.name.split(".", 1)[1]
+        .split(".part")[0]
+        .removesuffix(".json.gz")
+        .removesuffix(".xplane.pb")
+    )
     if not (timed := trace.parent / f"unprofiled.{process}.json").exists():
         return ""
     found = json.loads(timed.read_text())
@@ -56,8 +80,13 @@ def _unprofiled(trace: Path) -> str:
 def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> str:
     if not seen:
         if _is_without(plan.library, command):
-            return f"`import {plan.library}` fails in {command[0]}: install it there, or name the Python that has it"
-        return f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
+            return (
+                f"`import {plan.library}` fails in {command[0]}: install it there, or name "
+                "the Python that has it"
+            )
+        return (
+            f"no process of the command imported {plan.library} (or Python ran with -I, -E or -S)"
+        )
     furthest = max(seen, key=attrgetter("steps"))
     if furthest.steps == 0:
         return _no_step(plan)
@@ -66,7 +95,10 @@ def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> 
     if furthest.phase.startswith("failed"):
         return f"recording failed at step {furthest.steps}"
     if furthest.phase == "recording":
-        return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
+        return (
+            f"it ended while recording, at step {furthest.steps}, before the profiler could "
+            "be stopped"
+        )
     settings = f"--wait {plan.wait}"
     if plan.recorder != "timing":
         light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""

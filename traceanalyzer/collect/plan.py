@@ -1,4 +1,5 @@
-"""What to record, as one value that travels through an environment variable to every process of the command."""
+"""What to record, as one value that travels through an environment variable to every process of the
+command."""
 
 import dataclasses
 import json
@@ -9,12 +10,17 @@ from typing import Any, Self
 from traceanalyzer.base import dataclass
 
 VARIABLE = "TRACEANALYZER_COLLECT"  # environment variable that carries the plan
-WAIT = 10  # steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches
+WAIT = 10
+"""Steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first
+batches."""
 UNPROFILED_STEPS = 20  # enough for a median within 1 % where single steps vary by 4 %
-UNPROFILED_MOST = 3  # times as many are timed where they are not steady: new shapes, filling caches, busy hosts
+UNPROFILED_MOST = 3
+"""Times as many are timed where they are not steady: new shapes, filling caches, busy hosts."""
 LIGHT_STEPS = 4  # steps recorded with device activities only
 LIGHT_WARMUP = 1  # steps before those, while CUPTI is switched on
-WARMUP = 2  # steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones
+WARMUP = 2
+"""Steps with the profiler on whose events are thrown away: switching CUPTI on slows the first
+ones."""
 ACTIVE = 4  # steady state shows in four steps; more make the file larger and not the answer better
 
 
@@ -30,7 +36,8 @@ class Plan:
     warmup: int = WARMUP
     active: int = ACTIVE
     repeat: int = 1
-    first: bool = False  # whether the first steps of the process are recorded, and steady ones timed after them
+    # whether the first steps of the process are recorded, and steady ones timed after them
+    first: bool = False
     eager_steps: int = 0  # steps timed with torch.compile's code switched off
     shapes: bool = True
     stacks: bool = False
@@ -38,13 +45,17 @@ class Plan:
     modules: bool = True  # whether the calls of modules are named, where no stacks name them
     memory_snapshot: bool = False
     compile_log: bool = False  # whether torch.compile writes its log into the capture
-    time_limit: float | None = None  # seconds after which a recording in progress ends at the next step
-    step_on: str | None = None  # regular expression for the qualified name of the function that is a step
+    # seconds after which a recording in progress ends at the next step
+    time_limit: float | None = None
+    # regular expression for the qualified name of the function that is a step
+    step_on: str | None = None
     on_signal: bool = False  # record only when SIGUSR2 asks for it
     nvml_interval: float | None = None  # seconds between NVML samples; None takes none
-    command: str | None = None  # program name of the command, without its arguments: those may hold secrets
+    # program name of the command, without its arguments: those may hold secrets
+    command: str | None = None
     git_revision: str | None = None
-    ceilings: dict[str, Any] | None = None  # what the GPU reached before the command, see `ceilings.measure`
+    # what the GPU reached before the command, see `ceilings.measure`
+    ceilings: dict[str, Any] | None = None
 
     @property
     def library(self) -> str:
@@ -58,7 +69,9 @@ class Plan:
             return self.wait + 1
         if self.first:
             return self.active
-        light = LIGHT_WARMUP + self.light_steps if self.light_steps and self.recorder == "torch" else 0
+        light = (
+            LIGHT_WARMUP + self.light_steps if self.light_steps and self.recorder == "torch" else 0
+        )
         return self.wait + self.unprofiled_steps + light + self.warmup + self.active
 
     @property

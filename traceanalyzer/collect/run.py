@@ -17,7 +17,8 @@ from traceanalyzer.collect.plan import VARIABLE, Plan
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 QUIET = {"KINETO_LOG_LEVEL": "6"}  # else libkineto writes `USDT:...` to standard error
-COMPILED = "compile"  # folder of the capture for torch.compile's log: a file a rank, with code, paths and shapes
+COMPILED = "compile"
+"""Folder of the capture for torch.compile's log: a file a rank, with code, paths and shapes."""
 CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*", "rocprofv3.*")
 
 
@@ -30,14 +31,19 @@ def as_command(words: Sequence[str]) -> list[str]:
     if words[0] == "-m" or (words[0].endswith(".py") and not os.access(words[0], os.X_OK)):
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
-        raise CannotRecordError(f"cannot run {words[0]}: no such program; is it spelt right and on PATH?")
+        raise CannotRecordError(
+            f"cannot run {words[0]}: no such program; is it spelt right and on PATH?"
+        )
     return list(words)
 
 
 def prepare(plan: Plan) -> None:
-    """Make the capture directory; refuse one that holds a capture, whose files would be mixed up with the new."""
+    """Make the capture directory; refuse one that holds a capture, whose files would be mixed up
+    with the new."""
     if held := [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]:
-        raise CannotRecordError(f"{plan.folder} holds a capture already ({held[0]}): give another folder with -o")
+        raise CannotRecordError(
+            f"{plan.folder} holds a capture already ({held[0]}): give another folder with -o"
+        )
     plan.path.mkdir(parents=True, exist_ok=True)
     (plan.path / environment.FILE).unlink(missing_ok=True)
 
@@ -53,7 +59,9 @@ def run(command: Sequence[str], plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
     interval = plan.nvml_interval  # sampled from here, so that the script is not slowed
-    sampler = None if interval is None else nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), interval)
+    sampler = (
+        None if interval is None else nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), interval)
+    )
     child = subprocess.Popen(command, env=injected_environment(plan))  # noqa: S603
     before = {number: signal.signal(number, handler) for number, handler in _handlers(child, plan)}
     try:
@@ -72,7 +80,10 @@ def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[sign
     for forwarded in FORWARDED:
         yield forwarded, lambda number, frame: child.send_signal(number)
     # the terminal sends Ctrl-C to the command as well; we stay to tell what was recorded
-    yield signal.SIGINT, lambda number, frame: None if sys.stdin.isatty() else child.send_signal(number)
+    yield (
+        signal.SIGINT,
+        lambda number, frame: None if sys.stdin.isatty() else child.send_signal(number),
+    )
     yield signal.SIGUSR2, lambda number, frame: _ask_all(plan, number)
 
 
@@ -85,7 +96,10 @@ def exit_as(returned: int) -> None:
     """End this process as the command ended: with its status, or by its signal."""
     if returned >= 0:
         raise SystemExit(returned)
-    signal.signal(-returned, signal.SIG_DFL) if -returned not in (signal.SIGKILL, signal.SIGSTOP) else None
+    signal.signal(-returned, signal.SIG_DFL) if -returned not in (
+        signal.SIGKILL,
+        signal.SIGSTOP,
+    ) else None
     sys.stdout.flush()
     sys.stderr.flush()
     os.kill(os.getpid(), -returned)

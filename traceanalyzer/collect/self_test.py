@@ -1,4 +1,5 @@
-"""A small training run to be recorded by `traceanalyzer doctor`: on the GPU where there is one, else on the CPU."""
+"""A small training run to be recorded by `traceanalyzer doctor`: on the GPU where there is one,
+else on the CPU."""
 
 STEPS = 200
 WIDTH = 256

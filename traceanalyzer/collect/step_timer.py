@@ -6,7 +6,8 @@
         timer.step(samples=len(batch))
     print(timer.summary())
 
-The device is never waited for: a CUDA event marks the end of each step, and the host's clock where there is no CUDA."""
+The device is never waited for: a CUDA event marks the end of each step, and the host's clock where
+there is no CUDA."""
 
 import json
 import time
@@ -38,11 +39,16 @@ class StepTimer:
     """Times every step after the first `warmup` ones (at least one: its end starts the clock)."""
 
     def __init__(
-        self, *, warmup: int = WAIT, path: str | Path | None = None, peak_flops_per_s: float | None = None
+        self,
+        *,
+        warmup: int = WAIT,
+        path: str | Path | None = None,
+        peak_flops_per_s: float | None = None,
     ) -> None:
         if warmup < 1:
             raise ValueError("warmup must be at least 1: the end of a first step starts the clock")
-        self._warmup, self._peak = warmup, peak_flops_per_s
+        self._warmup = warmup
+        self._peak = peak_flops_per_s
         self._path = Path(path) if path else None
         self._series = StepSeries(warmup)
         self._steps = self._data_ns = 0
@@ -59,9 +65,13 @@ class StepTimer:
                 yield batch
 
     def step(
-        self, *, samples: float | None = None, tokens: float | None = None, padded_tokens: float | None = None,
+        self,
+        *,
+        samples: float | None = None,
+        tokens: float | None = None,
+        padded_tokens: float | None = None,
         flops: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A step has ended that worked through these amounts."""
         self._steps += 1
         if self._steps >= self._warmup:
@@ -70,7 +80,8 @@ class StepTimer:
         self._data_ns = 0
 
     def laps(self) -> list[Lap]:
-        """Every timed step; waits for the last one. Writes them to `path`, a JSON line each, if one was given."""
+        """Every timed step; waits for the last one. Writes them to `path`, a JSON line each, if one
+        was given."""
         self._laps += self._series.finished_laps(at_end=True)
         if self._path is not None:
             self._path.write_text("".join(json.dumps(lap.line()) + "\n" for lap in self._laps))
@@ -79,11 +90,16 @@ class StepTimer:
     def summary(self) -> TimerSummary:
         """Statistics of the timed steps. Raises ValueError where there is none."""
         if not (laps := self.laps()):
-            raise ValueError(f"no step was timed: {self._steps} steps, of which the first {self._warmup} are warm-up")
+            raise ValueError(
+                f"no step was timed: {self._steps} steps, of which the first "
+                f"{self._warmup} are warm-up"
+            )
         elapsed = sum(lap.iter_ms for lap in laps)
         return TimerSummary(
             iter_ms=summarize([lap.iter_ms for lap in laps]),
             data_ms=summarize([lap.data_ms for lap in laps]),
             data_share=sum(lap.data_ms for lap in laps) / elapsed,
-            rates=rates(elapsed, len(laps), sum((lap.amounts for lap in laps), Amounts()), self._peak),
+            rates=rates(
+                elapsed, len(laps), sum((lap.amounts for lap in laps), Amounts()), self._peak
+            ),
         )

@@ -1,4 +1,5 @@
-"""A recording in one process, step by step: steps are timed without torch.profiler, recorded lightly, then fully."""
+"""A recording in one process, step by step: steps are timed without torch.profiler, recorded
+lightly, then fully."""
 
 import json
 import threading
@@ -16,12 +17,19 @@ from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
 from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
-from traceanalyzer.collect.profilers.session import Session, full_profiler, light_profiler, teardown_is_safe
+from traceanalyzer.collect.profilers.session import (
+    Session,
+    full_profiler,
+    light_profiler,
+    teardown_is_safe,
+)
 from traceanalyzer.collect.steps.step_clock import StepClock
 
-LIGHT = "traceanalyzer_light"  # key of a light recording's head: the times at which its steps ended, ns since the epoch
+LIGHT = "traceanalyzer_light"
+"""Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
 UNIT = "traceanalyzer_step"  # key of a recording's head: what ends a step
-ATTEMPTS = 3  # recordings that a profiler of the script's may end before they hold a step; then we stay out
+ATTEMPTS = 3
+"""Recordings that a profiler of the script's may end before they hold a step; then we stay out."""
 STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
 ENDED_EARLY = "the script began a profiler of its own: the recording ended there"
 
@@ -31,16 +39,25 @@ def _warn(note: str) -> None:
 
 
 class TorchRecording:
-    """Phases of one process: wait, time without the profiler, record lightly, record, and again. `step` ends a step.
+    """Phases of one process: wait, time without the profiler, record lightly, record, and again.
+    `step` ends a step.
 
-    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when one begins."""
+    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when
+    one begins."""
 
     def __init__(
-        self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None, on_note: Callable[[str], None] = _warn,
-        unit: Callable[[], str] = lambda: "call of step()", first_steps_ms: Callable[[], list[float]] = list,
-    ) -> None:  # fmt: skip
-        self._plan, self._unit, self._first_steps_ms = plan, unit, first_steps_ms
-        self._on_phase, self._on_note = on_phase, on_note
+        self,
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        on_note: Callable[[str], None] = _warn,
+        unit: Callable[[], str] = lambda: "call of step()",
+        first_steps_ms: Callable[[], list[float]] = list,
+    ) -> None:
+        self._plan = plan
+        self._unit = unit
+        self._first_steps_ms = first_steps_ms
+        self._on_phase = on_phase
+        self._on_note = on_note
         self._eager, self._modules, self._rescue = Eager(), ModuleNames(), Rescue(self.close)
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
@@ -52,7 +69,8 @@ class TorchRecording:
         self._lock = threading.RLock()
         self._part = self._attempts = self._kept = 0
         self._marks: list[int] = []
-        self._timed, self._lightly = plan.unprofiled_steps == 0, plan.light_steps == 0
+        self._timed = plan.unprofiled_steps == 0
+        self._lightly = plan.light_steps == 0
         self._left = 1 if plan.first else plan.wait
         self._phase: Callable[[], None] = self._wait
         WATCH.install()
@@ -82,7 +100,9 @@ class TorchRecording:
                 if not self.waiting and not self.finished:
                     if not WATCH.on and WATCH.give_way is not None:
                         WATCH.give_way()
-                    if WATCH.busy():  # a profiler of the script's is on: what was being timed beside it is timed again
+                    # a profiler of the script's is on: what was being timed beside it is timed
+                    # again
+                    if WATCH.busy():
                         self._note(STAYS_OUT)
                         self._eager.end()
                         self._clock, self._phase = None, self._begin
@@ -99,7 +119,8 @@ class TorchRecording:
             self._phase = self._begin
 
     def close(self) -> None:
-        """End a recording in progress, keeping the steps it has. Safe to call at any time, and twice."""
+        """End a recording in progress, keeping the steps it has. Safe to call at any time, and
+        twice."""
         self._cut_short = True
         self._eager.end()
         self._end()
@@ -111,7 +132,8 @@ class TorchRecording:
             file.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Forget a recording without touching the profiler: this process is a fork of the one that records."""
+        """Forget a recording without touching the profiler: this process is a fork of the one that
+        records."""
         self._phase = self._idle
         self._leave(forked=True)
 
@@ -139,7 +161,8 @@ class TorchRecording:
         self._try_again()
 
     def _leave(self, *, forked: bool = False) -> None:
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         self._modules.remove()
         if session is not None:
             session.leave(forked=forked)
@@ -163,7 +186,8 @@ class TorchRecording:
 
     def _end(self, *, last: bool = False) -> None:
         self._phase = self._idle
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         if session is None:
             return
         self._modules.remove()
@@ -171,7 +195,10 @@ class TorchRecording:
             if session.mine:
                 session.stop(last=last)
             else:
-                self._note("the recorded thread never ended its recording, which only that thread can: it is lost")
+                self._note(
+                    "the recorded thread never ended its recording, which only that "
+                    "thread can: it is lost"
+                )
                 session.leave()
         finally:
             self._rescue.disarm()
@@ -206,7 +233,8 @@ class TorchRecording:
             if self._history is not None:
                 self._history.pause()
             steps = self._plan.unprofiled_steps
-            if several_ranks():  # they stop at the same step, or they would record different ones, not to be compared
+            # they stop at the same step, or they would record different ones, not to be compared
+            if several_ranks():
                 self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
             else:
                 self._clock = StepClock(steps, self._plan.unprofiled_most)
@@ -230,15 +258,19 @@ class TorchRecording:
         slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
         about = {"unit": self._unit(), "after_profiler": slowed}
         first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
-        self._measured = self._clock.measured() | about | {name: each for name, each in first.items() if each}
-        self._clock, self._left = None, EAGER_WARMUP
+        self._measured = (
+            self._clock.measured() | about | {name: each for name, each in first.items() if each}
+        )
+        self._clock = None
+        self._left = EAGER_WARMUP
         if self._plan.eager_steps and self._eager.begin():
             self._phase = self._time_eager
         else:
             self._end_timing()
 
     def _time_eager(self) -> None:
-        """Steps without torch.compile, after the first ones, which load kernels that compiled code does without."""
+        """Steps without torch.compile, after the first ones, which load kernels that compiled code
+        does without."""
         self._left -= 1
         if self._left == 0:
             self._clock = StepClock(self._plan.eager_steps, exactly=True)
@@ -246,7 +278,9 @@ class TorchRecording:
         elif self._clock is not None and self._clock.lap():
             self._eager.end()
             timed = self._clock.measured()
-            self._measured |= {f"eager_{name}": timed[name] for name in ("low_ms", "high_ms", "steady")}
+            self._measured |= {
+                f"eager_{name}": timed[name] for name in ("low_ms", "high_ms", "steady")
+            }
             self._measured["eager_step_ms"] = timed["step_time_ms"]
             self._clock = None
             self._end_timing()

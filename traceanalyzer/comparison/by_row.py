@@ -1,4 +1,5 @@
-"""Operators, modules and kernels of two reports: how often they run apart from how long a call takes."""
+"""Operators, modules and kernels of two reports: how often they run apart from how long a call
+takes."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,7 +25,9 @@ class RowChange:
     a_ms: float = metric("device time of A's mean step")
     b_ms: float = metric("device time of B's mean step")
     difference_ms: float = metric("B less A")
-    by_time_ms: float = metric("of that, what longer or shorter calls account for; the rest are more or fewer")
+    by_time_ms: float = metric(
+        "of that, what longer or shorter calls account for; the rest are more or fewer"
+    )
 
 
 def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChange]]:
@@ -34,9 +37,14 @@ def rows_between(a: Report, b: Report, step_ms: float) -> dict[str, list[RowChan
 
 
 def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChange]:
-    of_a, of_b, rows = _sums(table, a), _sums(table, b), []
+    of_a = _sums(table, a)
+    of_b = _sums(table, b)
+    rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        if any(name not in side and len(r.tables.get(table, [])) >= TOP_ROWS for side, r in ((of_a, a), (of_b, b))):
+        if any(
+            name not in side and len(r.tables.get(table, [])) >= TOP_ROWS
+            for side, r in ((of_a, a), (of_b, b))
+        ):
             continue  # it may be below the rows that the other report has
         (calls_a, ms_a), (calls_b, ms_b) = of_a.get(name, (0.0, 0.0)), of_b.get(name, (0.0, 0.0))
         if abs(ms_b - ms_a) < least_ms or ms_a == ms_b:
@@ -84,7 +92,14 @@ class BatchChange:
 def batch_changes(a: Sequence[IterationRow], b: Sequence[IterationRow]) -> list[BatchChange]:
     """The batches that both have, by phase, then size."""
     sides = _by_batch(a), _by_batch(b)
-    columns = (_time, lambda r: r.gpu_busy_ms, lambda r: r.gap_ms, lambda r: r.gpu_ops, _launches, _launch_us)
+    columns = (
+        _time,
+        lambda r: r.gpu_busy_ms,
+        lambda r: r.gap_ms,
+        lambda r: r.gpu_ops,
+        _launches,
+        _launch_us,
+    )
     return [
         BatchChange(*batch, *(_median(side[batch], of) for of in columns for side in sides))
         for batch in sorted(sides[0].keys() & sides[1].keys())

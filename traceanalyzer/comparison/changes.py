@@ -11,33 +11,60 @@ from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
 from traceanalyzer.report.format import shorten
 
-KINDS = {How.POSITION: "replaced", How.OPERATOR: "other_shapes", How.SHAPES: "other_types", How.INPUTS: "other_kernels"}
+KINDS = {
+    How.POSITION: "replaced",
+    How.OPERATOR: "other_shapes",
+    How.SHAPES: "other_types",
+    How.INPUTS: "other_kernels",
+}
 """What happened to parts that are linked so."""
 NAMED = 3  # names of a group that are written out; the rest is a number
 KERNEL_LENGTH = 60  # characters of a kernel's name within a title
 IDLE_TITLES = {
-    "launch": "launches", "sync": "syncs", "input": "waiting for input", "host": "other CPU work between launches",
-    "communication": "waiting for communication on the CPU", "profiler": "the profiler's own work",
+    "launch": "launches",
+    "sync": "syncs",
+    "input": "waiting for input",
+    "host": "other CPU work between launches",
+    "communication": "waiting for communication on the CPU",
+    "profiler": "the profiler's own work",
     "other": "unknown cause",
-}  # fmt: skip
+}
 PART_TITLES = {
-    "compute": "compute", "exposed_communication": "exposed communication", "exposed_copy": "exposed copies",
-    "idle": "idle", WHOLE: "the step as a whole (one side does not say what it is made of)",
-}  # fmt: skip
+    "compute": "compute",
+    "exposed_communication": "exposed communication",
+    "exposed_copy": "exposed copies",
+    "idle": "idle",
+    WHOLE: "the step as a whole (one side does not say what it is made of)",
+}
 PHRASES = {
-    "slower": "slower", "faster": "faster", "more_calls": "more of them", "fewer_calls": "fewer of them",
-    "other_kernels": "other kernels", "other_shapes": "other shapes", "other_types": "other types", "gone": "removed",
-    "added": "added", "more_idle": "more idle time", "less_idle": "less idle time", "unchanged": "unchanged",
-}  # fmt: skip
+    "slower": "slower",
+    "faster": "faster",
+    "more_calls": "more of them",
+    "fewer_calls": "fewer of them",
+    "other_kernels": "other kernels",
+    "other_shapes": "other shapes",
+    "other_types": "other types",
+    "gone": "removed",
+    "added": "added",
+    "more_idle": "more idle time",
+    "less_idle": "less idle time",
+    "unchanged": "unchanged",
+}
 
 
 def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[Change]:
     """All changes, those beyond noise first, then by size."""
     found = []
     for group in match_parts(a, b):
-        times, kind = figures(Work.of(group.a), Work.of(group.b), whole), _kind(group)
-        cls, title = max(group.a or group.b, key=lambda p: p.ms).cls, _title(group, kind, whole)
-        found.append(Change(**times, part=group.part, cls=cls, kind=kind, title=title, details=_details(group)))
+        times = figures(Work.of(group.a), Work.of(group.b), whole)
+        kind = _kind(group)
+        cls = max(group.a or group.b, key=lambda p: p.ms).cls
+        title = _title(group, kind, whole)
+        found.append(
+            Change(
+                **times, part=group.part, cls=cls, kind=kind, title=title, details=_details(group)
+            )
+        )
     return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
 
 
@@ -55,7 +82,8 @@ def _kind(group: Group) -> str:
     how = max(of_how, key=lambda how: abs(of_how[how]))
     if how in KINDS:
         return KINDS[how]
-    a, b = Work.of(group.a).calls, Work.of(group.b).calls
+    a = Work.of(group.a).calls
+    b = Work.of(group.b).calls
     if abs(b - a) > SAME_CALLS * max(a, b):
         return "more_calls" if b > a else "fewer_calls"
     return ("unchanged", "slower", "faster")[grows]
@@ -63,7 +91,10 @@ def _kind(group: Group) -> str:
 
 def _title(group: Group, kind: str, whole: Whole) -> str:
     if group.part == "idle":
-        return f"{PHRASES[kind]}, {IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, whole)}"
+        return (
+            f"{PHRASES[kind]}, "
+            f"{IDLE_TITLES.get(group.label, group.label)}{_waited_for(group, whole)}"
+        )
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
     if kind == "other_shapes" and not group.label:
@@ -75,21 +106,27 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
 
 
 def _waited_for(group: Group, whole: Whole) -> str:
-    """In brackets how many launches there are to wait for, or the call that most of a change goes back to."""
+    """In brackets how many launches there are to wait for, or the call that most of a change goes
+    back to."""
     if group.label == "launch":
         a, b = whole.launches
         changed = a is not None and b is not None and abs(b - a) > SAME_CALLS * max(a, b)
         return f" ({a:.4g} → {b:.4g}{whole.each})" if changed else ""
     largest = group.largest
     call = (largest.a or largest.b)[0].kernel
-    mostly = abs(largest.difference_ms) >= MOSTLY * abs(sum(link.difference_ms for link in group.links))
+    mostly = abs(largest.difference_ms) >= MOSTLY * abs(
+        sum(link.difference_ms for link in group.links)
+    )
     return f" ({_what(group, largest)})" if call and mostly else ""
 
 
 def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = group.largest
-    if kind in ("more_calls", "fewer_calls"):  # of several kernels of an operator this is how often that runs
+    if kind in (
+        "more_calls",
+        "fewer_calls",
+    ):  # of several kernels of an operator this is how often that runs
         return f" ({Work.of(largest.a).calls:.4g} → {Work.of(largest.b).calls:.4g}{each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
@@ -104,17 +141,24 @@ def _names(parts: Iterable[StepPart]) -> str:
     for p in parts:
         time[name_of(p)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return ", ".join(names[:NAMED]) + (
+        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    )
 
 
 def _details(group: Group) -> list[Detail]:
     """One for each link, for each part where parts merely stand at the same position."""
     links: list[Link] = []
     for link in group.links:
-        apart = [Link(How.NOTHING, (p,), ()) for p in link.a] + [Link(How.NOTHING, (), (p,)) for p in link.b]
+        apart = [Link(How.NOTHING, (p,), ()) for p in link.a] + [
+            Link(How.NOTHING, (), (p,)) for p in link.b
+        ]
         links += apart if link.how is How.POSITION else [link]
     works = [(link, Work.of(link.a), Work.of(link.b)) for link in links]
-    found = [Detail(_what(group, link), a.calls, b.calls, a.ms, b.ms, b.ms - a.ms) for link, a, b in works]
+    found = [
+        Detail(_what(group, link), a.calls, b.calls, a.ms, b.ms, b.ms - a.ms)
+        for link, a, b in works
+    ]
     return sorted(found, key=lambda d: -abs(d.difference_ms))
 
 
@@ -133,4 +177,7 @@ def _what(group: Group, link: Link) -> str:
 
 def _sides(link: Link, column: Literal["dtypes", "kernel", "shapes"]) -> str:
     """What the parts of both sides have there."""
-    return " → ".join(", ".join(dict.fromkeys(getattr(p, column) or "?" for p in side)) for side in (link.a, link.b))
+    return " → ".join(
+        ", ".join(dict.fromkeys(getattr(p, column) or "?" for p in side))
+        for side in (link.a, link.b)
+    )

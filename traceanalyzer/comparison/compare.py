@@ -11,7 +11,15 @@ from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_b
 from traceanalyzer.comparison.evidence import evidence_of, of_one, unit_of
 from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
-from traceanalyzer.comparison.model import Change, Comparison, Condition, Difference, PartDifference, Predicted, Side
+from traceanalyzer.comparison.model import (
+    Change,
+    Comparison,
+    Condition,
+    Difference,
+    PartDifference,
+    Predicted,
+    Side,
+)
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
@@ -23,16 +31,29 @@ ORDER = (*BUDGET, WHOLE)
 LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence
 
 
+CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
+"""Parts of the budget whose findings have one class; of idle time it is the cause, and compute has
+several."""
+
+
 def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
-    """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor device work."""
+    """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor
+    device work."""
     unit = unit_of(a, b)
-    a, b = of_one(a, unit.of_a), of_one(b, unit.of_b)
+    a = of_one(a, unit.of_a)
+    b = of_one(b, unit.of_b)
     sides = _side(a, names[0]), _side(b, names[1])
     parts = parts_of_both(a, b)
     x, y = map(Work.of, parts)
-    whole = Whole((x.batch_ms, y.batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step), unit.each)
+    whole = Whole(
+        (x.batch_ms, y.batch_ms),
+        (a.metrics.launches_per_step, b.metrics.launches_per_step),
+        unit.each,
+    )
     step = Difference(**figures(x, y, whole))
-    changes, conditions, each = changes_between(*parts, whole), conditions_between(a, b), per_unit(a, b)
+    changes = changes_between(*parts, whole)
+    conditions = conditions_between(a, b)
+    each = per_unit(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
     times = times_of(a, b, step, evidence)
     could_see = resolution(b, times, step, evidence)
@@ -45,18 +66,32 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     first = f"Not like for like: other {', other '.join(other)}." if other else ""
     told = [first, each.sentence if each else "", answer, why, *causes]
     return Comparison(
-        a=sides[0], b=sides[1], verdict=word, basis=times.basis, per=unit.per, could_see=could_see,
-        host_factor=evidence.host and evidence.host.factor, gpu_factor=evidence.gpu and evidence.gpu.factor,
-        headline=" ".join(filter(None, told)), step=step, conditions=conditions, changes=changes,
-        budget=_budget(*parts, whole), metrics=metrics_between(a, b), notes=_notes(a, b, step),
+        a=sides[0],
+        b=sides[1],
+        verdict=word,
+        basis=times.basis,
+        per=unit.per,
+        could_see=could_see,
+        host_factor=evidence.host and evidence.host.factor,
+        gpu_factor=evidence.gpu and evidence.gpu.factor,
+        headline=" ".join(filter(None, told)),
+        step=step,
+        conditions=conditions,
+        changes=changes,
+        budget=_budget(*parts, whole),
+        metrics=metrics_between(a, b),
+        notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
-        rows=rows_between(a, b, step.a_ms), predicted=predicted_for(a, b, sides, changes), per_unit=each,
-    )  # fmt: skip
+        rows=rows_between(a, b, step.a_ms),
+        predicted=predicted_for(a, b, sides, changes),
+        per_unit=each,
+    )
 
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
-    """Lines of both tables; of a line that one of them has not, only where that table ends with less than it takes."""
+    """Lines of both tables; of a line that one of them has not, only where that table ends with
+    less than it takes."""
     if not a or not b:
         return []
     least_a, least_b = (other[-1].bytes if len(other) >= TOP_ROWS else 0 for other in (b, a))
@@ -65,7 +100,8 @@ def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
 
 
 def _side(report: Report, name: str) -> Side:
-    time, kinds = recorded_ms(report), sorted({i.kind for i in report.inputs})
+    time = recorded_ms(report)
+    kinds = sorted({i.kind for i in report.inputs})
     if not time:
         raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
     steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
@@ -79,15 +115,27 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
     keys = dict.fromkeys([*((p.part, None) for p in (*a, *b)), *causes])
     rows = []
     for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
-        x, y = (Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b))
-        rows.append(PartDifference(**figures(x, y, whole), name=".".join(filter(None, (part, cls)))))
+        x, y = (
+            Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)
+        )
+        rows.append(
+            PartDifference(**figures(x, y, whole), name=".".join(filter(None, (part, cls))))
+        )
     return rows
 
 
 def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """Where most of the difference comes from, and which ranks are compared."""
-    largest = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms]
-    text = [f"Largest part: {largest[0].title}, {largest[0].difference_ms:+.3g} ms."] if largest else []
+    largest = [
+        c
+        for c in changes
+        if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms
+    ]
+    text = (
+        [f"Largest part: {largest[0].title}, {largest[0].difference_ms:+.3g} ms."]
+        if largest
+        else []
+    )
     return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
 
 
@@ -117,20 +165,23 @@ def _notes(a: Report, b: Report, step: Difference) -> list[str]:
             "timing log): changes are as fine as both allow."
         )
     if step.significant is None:
-        notes.append("One of the two has a single step: no spread, so no interval; record at least three steps.")
+        notes.append(
+            "One of the two has a single step: no spread, so no interval; record at "
+            "least three steps."
+        )
     return notes
 
 
-CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
-"""Parts of the budget whose findings have one class; of idle time it is the cause, and compute has several."""
+def predicted_for(
+    a: Report, b: Report, sides: tuple[Side, Side], changes: list[Change]
+) -> Predicted | None:
+    """The prediction of A's report for the remedy that B shows; None where none follows from what
+    became shorter.
 
-
-def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[Change]) -> Predicted | None:
-    """The prediction of A's report for the remedy that B shows; None where none follows from what became shorter.
-
-    That is the remedy of the class whose time shrank most; a CUDA graph where B launches graphs and A did not. A step
-    that became longer was not what any of them was about."""
-    before, after = sides[0].unprofiled_step_ms or 0.0, sides[1].timed_ms
+    That is the remedy of the class whose time shrank most; a CUDA graph where B launches graphs and
+    A did not. A step that became longer was not what any of them was about."""
+    before = sides[0].unprofiled_step_ms or 0.0
+    after = sides[1].timed_ms
     shrunk = [change for change in changes if change.significant and change.difference_ms < 0]
     if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:
         return None
@@ -138,12 +189,16 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
     found = _advised(a, b, {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part))
     if found is None or found.predicted_step_ms is None:
         return None
-    return Predicted(found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after)
+    return Predicted(
+        found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after
+    )
 
 
 def _advised(a: Report, b: Report, cls: str | None) -> Recommendation | None:
     """A's advice for one finding of this class."""
-    before, after = (bool(getattr(figures_by_path(r).get("launches.graph_launches"), "value", 0)) for r in (a, b))
+    before, after = (
+        bool(getattr(figures_by_path(r).get("launches.graph_launches"), "value", 0)) for r in (a, b)
+    )
     fitting = (r for r in a.recommendations if (r.remedy == "cuda_graph") == (after > before))
     alone = {finding.id for finding in a.findings}
     return next((r for r in fitting if r.id in alone and r.cls == cls), None)

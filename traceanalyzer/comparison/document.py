@@ -1,4 +1,5 @@
-"""Comparisons as documents: the answer for a terminal, all of it for Markdown and a page; of several runs a table."""
+"""Comparisons as documents: the answer for a terminal, all of it for Markdown and a page; of
+several runs a table."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,7 +8,16 @@ from traceanalyzer.base import dataclass, metric
 from traceanalyzer.comparison import outline
 from traceanalyzer.comparison.model import Comparison
 from traceanalyzer.report.brief import brief
-from traceanalyzer.report.document import Bullets, Document, Drawing, Line, Part, Section, Table, Verdict
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Line,
+    Part,
+    Section,
+    Table,
+    Verdict,
+)
 from traceanalyzer.report.html.pictures.standalone import standalone
 from traceanalyzer.report.html.timeline_section import SCRIPTS, explorer
 from traceanalyzer.report.markdown.issue import render_markdown
@@ -16,8 +26,15 @@ from traceanalyzer.report.printed import Printed, Result, Rows
 from traceanalyzer.report.timeline.lanes import Timeline
 from traceanalyzer.report.timeline.several import joined
 
-SHOWN_ROWS, SHOWN_NOTES = 5, 2
-COLUMNS = ("change", "a_ms", "b_ms", "difference_ms", "verdict")  # changes and notes on the first screen
+SHOWN_ROWS = 5
+SHOWN_NOTES = 2
+COLUMNS = (
+    "change",
+    "a_ms",
+    "b_ms",
+    "difference_ms",
+    "verdict",
+)  # changes and notes on the first screen
 LEAST_REPORT = 4_000  # characters without which a report below a comparison says too little
 FOLDED = "\n<details><summary>Where the time goes now</summary>\n\n{}\n</details>\n"
 BOTH_STEPS = "A step of each, the one whose time is closest to the median, both from their starts."
@@ -43,11 +60,17 @@ class ComparisonPage(Result):
     def html(self) -> str:
         """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
         every = outline.sections(self.comparison)
-        known = [(name, step) for name, step in zip(("A: ", "B: "), self.steps, strict=False) if step is not None]
+        known = [
+            (name, step)
+            for name, step in zip(("A: ", "B: "), self.steps, strict=False)
+            if step is not None
+        ]
         if known:
             drawing = Drawing(partial(explorer, [joined(known, "A and B")]))
             every.append(Section("Timelines", [BOTH_STEPS, drawing], id="timeline"))
-        return Printed(Document(self.comparison.headline, every, scripts=SCRIPTS if known else ())).html()
+        return Printed(
+            Document(self.comparison.headline, every, scripts=SCRIPTS if known else ())
+        ).html()
 
     def svg(self) -> str:
         """The waterfall."""
@@ -55,18 +78,29 @@ class ComparisonPage(Result):
         return standalone("A compared with B", [self.comparison.headline], panels)
 
 
+FASTER = ("faster", "likely_faster")
+TITLE = "Comparison of runs"
+
+
 def _screen(every: Sequence[Section]) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
-    by_title, shown = {one.title: one.parts for one in every if not one.folded}, outline.ANSWER
+    by_title = {one.title: one.parts for one in every if not one.folded}
+    shown = outline.ANSWER
     # Of a table the first rows with its last two, the rest and the total.
     parts = [
-        Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS) if isinstance(part, Table) else part
+        Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS)
+        if isinstance(part, Table)
+        else part
         for part in by_title[outline.CHANGES]
     ]
-    notes = [*_unlike(by_title.get(outline.UNLIKE, ())), *by_title.get(outline.NOTES, ())][:SHOWN_NOTES]
+    notes = [*_unlike(by_title.get(outline.UNLIKE, ())), *by_title.get(outline.NOTES, ())][
+        :SHOWN_NOTES
+    ]
     end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
     more = ["what the changes are made of"] if len(by_title) < len(every) else []
-    more += [t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)]
+    more += [
+        t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)
+    ]
     if more:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
     answer = Section(shown, by_title[shown], untitled=True)
@@ -79,15 +113,13 @@ def _unlike(parts: Sequence[Part | None]) -> list[str]:
 
 
 def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:
-    """What changed, and below it the report of B folded, as Markdown of at most `max_chars` characters where the
-    comparison's answer allows it."""
+    """What changed, and below it the report of B folded, as Markdown of at most `max_chars`
+    characters where the comparison's answer allows it."""
     changed = ComparisonPage(comparison).printed.markdown(max_chars)
     room = max_chars - len(changed) - len(FOLDED.format(""))
-    return changed if room < LEAST_REPORT else changed + FOLDED.format(render_markdown(report, room))
-
-
-FASTER = ("faster", "likely_faster")
-TITLE = "Comparison of runs"
+    return (
+        changed if room < LEAST_REPORT else changed + FOLDED.format(render_markdown(report, room))
+    )
 
 
 @dataclass(frozen=True)
@@ -97,8 +129,12 @@ class RunRow:
     run: str = metric("where it was read from")
     step_ms: float = metric("its step, without the profiler where both sides have that")
     change: str = metric("that against the first run's")
-    speedup: float | None = metric("the first run's step over this one's; null where nothing changed")
-    verdict: str = metric("what `compare` says of it; `best` the fastest of those that are faster", text="own")
+    speedup: float | None = metric(
+        "the first run's step over this one's; null where nothing changed"
+    )
+    verdict: str = metric(
+        "what `compare` says of it; `best` the fastest of those that are faster", text="own"
+    )
     largest: str = metric("the largest part of the difference")
 
 
@@ -111,12 +147,15 @@ class Several(Result):
     @property
     def best(self) -> Comparison | None:
         """The one that makes the step shortest; None where none is faster."""
-        return min((one for one in self.comparisons if one.verdict in FASTER), key=_ratio, default=None)
+        return min(
+            (one for one in self.comparisons if one.verdict in FASTER), key=_ratio, default=None
+        )
 
     @property
     def headline(self) -> str:
         """The answer in a sentence."""
-        best, base = self.best, self.comparisons[0].a.name
+        best = self.best
+        base = self.comparisons[0].a.name
         if best is None:
             return f"None of {len(self.comparisons)} runs is faster than {base}."
         times = f"{1.0 / _ratio(best):.2f} times as fast as {base}"
@@ -134,19 +173,34 @@ class Several(Result):
         changed = one.verdict not in ("no_change", "not_comparable")
         verdict = one.verdict.replace("_", " ").replace("not comparable", "cannot tell")
         return RunRow(
-            run=one.b.name, step_ms=_times(one)[1], change=f"{_ratio(one) - 1.0:+.1%}",
-            speedup=1.0 / _ratio(one) if changed else None, verdict=f"{verdict}, best" if one is self.best else verdict,
-            largest=f"{largest.title} ({largest.difference_ms:+.3g} ms)" if largest and changed else "",
-        )  # fmt: skip
+            run=one.b.name,
+            step_ms=_times(one)[1],
+            change=f"{_ratio(one) - 1.0:+.1%}",
+            speedup=1.0 / _ratio(one) if changed else None,
+            verdict=f"{verdict}, best" if one is self.best else verdict,
+            largest=f"{largest.title} ({largest.difference_ms:+.3g} ms)"
+            if largest and changed
+            else "",
+        )
 
     @property
     def printed(self) -> Printed:
         """The table, and where there is room why each is what it is."""
-        answer, best, rows = Verdict(self.headline), self.best, Rows("runs", self.rows, RunRow)
-        screen = Document(self.headline, [Section(TITLE, [answer, "", Table(rows.rows)], untitled=True)])
-        whys = Section("Each in a sentence", [f"{one.b.name}: {one.headline}" for one in self.comparisons])
+        answer = Verdict(self.headline)
+        best = self.best
+        rows = Rows("runs", self.rows, RunRow)
+        screen = Document(
+            self.headline, [Section(TITLE, [answer, "", Table(rows.rows)], untitled=True)]
+        )
+        whys = Section(
+            "Each in a sentence", [f"{one.b.name}: {one.headline}" for one in self.comparisons]
+        )
         whole = Document(self.headline, [Section(TITLE, [answer, "", Table(rows.rows)]), whys])
-        values = {"headline": self.headline, "best": best and best.b.name, "comparisons": list(self.comparisons)}
+        values = {
+            "headline": self.headline,
+            "best": best and best.b.name,
+            "comparisons": list(self.comparisons),
+        }
         return Printed(whole, values, rows, screen=screen)
 
 

@@ -1,7 +1,8 @@
 """The verdict: by the best evidence of the step, with the speed of both machines taken out.
 
-The step without the profiler where both sides have it, else the recorded one. Two readings of its change count: as it
-is, and at A's speed of host and GPU. What is neither seen in both nor found in certain places is the machine's."""
+The step without the profiler where both sides have it, else the recorded one. Two readings of its
+change count: as it is, and at A's speed of host and GPU. What is neither seen in both nor found in
+certain places is the machine's."""
 
 import math
 
@@ -11,17 +12,24 @@ from traceanalyzer.comparison.model import Basis, Difference, Word
 from traceanalyzer.report.model import Report
 
 SEEN = 0.03  # a change of the step by less is none: the rounds of one program differ by as much
-SUPPORT = 0.25  # share of a change of the step that must be found in certain places; less is the machine's
+SUPPORT = 0.25
+"""Share of a change of the step that must be found in certain places; less is the machine's."""
 LEAST_TOLD = 0.005  # changed work that is a smaller share of the step is not worth a word
 WORDS: dict[Word, str] = {
-    "faster": "Faster", "likely_faster": "Likely faster", "no_change": "No significant change",
-    "likely_slower": "Likely slower", "slower": "Slower", "not_comparable": "Cannot tell",
-}  # fmt: skip
+    "faster": "Faster",
+    "likely_faster": "Likely faster",
+    "no_change": "No significant change",
+    "likely_slower": "Likely slower",
+    "slower": "Slower",
+    "not_comparable": "Cannot tell",
+}
 BY_SIGN: tuple[tuple[Word, Word], ...] = (("likely_slower", "likely_faster"), ("slower", "faster"))
 """Words of a likely change, and of a sure one."""
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
-UNKNOWN_CAUSE = "the cause is on the host or in the machine (clocks, other load); record both again to be sure"
+UNKNOWN_CAUSE = (
+    "the cause is on the host or in the machine (clocks, other load); record both again to be sure"
+)
 
 
 @dataclass(frozen=True)
@@ -76,29 +84,47 @@ def _slopes(report: Report) -> tuple[float, float]:
     return (of.if_host_slower or 0.0, of.if_host_faster or 0.0) if of else (0.0, 0.0)
 
 
-def word_of(times: Times, step: Difference, evidence: Evidence, could_see: float, *, unlike: bool) -> Word:
-    """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`: they are of other
-    kinds."""
-    large, is_sure = times.seen, times.source == "measured" or bool(step.significant)
+def word_of(
+    times: Times, step: Difference, evidence: Evidence, could_see: float, *, unlike: bool
+) -> Word:
+    """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`:
+    they are of other kinds."""
+    large = times.seen
+    is_sure = times.source == "measured" or bool(step.significant)
     found = _found(times, step, evidence)
     if unlike:
         return "not_comparable"
     if found and min(large) * max(large) > 0:
         return BY_SIGN[len(found) == 2 and is_sure][found[0] < 0]
-    is_known = evidence.is_same_work or (evidence.known and evidence.most < SEEN)  # whether less than that changed
+    is_known = evidence.is_same_work or (
+        evidence.known and evidence.most < SEEN
+    )  # whether less than that changed
     return "no_change" if is_known or not (large or could_see > SEEN) else "not_comparable"
 
 
 def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
-    """Changes of which enough is found in certain places; where these are not known, steps have to show it."""
-    shown = not evidence.is_same_work and (times.source == "measured" or step.significant is not False)
-    return [c for c in times.seen if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)]
+    """Changes of which enough is found in certain places; where these are not known, steps have to
+    show it."""
+    shown = not evidence.is_same_work and (
+        times.source == "measured" or step.significant is not False
+    )
+    return [
+        c
+        for c in times.seen
+        if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)
+    ]
 
 
 def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
-    """The least change of the step that would have been seen, a share: what steps and hosts vary by."""
+    """The least change of the step that would have been seen, a share: what steps and hosts vary
+    by."""
     steps = 0.0
-    if times.source != "measured" and step.low_ms is not None and step.high_ms is not None and step.a_ms:
+    if (
+        times.source != "measured"
+        and step.low_ms is not None
+        and step.high_ms is not None
+        and step.a_ms
+    ):
         steps = (step.high_ms - step.low_ms) / 2 / step.a_ms
     host = evidence.host or Speed()
     return max(SEEN, math.hypot(steps, _slopes(b)[0] * (host.high - host.low) / 2 / host.factor))
@@ -107,7 +133,10 @@ def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) ->
 def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bool) -> str:
     """The verdict with its figures. `unlike`: the two are of other kinds."""
     without = " without the profiler" if times.basis == "unprofiled" else ""
-    text = f"{'Not comparable' if unlike else WORDS[word]}{without}: {from_to(times.a_ms, times.b_ms, per)}"
+    text = (
+        f"{'Not comparable' if unlike else WORDS[word]}{without}: "
+        f"{from_to(times.a_ms, times.b_ms, per)}"
+    )
     if not without:
         return f"{text}."
     text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms, per)}"
@@ -123,7 +152,8 @@ def from_to(a_ms: float, b_ms: float, per: str) -> str:
 
 
 def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: str) -> str:
-    """Why the verdict is not what the times say, or what would settle it; empty where they speak for themselves."""
+    """Why the verdict is not what the times say, or what would settle it; empty where they speak
+    for themselves."""
     raw, fair = times.changes
     if word == "no_change":  # whose is a change that is not the program's?
         machines = _machines(evidence, raw)
@@ -142,10 +172,16 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
 
 
 def _machines(evidence: Evidence, change: float) -> str:
-    """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those that explain it."""
+    """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those
+    that explain it."""
     known = (("host", evidence.host), ("GPU", evidence.gpu))
     return " and ".join(
-        f"the {name} of B was {abs(1.0 / of.factor - 1.0):.0%} {'faster' if of.factor < 1 else 'slower'}"
+        (
+            f"the {name} of B was {abs(1.0 / of.factor - 1.0):.0%} "
+            f"{'faster' if of.factor < 1 else 'slower'}"
+        )
         for name, of in known
-        if of is not None and abs(1.0 / of.factor - 1.0) >= SEEN and (of.factor - 1.0) * change >= 0.0
+        if of is not None
+        and abs(1.0 / of.factor - 1.0) >= SEEN
+        and (of.factor - 1.0) * change >= 0.0
     )

@@ -1,8 +1,9 @@
 """Limits on the figures of a report, absolute or against a baseline, and whether they hold.
 
-Figures are those of the step without the profiler, as the report shows them, unless those recorded are asked for. A
-limit against a baseline on the step time is breached only where the comparison's verdict is a change, on a part of it
-only by more than steps vary, unless it is strict; other figures do not carry a spread.
+Figures are those of the step without the profiler, as the report shows them, unless those recorded
+are asked for. A limit against a baseline on the step time is breached only where the comparison's
+verdict is a change, on a part of it only by more than steps vary, unless it is strict; other
+figures do not carry a spread.
 
 A policy file has the limits of a project, in TOML, to be kept with its code:
 
@@ -36,10 +37,15 @@ from traceanalyzer.report.model import Report
 
 Bound = Literal["max", "min"]
 Outcome = Literal["ok", "breach", "noise", "missing"]
-LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?")
+LIMIT = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)(?P<percent>%?)(?: ?(?P<bytes>[MG]i?B))?"
+)
 BYTES = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 NEAR = 3  # names that are offered for one that does not exist
-WITH_VERDICT = ("step_time_ms.mean", "step_time_ms.median")  # figures that the comparison's verdict speaks for
+WITH_VERDICT = (
+    "step_time_ms.mean",
+    "step_time_ms.median",
+)  # figures that the comparison's verdict speaks for
 PARTS = ("budget_ms.", "idle_ms.")
 
 
@@ -49,7 +55,8 @@ class LimitError(ValueError):
 
 @dataclass(frozen=True)
 class Limit:
-    """At most or at least so much. `relative` is a share of the baseline's figure to add (+3 % is 0.03)."""
+    """At most or at least so much. `relative` is a share of the baseline's figure to add (+3 % is
+    0.03)."""
 
     metric: str
     bound: Bound
@@ -59,25 +66,30 @@ class Limit:
 
     @classmethod
     def of(cls, metric: str, bound: Bound, text: str | float) -> "Limit":
-        """The limit as written: `5.2` and `10%` (of a share) are absolute; `+3%` and `-5%` are against the baseline.
-        Raises LimitError."""
+        """The limit as written: `5.2` and `10%` (of a share) are absolute; `+3%` and `-5%` are
+        against the baseline. Raises LimitError."""
         written = str(text).strip()
         parts = LIMIT.fullmatch(written)
         if isinstance(text, bool) or parts is None:
-            raise LimitError(f"{metric}={written}: a limit is a number (5.2, 24 GB), or a percentage (+3%)")
+            raise LimitError(
+                f"{metric}={written}: a limit is a number (5.2, 24 GB), or a percentage (+3%)"
+            )
         number = float(f"{parts['sign']}{parts['number']}") * BYTES.get(parts["bytes"] or "", 1)
         if parts["percent"] and parts["bytes"]:
             raise LimitError(f"{metric}={written}: a percentage has no unit")
         if not parts["percent"]:
             if parts["sign"] == "+":
-                raise LimitError(f"{metric}={written}: against a baseline say +3%; an absolute limit has no sign")
+                raise LimitError(
+                    f"{metric}={written}: against a baseline say +3%; an absolute limit has no sign"
+                )
             return cls(metric, bound, number, False, written)
         return cls(metric, bound, number / 100, bool(parts["sign"]), written)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a limit holds, and what it was held against. Figures are None where there are none."""
+    """Whether a limit holds, and what it was held against. Figures are None where there are
+    none."""
 
     limit: Limit
     unit: str
@@ -85,7 +97,8 @@ class Verdict:
     baseline: float | None
     allowed: float | None  # the limit in the figure's own unit
     outcome: Outcome
-    is_recorded: bool = True  # whether the figure is as recorded; else it is of the step without the profiler
+    # whether the figure is as recorded; else it is of the step without the profiler
+    is_recorded: bool = True
 
     def holds(self, allow_missing: bool) -> bool:
         """Whether this lets the check pass."""
@@ -101,18 +114,27 @@ def check_limits(
     strict: bool = False,
     recorded: bool = False,
 ) -> list[Verdict]:
-    """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes noise for a change;
-    `recorded` asks for the figures of the recorded step.
+    """A verdict for each limit. `comparison` is of the baseline with the report; `strict` takes
+    noise for a change; `recorded` asks for the figures of the recorded step.
 
-    Raises LimitError for a figure that no report has, and for a limit against a baseline without one."""
+    Raises LimitError for a figure that no report has, and for a limit against a baseline without
+    one."""
     of = figures_by_path if recorded else shown_figures
-    figures, before = of(report), of(baseline) if baseline else {}
+    figures = of(report)
+    before = of(baseline) if baseline else {}
     verdicts = []
     for limit in limits:
         figure = _figure(limit, figures.get(limit.metric) or absent(report, limit.metric), figures)
         if limit.relative and baseline is None:
-            raise LimitError(f"{limit.metric}={limit.text}: a limit against a baseline needs --baseline")
-        noisy = limit.relative and not strict and comparison is not None and _is_noise(limit, comparison)
+            raise LimitError(
+                f"{limit.metric}={limit.text}: a limit against a baseline needs --baseline"
+            )
+        noisy = (
+            limit.relative
+            and not strict
+            and comparison is not None
+            and _is_noise(limit, comparison)
+        )
         verdicts.append(_verdict(limit, figure, before.get(limit.metric), noisy=noisy))
     return verdicts
 
@@ -120,7 +142,11 @@ def check_limits(
 def _figure(limit: Limit, figure: Figure | None, figures: Mapping[str, Figure]) -> Figure:
     if figure is None:
         near = get_close_matches(limit.metric, figures, NEAR, cutoff=0.5)
-        meant = f"did you mean {', '.join(near)}?" if near else "their names are those of `analyze --format json`"
+        meant = (
+            f"did you mean {', '.join(near)}?"
+            if near
+            else "their names are those of `analyze --format json`"
+        )
         raise LimitError(f"no figure is called {limit.metric}; {meant}")
     if limit.text.endswith("%") and not limit.relative and figure.unit != "share":
         say = f"it is no share; say +{limit.text} for a limit against a baseline"
@@ -140,7 +166,8 @@ def _verdict(limit: Limit, figure: Figure, before: Figure | None, *, noisy: bool
 
 
 def _is_noise(limit: Limit, comparison: Comparison) -> bool:
-    """Whether a change of the figure is no more than machines and steps vary by; False for figures without a spread."""
+    """Whether a change of the figure is no more than machines and steps vary by; False for figures
+    without a spread."""
     if limit.metric in WITH_VERDICT:
         return comparison.verdict in ("no_change", "not_comparable")
     part = limit.metric.removeprefix("budget_ms.").replace("idle_ms.", "idle.")
@@ -169,8 +196,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_policy(path: Path) -> Policy:
-    """The policy in a file. Raises UnreadableInputError where it is no policy, LimitError for a limit that makes no
-    sense."""
+    """The policy in a file. Raises UnreadableInputError where it is no policy, LimitError for a
+    limit that makes no sense."""
     try:
         file = msgspec.convert(tomllib.loads(read_whole(path).decode()), _File)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -181,7 +208,8 @@ def read_policy(path: Path) -> Policy:
 
 
 def _limits(bound: Bound, table: dict[str, Any], prefix: str = "") -> list[Limit]:
-    """Limits of a table; a name with dots that is not in quotation marks is a table of tables in TOML."""
+    """Limits of a table; a name with dots that is not in quotation marks is a table of tables in
+    TOML."""
     found: list[Limit] = []
     for name, value in table.items():
         if isinstance(value, dict):

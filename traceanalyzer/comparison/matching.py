@@ -1,9 +1,10 @@
 """Which parts of B's step stand for which of A's: groups of parts that are one change each.
 
-In this order: the same operator on the same shapes and types with the same kernel; with another kernel; on other types;
-on other shapes; what stands at the same position in the step, between parts that were matched (renamed kernels,
-operators fused or written out). What is left belongs to its operator, where that runs on the other side too, else it is
-gone or added. Idle time is matched by its cause."""
+In this order: the same operator on the same shapes and types with the same kernel; with another
+kernel; on other types; on other shapes; what stands at the same position in the step, between parts
+that were matched (renamed kernels, operators fused or written out). What is left belongs to its
+operator, where that runs on the other side too, else it is gone or added. Idle time is matched by
+its cause."""
 
 import enum
 from collections.abc import Callable, Hashable, Iterable
@@ -15,7 +16,9 @@ from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.work import of_part, paired
 
-MOSTLY = 0.5  # if more than this share of the computation runs on other shapes, that is one change: other work was done
+MOSTLY = 0.5
+"""If more than this share of the computation runs on other shapes, that is one change: other work
+was done."""
 
 
 class How(enum.Enum):
@@ -50,7 +53,8 @@ class Link:
 
 @dataclass
 class Group:
-    """Links that are one change; `label` is an operator, a kernel or a cause of idle time, empty for several."""
+    """Links that are one change; `label` is an operator, a kernel or a cause of idle time, empty
+    for several."""
 
     part: str
     label: str
@@ -81,7 +85,8 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
     """The changes: every part of both sides is in exactly one of them."""
     groups: list[Group] = []
     for part in dict.fromkeys(p.part for p in (*a, *b)):
-        mine, theirs = of_part(a, part), of_part(b, part)
+        mine = of_part(a, part)
+        theirs = of_part(b, part)
         if part != "idle":
             groups += _running(part, mine, theirs)
             continue
@@ -93,7 +98,8 @@ def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
 
 
 def name_of(part: StepPart) -> str:
-    """What the part goes by: its operator, else its kernel; what kind of collective or copy it is."""
+    """What the part goes by: its operator, else its kernel; what kind of collective or copy it
+    is."""
     kernel = part.kernel or ""
     if part.part == "exposed_communication":
         kind = collective_kind(kernel)
@@ -111,7 +117,9 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
     for gone, added in _blocks(a, b, links, left_a, left_b):
         if gone and added:
             names = (frozenset(map(name_of, gone)), frozenset(map(name_of, added)))
-            replaced.setdefault(names, Group(part, "")).links.append(_link(How.POSITION, gone, added))
+            replaced.setdefault(names, Group(part, "")).links.append(
+                _link(How.POSITION, gone, added)
+            )
             continue
         alone = Group(part, "")
         for p in (*gone, *added):
@@ -131,7 +139,9 @@ KEYS: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
 )
 
 
-def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[StepPart], list[StepPart]]:
+def _by_name(
+    a: list[StepPart], b: list[StepPart]
+) -> tuple[list[Link], list[StepPart], list[StepPart]]:
     """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
     links: list[Link] = []
     for how, key in KEYS:
@@ -143,36 +153,57 @@ def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[Ste
 
 
 def _one_by_one(how: How, a: list[StepPart], b: list[StepPart]) -> list[Link]:
-    """Links of an operator that runs on as many other shapes as before: each of these with its successor."""
+    """Links of an operator that runs on as many other shapes as before: each of these with its
+    successor."""
     if how is How.OPERATOR:
-        shapes = [{p.shapes: [q for q in side if q.shapes == p.shapes] for p in side} for side in (a, b)]
+        shapes = [
+            {p.shapes: [q for q in side if q.shapes == p.shapes] for p in side} for side in (a, b)
+        ]
         if len(shapes[0]) == len(shapes[1]):
-            return [_link(how, x, y) for x, y in zip(shapes[0].values(), shapes[1].values(), strict=True)]
+            return [
+                _link(how, x, y)
+                for x, y in zip(shapes[0].values(), shapes[1].values(), strict=True)
+            ]
     return [_link(how, a, b)]
 
 
 def _blocks(
-    a: list[StepPart], b: list[StepPart], links: list[Link], left_a: list[StepPart], left_b: list[StepPart]
+    a: list[StepPart],
+    b: list[StepPart],
+    links: list[Link],
+    left_a: list[StepPart],
+    left_b: list[StepPart],
 ) -> Iterable[tuple[list[StepPart], list[StepPart]]]:
-    """What is left between the same neighbours on both sides. An operator on other shapes is no such neighbour: its
-    namesake may stand anywhere."""
-    number = {id(p): i for i, link in enumerate(links) if link.how is not How.OPERATOR for p in (*link.a, *link.b)}
+    """What is left between the same neighbours on both sides. An operator on other shapes is no
+    such neighbour: its namesake may stand anywhere."""
+    number = {
+        id(p): i
+        for i, link in enumerate(links)
+        if link.how is not How.OPERATOR
+        for p in (*link.a, *link.b)
+    }
     order = [number.get(id(p), -1 - i) for i, p in enumerate((*a, *b))]
     left = set(map(id, (*left_a, *left_b)))
     found = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False).get_opcodes()
     for tag, a_first, a_stop, b_first, b_stop in found:
         if tag != "equal":
-            gone, added = ([p for p in s if id(p) in left] for s in (a[a_first:a_stop], b[b_first:b_stop]))
+            gone, added = (
+                [p for p in s if id(p) in left] for s in (a[a_first:a_stop], b[b_first:b_stop])
+            )
             yield gone, added
 
 
 def _other_work(part: str, groups: list[Group]) -> list[Group]:
-    """The groups, with everything that runs on other shapes as one of them where that is most of the time."""
+    """The groups, with everything that runs on other shapes as one of them where that is most of
+    the time."""
     every = Group(part, "", [*chain.from_iterable(group.links for group in groups)])
     reshaped = Group(part, "", [link for link in every.links if link.how is How.OPERATOR])
     if reshaped.ms <= MOSTLY * every.ms:
         return groups
-    rest = [Group(part, g.label, [link for link in g.links if link.how is not How.OPERATOR]) for g in groups]
+    rest = [
+        Group(part, g.label, [link for link in g.links if link.how is not How.OPERATOR])
+        for g in groups
+    ]
     return [reshaped, *(g for g in rest if g.links)]
 
 

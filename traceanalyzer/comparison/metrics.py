@@ -1,4 +1,5 @@
-"""Figures of two reports that are not parts of the step time, by path; and the time for each sample or token."""
+"""Figures of two reports that are not parts of the step time, by path; and the time for each sample
+or token."""
 
 import dataclasses
 from dataclasses import fields, replace
@@ -12,7 +13,11 @@ from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
 from traceanalyzer.report.outline.breakdown import step_ms
 
-PARTS = ("step_time_ms.", "budget_ms.", "idle_ms.")  # the step time and its parts are compared as such
+PARTS = (
+    "step_time_ms.",
+    "budget_ms.",
+    "idle_ms.",
+)  # the step time and its parts are compared as such
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,14 +26,25 @@ class Figure:
 
     value: float | None
     unit: str
-    is_recorded: bool = True  # whether it is of the step as recorded, or of nothing that a profiler changes
+    # whether it is of the step as recorded, or of nothing that a profiler changes
+    is_recorded: bool = True
 
 
 NOT_THERE = Figure(None, "")
 
 
+ROW_FIGURES = {
+    "kernels": {"device_ms": "total_ms", "calls": "calls"},
+    "ops": {"device_ms": "device_self_ms", "host_ms": "host_self_ms", "calls": "calls"},
+    "modules": {"device_ms": "device_ms", "host_ms": "host_ms", "calls": "calls"},
+}
+"""Figures of rows that limits can be on, and the columns that have them."""
+CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")
+
+
 def shown_figures(report: Report) -> dict[str, Figure]:
-    """The figures by path as the report shows them: those of the step without the profiler where that is known."""
+    """The figures by path as the report shows them: those of the step without the profiler where
+    that is known."""
     found = figures_by_path(report)
     of = report.metrics.unprofiled
     if report.summary.basis != "unprofiled" or of is None:
@@ -42,13 +58,16 @@ def shown_figures(report: Report) -> dict[str, Figure]:
     use = report.metrics.utilisation
     if use is not None and use.mfu is not None:
         shown["roofline.mfu"] = use.mfu
-    return found | {name: Figure(value, found[name].unit, is_recorded=False) for name, value in shown.items()}
+    return found | {
+        name: Figure(value, found[name].unit, is_recorded=False) for name, value in shown.items()
+    }
 
 
 def figures_by_path(report: Report) -> dict[str, Figure]:
-    """Every figure of `metrics` as recorded by its path (`step_time_ms.median`), with `syncs.calls`,
-    `syncs.gpu_idle_ms`, `headroom_ms.CLASS` (the findings' headroom by class), and those of rows: classes of kernels,
-    kernels, operators and modules (`kernels.gemm.device_ms`, `ops.aten::mm.calls`)."""
+    """Every figure of `metrics` as recorded by its path (`step_time_ms.median`), with
+    `syncs.calls`, `syncs.gpu_idle_ms`, `headroom_ms.CLASS` (the findings' headroom by class), and
+    those of rows: classes of kernels, kernels, operators and modules (`kernels.gemm.device_ms`,
+    `ops.aten::mm.calls`)."""
     found = dict(_walk("", Metrics, report.metrics))
     waits = report.tables.get("syncs")
     for name in ("calls", "gpu_idle_ms"):
@@ -60,7 +79,9 @@ def figures_by_path(report: Report) -> dict[str, Figure]:
     for prefix, name, row in _rows(report):
         for figure, column in ROW_FIGURES[prefix].items():
             path = f"{prefix}.{name}.{figure}"
-            found[path] = Figure((found.get(path, NOT_THERE).value or 0.0) + getattr(row, column), _unit(figure))
+            found[path] = Figure(
+                (found.get(path, NOT_THERE).value or 0.0) + getattr(row, column), _unit(figure)
+            )
     return found
 
 
@@ -68,47 +89,50 @@ def _unit(name: str) -> str:
     return "ms" if name.endswith("_ms") else ""
 
 
-ROW_FIGURES = {
-    "kernels": {"device_ms": "total_ms", "calls": "calls"},
-    "ops": {"device_ms": "device_self_ms", "host_ms": "host_self_ms", "calls": "calls"},
-    "modules": {"device_ms": "device_ms", "host_ms": "host_ms", "calls": "calls"},
-}
-"""Figures of rows that limits can be on, and the columns that have them."""
-
-
 def _rows(report: Report) -> list[tuple[str, str, Any]]:
-    """Rows with the first and the second part of their path: of classes before kernels of the same name."""
+    """Rows with the first and the second part of their path: of classes before kernels of the same
+    name."""
     tables = report.tables
     classes = [("kernels", row.cls, row) for row in tables.get("kernel_classes", [])]
     known = {name for _, name, _ in classes}
-    kernels = [("kernels", row.name, row) for row in tables.get("kernels", []) if row.name not in known]
-    named = [(prefix, row.name, row) for prefix in ("ops", "modules") for row in tables.get(prefix, [])]
+    kernels = [
+        ("kernels", row.name, row) for row in tables.get("kernels", []) if row.name not in known
+    ]
+    named = [
+        (prefix, row.name, row) for prefix in ("ops", "modules") for row in tables.get(prefix, [])
+    ]
     return [*classes, *kernels, *named]
 
 
 def absent(report: Report, path: str) -> Figure | None:
-    """The figure of a row that the report does not have: 0, unless its table is cut; None for no such figure."""
-    prefix, figure = path.partition(".")[0], path.rpartition(".")[2]
+    """The figure of a row that the report does not have: 0, unless its table is cut; None for no
+    such figure."""
+    prefix = path.partition(".")[0]
+    figure = path.rpartition(".")[2]
     if figure not in ROW_FIGURES.get(prefix, {}):
         return None
     is_whole = len(report.tables.get(prefix, [])) < TOP_ROWS
     return Figure(0.0 if is_whole and report.tables.get(prefix) else None, _unit(figure))
 
 
-CLASSES = ("compute", "memory", "launch", "communication", "sync", "input", "host", "transfer")
-
-
 def _walk(prefix: str, kind: Any, value: Any) -> list[tuple[str, Figure]]:
     """Figures of a measurement of that type, all None where there is none."""
     rows: list[tuple[str, Figure]] = []
     for f in dataclasses.fields(kind):
-        inner, name = getattr(value, f.name, None), prefix + f.name
-        types = [t for t in (_types(kind)[f.name], *get_args(_types(kind)[f.name])) if isinstance(t, type)]
+        inner = getattr(value, f.name, None)
+        name = prefix + f.name
+        types = [
+            t
+            for t in (_types(kind)[f.name], *get_args(_types(kind)[f.name]))
+            if isinstance(t, type)
+        ]
         nested = next((t for t in types if dataclasses.is_dataclass(t)), None)
         if nested is not None:
             rows += _walk(f"{name}.", nested, inner)
         elif {int, float} & set(types):
-            rows.append((name, Figure(inner if measured(inner) else None, f.metadata.get("unit", ""))))
+            rows.append(
+                (name, Figure(inner if measured(inner) else None, f.metadata.get("unit", "")))
+            )
     return rows
 
 
@@ -119,11 +143,14 @@ def _types(kind: Any) -> dict[str, Any]:
 
 def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
     """Figures that either report has and that are no parts of the step time."""
-    of_a, of_b = figures_by_path(a), figures_by_path(b)
+    of_a = figures_by_path(a)
+    of_b = figures_by_path(b)
     rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        left, right = of_a.get(name, NOT_THERE), of_b.get(name, NOT_THERE)
-        x, y = left.value, right.value
+        left = of_a.get(name, NOT_THERE)
+        right = of_b.get(name, NOT_THERE)
+        x = left.value
+        y = right.value
         compared_as_such = name.startswith((*PARTS, *(f"{prefix}." for prefix in ROW_FIGURES)))
         if not compared_as_such and not (x is None and y is None):
             difference = None if x is None or y is None else y - x
@@ -132,7 +159,8 @@ def metrics_between(a: Report, b: Report) -> list[MetricDifference]:
 
 
 def per_unit(a: Report, b: Report) -> PerUnit | None:
-    """The time for each sample, else for each token, where both reports know how many a step has and these differ."""
+    """The time for each sample, else for each token, where both reports know how many a step has
+    and these differ."""
     times = step_ms(a), step_ms(b)
     for unit in ("sample", "token"):
         x, y = (getattr(one.metrics.throughput, f"{unit}s", None) for one in (a, b))
@@ -146,10 +174,15 @@ def with_amounts(report: Report, samples: float | None, tokens: float | None) ->
     time = step_ms(report)
     if not time or (samples is None and tokens is None):
         return report
-    work = report.metrics.throughput or Throughput(**dict.fromkeys(f.name for f in fields(Throughput)))
+    work = report.metrics.throughput or Throughput(
+        **dict.fromkeys(f.name for f in fields(Throughput))
+    )
     if samples is not None:
-        rate, each = samples / time * MS_PER_S, time / samples
-        work = replace(work, samples=samples, samples_per_s=rate, ms_per_sample=each, source="given")
+        rate = samples / time * MS_PER_S
+        each = time / samples
+        work = replace(
+            work, samples=samples, samples_per_s=rate, ms_per_sample=each, source="given"
+        )
     if tokens is not None:
         work = replace(work, tokens=tokens, tokens_per_s=tokens / time * MS_PER_S, source="given")
     return replace(report, metrics=replace(report.metrics, throughput=work))

@@ -1,4 +1,5 @@
-"""A comparison as one value; its renderers read this and nothing else. Differences are B minus A, so less is faster."""
+"""A comparison as one value; its renderers read this and nothing else. Differences are B minus A,
+so less is faster."""
 
 from dataclasses import field
 from typing import Literal
@@ -21,7 +22,9 @@ class Side:
     step_ms: float = metric("mean step time")
     steps: int = metric("steady-state steps measured")
     bottleneck: str = metric("bottleneck of the report")
-    unprofiled_step_ms: float | None = metric("step time without the profiler; null where it is not known")
+    unprofiled_step_ms: float | None = metric(
+        "step time without the profiler; null where it is not known"
+    )
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
 
     @property
@@ -37,9 +40,13 @@ class Difference:
     a_ms: float = metric("wall-clock time of A's mean step")
     b_ms: float = metric("wall-clock time of B's mean step")
     difference_ms: float = metric("B less A")
-    low_ms: float | None = metric("lower end of the 95 % interval of the difference; null with a single step")
+    low_ms: float | None = metric(
+        "lower end of the 95 % interval of the difference; null with a single step"
+    )
     high_ms: float | None = metric("upper end of it; null with a single step")
-    significant: bool | None = metric("whether it is more than steps and runs vary; null where that is unknown")
+    significant: bool | None = metric(
+        "whether it is more than steps and runs vary; null where that is unknown"
+    )
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,8 @@ class Detail:
 
 @dataclass(frozen=True)
 class Change(Difference):
-    """What one thing contributes to the difference of the step times. Over all changes these sum to it."""
+    """What one thing contributes to the difference of the step times. Over all changes these sum to
+    it."""
 
     part: str = metric("part of the budget: compute, exposed_communication, exposed_copy or idle")
     cls: str = metric("class of work; of idle time its cause")
@@ -123,9 +131,18 @@ class PerUnit:
     def sentence(self) -> str:
         """The answer for a user who changed the batch size."""
         share = (self.b_ms - self.a_ms) / self.a_ms if self.a_ms else 0.0
-        verdict = "no significant change" if abs(share) < RUN_NOISE_SHARE else "slower" if share > 0 else "faster"
+        verdict = (
+            "no significant change"
+            if abs(share) < RUN_NOISE_SHARE
+            else "slower"
+            if share > 0
+            else "faster"
+        )
         times = f"{self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%})"
-        return f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and {self.b_units:,.6g} a step."
+        return (
+            f"Per {self.unit} {verdict}: {times}, at {self.a_units:,.6g} and "
+            f"{self.b_units:,.6g} a step."
+        )
 
 
 @dataclass(frozen=True)
@@ -135,27 +152,38 @@ class Comparison:
     a: Side
     b: Side
     verdict: Word
-    """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable` also where the
-    recordings cannot tell."""
+    """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable`
+    also where the recordings cannot tell."""
     basis: Basis
-    per: str  # what times are of: `per step`; without steps `per repeat`, `for as much work` or `for the recording`
-    could_see: float  # the least change of the step that the recordings would have shown, as a share
-    host_factor: float | None  # time of B's host over A's for the same calls; None where it is not known
+    # what times are of: `per step`; without steps `per repeat`, `for as much work` or `for the
+    # recording`
+    per: str
+    could_see: (
+        float  # the least change of the step that the recordings would have shown, as a share
+    )
+    host_factor: (
+        float | None
+    )  # time of B's host over A's for the same calls; None where it is not known
     gpu_factor: float | None  # time of B's GPU over A's for the same kernels
     headline: str
     step: Difference
     conditions: list[Condition]
-    changes: list[Change]  # significant ones first, each group by size; their differences sum to the step's
+    changes: list[
+        Change
+    ]  # significant ones first, each group by size; their differences sum to the step's
     budget: list[PartDifference]
     metrics: list[MetricDifference]
     notes: list[str] = field(default_factory=list)
     memory: list[LineChange] = field(default_factory=list)
-    """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
+    """GPU memory at the peak by line of the program, where both have a snapshot: as far as both
+    reports list it."""
     batches: list[BatchChange] = field(default_factory=list)
     """Iterations of servers at the batches that both have, as far as both reports list them."""
     rows: dict[str, list[RowChange]] = field(default_factory=dict)
-    """Operators, modules and kernels whose device time differs, as far as both reports list them."""
+    """Operators, modules and kernels whose device time differs, as far as both reports list
+    them."""
     predicted: Predicted | None = None
-    """What A's report predicted for this change; None where it is unknown which of its predictions that is."""
+    """What A's report predicted for this change; None where it is unknown which of its predictions
+    that is."""
     per_unit: PerUnit | None = None
     """Time for each sample or token, where both sides know how many a step has and these differ."""

@@ -1,4 +1,5 @@
-"""What a notebook shows: a report that draws itself, plots as Plotly figures, tables as DataFrames with sound types."""
+"""What a notebook shows: a report that draws itself, plots as Plotly figures, tables as DataFrames
+with sound types."""
 
 import typing
 from collections.abc import Sequence
@@ -59,10 +60,12 @@ class NotebookReport(Report):
         return render_html(self, self.details)
 
     def save(self, path: str | Path) -> Path:
-        """Write the report as its suffix says: .html (without the timeline: `analyze -o` has it), .md, .json, .txt.
+        """Write the report as its suffix says: .html (without the timeline: `analyze -o` has it),
+        .md, .json, .txt.
 
         Raises TraceAnalyzerError for another suffix, or where the file cannot be written."""
-        file, page = Path(path), ReportPage(self, full=True)
+        file = Path(path)
+        page = ReportPage(self, full=True)
         form = FORMATS.get(file.suffix.lower())
         if form is None:
             raise TraceAnalyzerError(f"{file}: a report is saved as {', '.join(FORMATS)}")
@@ -79,7 +82,8 @@ class NotebookReport(Report):
 
     @property
     def details(self) -> Details:
-        """What the page shows beyond the report: its timeline. Empty where the report was read from a file."""
+        """What the page shows beyond the report: its timeline. Empty where the report was read from
+        a file."""
         return getattr(self, "_details", Details())
 
     @property
@@ -107,45 +111,61 @@ class Plots:
         import plotly.graph_objects as go
 
         rows = self.report.tables.get("kernels", [])[:top][::-1]
-        bars = go.Bar(x=[row.total_ms for row in rows], y=[row.name for row in rows], orientation="h")
+        bars = go.Bar(
+            x=[row.total_ms for row in rows], y=[row.name for row in rows], orientation="h"
+        )
         return go.Figure(bars, {"xaxis_title": "ms per step"})
 
     def roofline(self) -> "go.Figure":
         """Kernels by arithmetic intensity and throughput; empty where no kernel has both."""
         import plotly.graph_objects as go
 
-        rows = [row for row in self.report.tables.get("kernels", []) if row.intensity and row.tflops]
+        rows = [
+            row for row in self.report.tables.get("kernels", []) if row.intensity and row.tflops
+        ]
         marks = go.Scatter(
-            x=[row.intensity for row in rows], y=[row.tflops for row in rows], text=[row.name for row in rows],
+            x=[row.intensity for row in rows],
+            y=[row.tflops for row in rows],
+            text=[row.name for row in rows],
             mode="markers",
-        )  # fmt: skip
-        axes = {"xaxis": {"type": "log", "title": "FLOP per byte"}, "yaxis": {"type": "log", "title": "TFLOP/s"}}
+        )
+        axes = {
+            "xaxis": {"type": "log", "title": "FLOP per byte"},
+            "yaxis": {"type": "log", "title": "TFLOP/s"},
+        }
         return go.Figure(marks, axes)
 
     def timeline(self) -> "go.Figure":
-        """The representative step: streams, idle gaps and host threads by lane, ms from its start; what each is on
-        hover. Empty where the report was read from a file, or no events were recorded."""
+        """The representative step: streams, idle gaps and host threads by lane, ms from its start;
+        what each is on hover. Empty where the report was read from a file, or no events were
+        recorded."""
         import plotly.graph_objects as go
 
         drawn = self.report.details.timelines
         if not drawn:
             return go.Figure()
         step = drawn[0]
-        events, titles = step.events, [f"{i}: {lane.title}" for i, lane in enumerate(step.lanes)]
+        events = step.events
+        titles = [f"{i}: {lane.title}" for i, lane in enumerate(step.lanes)]
         bars = []
         for category in distinct(events.category).tolist():
             rows = np.flatnonzero(events.category == category)
             bars.append(
                 go.Bar(
-                    name=Category(category).label, base=events.start[rows] / NS_PER_MS,
+                    name=Category(category).label,
+                    base=events.start[rows] / NS_PER_MS,
                     x=(events.end[rows] - events.start[rows]) / NS_PER_MS,
                     y=[titles[lane] for lane in events.lane[rows].tolist()],
-                    text=[step.names[name] for name in events.name[rows].tolist()], textposition="none",
-                    hovertemplate="%{text}<br>%{x:.4f} ms", orientation="h",
+                    text=[step.names[name] for name in events.name[rows].tolist()],
+                    textposition="none",
+                    hovertemplate="%{text}<br>%{x:.4f} ms",
+                    orientation="h",
                 )
-            )  # fmt: skip
+            )
         lanes = {"categoryorder": "array", "categoryarray": titles[::-1]}
-        return go.Figure(bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05})
+        return go.Figure(
+            bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05}
+        )
 
 
 def shown(report: Report, of: Measured | None = None) -> NotebookReport:
@@ -157,7 +177,8 @@ def shown(report: Report, of: Measured | None = None) -> NotebookReport:
 
 
 def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
-    """Rows and row type of a table, or of the findings or recommendations, that a report holds. Raises ValueError."""
+    """Rows and row type of a table, or of the findings or recommendations, that a report holds.
+    Raises ValueError."""
     if name in LISTS:
         return getattr(report, name), LISTS[name]
     if name in EVENTS:
@@ -167,7 +188,8 @@ def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:
 
 
 def row_of(name: str) -> type[Any]:
-    """The row type of a table. Raises ValueError for one that there is not, naming those there are."""
+    """The row type of a table. Raises ValueError for one that there is not, naming those there
+    are."""
     try:
         return named(name).row
     except ValueError as error:
@@ -175,16 +197,20 @@ def row_of(name: str) -> type[Any]:
 
 
 def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
-    """Rows of a dataclass as a DataFrame: nullable integers, categories, times in ms, moments from the first.
+    """Rows of a dataclass as a DataFrame: nullable integers, categories, times in ms, moments from
+    the first.
 
-    `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what moments count from.
+    `frame.attrs["definitions"]` has the meaning and unit of each column, `attrs["origin_ns"]` what
+    moments count from.
     """
     import pandas as pd
 
     columns = {f.name: [getattr(one, f.name) for one in rows] for f in fields(row)}
     origin = min((v for name in MOMENTS for v in columns.get(name, []) if v is not None), default=0)
     types = typing.get_type_hints(row)
-    made = pd.DataFrame({_shown(name): _values(name, values, origin) for name, values in columns.items()})
+    made = pd.DataFrame(
+        {_shown(name): _values(name, values, origin) for name, values in columns.items()}
+    )
     for name in columns:
         kind: ColumnType | None = "float64" if name.endswith(NS) else _kind(types[name])
         made[_shown(name)] = _sound(made[_shown(name)], kind)
@@ -194,7 +220,9 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
 
 def _meanings(row: type[Any]) -> dict[str, str]:
     units = [(d, "ms" if d.name.endswith(NS) else d.unit) for d in definitions(row)]
-    return {_shown(d.name): f"{d.definition} ({unit})" if unit else d.definition for d, unit in units}
+    return {
+        _shown(d.name): f"{d.definition} ({unit})" if unit else d.definition for d, unit in units
+    }
 
 
 def _shown(name: str) -> str:
@@ -203,7 +231,11 @@ def _shown(name: str) -> str:
 
 def _values(name: str, values: list[Any], origin: int) -> list[Any]:
     base = origin if name in MOMENTS else 0
-    return [v if v is None else (v - base) / NS_PER_MS for v in values] if name.endswith(NS) else values
+    return (
+        [v if v is None else (v - base) / NS_PER_MS for v in values]
+        if name.endswith(NS)
+        else values
+    )
 
 
 def _kind(hint: Any) -> ColumnType | None:
@@ -214,7 +246,8 @@ def _kind(hint: Any) -> ColumnType | None:
 
 
 def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]":
-    """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text is a category."""
+    """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text
+    is a category."""
     if kind is not None:
         return column.astype(kind)
     values = [v for v in column if v is not None]

@@ -1,4 +1,5 @@
-"""What a comparison says to people: its sections, the same words and figures wherever they are drawn."""
+"""What a comparison says to people: its sections, the same words and figures wherever they are
+drawn."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +17,10 @@ from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Plot
 from traceanalyzer.report.html.pictures.summary import waterfall
 
-ANSWER, UNLIKE, CHANGES, NOTES = "Comparison", "Not like for like", "Where the difference comes from", "Notes"
+ANSWER = "Comparison"
+UNLIKE = "Not like for like"
+CHANGES = "Where the difference comes from"
+NOTES = "Notes"
 """Titles of the sections that a first screen has."""
 WATERFALL = "From A to B"
 BY_ROW = {"ops": "By operator", "modules": "By module", "kernels": "By kernel"}
@@ -25,14 +29,32 @@ SHOWN_CHANGES = 15
 EXPLAINED = 3  # changes that are shown with what they are made of
 SHOWN_DETAILS = 8
 SHOWN_METRICS = (
-    "throughput.samples_per_s", "throughput.tokens_per_s", "gpu_busy_share", "kernels_per_step", "launches_per_step",
-    "launches.launch_mean_us", "launches.graph_launches", "launches.copy_calls", "syncs.calls",
-    "host.dispatch_ms", "host.work_ms",
-    "communication.total_ms", "communication.transfer_ms", "communication.waiting_ms", "communication.overlap_share",
-    "roofline.tflop", "roofline.traffic_gb", "roofline.mfu",
-    "memory.peak", "memory.reserved", "memory.growth_per_step",
-    "compile.compile_s", "compile.graphs", "compile.graph_breaks", "compile.recompiles",
-)  # fmt: skip
+    "throughput.samples_per_s",
+    "throughput.tokens_per_s",
+    "gpu_busy_share",
+    "kernels_per_step",
+    "launches_per_step",
+    "launches.launch_mean_us",
+    "launches.graph_launches",
+    "launches.copy_calls",
+    "syncs.calls",
+    "host.dispatch_ms",
+    "host.work_ms",
+    "communication.total_ms",
+    "communication.transfer_ms",
+    "communication.waiting_ms",
+    "communication.overlap_share",
+    "roofline.tflop",
+    "roofline.traffic_gb",
+    "roofline.mfu",
+    "memory.peak",
+    "memory.reserved",
+    "memory.growth_per_step",
+    "compile.compile_s",
+    "compile.graphs",
+    "compile.graph_breaks",
+    "compile.recompiles",
+)
 """Figures besides the step time that show what the program does; `--format json` has all."""
 WHOLE = 0.005  # numbers of calls that are this near to a whole one are whole
 NEGLIGIBLE = 0.005  # figures that differ by less are the same, for a reader
@@ -47,7 +69,9 @@ class ChangeRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A; these sum to the difference of the step times")
-    interval: str | None = metric("95 % interval of the difference over steps (Welch, batch means), ms")
+    interval: str | None = metric(
+        "95 % interval of the difference over steps (Welch, batch means), ms"
+    )
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 
@@ -81,7 +105,9 @@ class BudgetRow:
     a_ms: float = metric("wall-clock time in A's mean step")
     b_ms: float = metric("wall-clock time in B's mean step")
     difference_ms: float = metric("B less A")
-    interval: str | None = metric("95 % interval of the difference over steps (Welch, batch means), ms")
+    interval: str | None = metric(
+        "95 % interval of the difference over steps (Welch, batch means), ms"
+    )
     verdict: str | None = metric("whether it is more than steps and runs vary")
 
 
@@ -112,6 +138,9 @@ class ConditionRow:
     effect: str = metric("what that does to the comparison")
 
 
+LONGEST_NAME = 36  # characters of a path: both sides have a line each
+
+
 def sections(comparison: Comparison) -> list[Section]:
     """The page from top to bottom; sections without anything to say are left out."""
     shown = changes_shown(comparison)
@@ -120,10 +149,16 @@ def sections(comparison: Comparison) -> list[Section]:
     page = [
         Section(ANSWER, [_answer(comparison)]),
         _rows(UNLIKE, _conditions(comparison, incomparable=True)),
-        Section(CHANGES, [Drawing(partial(_waterfall_chart, comparison)), Table(_changes(comparison, shown))]),
+        Section(
+            CHANGES,
+            [Drawing(partial(_waterfall_chart, comparison)), Table(_changes(comparison, shown))],
+        ),
         *(_explained(comparison, change) for change in explained),
         _rows("The step's budget", budget, Weight.HEALTH),
-        *(_rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE) for name, title in BY_ROW.items()),
+        *(
+            _rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE)
+            for name, title in BY_ROW.items()
+        ),
         _rows("Iterations at like batches", comparison.batches, Weight.TABLE),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
@@ -140,8 +175,11 @@ def _rows(title: str, rows: Sequence[Any], weight: Weight = Weight.ANSWER) -> Se
 def _explained(comparison: Comparison, change: Change) -> Section:
     """What a change is made of."""
     more = len(change.details) - SHOWN_DETAILS
-    left_out = f"The {SHOWN_DETAILS} largest parts; --format json has {more} more." if more > 0 else None
-    steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
+    left_out = (
+        f"The {SHOWN_DETAILS} largest parts; --format json has {more} more." if more > 0 else None
+    )
+    steps = (comparison.a.steps, comparison.b.steps)
+    row = IdleRow if change.part == "idle" else DetailRow
     details = [
         row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
         for d in change.details[:SHOWN_DETAILS]
@@ -161,39 +199,62 @@ def changes_shown(comparison: Comparison) -> list[Change]:
 
 
 def _answer(comparison: Comparison) -> Verdict:
-    sides = [_side(name, side, comparison.per) for name, side in (("A", comparison.a), ("B", comparison.b))]
-    step, of, more = comparison.step, comparison.predicted, []
+    sides = [
+        _side(name, side, comparison.per)
+        for name, side in (("A", comparison.a), ("B", comparison.b))
+    ]
+    step = comparison.step
+    of = comparison.predicted
+    more = []
     if step.low_ms is not None:
-        more = [f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval {interval(step)})."]
+        more = [
+            (
+                f"Recorded steps differ by {signed(step.difference_ms)} ms (95% interval "
+                f"{interval(step)})."
+            )
+        ]
     if of is not None and not any(c.incomparable for c in comparison.conditions):
-        between = "" if of.low_ms is None or of.high_ms is None else f" ({number(of.low_ms)} to {number(of.high_ms)})"
+        between = (
+            ""
+            if of.low_ms is None or of.high_ms is None
+            else f" ({number(of.low_ms)} to {number(of.high_ms)})"
+        )
         predicted = f"A's report predicted {number(of.step_ms)} ms{between} for {of.id}"
         more.append(f"{predicted}; measured {number(of.measured_ms)}.")
     return Verdict(comparison.headline, [*sides, *more])
 
 
-LONGEST_NAME = 36  # characters of a path: both sides have a line each
-
-
 def _side(name: str, side: Side, per: str) -> str:
     whole = "the mean repeat" if per == "per repeat" else "the whole recording"
-    steps = f"{side.steps} step{'s' * (side.steps != 1)}" if side.steps > (per != "per step") else whole
+    steps = (
+        f"{side.steps} step{'s' * (side.steps != 1)}" if side.steps > (per != "per step") else whole
+    )
     bound = "" if side.bottleneck == "inconclusive" else "-bound"
-    return f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, {side.bottleneck}{bound}"
+    return (
+        f"{name}: {shorten(side.name, LONGEST_NAME)} ({side.kind}), {steps}, "
+        f"{side.bottleneck}{bound}"
+    )
 
 
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
     rows = [ChangeRow(c.title, c.part.replace("_", " "), *_figures_of(c)) for c in shown]
     rest = [c for c in comparison.changes if c not in shown]
     if rest:
-        a, b = sum(c.a_ms for c in rest), sum(c.b_ms for c in rest)
-        rows.append(ChangeRow(f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None))
+        a = sum(c.a_ms for c in rest)
+        b = sum(c.b_ms for c in rest)
+        rows.append(
+            ChangeRow(f"the rest ({len(rest)} smaller or unchanged)", "", a, b, b - a, None, None)
+        )
     return [*rows, ChangeRow("step", "", *_figures_of(comparison.step))]
 
 
 def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str]:
     # Steps may show a difference that is no larger than that of two runs.
-    shown = value.low_ms is not None and value.high_ms is not None and not value.low_ms <= 0 <= value.high_ms
+    shown = (
+        value.low_ms is not None
+        and value.high_ms is not None
+        and not value.low_ms <= 0 <= value.high_ms
+    )
     none = f"below {RUN_NOISE_SHARE:.0%}" if shown else "within noise"
     verdict = {True: "changed", False: none, None: "spread unknown"}[value.significant]
     return value.a_ms, value.b_ms, value.difference_ms, interval(value), verdict
@@ -201,7 +262,8 @@ def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str
 
 def interval(value: Difference) -> str | None:
     """The interval of a difference in words."""
-    low, high = value.low_ms, value.high_ms
+    low = value.low_ms
+    high = value.high_ms
     return None if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
@@ -211,40 +273,57 @@ def signed(value: float) -> str:
 
 
 def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
-    """How often, as it was counted: `16 → 1`, or `1 → 55 in 4 steps` where not every step has as many."""
+    """How often, as it was counted: `16 → 1`, or `1 → 55 in 4 steps` where not every step has as
+    many."""
     if not all(steps):
         return " → ".join(number(calls) for calls in per_step)
     if all(abs(calls - round(calls)) < WHOLE for calls in per_step):
         return " → ".join(f"{round(calls):,}" for calls in per_step)
     a, b = (f"{round(calls * count):,}" for calls, count in zip(per_step, steps, strict=True))
-    return f"{a} → {b} in {steps[0]} steps" if steps[0] == steps[1] else f"{a} in {steps[0]} → {b} in {steps[1]} steps"
+    return (
+        f"{a} → {b} in {steps[0]} steps"
+        if steps[0] == steps[1]
+        else f"{a} in {steps[0]} → {b} in {steps[1]} steps"
+    )
 
 
 def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
     shown = [known[name] for name in SHOWN_METRICS if name in known]
     differing = [
-        m for m in shown if m.a is None or m.b is None or abs(m.b - m.a) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
+        m
+        for m in shown
+        if m.a is None or m.b is None or abs(m.b - m.a) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
     ]
     return [FigureRow.of(m.name, m.a, m.b, m.unit) for m in differing]
 
 
 def _conditions(comparison: Comparison, *, incomparable: bool) -> list[ConditionRow]:
-    return [ConditionRow(c.name, c.a, c.b, c.effect) for c in comparison.conditions if c.incomparable == incomparable]
+    return [
+        ConditionRow(c.name, c.a, c.b, c.effect)
+        for c in comparison.conditions
+        if c.incomparable == incomparable
+    ]
 
 
 def waterfall_of(comparison: Comparison) -> tuple[Plot, int]:
     """The parts of the difference from A's step to B's, and the height of the picture, px."""
     shown = changes_shown(comparison)
-    parts, left = [(change.title, change.difference_ms) for change in shown], len(comparison.changes) - len(shown)
+    parts = [(change.title, change.difference_ms) for change in shown]
+    left = len(comparison.changes) - len(shown)
     if left:
         rest = comparison.step.difference_ms - sum(ms for _, ms in parts)
         parts.append((f"the rest ({left} smaller or unchanged)", rest))
-    a, b, step = comparison.a, comparison.b, comparison.step
+    a = comparison.a
+    b = comparison.b
+    step = comparison.step
     return waterfall((f"A: {a.name}", step.a_ms), parts, (f"B: {b.name}", step.b_ms))
 
 
 def _waterfall_chart(comparison: Comparison) -> Markup:
     plot, height = waterfall_of(comparison)
-    caption = "Each bar begins where the one above it ends: the parts sum to the whole difference of the mean steps."
+    caption = (
+        "Each bar begins where the one above it ends: the parts sum to the whole difference "
+        "of the mean steps."
+    )
     return chart_place(Chart("waterfall", WATERFALL, caption, plot, height))

@@ -1,4 +1,5 @@
-"""From what a user names to a report: a recording, several ranks of one run, a saved report, or a stored run."""
+"""From what a user names to a report: a recording, several ranks of one run, a saved report, or a
+stored run."""
 
 from collections.abc import Callable, Sequence
 from glob import glob, has_magic
@@ -20,8 +21,11 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.read import is_report, report_from_json
 from traceanalyzer.trace import Run
 
-MARK = b'"schema_version"'  # every saved report holds this; a recording that does as well is recognised by decoding it
-LONG_BYTES = 4 * MIB  # few reports are so long: a recording of that length is recognised by its first bytes
+MARK = b'"schema_version"'
+"""Every saved report holds this; a recording that does as well is recognised by decoding it."""
+LONG_BYTES = (
+    4 * MIB
+)  # few reports are so long: a recording of that length is recognised by its first bytes
 
 
 @dataclass(frozen=True)
@@ -38,20 +42,29 @@ def named(
     selection: Selection | None = None,
     knowledge: Knowledge | None = None,
 ) -> Named:
-    """The report of what `reference` names: `runs.db#42`, a report's JSON, a recording, a folder or a pattern of
-    ranks (`rank*.json.gz`). `read` reads recordings, of which `selection` takes a part. Raises UnreadableInputError
-    where that names nothing readable, or asks for a part of a saved report."""
+    """The report of what `reference` names: `runs.db#42`, a report's JSON, a recording, a folder or
+    a pattern of ranks (`rank*.json.gz`). `read` reads recordings, of which `selection` takes a
+    part. Raises UnreadableInputError where that names nothing readable, or asks for a part of a
+    saved report."""
     stored = is_reference(reference)
     saved = None if stored else _saved(Path(reference))
     if stored or saved is not None:
         if part := str(selection or ""):
-            raise UnreadableInputError(f"{reference}: a saved report is of what it was made from; leave out {part}")
-        return Named(stored_report(reference) if saved is None else report_from_json(saved, reference))
-    paths = [reference] if exists(reference) or not has_magic(reference) else sorted(glob(reference))
+            raise UnreadableInputError(
+                f"{reference}: a saved report is of what it was made from; leave out {part}"
+            )
+        return Named(
+            stored_report(reference) if saved is None else report_from_json(saved, reference)
+        )
+    paths = (
+        [reference] if exists(reference) or not has_magic(reference) else sorted(glob(reference))
+    )
     if not paths:
         raise UnreadableInputError(f"{reference}: no file matches")
     asked = Asked(read(paths), selection, knowledge)
-    return Named(with_compile(kept_report(asked), logs_of(map(attrgetter("path"), asked.run.traces))), asked)
+    return Named(
+        with_compile(kept_report(asked), logs_of(map(attrgetter("path"), asked.run.traces))), asked
+    )
 
 
 def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:

@@ -12,9 +12,11 @@ from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.printed import Printed, Result
 
 OUTCOMES = {
-    "ok": "holds", "breach": "BREACHED", "noise": "holds: beyond the limit, but within noise",
+    "ok": "holds",
+    "breach": "BREACHED",
+    "noise": "holds: beyond the limit, but within noise",
     "missing": "not measured",
-}  # fmt: skip
+}
 OF = {True: "recorded", False: "without the profiler"}
 AT = {"max": "at most", "min": "at least"}
 
@@ -38,14 +40,22 @@ class Checked(Result):
         """The answer in a sentence."""
         broken = [v.limit.metric for v in self.verdicts if not v.holds(self.allow_missing)]
         if not broken:
-            return f"All {len(self.verdicts)} limits hold." if len(self.verdicts) > 1 else "The limit holds."
+            return (
+                f"All {len(self.verdicts)} limits hold."
+                if len(self.verdicts) > 1
+                else "The limit holds."
+            )
         return f"{len(broken)} of {len(self.verdicts)} limits breached: {', '.join(broken)}."
 
     @property
     def notes(self) -> list[str]:
         """What step the figures are of, and what the baseline has to do with it."""
         shown = [v.limit.metric for v in self.verdicts if not v.is_recorded]
-        notes = [f"Without the profiler, as the report shows them: {', '.join(shown)}."] if shown else []
+        notes = (
+            [f"Without the profiler, as the report shows them: {', '.join(shown)}."]
+            if shown
+            else []
+        )
         if self.comparison is not None:
             notes.append(f"Against {self.comparison.a.name}: {self.comparison.headline}")
         return notes
@@ -62,7 +72,12 @@ class Checked(Result):
         """The verdicts as JUnit XML: a test case a limit."""
         broken = [v for v in self.verdicts if not v.holds(self.allow_missing)]
         skipped = [v for v in self.verdicts if v.outcome == "missing" and v not in broken]
-        counts = {"tests": len(self.verdicts), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
+        counts = {
+            "tests": len(self.verdicts),
+            "failures": len(broken),
+            "errors": 0,
+            "skipped": len(skipped),
+        }
         suites = ElementTree.Element("testsuites")
         suite = ElementTree.SubElement(suites, "testsuite", {"name": "traceanalyzer check"})
         suite.attrib.update(zip(counts, map(str, counts.values()), strict=True))
@@ -71,7 +86,9 @@ class Checked(Result):
             case = ElementTree.SubElement(suite, "testcase", named)
             message = _message(verdict, row)
             if verdict in broken:
-                ElementTree.SubElement(case, "failure", {"message": message}).text = f"{message}: {row.outcome}"
+                ElementTree.SubElement(
+                    case, "failure", {"message": message}
+                ).text = f"{message}: {row.outcome}"
             elif verdict in skipped:
                 ElementTree.SubElement(case, "skipped", {"message": message})
         for note in self.notes:
@@ -80,25 +97,37 @@ class Checked(Result):
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
     def github(self) -> str:
-        """The verdicts as commands to GitHub Actions, which shows them with the run and on the pull request."""
+        """The verdicts as commands to GitHub Actions, which shows them with the run and on the pull
+        request."""
         lines = []
         for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
             if not verdict.holds(self.allow_missing) or verdict.outcome != "ok":
                 level = "warning" if verdict.holds(self.allow_missing) else "error"
-                lines.append(_command(level, row.figure, f"{_message(verdict, row)}: {row.outcome}"))
-        lines += [_command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)]
+                lines.append(
+                    _command(level, row.figure, f"{_message(verdict, row)}: {row.outcome}")
+                )
+        lines += [
+            _command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)
+        ]
         return "".join(lines)
 
     def values(self) -> dict[str, Any]:
         """The verdicts for programs."""
         limits = [
             {
-                "metric": v.limit.metric, "bound": v.limit.bound, "limit": v.limit.text, "unit": v.unit,
-                "allowed": v.allowed, "value": v.value, "baseline": v.baseline, "of": OF[v.is_recorded],
-                "outcome": v.outcome, "holds": v.holds(self.allow_missing),
+                "metric": v.limit.metric,
+                "bound": v.limit.bound,
+                "limit": v.limit.text,
+                "unit": v.unit,
+                "allowed": v.allowed,
+                "value": v.value,
+                "baseline": v.baseline,
+                "of": OF[v.is_recorded],
+                "outcome": v.outcome,
+                "holds": v.holds(self.allow_missing),
             }
             for v in self.verdicts
-        ]  # fmt: skip
+        ]
         about = {"passed": self.passed, "headline": self.headline, "checked": self.name}
         return {**about, "limits": limits, "notes": self.notes}
 
@@ -110,8 +139,10 @@ def _message(verdict: Verdict, row: "LimitRow") -> str:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """A workflow command (https://docs.github.com/actions/reference/workflow-commands-for-github-actions); what would
-    end it early is escaped as its toolkit does (github.com/actions/toolkit, packages/core/src/command.ts)."""
+    """A workflow command
+    (https://docs.github.com/actions/reference/workflow-commands-for-github-actions); what would end
+    it early is escaped as its toolkit does (github.com/actions/toolkit,
+    packages/core/src/command.ts)."""
 
     def escaped(text: str, more: str = "") -> str:
         return "".join(f"%{ord(c):02X}" if c in f"%\r\n{more}" else c for c in plain(text))
@@ -123,7 +154,9 @@ def _command(level: str, title: str, message: str) -> str:
 class LimitRow:
     """A limit in a table."""
 
-    figure: str = metric("figure of the report (`metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)")
+    figure: str = metric(
+        "figure of the report (`metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)"
+    )
     limit: str = metric("the limit as it was written")
     allowed: str = metric("the limit in the figure's unit")
     measured: str = metric("the figure")
@@ -136,9 +169,12 @@ def limit_rows(checked: Checked) -> list[LimitRow]:
     missing = f" ({'allowed' if checked.allow_missing else 'BREACHED'})"
     return [
         LimitRow(
-            v.limit.metric, f"{AT[v.limit.bound]} {v.limit.text}", figure(v.allowed, v.unit), figure(v.value, v.unit),
+            v.limit.metric,
+            f"{AT[v.limit.bound]} {v.limit.text}",
+            figure(v.allowed, v.unit),
+            figure(v.value, v.unit),
             "" if v.baseline is None else figure(v.baseline, v.unit),
             OUTCOMES[v.outcome] + missing * (v.outcome == "missing"),
         )
         for v in checked.verdicts
-    ]  # fmt: skip
+    ]

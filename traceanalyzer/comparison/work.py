@@ -1,4 +1,5 @@
-"""What a step's time is spent on, put together for a comparison: parts of both sides under the same names."""
+"""What a step's time is spent on, put together for a comparison: parts of both sides under the same
+names."""
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable
@@ -29,7 +30,11 @@ class Work:
         """The sum of parts of one side."""
         parts = list(parts)
         batches = zip(*(p.batch_ms for p in parts), strict=True) if parts else ()
-        return cls(sum(p.ms for p in parts), sum(p.calls for p in parts), tuple(sum(values) for values in batches))
+        return cls(
+            sum(p.ms for p in parts),
+            sum(p.calls for p in parts),
+            tuple(sum(values) for values in batches),
+        )
 
 
 def of_part(parts: Iterable[StepPart], part: str) -> list[StepPart]:
@@ -37,7 +42,9 @@ def of_part(parts: Iterable[StepPart], part: str) -> list[StepPart]:
     return [p for p in parts if p.part == part]
 
 
-def paired(a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]) -> list[tuple[list[T], list[T]]]:
+def paired(
+    a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]
+) -> list[tuple[list[T], list[T]]]:
     """Those of both sides with equal keys; without a key in none."""
     found: dict[Hashable, tuple[list[T], list[T]]] = {}
     for index, side in enumerate((a, b)):
@@ -57,19 +64,34 @@ def paired_work(
 class Whole(NamedTuple):
     """What is known of both steps as a whole."""
 
-    batches: tuple[tuple[float, ...], tuple[float, ...]]  # their times in batches of steps, as `Work` has them
+    batches: tuple[
+        tuple[float, ...], tuple[float, ...]
+    ]  # their times in batches of steps, as `Work` has them
     launches: tuple[float | None, float | None] = (None, None)  # launch calls a step
     each: str = " a step"  # what calls are counted in
 
 
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
-    """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step as a whole."""
+    """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step
+    as a whole."""
     if a.step_parts and b.step_parts:
-        shapes = [{row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))} for r in (a, b)]
-        other = {name for name, shape in shapes[0].items() if len({shape, shapes[1].get(name)} - {None}) > 1}
+        shapes = [
+            {row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))}
+            for r in (a, b)
+        ]
+        other = {
+            name
+            for name, shape in shapes[0].items()
+            if len({shape, shapes[1].get(name)} - {None}) > 1
+        }
         # Kernels that the sides launch in other shapes are other work.
         x, y = (
-            [dataclasses.replace(p, kernel=f"{p.kernel} ({of[p.kernel]})") if p.kernel in other else p for p in parts]
+            [
+                dataclasses.replace(p, kernel=f"{p.kernel} ({of[p.kernel]})")
+                if p.kernel in other
+                else p
+                for p in parts
+            ]
             for parts, of in zip((a.step_parts, b.step_parts), shapes, strict=True)
         )
         return _alike(x, y)
@@ -90,20 +112,28 @@ class Figures(TypedDict):
 
 
 def figures(a: Work, b: Work, whole: Whole) -> Figures:
-    """The fields of a `Difference`. Work that a side lacks took no time in any batch of the `whole`'s."""
-    batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), whole.batches, strict=True)]
+    """The fields of a `Difference`. Work that a side lacks took no time in any batch of the
+    `whole`'s."""
+    batches = [
+        work.batch_ms or tuple(0.0 for _ in side)
+        for work, side in zip((a, b), whole.batches, strict=True)
+    ]
     interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
     low, high = interval or (None, None)
     return Figures(
-        a_ms=a.ms, b_ms=b.ms, difference_ms=b.ms - a.ms, low_ms=low, high_ms=high,
+        a_ms=a.ms,
+        b_ms=b.ms,
+        difference_ms=b.ms - a.ms,
+        low_ms=low,
+        high_ms=high,
         significant=is_significant(a.ms, b.ms, interval),
-    )  # fmt: skip
+    )
 
 
 def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[StepPart]]:
-    """Parts under names that both sides have: a kernel that either side launched outside any operator (from a CUDA
-    graph) goes by its own name on both, and everything does where one side recorded no operators; shapes count where
-    both recorded them."""
+    """Parts under names that both sides have: a kernel that either side launched outside any
+    operator (from a CUDA graph) goes by its own name on both, and everything does where one side
+    recorded no operators; shapes count where both recorded them."""
     bare = {p.kernel for p in (*a, *b) if p.op is None and p.part != "idle"}
     without = not all(any(p.op for p in side) for side in (a, b))
     unshaped = not all(any(p.shapes for p in side) for side in (a, b))
@@ -117,10 +147,17 @@ def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[S
 
 
 def _of_budget(report: Report) -> list[StepPart]:
-    budget, idle = report.metrics.budget_ms, report.metrics.idle_ms
-    times = {(name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"}
+    budget = report.metrics.budget_ms
+    idle = report.metrics.idle_ms
+    times = {
+        (name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"
+    }
     times |= {("idle", cause): ms for cause, ms in vars(idle).items()} if idle else {}
-    return [StepPart(part, cls, None, None, None, None, 0.0, ms, []) for (part, cls), ms in times.items() if ms]
+    return [
+        StepPart(part, cls, None, None, None, None, 0.0, ms, [])
+        for (part, cls), ms in times.items()
+        if ms
+    ]
 
 
 def _whole(report: Report) -> list[StepPart]:
@@ -128,4 +165,6 @@ def _whole(report: Report) -> list[StepPart]:
     batches = min(len(rows), MAX_BATCHES)
     bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
     batch_ms = [fmean(rows[i:j]) for i, j in pairwise(bounds)]
-    return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, recorded_ms(report) or 0.0, batch_ms)]
+    return [
+        StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, recorded_ms(report) or 0.0, batch_ms)
+    ]

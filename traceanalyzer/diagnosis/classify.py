@@ -1,10 +1,11 @@
 """The bottleneck class: which part of the step's wall-clock time is the largest.
 
-The budget of the step that the report speaks of, its idle time taken apart by cause and its compute time taken apart by
-what usually limits the kernels, is a partition of the step. The class is the largest part (compute and memory compete
-as one: the device is the bottleneck; then the larger of the two names it). Where the second largest part is nearly as
-large, or another large part is what a change is predicted to gain most from, there is no single cause: both are named,
-and the class is the one to change first. Confidence is the margin over the second largest part, discounted for thin
+The budget of the step that the report speaks of, its idle time taken apart by cause and its compute
+time taken apart by what usually limits the kernels, is a partition of the step. The class is the
+largest part (compute and memory compete as one: the device is the bottleneck; then the larger of
+the two names it). Where the second largest part is nearly as large, or another large part is what a
+change is predicted to gain most from, there is no single cause: both are named, and the class is
+the one to change first. Confidence is the margin over the second largest part, discounted for thin
 evidence."""
 
 from collections.abc import Iterable
@@ -14,7 +15,12 @@ from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
-from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
+from traceanalyzer.diagnosis.finding import (
+    BASE_CONFIDENCE,
+    MAX_CONFIDENCE,
+    BottleneckClass,
+    Summary,
+)
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
@@ -24,23 +30,30 @@ from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
 
-MIN_DEVICE_OPS = 10  # a recording without repeated steps and with fewer device ops than this is not classified
+MIN_DEVICE_OPS = 10
+"""A recording without repeated steps and with fewer device ops than this is not classified."""
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
-TOO_MANY_MISSING = 0.1  # with more of the launches' kernels missing, what looks idle may have been busy
+TOO_MANY_MISSING = 0.1
+"""With more of the launches' kernels missing, what looks idle may have been busy."""
 CLOSE = 0.1  # two parts that differ by less of the step are equally much the cause
-LARGE = 0.2  # a part from this share of the step on is worth changing first where that gains more than anything else
+LARGE = 0.2
+"""A part from this share of the step on is worth changing first where that gains more than anything
+else."""
 NO_STEPS_FACTOR = 0.7  # without steps, start-up and shutdown are part of the figures
 ONE_STEP_FACTOR = 0.8  # one step may be unlike the others
 TWO_STEPS_FACTOR = 0.9  # two that agree may do so by chance
 DAMAGED_FACTOR = 0.8  # what is missing from a damaged recording may have been the cause
 DAMAGED_SHARE = 0.01  # share of events lost from which the recording counts as damaged
 BY_CLASS_FACTOR = 0.9
-"""Compute or memory is told from kernel names where FLOPs, bytes or the GPU's limits are not known."""
-RATED_SHARE = 0.9  # share of the compute time from which the roofline, not the names, tells compute from memory
+"""Compute or memory is told from kernel names where FLOPs, bytes or the GPU's limits are not
+known."""
+RATED_SHARE = 0.9
+"""Share of the compute time from which the roofline, not the names, tells compute from memory."""
 
 LEAST_GAIN = 0.05  # what gains less of the step when it is removed is not clearly its cause
 NOTED_WAITING = 0.1
-"""Share of a part that is waiting for other ranks, not idle time of this one, from which the headline says so."""
+"""Share of a part that is waiting for other ranks, not idle time of this one, from which the
+headline says so."""
 UNCLEAR = 0.7  # confidence of such a verdict at most
 REMOVES = {
     "device": Scenario("no_compute", less_compute(1.0), "kernels take no time"),
@@ -53,19 +66,41 @@ REMOVES = {
 PART_OF: dict[BottleneckClass | None, str] = {"compute": "device", "memory": "device"}
 """The part of the step that a class is, where it has another name."""
 _REASONS = {
-    "compute": ("the GPU computes for {}, mostly in kernels limited by arithmetic", "compute ({:.0%})"),
-    "memory": ("the GPU computes for {}, mostly in kernels limited by memory bandwidth",
-               "memory-bound kernels ({:.0%})"),
+    "compute": (
+        "the GPU computes for {}, mostly in kernels limited by arithmetic",
+        "compute ({:.0%})",
+    ),
+    "memory": (
+        "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
+        "memory-bound kernels ({:.0%})",
+    ),
     "small": ("the GPU computes for {}, mostly in kernels too small to fill it", ""),
-    "communication": ("communication that does not overlap with compute takes {}", "exposed communication ({:.0%})"),
-    "transfer": ("memory copies that do not overlap with compute take {}", "exposed copies ({:.0%})"),
+    "communication": (
+        "communication that does not overlap with compute takes {}",
+        "exposed communication ({:.0%})",
+    ),
+    "transfer": (
+        "memory copies that do not overlap with compute take {}",
+        "exposed copies ({:.0%})",
+    ),
     "launch": ("the GPU is idle for {} while the CPU issues work", "launches (GPU idle {:.0%})"),
-    "sync": ("the GPU is idle for {} because the CPU keeps blocking on it", "syncs (GPU idle {:.0%})"),
-    "input": ("the GPU is idle for {} waiting for input data", "waiting for input (GPU idle {:.0%})"),
-    "host": ("the GPU is idle for {} during other CPU work between launches", "other CPU work (GPU idle {:.0%})"),
-    "unexplained": ("the GPU is idle for {} for reasons that this recording does not show",
-                    "idle time of unknown cause ({:.0%})"),
-}  # fmt: skip
+    "sync": (
+        "the GPU is idle for {} because the CPU keeps blocking on it",
+        "syncs (GPU idle {:.0%})",
+    ),
+    "input": (
+        "the GPU is idle for {} waiting for input data",
+        "waiting for input (GPU idle {:.0%})",
+    ),
+    "host": (
+        "the GPU is idle for {} during other CPU work between launches",
+        "other CPU work (GPU idle {:.0%})",
+    ),
+    "unexplained": (
+        "the GPU is idle for {} for reasons that this recording does not show",
+        "idle time of unknown cause ({:.0%})",
+    ),
+}
 """Why a part is long, and in short where two are named."""
 
 
@@ -79,7 +114,8 @@ class _Verdict(NamedTuple):
 
 
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
-    """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
+    """The verdict on a process; `best` are the classes of what there is most to win by, first the
+    surest."""
     if (other := _without_a_trace(m)) is not None:
         return other
     step_ms = m.step.step_ms if m.timed.steps.known else None
@@ -87,7 +123,9 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     if isinstance(shares, str):
         return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
     parts = _parts(shares)
-    verdict = _verdict(parts, _holding_nothing_up(m, parts), [PART_OF.get(cls, cls) for cls in best])
+    verdict = _verdict(
+        parts, _holding_nothing_up(m, parts), [PART_OF.get(cls, cls) for cls in best]
+    )
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
@@ -103,7 +141,11 @@ def _without_a_trace(m: Measurements) -> Summary | None:
     if m.trace.only_step_times:
         return timing_summary(m)
     if m.trace.is_companion:
-        text = memory_headline(m.memory_of_devices) if m.trace.memory is not None else m.memo(on_compile)[0]
+        text = (
+            memory_headline(m.memory_of_devices)
+            if m.trace.memory is not None
+            else m.memo(on_compile)[0]
+        )
         return Summary("inconclusive", 0.0, text, "recorded", None)
     return None if m.profiled is None else profiled_summary(m.profiled, m.trace.source)
 
@@ -122,7 +164,16 @@ def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
 
 
 def _parts(shares: Shares) -> dict[str, float]:
-    names = ("device", "communication", "transfer", "launch", "sync", "input", "host", "unexplained")
+    names = (
+        "device",
+        "communication",
+        "transfer",
+        "launch",
+        "sync",
+        "input",
+        "host",
+        "unexplained",
+    )
     return {name: getattr(shares, name) for name in names}
 
 
@@ -135,12 +186,15 @@ def _holding_nothing_up(m: Measurements, parts: Iterable[str]) -> set[str]:
 
 
 def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
-    """The largest part; the device's own work, and what holds nothing up (`idle`), give way to a large one."""
+    """The largest part; the device's own work, and what holds nothing up (`idle`), give way to a
+    large one."""
     order = sorted(parts.items(), key=lambda item: -item[1])
     if order[0][0] in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
-    other = [part for part in best if part in parts and part not in (top, *idle) and parts[part] >= LARGE]
+    other = [
+        part for part in best if part in parts and part not in (top, *idle) and parts[part] >= LARGE
+    ]
     if top == "device" and other:
         return _Verdict(other[0], top, 0.0, unclear=False)
     margin = max(share - beside, 0.0)
@@ -153,8 +207,8 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
 
 
 def too_few_ops(m: Measurements, shares: Shares | None) -> bool:
-    """Whether so little GPU work was recorded that its idle time says nothing of the program's: the only op without
-    a call that launched it is busy all of its own time."""
+    """Whether so little GPU work was recorded that its idle time says nothing of the program's: the
+    only op without a call that launched it is busy all of its own time."""
     ops = int(m.timed.steady_ops.sum())
     few = m.timed.steps.steady_count == 1 and ops < MIN_DEVICE_OPS
     alone = ops == 1 and not len(m.trace.api_calls)
@@ -167,14 +221,20 @@ def _busy(shares: Shares) -> float:
 
 def _shares(m: Measurements) -> Shares | str:
     """The parts of the step, or why there can be no verdict."""
-    shares, count = step_shares(m), int(m.timed.steady_ops.sum())
+    shares = step_shares(m)
+    count = int(m.timed.steady_ops.sum())
     if not len(m.trace.device_ops):
         return no_gpu_work(m)
     if shares is None or not count:
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m, shares):
-        idle, seen = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms), _busy(shares) < BUSY
-        why = f"the GPU is idle for {idle} of {_whole(m)}" if seen else "what came before it is not known"
+        idle = span(m.step.step_ms * (1 - _busy(shares)), m.step.step_ms)
+        seen = _busy(shares) < BUSY
+        why = (
+            f"the GPU is idle for {idle} of {_whole(m)}"
+            if seen
+            else "what came before it is not known"
+        )
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
     missing = missing_kernels(m)
     if missing > TOO_MANY_MISSING:
@@ -184,13 +244,20 @@ def _shares(m: Measurements) -> Shares | str:
 
 def _confidence(m: Measurements, verdict: _Verdict, shares: Shares, held_up: str) -> float:
     """The margin over the second largest part, less for thin evidence."""
-    steps, health = m.timed.steps, m.trace.health
-    factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0) if steps.found else NO_STEPS_FACTOR
+    steps = m.timed.steps
+    health = m.trace.health
+    factor = (
+        {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
+        if steps.found
+        else NO_STEPS_FACTOR
+    )
     factor *= 1.0 - missing_kernels(m)
     if health.truncated or health.lost > DAMAGED_SHARE * max(health.events, 1):
         factor *= DAMAGED_FACTOR
     if verdict.cause == "device":
-        factor *= (1 - shares.doubt) * (BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0)
+        factor *= (1 - shares.doubt) * (
+            BY_CLASS_FACTOR if rated_share(m.rated) < RATED_SHARE else 1.0
+        )
     most = min(UNCLEAR if verdict.unclear else 1.0, MOST_SURE if held_up else 1.0)
     return min(min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * factor, most)
 
@@ -201,7 +268,10 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     small = part == "device" and shares.mostly_small
     text = _REASONS["small" if small else _name(part, shares)][0]
     if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
-        text = text.replace("idle for {}", f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}")
+        text = text.replace(
+            "idle for {}",
+            f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}",
+        )
     more = main_detail(m.causes) if part == "host" else ""
     return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
@@ -213,7 +283,13 @@ def _whole(m: Measurements) -> str:
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
     if verdict.beside is None:
-        return f"{_name(verdict.cause, shares).capitalize()}-bound: {_reason(m, verdict.cause, shares)}."
+        return (
+            f"{_name(verdict.cause, shares).capitalize()}-bound: "
+            f"{_reason(m, verdict.cause, shares)}."
+        )
     parts = _parts(shares)
-    both = [_REASONS[_name(part, shares)][1].format(parts[part]) for part in (verdict.cause, verdict.beside)]
+    both = [
+        _REASONS[_name(part, shares)][1].format(parts[part])
+        for part in (verdict.cause, verdict.beside)
+    ]
     return f"Two causes in {_whole(m)}: {' and '.join(both)}."

@@ -1,4 +1,5 @@
-"""Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
+"""Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or
+place."""
 
 from collections.abc import Callable
 
@@ -9,7 +10,9 @@ from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.finding import BottleneckClass
 from traceanalyzer.diagnosis.measurements import Measurements
 
-KNOWN_SHARE = 0.8  # shares of the bytes are shown where models know the traffic of this share of the computation's time
+KNOWN_SHARE = 0.8
+"""Shares of the bytes are shown where models know the traffic of this share of the computation's
+time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
 ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
@@ -21,20 +24,27 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 
 
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
-    """With the MFU behind it, of the peak of the one number format that nearly all matrix products are in."""
+    """With the MFU behind it, of the peak of the one number format that nearly all matrix products
+    are in."""
     if (used := m.utilisation) is None or not used.mfu:
         return who
-    r, matrix = m.rated.roofline, m.timed.steady_ops & m.linked.is_matrix
+    r = m.rated.roofline
+    matrix = m.timed.steady_ops & m.linked.is_matrix
     rows = matrix & np.isfinite(r.flops[:])
     work = np.bincount(r.precision[rows], weights=r.flops[rows], minlength=1)
     most = int(work.argmax())
-    peak = f" of the {Precision(most).name.lower()} peak" if most and work[most] > ONE_FORMAT * work.sum() else ""
+    peak = (
+        f" of the {Precision(most).name.lower()} peak"
+        if most and work[most] > ONE_FORMAT * work.sum()
+        else ""
+    )
     reached = f"{used.mfu:.0%} MFU{peak}"
     return f"{who} ({reached})" if who else reached
 
 
 def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
-    """The class of kernels that takes most of the device's time, or moves most of the bytes where most are known."""
+    """The class of kernels that takes most of the device's time, or moves most of the bytes where
+    most are known."""
     rows = np.flatnonzero(m.timed.steady_ops & m.linked.is_compute & m.linked.is_kernel)
     time = (m.trace.device_ops.end - m.trace.device_ops.start)[rows].astype(np.float64)
     weight = time
@@ -43,12 +53,14 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
         known = np.isfinite(traffic)
         if not known.any() or time[known].sum() < KNOWN_SHARE * time.sum():
             return None
-        rows, weight = rows[known], traffic[known]
+        rows = rows[known]
+        weight = traffic[known]
     of_class = np.bincount(m.linked.op_class[rows], weights=weight)
     if not of_class.sum():
         return None
     most = int(of_class.argmax())
-    share, name = float(of_class[most] / of_class.sum()), m.linked.classes.names[most]
+    share = float(of_class[most] / of_class.sum())
+    name = m.linked.classes.names[most]
     if share < NAMED_SHARE or (name == "other" and not by_bytes):
         return None
     what = f"of the memory traffic is {name}" if by_bytes else f"of the compute time is in {name}"
@@ -56,7 +68,9 @@ def _heaviest(m: Measurements, *, by_bytes: bool = False) -> str | None:
 
 
 def _module(m: Measurements) -> str | None:
-    top = max((row for row in m.modules if row.name != OUTSIDE), key=lambda row: row.self_ms, default=None)
+    top = max(
+        (row for row in m.modules if row.name != OUTSIDE), key=lambda row: row.self_ms, default=None
+    )
     device = sum(row.self_ms for row in m.modules)
     if top is None or not device or top.self_ms < NAMED_SHARE * device:
         return None
@@ -65,7 +79,9 @@ def _module(m: Measurements) -> str | None:
 
 def _of_launch(m: Measurements) -> str | None:
     """The phase in which most of the GPU's idle time falls."""
-    rows = [(row.gpu_idle_ms, row) for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
+    rows = [
+        (row.gpu_idle_ms, row) for row in m.phase_rows if row.role is not None and row.gpu_idle_ms
+    ]
     if not rows or m.idle is None or not m.idle.total:
         return None
     idle_ms, top = max(rows, key=lambda one: one[0])
@@ -82,31 +98,50 @@ def _of_sync(m: Measurements) -> str | None:
         return None
     top = costly[0]
     where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
-    when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
+    when = (
+        ""
+        if top.phase is None
+        else f" {top.phase}"
+        if top.phase.startswith("between")
+        else f" in {top.phase}"
+    )
     idle = sum(row.gpu_idle_ms for row in costly)
     times = f"{top.calls:.4g} times {m.timed.steps.per}"
-    return f"{_most(top.gpu_idle_ms / idle)} of the syncs' idle time: {where}, {times}{when}" if idle else None
+    return (
+        f"{_most(top.gpu_idle_ms / idle)} of the syncs' idle time: {where}, {times}{when}"
+        if idle
+        else None
+    )
 
 
 def _of_communication(m: Measurements) -> str | None:
     """The collective with the most exposed time, and the tail."""
-    time, rows = m.communication, m.collectives
+    time = m.communication
+    rows = m.collectives
     if time is None or not rows or not time.exposed_ms:
         return None
     top = rows[0]
     size = f" of {top.message_bytes / 1e6:.3g} MB" if top.message_bytes else ""
     share = min(top.exposed_ms / time.exposed_ms, 1.0)
-    tail = "" if time.tail_ms is None else f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
+    tail = (
+        ""
+        if time.tail_ms is None
+        else f", {time.tail_ms / time.exposed_ms:.0%} after the backward pass"
+    )
     return f"{_most(share)} of the exposed communication is {top.collective}{size}{tail}"
 
 
 def _of_transfer(m: Measurements) -> str | None:
-    rows, exposed = m.copies, sum(row.exposed_ms for row in m.copies)
+    rows = m.copies
+    exposed = sum(row.exposed_ms for row in m.copies)
     if not rows or not exposed:
         return None
     top = rows[0]
     memory = f" ({top.source_memory} memory)" if top.source_memory == "pageable" else ""
-    return f"{_most(top.exposed_ms / exposed)} of the exposed copies: {top.direction}{memory}, {top.size}"
+    return (
+        f"{_most(top.exposed_ms / exposed)} of the exposed copies: {top.direction}{memory}, "
+        f"{top.size}"
+    )
 
 
 def _most(share: float) -> str:
@@ -117,6 +152,9 @@ def _most(share: float) -> str:
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
     "compute": lambda m: _at_mfu(m, _heaviest(m) or _module(m)),
     "memory": lambda m: _at_mfu(m, _heaviest(m, by_bytes=True) or _heaviest(m)),
-    "launch": _of_launch, "sync": _of_sync, "communication": _of_communication, "transfer": _of_transfer,
-}  # fmt: skip
+    "launch": _of_launch,
+    "sync": _of_sync,
+    "communication": _of_communication,
+    "transfer": _of_transfer,
+}
 """By class; for input and host the headline says who."""

@@ -1,6 +1,8 @@
-"""From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded alike.
+"""From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded
+alike.
 
-All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction starts from it."""
+All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction
+starts from it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,7 +36,8 @@ Rule = Callable[[Measurements, Bool], Iterator[Draft]]
 Settled = list[tuple[Draft, float | None]]  # drafts, each with the headroom that is left to it, ms
 
 MIN_SHARE = 0.01
-"""Findings that could save less than this share of the step are left out: that much is within the spread of steps."""
+"""Findings that could save less than this share of the step are left out: that much is within the
+spread of steps."""
 LARGE_SPEEDUP = 1.25  # a change that gains a fifth of the step decides what is named first
 
 
@@ -49,9 +52,14 @@ class Diagnosis:
 
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
-    settled = _by_headroom([(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)])
+    settled = _by_headroom(
+        [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
+    )
     advice = recommendations_of(m, settled)
-    gain, cls = next(((a.predicted_speedup, a.cls) for a in advice if a.predicted_speedup is not None), (1.0, None))
+    gain, cls = next(
+        ((a.predicted_speedup, a.cls) for a in advice if a.predicted_speedup is not None),
+        (1.0, None),
+    )
     worth_most = cls if gain >= LARGE_SPEEDUP else None
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
@@ -59,30 +67,45 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
     advice = sorted([*advice, *compiling], key=lambda one: not one.id.startswith(IN_EACH_STEP))
-    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(m, summary)
+    across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(
+        m, summary
+    )
     headline = " ".join([summary.headline, *across[:1]])
-    return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
+    return Diagnosis(
+        replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)),
+        findings,
+        advice,
+    )
 
 
 def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:
-    """Whether advice goes with the verdict: without one only that on kernels too small for the GPU does."""
+    """Whether advice goes with the verdict: without one only that on kernels too small for the GPU
+    does."""
     if summary.bottleneck == "inconclusive":
         return advice.id == UNDERSIZED
     return not m.memo(outside) or advice.cls not in IDLE_CLASSES
 
 
 def _kinds(m: Measurements, summary: Summary) -> list[str]:
-    """That some of the recorded steps are slow, where they are of two kinds; iterations of a server are, by phase."""
+    """That some of the recorded steps are slow, where they are of two kinds; iterations of a server
+    are, by phase."""
     kinds = m.kinds
-    if kinds is None or m.iterations or m.trace.only_step_times or summary.bottleneck == "inconclusive":
+    if (
+        kinds is None
+        or m.iterations
+        or m.trace.only_step_times
+        or summary.bottleneck == "inconclusive"
+    ):
         return []
     slow = f"{span(kinds.slow_ms)} instead of {span(kinds.fast_ms, kinds.slow_ms)}"
     return [f"{kinds.slow_share:.0%} of the recorded steps are slow: {slow}."]
 
 
 def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:
-    """The rules' drafts, each with what it claims as far as its part of the step has not been given away already."""
-    left, free = _parts_of_step(m), np.ones(len(m.trace.device_ops), bool)
+    """The rules' drafts, each with what it claims as far as its part of the step has not been given
+    away already."""
+    left = _parts_of_step(m)
+    free = np.ones(len(m.trace.device_ops), bool)
     result: Settled = []
     for rule in rules:
         for draft in rule(m, free):
@@ -90,23 +113,29 @@ def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> Settled:
                 continue
             if draft.rows is not None:
                 free = free & ~draft.rows
-            headroom = None if draft.claim_ms is None else min(draft.claim_ms, left.get(draft.part, 0.0))
+            headroom = (
+                None if draft.claim_ms is None else min(draft.claim_ms, left.get(draft.part, 0.0))
+            )
             left[draft.part] = left.get(draft.part, 0.0) - (headroom or 0.0)
             result.append((draft, headroom))
     return result
 
 
 def _parts_of_step(m: Measurements) -> dict[str, float]:
-    budget, idle = m.step.budget, m.step.idle
+    budget = m.step.budget
+    idle = m.step.idle
     if budget is None or idle is None:
         return timing_parts(m)
-    parts = {name: getattr(budget, name) for name in ("compute", "exposed_communication", "exposed_copy")}
+    parts = {
+        name: getattr(budget, name) for name in ("compute", "exposed_communication", "exposed_copy")
+    }
     causes = ("launch", "sync", "input", "host", "communication", "profiler", "other")
     return parts | {f"idle.{cause}": getattr(idle, cause) for cause in causes}
 
 
 def _counts(m: Measurements, draft: Draft, headroom: float | None) -> bool:
-    """Whether a finding is large enough, by its headroom or its evidence's share; a text is a plain fact."""
+    """Whether a finding is large enough, by its headroom or its evidence's share; a text is a plain
+    fact."""
     if headroom is not None:
         return headroom >= MIN_SHARE * m.step.step_ms
     share = draft.evidence[0].value
@@ -120,11 +149,17 @@ def _by_headroom(settled: Settled) -> Settled:
 def _against(
     settled: Settled, advice: list[Recommendation], step_ms: float
 ) -> tuple[list[float], list[Recommendation]]:
-    """Gains of advice on each finding, ms, and the advice: what is beyond the step is against the largest finding."""
-    gains, made = [0.0] * len(settled), list[Recommendation]()
+    """Gains of advice on each finding, ms, and the advice: what is beyond the step is against the
+    largest finding."""
+    gains = [0.0] * len(settled)
+    made = list[Recommendation]()
     for one in advice:
         gain = 0.0 if one.predicted_step_ms is None else step_ms - one.predicted_step_ms
-        known = (i for i, (d, h) in enumerate(settled) if h is not None and f"{one.id}-".startswith(f"{d.id}-"))
+        known = (
+            i
+            for i, (d, h) in enumerate(settled)
+            if h is not None and f"{one.id}-".startswith(f"{d.id}-")
+        )
         if (at := next(known, None)) is not None and gain > gains[at]:
             if gain + sum(gains) - gains[at] > step_ms:
                 most = settled[int(np.argmax(gains))][0]
@@ -136,9 +171,13 @@ def _against(
 
 
 def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
-    """No headroom below what advice on the finding gains: what that takes from other findings is no longer theirs."""
-    wanted = [max(headroom or 0.0, gain) for (_, headroom), gain in zip(settled, gains, strict=True)]
-    spare, over = sum(wanted) - sum(gains), max(sum(wanted) - step_ms, 0.0)
+    """No headroom below what advice on the finding gains: what that takes from other findings is no
+    longer theirs."""
+    wanted = [
+        max(headroom or 0.0, gain) for (_, headroom), gain in zip(settled, gains, strict=True)
+    ]
+    spare = sum(wanted) - sum(gains)
+    over = max(sum(wanted) - step_ms, 0.0)
     kept = 1.0 - min(over / spare, 1.0) if spare > 0 else 1.0
     return [
         (draft, None if headroom is None else gain + kept * (want - gain))
@@ -147,14 +186,20 @@ def _lifted(settled: Settled, gains: list[float], step_ms: float) -> Settled:
 
 
 def _largest(m: Measurements, settled: Settled) -> BottleneckClass | None:
-    """The class of the finding with most headroom, where that is large; that of the GPU's own work is only a bound."""
-    known = [(headroom, draft.cls) for draft, headroom in settled if headroom is not None and draft.id != GPU_BUSY]
+    """The class of the finding with most headroom, where that is large; that of the GPU's own work
+    is only a bound."""
+    known = [
+        (headroom, draft.cls)
+        for draft, headroom in settled
+        if headroom is not None and draft.id != GPU_BUSY
+    ]
     headroom, cls = max(known, key=lambda one: one[0], default=(0.0, None))
     return cls if headroom >= HIGH_SHARE * m.step.step_ms else None
 
 
 def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) -> list[Finding]:
-    """By headroom; of idle time by something outside or few ops, and of GPU work not in the verdict, it is unknown."""
+    """By headroom; of idle time by something outside or few ops, and of GPU work not in the
+    verdict, it is unknown."""
     unnamed = bottleneck == "inconclusive"
     promised = not m.memo(outside) and not too_few_ops(m, step_shares(m))
 
@@ -164,6 +209,13 @@ def _findings(m: Measurements, settled: Settled, bottleneck: BottleneckClass) ->
 
     shown = [(draft, headroom if known(draft) else None) for draft, headroom in settled]
     return [
-        Finding(d.id, d.cls, d.title, severity_of(left and left / max(left, m.step.step_ms)), left, d.evidence)
+        Finding(
+            d.id,
+            d.cls,
+            d.title,
+            severity_of(left and left / max(left, m.step.step_ms)),
+            left,
+            d.evidence,
+        )
         for d, left in _by_headroom(shown)
     ]

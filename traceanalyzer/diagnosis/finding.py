@@ -7,14 +7,23 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.base.figures import metric as defined
 
 BottleneckClass = Literal[
-    "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
+    "compute",
+    "memory",
+    "launch",
+    "communication",
+    "sync",
+    "input",
+    "host",
+    "transfer",
+    "inconclusive",
 ]
 Severity = Literal["high", "medium", "low", "info"]
 Basis = Literal["unprofiled", "recorded"]
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5  # confidence of a verdict whose margin over the runner-up is nil
 MEDIUM_SHARE = 0.05
-"""Findings of unknown headroom are reported from this share of the step up; others are `medium` from here."""
+"""Findings of unknown headroom are reported from this share of the step up; others are `medium`
+from here."""
 HIGH_SHARE = 0.2  # findings from this share of the step on are `high`: worth a day's work
 
 
@@ -39,32 +48,50 @@ def everywhere(text: str) -> Words:
 
 
 def written(entry: str | dict[str, str], **figures: object) -> Words:
-    """Words as an entry in TOML has them, with these figures in them: a text for every framework, or one for each."""
+    """Words as an entry in TOML has them, with these figures in them: a text for every framework,
+    or one for each."""
     texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
     return Words(**{name: " ".join(text.split()).format(**figures) for name, text in texts.items()})
 
 
 def severity_of(share: float | None) -> Severity:
-    """By the share of the step, or of the memory peak, that removing the cause would save; None where unknown."""
-    return "info" if share is None else "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
+    """By the share of the step, or of the memory peak, that removing the cause would save; None
+    where unknown."""
+    return (
+        "info"
+        if share is None
+        else "high"
+        if share >= HIGH_SHARE
+        else "medium"
+        if share >= MEDIUM_SHARE
+        else "low"
+    )
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A measured figure that supports a finding; `threshold` is what it was held against, if anything.
+    """A measured figure that supports a finding; `threshold` is what it was held against, if
+    anything.
 
     A `value` that counts something is an int."""
 
     metric: str = defined("what was measured", text="sentence")
-    value: int | float | str | None = defined("its value; null where it could not be measured", text="sentence")
+    value: int | float | str | None = defined(
+        "its value; null where it could not be measured", text="sentence"
+    )
     unit: str = defined("unit of the value, or empty", text="own")
-    where: str = defined("the place in the recording or in the program, or what the value is of", text="sentence")
-    threshold: float | None = defined("what the value was compared with; null where there is nothing", default=None)
+    where: str = defined(
+        "the place in the recording or in the program, or what the value is of", text="sentence"
+    )
+    threshold: float | None = defined(
+        "what the value was compared with; null where there is nothing", default=None
+    )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that costs time, with the evidence. `headroom_ms` is counted once over all findings."""
+    """Something that costs time, with the evidence. `headroom_ms` is counted once over all
+    findings."""
 
     id: str = defined("name of the finding, for `explain`", text="own")
     cls: BottleneckClass = defined("class of bottleneck that it speaks for", text="own")
@@ -72,14 +99,16 @@ class Finding:
     severity: Severity = defined("by its share of the step", text="own")
     headroom_ms: float | None = defined(
         "time of the summary's step that removing the cause would save at most, no less than what advice on it gains; "
-        "null where it is unknown", "ms",
-    )  # fmt: skip
+        "null where it is unknown",
+        "ms",
+    )
     evidence: list[Evidence] = defined("what supports it")
 
 
 @dataclass(frozen=True)
 class AsMuchWork:
-    """The time of as much work as a step does now, where a step would do more: the step itself is not shorter."""
+    """The time of as much work as a step does now, where a step would do more: the step itself is
+    not shorter."""
 
     time_ms: float = defined("time of as much work as a step does now", "ms")
     low_ms: float | None = defined("lower end of the 90 % range; null where it is unknown", "ms")
@@ -94,29 +123,44 @@ class AsMuchWork:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A concrete remedy for a finding and what it would bring at most; `basis` says how that was estimated."""
+    """A concrete remedy for a finding and what it would bring at most; `basis` says how that was
+    estimated."""
 
     id: str = defined("name of the finding that it is against", text="own")
     cls: BottleneckClass = defined("class of bottleneck of that finding", text="own")
     action: str = defined("what to do", text="sentence")
-    predicted_step_ms: float | None = defined("step time that it would lead to; null where it is unknown", "ms")
-    predicted_speedup: float | None = defined("step time before it over the one after it; null where it is unknown")
+    predicted_step_ms: float | None = defined(
+        "step time that it would lead to; null where it is unknown", "ms"
+    )
+    predicted_speedup: float | None = defined(
+        "step time before it over the one after it; null where it is unknown"
+    )
     basis: str = defined("how that was estimated", text="sentence")
-    remedy: str | None = defined("the change of the program by name; null where it has none", default=None, text="own")
+    remedy: str | None = defined(
+        "the change of the program by name; null where it has none", default=None, text="own"
+    )
     low_ms: float | None = defined(
-        "lower end of the prediction's 90 % range: nine of ten stopwatch medians lie inside; null where it is unknown",
-        "ms", default=None,
-    )  # fmt: skip
+        (
+            "lower end of the prediction's 90 % range: nine of ten stopwatch medians lie "
+            "inside; null where it is unknown"
+        ),
+        "ms",
+        default=None,
+    )
     high_ms: float | None = defined("upper end of it; null where it is unknown", "ms", default=None)
     predicted_peak_bytes: int | None = defined(
-        "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
+        "most bytes of GPU memory allocated with it; null where it is not about memory",
+        "bytes",
+        default=None,
     )
     predicted_reserved_bytes: int | None = defined(
-        "most bytes that the allocator reserves with it; null where it does not change them alone", "bytes",
+        "most bytes that the allocator reserves with it; null where it does not change them alone",
+        "bytes",
         default=None,
-    )  # fmt: skip
+    )
     as_much_work: AsMuchWork | None = defined(
-        "what it leads to where a step would do more work, as a larger batch does; null otherwise", default=None
+        "what it leads to where a step would do more work, as a larger batch does; null otherwise",
+        default=None,
     )
 
 
@@ -132,12 +176,21 @@ class Summary:
         "or replayed) or `recorded`",
         default="recorded",
     )
-    step_ms: float | None = defined("mean time of that step; null where no steps are known", "ms", default=None)
+    step_ms: float | None = defined(
+        "mean time of that step; null where no steps are known", "ms", default=None
+    )
     culprit: str | None = defined(
-        "who is most to blame, in a sentence: kind of work, module, phase or place; null where nothing stands out",
-        default=None, text="sentence",
-    )  # fmt: skip
+        (
+            "who is most to blame, in a sentence: kind of work, module, phase or place; null "
+            "where nothing stands out"
+        ),
+        default=None,
+        text="sentence",
+    )
     beside: BottleneckClass | None = defined(
-        "the class of the part named beside the bottleneck, where there is no single cause; null otherwise",
+        (
+            "the class of the part named beside the bottleneck, where there is no single "
+            "cause; null otherwise"
+        ),
         default=None,
     )

@@ -7,32 +7,52 @@ from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.measurements import Measurements
 
 LARGE_STAGE = 0.25  # a stage with less of the loading time is not where it goes
-FEW_STEPS_SHARE = 0.25  # waits in fewer of the steps than this are those of an epoch's start, or of single slow batches
+FEW_STEPS_SHARE = 0.25
+"""Waits in fewer of the steps than this are those of an epoch's start, or of single slow
+batches."""
 ENOUGH_STEPS = 8  # with fewer recorded steps a share of them says nothing
-BUSY_CPUS_SHARE = 90.0  # per cent of the host's CPUs in use, above which more workers find no free core
+BUSY_CPUS_SHARE = 90.0
+"""Per cent of the host's CPUs in use, above which more workers find no free core."""
 IO_WAIT_SHARE = 10.0
-"""Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where data is cached."""
-LOADS = {"host: CPUs busy": BUSY_CPUS_SHARE, "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE}
+"""Per cent of the CPUs' time spent waiting for a disk, above which storage is slow: 0 to 2 where
+data is cached."""
+LOADS = {
+    "host: CPUs busy": BUSY_CPUS_SHARE,
+    "host: CPUs idle while a disk is waited for": IO_WAIT_SHARE,
+}
 """Samples of the host that are evidence, and what is much of each, %."""
 ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
-"""PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a step where none took
-131, and 15 with the variable (16 cores)."""
+"""PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a
+step where none took 131, and 15 with the variable (16 cores)."""
 STAGES = {
     "collate": ("Building the batch is", "collate arrays, not lists, into one preallocated tensor"),
-    "decode": ("Decoding is", "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)"),
+    "decode": (
+        "Decoding is",
+        "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)",
+    ),
     "tokenise": ("Tokenising is", "tokenise once and store the ids"),
-    "transform": ("Transforms are", "do them on the GPU for the whole batch (torchvision.transforms.v2)"),
-    "storage": ("Reading is", "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory"),
+    "transform": (
+        "Transforms are",
+        "do them on the GPU for the whole batch (torchvision.transforms.v2)",
+    ),
+    "storage": (
+        "Reading is",
+        "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory",
+    ),
 }
 """Of each stage what takes the time, and what to do."""
 
 
 def action(found: Loading | None, workers: int | None = None) -> str:
-    """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that is known."""
+    """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that
+    is known."""
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
     if found is None or not found.workers:
         count = f"num_workers{'> 0' if workers is None else f'={workers}'}"
-        who = f"Load ahead of the step: DataLoader(..., {count}{pinned}, persistent_workers=True), and {ONE_CORE}"
+        who = (
+            f"Load ahead of the step: DataLoader(..., {count}{pinned}, "
+            f"persistent_workers=True), and {ONE_CORE}"
+        )
     elif found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
         who = (
             f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
@@ -51,20 +71,37 @@ def _where(found: Loading) -> list[str]:
     large = {stage: share for stage, share in found.stages if share >= LARGE_STAGE}
     if found.os_share is not None and found.os_share >= LARGE_STAGE:
         large.setdefault("storage", found.os_share)
-    return [f"{STAGES[stage][0]} {share:.0%} of the loading: {STAGES[stage][1]}" for stage, share in large.items()]
+    return [
+        f"{STAGES[stage][0]} {share:.0%} of the loading: {STAGES[stage][1]}"
+        for stage, share in large.items()
+    ]
 
 
 def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:
     """What the recording shows of the loader."""
     if found.workers is not None:
-        yield Evidence("loaded by", "worker processes" if found.workers else "the launching thread", "", "DataLoader")
+        yield Evidence(
+            "loaded by",
+            "worker processes" if found.workers else "the launching thread",
+            "",
+            "DataLoader",
+        )
     if found.workers and found.waiting_steps < found.steps:
-        yield Evidence("steps that wait for input", found.waiting_steps, "", f"of {found.steps} steady steps")
+        yield Evidence(
+            "steps that wait for input", found.waiting_steps, "", f"of {found.steps} steady steps"
+        )
     for stage, share in found.stages:
         if share >= LARGE_STAGE:
-            yield Evidence(f"loading time in {stage}", share, "share", "of the loading, by names of functions")
+            yield Evidence(
+                f"loading time in {stage}", share, "share", "of the loading, by names of functions"
+            )
     if found.os_share is not None:
-        yield Evidence("loading time in calls that read", found.os_share, "share", "of the loading, calls to the OS")
+        yield Evidence(
+            "loading time in calls that read",
+            found.os_share,
+            "share",
+            "of the loading, calls to the OS",
+        )
     for load in m.trace.loads:
         if least := LOADS.get(load.what):
             samples = f"mean of {load.samples} samples of the run"

@@ -1,4 +1,5 @@
-"""Everything measured of one process, in the order of the pipeline: the list of measurements there are."""
+"""Everything measured of one process, in the order of the pipeline: the list of measurements there
+are."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -63,7 +64,9 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-def measure(trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None) -> "Measurements":
+def measure(
+    trace: "Trace", knowledge: Knowledge | None = None, only_step: int | None = None
+) -> "Measurements":
     """The measurements of one recording."""
     linked = Linked(trace, knowledge or Knowledge())
     named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
@@ -89,15 +92,21 @@ def made(make: "Callable[[Measurements], Made]") -> cached_property[Made]:
 
 @dataclass(frozen=True, eq=False)
 class Measurements(OfTimed):
-    """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
+    """The measurements of a process, each made when first asked for. Lists of rows are in display
+    order."""
 
     rated: Rated
-    together: tuple[Rated, ...] = ()  # the ranks of its run, itself among them; one tuple for all of them
+    together: tuple[
+        Rated, ...
+    ] = ()  # the ranks of its run, itself among them; one tuple for all of them
     ranks: "RankComparison | None" = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
-    matches: "Matches | None" = None  # the collectives of `together`, where they are matched already
+    # the collectives of `together`, where they are matched already
+    matches: "Matches | None" = None
 
-    peers = made(lambda m: tuple(one for one in m.together if one is not m.rated))  # the other ranks of its run
+    peers = made(
+        lambda m: tuple(one for one in m.together if one is not m.rated)
+    )  # the other ranks of its run
     timed = made(lambda m: m.rated.timed)  # the same in time
     causes = made(lambda m: m.rated.causes)  # why the devices were idle
     started = made(lambda m: m.causes.started)  # what each device op needed to start
@@ -105,19 +114,32 @@ class Measurements(OfTimed):
     program = made(lambda m: program_stats(m.timed, m.phases))
     """What the program does in a step; None where nothing tells."""
     path_tables = made(lambda m: path_tables(m.timed, path_parts(m.started)))
-    """Both tables of the critical path, made part by part: it has more segments than there is of anything else."""
+    """Both tables of the critical path, made part by part: it has more segments than there is of
+    anything else."""
     coverage = made(lambda m: coverage(m.timed))  # which part of the recording its steps are
     repeats = made(lambda m: repeats(m.timed))  # what repeats within a step
     budgets = made(
-        lambda m: None if m.timed.device is None else of_steps.step_budgets(m.timed, m.causes.gaps, m.timed.device)
+        lambda m: (
+            None
+            if m.timed.device is None
+            else of_steps.step_budgets(m.timed, m.causes.gaps, m.timed.device)
+        )
     )
     """Budget of each step on the device with the most work; None without device work."""
     step_time = made(lambda m: of_steps.step_time(m.timed.steps))
     """Distribution of the steady-state step times; None without steps."""
-    budget = made(lambda m: None if m.budgets is None else of_steps.mean_budget(m.budgets, m.timed.steps.steady))
+    budget = made(
+        lambda m: (
+            None if m.budgets is None else of_steps.mean_budget(m.budgets, m.timed.steps.steady)
+        )
+    )
     """Mean budget of a steady-state step."""
-    step_parts = made(lambda m: step_parts(m.timed, m.causes.gaps))  # the mean steady step in its smallest named parts
-    idle = made(lambda m: None if m.budgets is None else of_steps.mean_idle(m.budgets, m.timed.steps.steady))
+    step_parts = made(
+        lambda m: step_parts(m.timed, m.causes.gaps)
+    )  # the mean steady step in its smallest named parts
+    idle = made(
+        lambda m: None if m.budgets is None else of_steps.mean_idle(m.budgets, m.timed.steps.steady)
+    )
     """Mean idle time of a steady-state step by cause."""
 
     steady_durations = made(lambda m: m.timed.steps.duration[m.timed.steps.steady])
@@ -130,10 +152,19 @@ class Measurements(OfTimed):
         """Communication of a step on the device with the most work."""
         if self.timed.device is None:
             return None
-        time, row = communication_time(self.timed, self.timed.device, self.phases), self.rank_row
-        return time if row is None else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
+        time = communication_time(self.timed, self.timed.device, self.phases)
+        row = self.rank_row
+        return (
+            time
+            if row is None
+            else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
+        )
 
-    rank_row = made(lambda m: next((r for r in (m.ranks.rows if m.ranks else ()) if r.rank == m.trace.rank), None))
+    rank_row = made(
+        lambda m: next(
+            (r for r in (m.ranks.rows if m.ranks else ()) if r.rank == m.trace.rank), None
+        )
+    )
     """Its row among the ranks that it was compared with."""
     launches = made(lambda m: measure_launches(m.timed))  # launching of device work
 
@@ -144,7 +175,9 @@ class Measurements(OfTimed):
             return ()
         from traceanalyzer.analysis.memory.measure import measured
 
-        sizes = {device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes}
+        sizes = {
+            device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes
+        }
         return measured(self.trace.memory, capacity=sizes)
 
     @cached_property
@@ -152,7 +185,11 @@ class Measurements(OfTimed):
         """GPU memory in single figures; None where none was recorded."""
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
-        return self.traced_memory.stats if self.traced_memory else stats_of_printed(self.trace.printed_memory)
+        return (
+            self.traced_memory.stats
+            if self.traced_memory
+            else stats_of_printed(self.trace.printed_memory)
+        )
 
     traced_memory = made(lambda m: memory_of_events(m.timed, m.phases))
     """GPU memory as the trace alone tells; None without allocator events."""
@@ -161,16 +198,23 @@ class Measurements(OfTimed):
     host = made(lambda m: host_stats(m.timed))  # how busy the launching threads are
     replay = made(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
     """The steady steps ready to be replayed; None without steps, launches or device work."""
-    faithful_replay = made(lambda m: m.replay if m.replay is not None and m.replay.faithful else None)
-    """The same, where it takes as long as the recording did; None where nothing is predicted from it."""
-    host_parts = made(lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0]))
+    faithful_replay = made(
+        lambda m: m.replay if m.replay is not None and m.replay.faithful else None
+    )
+    """The same, where it takes as long as the recording did; None where nothing is predicted from
+    it."""
+    host_parts = made(
+        lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0])
+    )
     """The host's time in a step by what it issues; empty without a replay."""
 
     @cached_property
     def unprofiled(self) -> of_steps.Unprofiled | None:
-        """The step without the profiler, taken apart, by the replay, else as the capture timed it with what it recorded
-        on the device; None where it was neither measured nor can be replayed."""
-        timed, replay = self.unprofiled_time, self.faithful_replay
+        """The step without the profiler, taken apart, by the replay, else as the capture timed it
+        with what it recorded on the device; None where it was neither measured nor can be
+        replayed."""
+        timed = self.unprofiled_time
+        replay = self.faithful_replay
         if self.budget is None or self.idle is None or self.timed.device is None:
             return None
         if replay is not None:
@@ -178,60 +222,93 @@ class Measurements(OfTimed):
             source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
             step, low, high, slopes = replay.base_ms, *replay.range_ms, replay.host_slopes
             return of_steps.Unprofiled(step, low, high, source, budget, idle, waiting, *slopes)
-        least, most = 1.0 - MEASURED_SPREAD, 1.0 + MEASURED_SPREAD
+        least = 1.0 - MEASURED_SPREAD
+        most = 1.0 + MEASURED_SPREAD
         if timed is not None:
-            step, source = timed.step_ms, "measured"
-            low, high = min(step * least, timed.low_ms), max(step * most, timed.high_ms)
-        elif (server := self.faithful_server) is not None:  # the mean of its iterations, all of which its replay takes
+            step = timed.step_ms
+            source = "measured"
+            low = min(step * least, timed.low_ms)
+            high = max(step * most, timed.high_ms)
+        elif (
+            server := self.faithful_server
+        ) is not None:  # the mean of its iterations, all of which its replay takes
             tapes = (server.recorded, server.usual, server.fast, server.slow)
             recorded, *hosts = (server.mean_ms(tape) for tape in tapes)
             step, fast, slow = (min(time / recorded, 1.0) * self.mean_step_ms for time in hosts)
-            low, high, source = min(fast, step * least), max(slow, step * most), "estimated"
+            low = min(fast, step * least)
+            high = max(slow, step * most)
+            source = "estimated"
         else:
             return None
-        return of_steps.Unprofiled(step, low, high, source, *with_recorded_causes(self.budget, self.idle, step))
+        return of_steps.Unprofiled(
+            step, low, high, source, *with_recorded_causes(self.budget, self.idle, step)
+        )
 
     @cached_property
     def step(self) -> of_steps.Step:
         """The step that verdict, findings and advice speak of."""
         if (known := self.unprofiled) is None:
             return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
-        return of_steps.Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms)
+        return of_steps.Step(
+            "unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms
+        )
 
-    path_time = made(lambda m: m.path_tables[0])  # the critical path of a step by kind; None without device work
+    path_time = made(
+        lambda m: m.path_tables[0]
+    )  # the critical path of a step by kind; None without device work
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
-        """The critical path of the step replayed without the profiler; None without a replay that is faithful."""
+        """The critical path of the step replayed without the profiler; None without a replay that
+        is faithful."""
         replay = self.faithful_replay
         return None if replay is None else replayed_path_time(replay.typical, replay.scale)
 
     path = made(lambda m: m.path_tables[1])  # what carries the critical path
-    devices = made(lambda m: device_totals(m.timed))  # what each device did over the whole recording
+    devices = made(
+        lambda m: device_totals(m.timed)
+    )  # what each device did over the whole recording
     step_rows = made(lambda m: of_steps.step_rows(m.timed, m.budgets))  # the steps one by one
     iterations = made(lambda m: iteration_rows(m.timed))
     """The iterations of a serving engine; empty where nothing marks one."""
     served = made(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
-    faithful_server = made(lambda m: m.served if m.served is not None and m.served.faithful else None)
+    faithful_server = made(
+        lambda m: m.served if m.served is not None and m.served.faithful else None
+    )
     """The same, where their replay takes as long as the recording did."""
-    gap_histogram = made(lambda m: gap_histogram(m.timed, m.causes.gaps))  # gaps of the steady state by length
-    gap_places = made(lambda m: gap_places(m.timed, m.causes.gaps))  # idle time of the steady state by cause and place
-    syncs = made(lambda m: sync_rows(m.timed, m.causes.gaps, m.phases))  # places that wait for the device
+    gap_histogram = made(
+        lambda m: gap_histogram(m.timed, m.causes.gaps)
+    )  # gaps of the steady state by length
+    gap_places = made(
+        lambda m: gap_places(m.timed, m.causes.gaps)
+    )  # idle time of the steady state by cause and place
+    syncs = made(
+        lambda m: sync_rows(m.timed, m.causes.gaps, m.phases)
+    )  # places that wait for the device
     class_rows = made(lambda m: class_stats(m.timed))  # device time by class of work
     kernels = made(lambda m: kernel_stats(m.rated))  # kernels by name
     ops = made(lambda m: op_stats(m.rated))  # operators by name
-    ops_by_shape = made(lambda m: op_stats(m.rated, by_shape=True))  # operators by name and input shapes
-    shape_rows = made(lambda m: shape_rows(m.timed))  # operators whose input shapes change from step to step
-    range_rows = made(lambda m: range_rows(m.timed))  # NVTX ranges with a domain, a category or a payload
+    ops_by_shape = made(
+        lambda m: op_stats(m.rated, by_shape=True)
+    )  # operators by name and input shapes
+    shape_rows = made(
+        lambda m: shape_rows(m.timed)
+    )  # operators whose input shapes change from step to step
+    range_rows = made(
+        lambda m: range_rows(m.timed)
+    )  # NVTX ranges with a domain, a category or a payload
     copies = made(lambda m: copy_stats(m.timed))  # memory copies by direction and kind of memory
 
     @cached_property
     def collectives(self) -> "list[CollectiveStats]":
-        """Collectives by kind, group and size, their waiting apart where the ranks were recorded."""
+        """Collectives by kind, group and size, their waiting apart where the ranks were
+        recorded."""
         if not self.peers:
             return collective_stats(self.timed)
-        matches = self.matches or match_collectives([one.timed.memo(digest_of) for one in self.together])
+        matches = self.matches or match_collectives(
+            [one.timed.memo(digest_of) for one in self.together]
+        )
         return collective_stats(self.timed, matches.arrived(self.together.index(self.rated)))
 
     timing = made(lambda m: timings.timing_stats(m.trace.step_timings))
@@ -241,38 +318,53 @@ class Measurements(OfTimed):
 
     @cached_property
     def unprofiled_time(self) -> timings.UnprofiledTime | None:
-        """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
+        """The step timed without the profiler; None where it was not, or where recorded steps
+        contradict it."""
         timed = self.said_unprofiled
-        if timed is None and (log := self.timed.memo(found_in_log)) is not None and log.stretch is not None:
+        if (
+            timed is None
+            and (log := self.timed.memo(found_in_log)) is not None
+            and log.stretch is not None
+        ):
             if any(row.phase != "decode" for row in self.iterations):
                 return None
             time = self.mean_step_ms / log.stretch  # the mean iteration, as the server's log has it
-            timed = timings.UnprofiledTime(time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD))
+            timed = timings.UnprofiledTime(
+                time, time * (1.0 - MEASURED_SPREAD), time * (1.0 + MEASURED_SPREAD)
+            )
         if timed is None or not self.timed.steps.found:
             return None
         other = timings.contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
         return None if other else timed
 
-    kinds = made(lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None)
+    kinds = made(
+        lambda m: timings.kinds_of_steps(m.steady_durations) if m.timed.steps.found else None
+    )
     """Two kinds of steady recorded steps, where there are; None where they are alike."""
     concurrent_kernel_share = made(lambda m: concurrent_kernel_share(m.timed))
     """Share of the kernels' time in which two or more run."""
     conditions = made(lambda m: [*m.trace.conditions, *seen_conditions(m.rated)])
     """Under which conditions it was recorded: as the capture states, and as the trace shows."""
     loading = made(lambda m: loading(m.timed, m.budgets))  # how input is loaded; None where none is
-    first_steps = made(lambda m: first_steps(m.timed))  # the slow first steps of the process; None where none is known
+    first_steps = made(
+        lambda m: first_steps(m.timed)
+    )  # the slow first steps of the process; None where none is known
     counters = made(lambda m: gpu_counters(m.timed))
     """Counters of the GPU that were sampled in the steady steps; None without any."""
     counter_rows = made(lambda m: counter_stats(m.timed))  # sampled counters one by one
     regularity = made(lambda m: timings.recorded_regularity(m.timed, m.budgets))
     """How regular the steady recorded steps are; None where there are too few."""
     latency = made(lambda m: timings.latency(m.timed))  # latency of the requests of an inference
-    roofline_step = made(lambda m: roofline_step(m.rated))  # the step against what the GPU can do at most
+    roofline_step = made(
+        lambda m: roofline_step(m.rated)
+    )  # the step against what the GPU can do at most
 
     @cached_property
     def profiled(self) -> Profiled | None:
         """The sums of a profiler's printed table; None where the recording is something else."""
-        gpus = {device.id: self.linked.knowledge.hardware.find(device) for device in self.trace.devices}
+        gpus = {
+            device.id: self.linked.knowledge.hardware.find(device) for device in self.trace.devices
+        }
         return profiled(self.trace.profiler_rows, self.linked.classes, gpus)
 
     throughput = made(lambda m: throughput(m.rated, m.step, m.roofline_step, m.program, m.timing))

@@ -1,4 +1,5 @@
-"""What a memory snapshot's figures mean: findings with evidence, and remedies with the peak they lead to."""
+"""What a memory snapshot's figures mean: findings with evidence, and remedies with the peak they
+lead to."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,33 +10,58 @@ from traceanalyzer.analysis.memory.oom import Oom
 from traceanalyzer.analysis.memory.traced import TracedMemory
 from traceanalyzer.analysis.memory.whatif import Scenario
 from traceanalyzer.base import MEMORY, dataclass, digits, metric, ratio
-from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, Finding, Recommendation, Severity, severity_of
+from traceanalyzer.diagnosis.finding import (
+    BottleneckClass,
+    Evidence,
+    Finding,
+    Recommendation,
+    Severity,
+    severity_of,
+)
 
 LEAST_GAIN = 0.02  # share of the peak that a remedy has to bring to be recommended
-FRAGMENTED = 0.2  # share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a finding
+FRAGMENTED = 0.2
+"""Share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a
+finding."""
 LEAST_HOLES = 256 << 20  # bytes in holes below which no GPU of today runs out because of them
 LARGE_SHARE = 0.1  # share of the peak from which one part of it is worth a finding of its own
 MAX_EVIDENCE = 6
 LEAST_GROWTH = 1e-4
-"""Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps to double."""
+"""Growth per step, as a share of the peak, below which a trace has no finding: ten thousand steps
+to double."""
 FAST_GROWTH = 1e-2  # from here up the severity is high: it doubles in a hundred
 ADVISED = {
-    "fused-optimizer": "memory-optimizer-temporaries", "set-to-none": "memory-kept-gradients",
-    "chunked-loss": "memory-large-loss", "checkpoint": "memory-activations", "accumulate": "memory-activations",
-}  # fmt: skip
-"""Scenarios of the program alone, each with the finding that it is against: in this order where they are equal."""
+    "fused-optimizer": "memory-optimizer-temporaries",
+    "set-to-none": "memory-kept-gradients",
+    "chunked-loss": "memory-large-loss",
+    "checkpoint": "memory-activations",
+    "accumulate": "memory-activations",
+}
+"""Scenarios of the program alone, each with the finding that it is against: in this order where
+they are equal."""
 OOM = {
-    "fragmentation": ("fragmentation", " because of fragmentation: enough was free, in holes too small"),
+    "fragmentation": (
+        "fragmentation",
+        " because of fragmentation: enough was free, in holes too small",
+    ),
     "leak": ("a leak", " because of a leak: allocations of one line are never freed"),
-    "optimizer_state": ("the optimizer state of the first step",
-                        " at the first optimizer step: its state does not fit"),
+    "optimizer_state": (
+        "the optimizer state of the first step",
+        " at the first optimizer step: its state does not fit",
+    ),
     "large_allocation": ("one large allocation", " because of one large allocation"),
-    "activations": ("the activations of this batch", ": activations and temporaries of this batch do not fit"),
+    "activations": (
+        "the activations of this batch",
+        ": activations and temporaries of this batch do not fit",
+    ),
     "parameters": ("the parameters", ": the parameters leave no room"),
     "gradients": ("the gradients", ": gradients beside the parameters leave no room"),
     "too_large": ("what lives across steps", ": what lives across steps leaves no room"),
-    "unknown": ("what was allocated before the history begins", ": most of it was allocated before the history begins"),
-}  # fmt: skip
+    "unknown": (
+        "what was allocated before the history begins",
+        ": most of it was allocated before the history begins",
+    ),
+}
 """Why a GPU ran out of memory, and how the title of the finding goes on."""
 GROWTHS = {
     "leak": ("memory-leak", "Memory leaks: a line's allocations pile up step by step"),
@@ -43,13 +69,19 @@ GROWTHS = {
 }
 _CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "memory-optimizer-temporaries": (
-        "fused-optimizer", "The foreach optimizer's temporaries, as large as the parameters, set the peak",
+        "fused-optimizer",
+        "The foreach optimizer's temporaries, as large as the parameters, set the peak",
         ("temporaries", "optimizer_state"),
     ),
-    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass", ("gradients",)),
+    "memory-kept-gradients": (
+        "set-to-none",
+        "Gradients stay allocated through the forward pass",
+        ("gradients",),
+    ),
     "memory-large-loss": ("chunked-loss", "The loss materializes the full logits", ()),
-}  # fmt: skip
-"""What cures it, its title, and what it lists by line: the line of the loss is in the prediction."""
+}
+"""What cures it, its title, and what it lists by line: the line of the loss is in the
+prediction."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +108,18 @@ class MemoryRecommendation:
     action: str = metric("what to do", text="sentence")
     device: int = metric("CUDA ordinal of the GPU")
     predicted_peak_bytes: int = metric("most bytes allocated with it", MEMORY)
-    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", MEMORY)
+    predicted_reserved_bytes: int | None = metric(
+        "most bytes reserved with it; null where that is not known", MEMORY
+    )
     saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", MEMORY)
-    predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown")
+    predicted_step_ms: float | None = metric(
+        "step time with it; null without a trace, or where it is unknown"
+    )
     low_ms: float | None = metric("low end of that; null where it is unknown")
     high_ms: float | None = metric("high end of that; null where it is unknown")
-    predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
+    predicted_speedup: float | None = metric(
+        "step time before it over the one after it; null where it is unknown"
+    )
     basis: str = metric("how that was estimated", text="sentence")
 
 
@@ -108,13 +146,17 @@ def headline(devices: Sequence[MemoryOfDevice]) -> str:
 
 
 def _out_of_memory(device: MemoryOfDevice, oom: Oom) -> str:
-    """Why it ran out, by what frees most; then what was asked for, and how long it would have gone on otherwise."""
-    growth, culprit = device.growth, oom.culprits[0].site if oom.culprits else ""
+    """Why it ran out, by what frees most; then what was asked for, and how long it would have gone
+    on otherwise."""
+    growth = device.growth
+    culprit = oom.culprits[0].site if oom.culprits else ""
     if oom.verdict == "leak" and growth.bytes_per_step:
         held = f"{binary(oom.leaked_bytes)} of {binary(oom.usable_bytes)}"
         cause = f": {culprit or 'a line'} leaks {binary(growth.bytes_per_step)} per step ({held})"
     else:
-        cause = f" because of {OOM[oom.verdict][0]}" + (f", most of it {culprit}" if culprit else "")
+        cause = f" because of {OOM[oom.verdict][0]}" + (
+            f", most of it {culprit}" if culprit else ""
+        )
     when = "" if oom.step is None else f" in step {oom.step}"
     asked = f"{binary(oom.requested_bytes)} ({oom.requested_bytes:,} bytes)"
     text = f"Out of memory on GPU {device.device}{cause}. {asked} did not fit{when}; "
@@ -134,7 +176,10 @@ def binary(size: float) -> str:
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
-    return sorted(found, key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)))
+    return sorted(
+        found,
+        key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)),
+    )
 
 
 def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -144,13 +189,16 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         kept = sum(site.live_bytes for site in device.growth.sites)
         yield _finding(device, *GROWTHS[device.growth.verdict], kept, _growing(device.growth))
     yield from _fragmentation(device)
-    scenarios, large = {s.id: s for s in device.scenarios}, LARGE_SHARE * device.peak_bytes
+    scenarios = {s.id: s for s in device.scenarios}
+    large = LARGE_SHARE * device.peak_bytes
     for id_, (cured_by, title, parts) in _CAUSES.items():
         if (scenario := scenarios.get(cured_by)) is None:
             continue
         if (gain := device.peak_bytes - scenario.peak_bytes) >= LEAST_GAIN * device.peak_bytes:
             without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
-            yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, parts)])
+            yield _finding(
+                device, id_, title, gain, [_peak(device), without, *_parts(device, parts)]
+            )
     if (kept := device.at_peak["activations"]) >= large:
         evidence = [_peak(device), *_parts(device, ("activations",))]
         title = "Activations kept for the backward fill the peak"
@@ -165,11 +213,15 @@ def _finding(
     device: MemoryOfDevice, id_: str, title: str, saved: int | None, evidence: list[Evidence]
 ) -> MemoryFinding:
     severity = severity_of(None if saved is None else saved / max(device.peak_bytes, 1))
-    return MemoryFinding(id_, "memory", title, severity, None, saved, device.device, evidence[:MAX_EVIDENCE])
+    return MemoryFinding(
+        id_, "memory", title, severity, None, saved, device.device, evidence[:MAX_EVIDENCE]
+    )
 
 
 def _peak(device: MemoryOfDevice) -> Evidence:
-    where = f"in the {device.peak_phase} phase" if device.peak_phase else "over the recorded history"
+    where = (
+        f"in the {device.peak_phase} phase" if device.peak_phase else "over the recorded history"
+    )
     return Evidence("peak allocated", device.peak_bytes, MEMORY, where)
 
 
@@ -177,7 +229,10 @@ def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
     found = []
     for site in (site for site in device.sites if site.category in categories):
         made = f", made in the {site.phase} phase" if site.phase else ""
-        where = f"{site.site}{made}, {site.allocations:,} allocation{'' if site.allocations == 1 else 's'}"
+        where = (
+            f"{site.site}{made}, {site.allocations:,} "
+            f"allocation{'' if site.allocations == 1 else 's'}"
+        )
         found.append(Evidence(site.category.replace("_", " "), site.bytes, MEMORY, where))
     return found
 
@@ -187,19 +242,29 @@ def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
     evidence = [
         Evidence("asked for", oom.requested_bytes, MEMORY, oom.site or "no stack"),
         Evidence("largest hole", oom.largest_free_block_bytes, MEMORY, "in the reserved segments"),
-        Evidence("inactive", oom.inactive_bytes, MEMORY, f"of {oom.reserved_bytes:,} bytes reserved"),
+        Evidence(
+            "inactive", oom.inactive_bytes, MEMORY, f"of {oom.reserved_bytes:,} bytes reserved"
+        ),
         Evidence("usable", oom.usable_bytes, MEMORY, f"at most, under {under}"),
         Evidence("missing", oom.missing_bytes, MEMORY, "without any fragmentation"),
-        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, MEMORY, c.site) for c in oom.culprits),
+        *(
+            Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, MEMORY, c.site)
+            for c in oom.culprits
+        ),
     ]
     freed = oom.culprits[0].bytes if oom.culprits else None
-    id_, title = f"oom-{oom.verdict.replace('_', '-')}", f"Out of memory{OOM[oom.verdict][1]}"
+    id_ = f"oom-{oom.verdict.replace('_', '-')}"
+    title = f"Out of memory{OOM[oom.verdict][1]}"
     return MemoryFinding(id_, "memory", title, "high", None, freed, device.device, evidence)
 
 
 def _growing(growth: Growth) -> list[Evidence]:
-    per_step, sites = round(growth.bytes_per_step or 0.0), growth.sites
-    each = [(round(s.bytes_per_step), f"{s.site}, {s.allocations_per_step:g} more a step") for s in sites]
+    per_step = round(growth.bytes_per_step or 0.0)
+    sites = growth.sites
+    each = [
+        (round(s.bytes_per_step), f"{s.site}, {s.allocations_per_step:g} more a step")
+        for s in sites
+    ]
     whole = Evidence("growth", per_step, MEMORY, f"a step, over {growth.steps:,} steps")
     return [whole, *(Evidence("of it", size, MEMORY, where) for size, where in each)]
 
@@ -207,20 +272,34 @@ def _growing(growth: Growth) -> list[Evidence]:
 def _against_growth(growth: Growth) -> tuple[str, str]:
     site = growth.sites[0].site if growth.sites else "the growing line"
     if growth.verdict == "leak":
-        return "free_tensors", f"keep no tensor of {site} across steps: store .item() or .detach().cpu()"
-    change = f"allocate what grows at {site} once, at its final size, and write into it: torch.cat copies all of it in "
+        return (
+            "free_tensors",
+            f"keep no tensor of {site} across steps: store .item() or .detach().cpu()",
+        )
+    change = (
+        f"allocate what grows at {site} once, at its final size, and write into it: "
+        "torch.cat copies all of it in "
+    )
     return "avoid_allocations", f"{change}each step, and holds it twice meanwhile"
 
 
-def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding], list[Recommendation]]:
+def of_a_trace(
+    traced: TracedMemory, capacity: int | None
+) -> tuple[list[Finding], list[Recommendation]]:
     """What grows in a trace without a snapshot, and the remedy. `capacity` is the GPU's, bytes."""
-    growth, peak, per_step = traced.growth, traced.stats.peak or 0, traced.growth.bytes_per_step or 0.0
+    growth = traced.growth
+    peak = traced.stats.peak or 0
+    per_step = traced.growth.bytes_per_step or 0.0
     if growth.verdict not in GROWTHS or per_step < LEAST_GROWTH * peak:
         return [], []
     id_, title = GROWTHS[growth.verdict]
     evidence = _growing(growth)
     if capacity and capacity > peak:
-        evidence.append(Evidence("steps until the GPU is full", int((capacity - peak) / per_step), "", "at this rate"))
+        evidence.append(
+            Evidence(
+                "steps until the GPU is full", int((capacity - peak) / per_step), "", "at this rate"
+            )
+        )
     severity: Severity = "high" if per_step >= FAST_GROWTH * peak else "medium"
     remedy, action = _against_growth(growth)
     basis = f"no growth of {per_step / (1 << 20):,.3g} MiB per step; what one step needs stays"
@@ -230,59 +309,109 @@ def of_a_trace(traced: TracedMemory, capacity: int | None) -> tuple[list[Finding
 
 def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     held = device.fragmentation
-    holes, ran_out = held.inactive_bytes - held.releasable_bytes, device.oom and device.oom.verdict == "fragmentation"
+    holes = held.inactive_bytes - held.releasable_bytes
+    ran_out = device.oom and device.oom.verdict == "fragmentation"
     if ran_out or holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES):
         return
     evidence = [
         Evidence("reserved", held.reserved_bytes, MEMORY, f"at the {held.at}"),
         Evidence("inactive in segments in use", holes, MEMORY, "cannot be given back"),
-        Evidence("largest hole", held.largest_free_block_bytes, MEMORY, "what fits without a new segment"),
-        *(Evidence("pinned by", pin.inactive_bytes, MEMORY, f"{pin.site} ({pin.category})") for pin in held.pins),
+        Evidence(
+            "largest hole", held.largest_free_block_bytes, MEMORY, "what fits without a new segment"
+        ),
+        *(
+            Evidence("pinned by", pin.inactive_bytes, MEMORY, f"{pin.site} ({pin.category})")
+            for pin in held.pins
+        ),
     ]
-    yield _finding(device, "memory-fragmentation", "Fragmentation: memory is reserved but unusable", holes, evidence)
+    yield _finding(
+        device,
+        "memory-fragmentation",
+        "Fragmentation: memory is reserved but unusable",
+        holes,
+        evidence,
+    )
 
 
 def recommendations_of(
     devices: Sequence[MemoryOfDevice], forward_ms: float | None = None, step_ms: float | None = None
 ) -> list[MemoryRecommendation]:
-    """Remedies against what was found, the lowest predicted peak first. Times where a trace has them."""
+    """Remedies against what was found, the lowest predicted peak first. Times where a trace has
+    them."""
     advice = [a for device in devices for a in _advice(device, forward_ms, step_ms)]
     return sorted(advice, key=lambda a: -a.saved_bytes)
 
 
 def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[Recommendation]]:
-    """Findings and remedies of memory for a report on time: they follow its own, with headroom and steps unknown."""
-    findings = [Finding(f.id, f.cls, f.title, f.severity, None, f.evidence) for f in findings_of(devices)]
+    """Findings and remedies of memory for a report on time: they follow its own, with headroom and
+    steps unknown."""
+    findings = [
+        Finding(f.id, f.cls, f.title, f.severity, None, f.evidence) for f in findings_of(devices)
+    ]
     advice = [
         Recommendation(
-            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, a.remedy,
-            predicted_peak_bytes=a.predicted_peak_bytes, predicted_reserved_bytes=a.predicted_reserved_bytes,
+            a.id.removesuffix(f"-{a.remedy}"),
+            a.cls,
+            a.action,
+            None,
+            None,
+            a.basis,
+            a.remedy,
+            predicted_peak_bytes=a.predicted_peak_bytes,
+            predicted_reserved_bytes=a.predicted_reserved_bytes,
         )
         for a in recommendations_of(devices)
-    ]  # fmt: skip
+    ]
     return findings, advice
 
 
-def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | None) -> Iterator[MemoryRecommendation]:
-    for scenario, against, saved in (*_of_scenarios(device), *_against_fragmentation(device), *_against_state(device)):
+def _advice(
+    device: MemoryOfDevice, forward_ms: float | None, step_ms: float | None
+) -> Iterator[MemoryRecommendation]:
+    for scenario, against, saved in (
+        *_of_scenarios(device),
+        *_against_fragmentation(device),
+        *_against_state(device),
+    ):
         step = None
         if scenario.extra_forward_share and forward_ms is not None and step_ms is not None:
             step = step_ms + scenario.extra_forward_share * forward_ms
         yield MemoryRecommendation(
-            f"{against}-{scenario.remedy}", scenario.remedy, "memory", scenario.change, device.device,
-            scenario.peak_bytes, scenario.reserved_bytes, saved, step, None, None,
-            ratio(step_ms, step), scenario.basis,
-        )  # fmt: skip
+            f"{against}-{scenario.remedy}",
+            scenario.remedy,
+            "memory",
+            scenario.change,
+            device.device,
+            scenario.peak_bytes,
+            scenario.reserved_bytes,
+            saved,
+            step,
+            None,
+            None,
+            ratio(step_ms, step),
+            scenario.basis,
+        )
     growth = device.growth
     if growth.verdict in GROWTHS and growth.sites:
         kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites)
         remedy, action = _against_growth(growth)
         yield MemoryRecommendation(
-            f"{GROWTHS[growth.verdict][0]}-{remedy}", remedy, "memory", action,
-            device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
-            "what the growing lines hold at the end, less one step's" if growth.verdict == "leak" else
-            "room for what the recording ends with: one copy in place of two",
-        )  # fmt: skip
+            f"{GROWTHS[growth.verdict][0]}-{remedy}",
+            remedy,
+            "memory",
+            action,
+            device.device,
+            device.peak_bytes - max(kept, 0),
+            None,
+            max(kept, 0),
+            None,
+            None,
+            None,
+            None,
+            "what the growing lines hold at the end, less one step's"
+            if growth.verdict == "leak"
+            else "room for what the recording ends with: one copy in place of two",
+        )
 
 
 def _of_scenarios(device: MemoryOfDevice) -> Iterator[tuple[Scenario, str, int]]:
@@ -303,9 +432,14 @@ def _against_fragmentation(device: MemoryOfDevice) -> Iterator[tuple[Scenario, s
 
 
 def _against_state(device: MemoryOfDevice) -> list[tuple[Scenario, str, int]]:
-    """Where the optimizer's state does not fit: of each remedy the change of the least that makes all of it fit."""
+    """Where the optimizer's state does not fit: of each remedy the change of the least that makes
+    all of it fit."""
     if device.oom is None or device.oom.verdict != "optimizer_state":
         return []
     lighter = [s for s in device.scenarios if s.id.startswith(("bf16-states", "shard-"))]
-    fits = {s.remedy: s for s in lighter if s.peak_bytes <= min(device.oom.usable_bytes, device.peak_bytes)}
+    fits = {
+        s.remedy: s
+        for s in lighter
+        if s.peak_bytes <= min(device.oom.usable_bytes, device.peak_bytes)
+    }
     return [(s, "oom-optimizer-state", device.peak_bytes - s.peak_bytes) for s in fits.values()]

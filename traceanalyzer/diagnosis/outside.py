@@ -1,4 +1,5 @@
-"""Idle time that may belong to something outside the program: what clocks its steps, or one long pause."""
+"""Idle time that may belong to something outside the program: what clocks its steps, or one long
+pause."""
 
 import numpy as np
 
@@ -8,22 +9,36 @@ from traceanalyzer.analysis.names import Framework
 from traceanalyzer.base import NS_PER_MS, digits
 from traceanalyzer.diagnosis.measurements import Measurements
 
-MOST_SURE = 0.6  # confidence of a verdict on idle time that nothing in the program may be able to shorten
-IDLE_CLASSES = ("launch", "sync", "input", "host")  # classes of such idle time: nothing is promised for them
-FEWEST_STEPS, SHORTEST_NS = 10, NS_PER_MS
+MOST_SURE = 0.6
+"""Confidence of a verdict on idle time that nothing in the program may be able to shorten."""
+IDLE_CLASSES = (
+    "launch",
+    "sync",
+    "input",
+    "host",
+)  # classes of such idle time: nothing is promised for them
+FEWEST_STEPS = 10
+SHORTEST_NS = NS_PER_MS
 """Fewer steps are alike by chance, and no camera or display clocks a program at more than 1 kHz."""
-SAME_SPREAD = 0.05  # robust spread of the steps, as a share of their median, below which something may keep their time
-QUIET_SHARE = 0.3  # share of a step without any CUDA call in which a program may wait for what clocks it
-LONG_PAUSE_MS = 10_000  # a gap this long is a user, a file or another program more often than work that can be moved
+SAME_SPREAD = 0.05
+"""Robust spread of the steps, as a share of their median, below which something may keep their
+time."""
+QUIET_SHARE = 0.3
+"""Share of a step without any CUDA call in which a program may wait for what clocks it."""
+LONG_PAUSE_MS = 10_000
+"""A gap this long is a user, a file or another program more often than work that can be moved."""
 MOST_OF = 0.5  # share of the step or recording from which idle time makes it what it is
 
 
 def outside(m: Measurements) -> str:
     """What may hold the program up from outside, in a sentence; empty where nothing shows it."""
-    idle = sum(getattr(m.step.idle, cls) for cls in IDLE_CLASSES) if m.step.idle is not None else 0.0
+    idle = (
+        sum(getattr(m.step.idle, cls) for cls in IDLE_CLASSES) if m.step.idle is not None else 0.0
+    )
     if idle < MOST_OF * m.step.step_ms:
         return ""
-    gaps, unit = m.causes.gaps, m.timed.steps.unit
+    gaps = m.causes.gaps
+    unit = m.timed.steps.unit
     known = (gaps.step >= 0) & (gaps.cause != IdleCause.OTHER)
     longest = float(np.where(known, gaps.duration, 0).max(initial=0)) / NS_PER_MS
     whole = m.mean_step_ms * m.timed.steps.steady_count
@@ -36,17 +51,26 @@ def outside(m: Measurements) -> str:
 
 
 def _clock(m: Measurements) -> str:
-    """A period that hardly varies, with a stretch in it in which a program without a framework calls nothing."""
-    steps, calls = m.timed.steps, m.trace.api_calls
+    """A period that hardly varies, with a stretch in it in which a program without a framework
+    calls nothing."""
+    steps = m.timed.steps
+    calls = m.trace.api_calls
     time = steps.duration[steps.steady].astype(np.float64)
-    if m.joined.framework is not Framework.CUDA or not steps.found or len(time) < FEWEST_STEPS or not len(calls):
+    if (
+        m.joined.framework is not Framework.CUDA
+        or not steps.found
+        or len(time) < FEWEST_STEPS
+        or not len(calls)
+    ):
         return ""
     period = float(np.median(time))
     if period < SHORTEST_NS or robust_sigma(time, period) > SAME_SPREAD * period:
         return ""
     quiet = complement((int(steps.start[0]), int(steps.end[-1])), union(calls.start, calls.end))
     longest = np.zeros(len(steps), np.int64)
-    np.maximum.at(longest, places(steps.start, quiet.start, side="right") - 1, quiet.end - quiet.start)
+    np.maximum.at(
+        longest, places(steps.start, quiet.start, side="right") - 1, quiet.end - quiet.start
+    )
     stretch = float(np.median(longest[steps.steady]))
     if stretch < QUIET_SHARE * period:
         return ""

@@ -1,4 +1,5 @@
-"""What to do, by the step that it leads to: remedies where that can be replayed, else what the rules propose."""
+"""What to do, by the step that it leads to: remedies where that can be replayed, else what the
+rules propose."""
 
 import math
 from collections.abc import Sequence
@@ -18,42 +19,68 @@ from traceanalyzer.replay.whatif import MOST_SPEEDUP, SCENARIO_SPREAD, Predictio
 
 DEVICE_CLASSES = ("compute", "memory")  # classes of the GPU's own work
 REMEDY_IDS = frozenset(remedy.id for remedy in REMEDIES)
-MIN_SAVED_SHARE = 0.02  # share of the step that what a rule proposes must be predicted to save, as with remedies
+MIN_SAVED_SHARE = 0.02
+"""Share of the step that what a rule proposes must be predicted to save, as with remedies."""
 MIN_PART_SHARE = 0.01
-"""Share of the step that each part of a combined change must save on its own: less is within the spread of steps."""
+"""Share of the step that each part of a combined change must save on its own: less is within the
+spread of steps."""
 SMALL_GAIN_SHARE = 0.1
-"""What gains less of the step than this gives way to the GPU's own work where that is the bottleneck."""
+"""What gains less of the step than this gives way to the GPU's own work where that is the
+bottleneck."""
 MIN_BOUND_SHARE = 0.05
-"""Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly ever reached."""
+"""Share of the step that a proposal must save whose gain is only bounded: such a bound is hardly
+ever reached."""
 MIN_TOUCHED_SHARE = 0.1
-"""Share of the step that kernels of unknown gain must take: hardly more than half of it can be saved."""
+"""Share of the step that kernels of unknown gain must take: hardly more than half of it can be
+saved."""
 
 
-def recommendations_of(m: Measurements, settled: Sequence[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the predicted step. Where it can be replayed, remedies speak for themselves, and rules do not."""
+def recommendations_of(
+    m: Measurements, settled: Sequence[tuple[Draft, float | None]]
+) -> list[Recommendation]:
+    """What to do, by the predicted step. Where it can be replayed, remedies speak for themselves,
+    and rules do not."""
     drafts = [draft for draft, _ in settled]
     offered = filter(None, (_of_remedy(m, one, drafts) for one in advise(m)))
     known = frozenset() if m.faithful_replay is None else REMEDY_IDS
-    made = (_of_proposal(m, d, p, h) for d, h in settled for p in d.proposals if _is_offered(m, d, p, known))
+    made = (
+        _of_proposal(m, d, p, h)
+        for d, h in settled
+        for p in d.proposals
+        if _is_offered(m, d, p, known)
+    )
     kept = [one for one in filter(None, made) if _is_worth_it(m, one)]
-    return sorted(for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or math.inf)
+    return sorted(
+        for_server(m, [*offered, *kept], drafts), key=lambda one: one.predicted_step_ms or math.inf
+    )
 
 
 def in_front(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
-    """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
-    that work, nothing that is predicted shortens it, and other changes gain little."""
-    if not advice or any(one.cls in DEVICE_CLASSES and one.predicted_step_ms is not None for one in advice):
+    """The advice with that on the GPU's own work, of which nothing is predicted, in front, where
+    the verdict names that work, nothing that is predicted shortens it, and other changes gain
+    little."""
+    if not advice or any(
+        one.cls in DEVICE_CLASSES and one.predicted_step_ms is not None for one in advice
+    ):
         return advice
     if (advice[0].predicted_speedup or 1.0) * (1.0 - SMALL_GAIN_SHARE) >= 1.0:
         return advice
-    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None))
+    return sorted(
+        advice,
+        key=lambda one: (
+            not (one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None)
+        ),
+    )
 
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Recommendation | None:
-    """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
-    framework has no words for it. What needs other changes first, or makes a step do more, says what that leads to and
-    is not ranked with changes that shorten the step."""
-    remedy, offer, p, against = advice.remedy, advice.offer, advice.prediction, _against(advice, drafts)
+    """A remedy as a recommendation; None where no finding says that there is anything to change, or
+    the program's framework has no words for it. What needs other changes first, or makes a step do
+    more, says what that leads to and is not ranked with changes that shorten the step."""
+    remedy = advice.remedy
+    offer = advice.offer
+    p = advice.prediction
+    against = _against(advice, drafts)
     if against is None:
         return None
     either = (words.of(m.joined.framework) for words in filter(None, (offer.action, against.words)))
@@ -63,27 +90,46 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     if not offer.single and p.step_ms:
         now = m.step.step_ms
         what = "for the same work" if offer.changes_work else "with both"
-        basis = f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
-    id_, cls = against.id, against.cls
+        basis = (
+            f"{digits(now)} → {span(p.step_ms, now)} {what}, {digits(now / p.step_ms)}x; {basis}"
+        )
+    id_ = against.id
+    cls = against.cls
     if offer.single:
-        return Recommendation(id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
-    more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup) if offer.changes_work and p.step_ms else None
+        return Recommendation(
+            id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms
+        )
+    more = (
+        AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup)
+        if offer.changes_work and p.step_ms
+        else None
+    )
     return Recommendation(id_, cls, action, None, None, basis, remedy.id, as_much_work=more)
 
 
 def _against(advice: Advice, drafts: Sequence[Draft]) -> Draft | None:
-    """The finding that a remedy is against: the one that it states itself, that names it, that it is usually against,
-    or the first of its class; for kernels of any kind that on the GPU's own work. One on kernels whose time is hardly
-    what is saved gives way to the largest on the host."""
+    """The finding that a remedy is against: the one that it states itself, that names it, that it
+    is usually against, or the first of its class; for kernels of any kind that on the GPU's own
+    work. One on kernels whose time is hardly what is saved gives way to the largest on the host."""
     remedy = advice.remedy
     stated, cls = advice.offer.against or ("", remedy.cls)
     by_id = {draft.id: draft for draft in reversed(drafts)}
     by_class = {draft.cls: draft for draft in reversed(drafts)}
     by_proposal = {one.name: draft for draft in reversed(drafts) for one in draft.proposals}
     on_device = by_id.get(GPU_BUSY) if remedy.cls in DEVICE_CLASSES else None
-    either = (by_id.get(stated), by_proposal.get(remedy.id), by_id.get(remedy.finding), by_class.get(cls), on_device)
+    either = (
+        by_id.get(stated),
+        by_proposal.get(remedy.id),
+        by_id.get(remedy.finding),
+        by_class.get(cls),
+        on_device,
+    )
     first = next(filter(None, either), None)
-    return _largest_on_host(drafts, first) if advice.for_host and remedy.cls != "communication" else first
+    return (
+        _largest_on_host(drafts, first)
+        if advice.for_host and remedy.cls != "communication"
+        else first
+    )
 
 
 def _largest_on_host(drafts: Sequence[Draft], first: Draft | None) -> Draft | None:
@@ -94,42 +140,58 @@ def _largest_on_host(drafts: Sequence[Draft], first: Draft | None) -> Draft | No
 
 
 def _is_offered(m: Measurements, draft: Draft, proposal: Proposal, known: frozenset[str]) -> bool:
-    """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about kernels of CUDA graphs,
-    of which the recording has neither operators nor data, nor of unknown gain for kernels that take little of the
-    step; and each of the changes that it combines would bring something on its own."""
-    share, replay = draft.evidence[0].value, m.replay
+    """Whether a proposal is shown: no remedy of the list speaks for it, and it is neither about
+    kernels of CUDA graphs, of which the recording has neither operators nor data, nor of unknown
+    gain for kernels that take little of the step; and each of the changes that it combines would
+    bring something on its own."""
+    share = draft.evidence[0].value
+    replay = m.replay
     little = draft.claim_ms is None and isinstance(share, float) and share < MIN_TOUCHED_SHARE
     if draft.part == "compute" and not proposal.bound and (program(m).in_graphs or little):
         return False
     if proposal.name in known and not proposal.alone:
         return False
-    return replay is None or proposal.scenario is None or _each_gains(replay, proposal.scenario.parts)
+    return (
+        replay is None or proposal.scenario is None or _each_gains(replay, proposal.scenario.parts)
+    )
 
 
 def _each_gains(replay: Replay, parts: Sequence[Scenario]) -> bool:
     least_ms = MIN_PART_SHARE * replay.base_ms
-    return not parts or (replay.faithful and all(replay.gain_ms(part) >= least_ms for part in parts))
+    return not parts or (
+        replay.faithful and all(replay.gain_ms(part) >= least_ms for part in parts)
+    )
 
 
 def _is_worth_it(m: Measurements, advice: Recommendation) -> bool:
-    """Whether a proposal's gain is unknown or large enough; more where it is only bounded from above."""
+    """Whether a proposal's gain is unknown or large enough; more where it is only bounded from
+    above."""
     bounded = m.faithful_replay is not None and not advice.basis.startswith("replayed")
     least = MIN_BOUND_SHARE if bounded else MIN_SAVED_SHARE
     return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
 
 
-def _of_proposal(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Recommendation | None:
+def _of_proposal(
+    m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None
+) -> Recommendation | None:
     """A proposal as a recommendation; None where the program's framework has no words for it."""
     if (action := proposal.action.of(m.joined.framework)) is None:
         return None
     p = _estimate(m, draft, proposal, headroom)
-    id_, cls, speedup = draft.id + proposal.suffix, proposal.cls or draft.cls, ratio(m.step.step_ms, p.step_ms)
-    return Recommendation(id_, cls, action, p.step_ms, speedup, p.basis, proposal.name, p.low_ms, p.high_ms)
+    id_ = draft.id + proposal.suffix
+    cls = proposal.cls or draft.cls
+    speedup = ratio(m.step.step_ms, p.step_ms)
+    return Recommendation(
+        id_, cls, action, p.step_ms, speedup, p.basis, proposal.name, p.low_ms, p.high_ms
+    )
 
 
-def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None) -> Prediction:
+def _estimate(
+    m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None
+) -> Prediction:
     """By the replay, else the step without the headroom: a bound."""
-    base, unknown = m.step.step_ms, Prediction(draft.id, None, None, None, None, proposal.basis)
+    base = m.step.step_ms
+    unknown = Prediction(draft.id, None, None, None, None, proposal.basis)
     scenario = proposal.scenario or _shorter_compute(m, draft, headroom)
     if proposal.bound:
         return unknown
@@ -143,12 +205,14 @@ def _estimate(m: Measurements, draft: Draft, proposal: Proposal, headroom: float
     step = max(base - headroom, proposal.least_ms)
     if base > MOST_SPEEDUP * step:
         return unknown
-    low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
+    low = step * (1.0 - SCENARIO_SPREAD)
+    high = max(base, step * (1.0 + SCENARIO_SPREAD))
     return replace(unknown, step_ms=step, low_ms=low, high_ms=high)
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:
-    """The scenario of a finding on the computation: shorter by its headroom, the proposal's basis says why."""
+    """The scenario of a finding on the computation: shorter by its headroom, the proposal's basis
+    says why."""
     if draft.part != "compute" or not headroom or m.step.budget is None:
         return None
     basis = "; ".join(proposal.basis for proposal in draft.proposals)

@@ -1,4 +1,5 @@
-"""The one way from a run to its measurements: which part of it, with which knowledge, and which rank speaks for it."""
+"""The one way from a run to its measurements: which part of it, with which knowledge, and which
+rank speaks for it."""
 
 from dataclasses import fields, replace
 from functools import cached_property
@@ -17,14 +18,19 @@ __all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
 
 @dataclass(frozen=True)
 class Selection:
-    """A part of a run: one rank, one device (CUDA ordinal), one step (its index); None is all of them."""
+    """A part of a run: one rank, one device (CUDA ordinal), one step (its index); None is all of
+    them."""
 
     rank: int | None = None
     device: int | None = None
     step: int | None = None
 
     def __str__(self) -> str:
-        return " ".join(f"--{f.name} {value}" for f in fields(self) if (value := getattr(self, f.name)) is not None)
+        return " ".join(
+            f"--{f.name} {value}"
+            for f in fields(self)
+            if (value := getattr(self, f.name)) is not None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +57,24 @@ class Asked:
 
     @cached_property
     def measured(self) -> Measured:
-        """The same measured, when first needed: a kept answer needs no measurements. Raises as `measured` does."""
+        """The same measured, when first needed: a kept answer needs no measurements. Raises as
+        `measured` does."""
         return measured(self.run, self.selection, self.knowledge)
 
 
-def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Measured:
-    """Measure a run, or the selected part of it. The ranks that are not selected still count where ranks wait for each
-    other.
+def measured(
+    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None
+) -> Measured:
+    """Measure a run, or the selected part of it. The ranks that are not selected still count where
+    ranks wait for each other.
 
-    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
-    SeveralRunsError for recordings that are not ranks of one run."""
+    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording
+    does not have; SeveralRunsError for recordings that are not ranks of one run."""
     selection = selection or Selection()
     chosen = _of_rank(run, selection.rank)
-    traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
+    traces = [
+        only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)
+    ]
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
     refuse_several_runs([one.trace for one in each])
@@ -83,11 +94,14 @@ def _of_rank(run: Run, rank: int | None) -> list[int]:
 
 
 def only_device(trace: Trace, device: int | None) -> Trace:
-    """The trace with the work of one device (CUDA ordinal) alone; None: as it is. Raises EmptyRecordingError."""
+    """The trace with the work of one device (CUDA ordinal) alone; None: as it is. Raises
+    EmptyRecordingError."""
     if device is None:
         return trace
     here = trace.device_ops.device == device
     if not here.any():
         known = ", ".join(str(d) for d in distinct(trace.device_ops.device)) or "none"
-        raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
+        raise EmptyRecordingError(
+            f"{trace.path}: device {device} did nothing in this recording; devices: {known}"
+        )
     return replace(trace, device_ops=trace.device_ops.take(here))

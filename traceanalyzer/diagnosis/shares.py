@@ -1,4 +1,5 @@
-"""The step taken apart: its budget, idle time by cause, compute by what usually limits the kernels."""
+"""The step taken apart: its budget, idle time by cause, compute by what usually limits the
+kernels."""
 
 from typing import Literal
 
@@ -8,7 +9,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.diagnosis.measurements import Measurements
 
 MOST_DOUBT = 0.25
-"""With more of the computation in kernels of which nothing tells the limit, there is no saying compute or memory."""
+"""With more of the computation in kernels of which nothing tells the limit, there is no saying
+compute or memory."""
 WITHIN = "device to device"  # direction of copies that never leave the device
 
 
@@ -35,13 +37,15 @@ class Shares:
 
     @property
     def doubt(self) -> float:
-        """Share of the computation in unknown kernels, where these could turn what limits it; else 0."""
+        """Share of the computation in unknown kernels, where these could turn what limits it; else
+        0."""
         second, first = sorted((self.compute, self.memory, self.small))[1:]
         return self.unknown / self.device if first - second < self.unknown else 0.0
 
     @property
     def mostly_small(self) -> bool:
-        """Whether most of the computation that something is known of fills hardly any of the GPU."""
+        """Whether most of the computation that something is known of fills hardly any of the
+        GPU."""
         return self.small > max(self.compute, self.memory)
 
     @property
@@ -57,29 +61,46 @@ class Shares:
 
 def step_shares(m: Measurements) -> Shares | None:
     """The parts of the step that the report speaks of; None without device work in it."""
-    step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
+    step = m.step.step_ms
+    budget = m.step.budget
+    idle = m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
     # What this rank waits for others is what these do meanwhile: they compute as it does.
     waits = m.step.waiting or Waiting(*[0.0] * 10)
     computed = budget.compute + waits.compute
-    memory, small, unknown = (computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share))
+    memory, small, unknown = (
+        computed * share(m.rated) for share in (memory_bound_share, small_share, unknown_share)
+    )
     # Copies within the device are traffic of its memory.
     within = min(copied_within_gpu_ms(m), budget.exposed_copy)
     return Shares(
-        compute=max(computed - memory - small - unknown, 0.0) / step, memory=(memory + within) / step,
-        small=small / step, unknown=unknown / step,
-        communication=(budget.exposed_communication - waits.total + waits.transfer + idle.communication) / step,
-        transfer=(budget.exposed_copy - within + waits.copy) / step, launch=(idle.launch + waits.launch) / step,
-        sync=(idle.sync + waits.sync) / step, input=(idle.input + waits.input) / step,
+        compute=max(computed - memory - small - unknown, 0.0) / step,
+        memory=(memory + within) / step,
+        small=small / step,
+        unknown=unknown / step,
+        communication=(
+            budget.exposed_communication - waits.total + waits.transfer + idle.communication
+        )
+        / step,
+        transfer=(budget.exposed_copy - within + waits.copy) / step,
+        launch=(idle.launch + waits.launch) / step,
+        sync=(idle.sync + waits.sync) / step,
+        input=(idle.input + waits.input) / step,
         host=(idle.host + waits.host) / step,
-        unexplained=(idle.profiler + idle.other + waits.communication + waits.profiler + waits.other) / step,
-    )  # fmt: skip
+        unexplained=(
+            idle.profiler + idle.other + waits.communication + waits.profiler + waits.other
+        )
+        / step,
+    )
 
 
 def copied_within_gpu_ms(m: Measurements) -> float:
     """Time a step with nothing on the device but copies from it to itself, ms."""
-    return sum((c.exposed_ms for c in m.copies if c.direction == WITHIN and c.device == m.timed.device), start=0.0)
+    return sum(
+        (c.exposed_ms for c in m.copies if c.direction == WITHIN and c.device == m.timed.device),
+        start=0.0,
+    )
 
 
 def missing_kernels(m: Measurements) -> float:

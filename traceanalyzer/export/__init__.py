@@ -1,1 +1,2 @@
-"""What a recording is written as for other programs: SQLite, Parquet and DataFrames of its events; Perfetto."""
+"""What a recording is written as for other programs: SQLite, Parquet and DataFrames of its events;
+Perfetto."""

@@ -1,4 +1,5 @@
-"""A recording as files for other programs: a SQLite database, or a folder of Parquet files, of all its tables."""
+"""A recording as files for other programs: a SQLite database, or a folder of Parquet files, of all
+its tables."""
 
 import contextlib
 import sqlite3
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INDEXES = {
-    "device_ops": ("start_ns", "name", "step", "operator"), "api_calls": ("start_ns", "name"),
-    "host_ranges": ("start_ns", "name"), "memory_events": ("start_ns",), "gaps": ("start_ns", "cause"),
-}  # fmt: skip
+    "device_ops": ("start_ns", "name", "step", "operator"),
+    "api_calls": ("start_ns", "name"),
+    "host_ranges": ("start_ns", "name"),
+    "memory_events": ("start_ns",),
+    "gaps": ("start_ns", "cause"),
+}
 VIEWS = {
     "kernel_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'kernel'"),
     "copy_events": ("device_ops", "SELECT * FROM device_ops WHERE kind = 'memcpy'"),
@@ -31,19 +35,26 @@ VIEWS = {
 }
 """Views by name, each with the table it needs."""
 AT_ONCE = 50_000  # rows that are turned into Python objects at a time
-TYPES = {"i": int, "u": int, "b": int, "f": float}  # of columns, by the letter of numpy's kind; text has others
+TYPES = {
+    "i": int,
+    "u": int,
+    "b": int,
+    "f": float,
+}  # of columns, by the letter of numpy's kind; text has others
 
 
 def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, int]:
-    """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`. Takes the place of
-    a file of that name only when it is whole. Rows written, by table. Raises TraceAnalyzerError where the file cannot
-    be written."""
+    """Write every table of the measured ranks to a new SQLite database, with `INDEXES` and `VIEWS`.
+    Takes the place of a file of that name only when it is whole. Rows written, by table. Raises
+    TraceAnalyzerError where the file cannot be written."""
     from sqlite_utils import Database
 
     written = {}
     with _whole(path) as made, contextlib.closing((database := Database(made)).conn):
         database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA synchronous = OFF")  # the file is of no use to anybody before it is whole
+        database.execute(
+            "PRAGMA synchronous = OFF"
+        )  # the file is of no use to anybody before it is whole
         with database.conn:
             for name, frame in frames(of, hidden):
                 _insert(database, name, frame)
@@ -70,13 +81,17 @@ def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:
 
 def _objects(values: Any) -> list[Any]:
     if values.hasnans:
-        return [None if missing else one for one, missing in zip(values.tolist(), values.isna(), strict=True)]
+        return [
+            None if missing else one
+            for one, missing in zip(values.tolist(), values.isna(), strict=True)
+        ]
     return values.tolist()
 
 
 def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str, int]:
-    """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by table. Needs pyarrow.
-    Raises TraceAnalyzerError where that is not installed, or the folder cannot be written."""
+    """Write every table of the measured ranks to a folder, a Parquet file each. Rows written, by
+    table. Needs pyarrow. Raises TraceAnalyzerError where that is not installed, or the folder
+    cannot be written."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -89,7 +104,9 @@ def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str
     with _whole(folder) as made:
         made.mkdir()
         for name, frame in frames(of, hidden):
-            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), made / f"{name}.parquet")
+            pq.write_table(
+                pa.Table.from_pandas(frame, preserve_index=False), made / f"{name}.parquet"
+            )
             written[name] = len(frame)
     return written
 
@@ -103,4 +120,6 @@ def _whole(path: Path) -> Iterator[Path]:
             yield Path(folder) / path.name
             (Path(folder) / path.name).replace(path)
     except (OSError, sqlite3.Error) as error:
-        raise TraceAnalyzerError(f"cannot write {path}: {getattr(error, 'strerror', '') or error}") from error
+        raise TraceAnalyzerError(
+            f"cannot write {path}: {getattr(error, 'strerror', '') or error}"
+        ) from error

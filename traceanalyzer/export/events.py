@@ -1,7 +1,7 @@
 """The events of a recording as DataFrames: the same names and columns whatever recorded it.
 
-Times are ns on the recording's clock (int64), text is decoded, what was not recorded is missing. Each frame has the
-row's number in the recording as its index."""
+Times are ns on the recording's clock (int64), text is decoded, what was not recorded is missing.
+Each frame has the row's number in the recording as its index."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -20,32 +20,47 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OWN_IDS = ("external_id", "collective", "forward_thread", "limits", "record", "context")
-"""Columns that only tie rows of one recording to each other; what they tie stands in columns of its own."""
-ENUMS: dict[str, type[enum.IntEnum]] = {"copy_kind": CopyKind, "source_memory": MemoryKind, "target_memory": MemoryKind}
+"""Columns that only tie rows of one recording to each other; what they tie stands in columns of its
+own."""
+ENUMS: dict[str, type[enum.IntEnum]] = {
+    "copy_kind": CopyKind,
+    "source_memory": MemoryKind,
+    "target_memory": MemoryKind,
+}
 MISSING = -1
 
 
 def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
-    """The events of one rank. `device_ops` (kernels, copies, memsets: operator, API call and step of each), `api_calls`
-    (which operator calls it, whether it waits for the device), `host_ranges` (operators, annotations, Python),
-    `memory_events`. Raises KeyError for a table that there is not."""
+    """The events of one rank. `device_ops` (kernels, copies, memsets: operator, API call and step
+    of each), `api_calls` (which operator calls it, whether it waits for the device), `host_ranges`
+    (operators, annotations, Python), `memory_events`. Raises KeyError for a table that there is
+    not."""
     return EVENTS[table](m)
 
 
 def _device_ops(m: Measurements) -> "pd.DataFrame":
-    ops, tree, steps = m.trace.device_ops, m.linked.tree, m.timed.steps
+    ops = m.trace.device_ops
+    tree = m.linked.tree
+    steps = m.timed.steps
     operator = at(tree.operator, m.joined.launch_node[:], MISSING)
-    calls, launch = m.trace.api_calls, m.linked.launch[:]
+    calls = m.trace.api_calls
+    launch = m.linked.launch[:]
     step = np.asarray(steps.of_op[:], np.int64)
     return _frame(
         m,
         ops,
         DeviceOpKind,
-        operator=_named(m.trace.strings, at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)),
+        operator=_named(
+            m.trace.strings, at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)
+        ),
         api_call=_named(m.trace.strings, at(calls.name, launch, MISSING)),
         api_call_id=_number(launch),
         launched_ns=_number(at(calls.start, launch, MISSING)),
-        step=_number(np.where(step < 0, MISSING, step + steps.first) if steps.found else np.full(len(step), MISSING)),
+        step=_number(
+            np.where(step < 0, MISSING, step + steps.first)
+            if steps.found
+            else np.full(len(step), MISSING)
+        ),
         **{"class": _named(m.linked.classes.names, m.linked.op_class[:])},
     )
 
@@ -54,7 +69,10 @@ def _api_calls(m: Measurements) -> "pd.DataFrame":
     tree = m.linked.tree
     operator = at(tree.operator, tree.node_of_call[:], MISSING)
     names = at(tree.names(np.arange(len(tree.is_call))), operator, MISSING)
-    more = {"operator": _named(m.trace.strings, names), "waits": np.asarray(m.joined.blocks[:], bool)}
+    more = {
+        "operator": _named(m.trace.strings, names),
+        "waits": np.asarray(m.joined.blocks[:], bool),
+    }
     return _frame(m, m.trace.api_calls, None, **more)
 
 
@@ -66,13 +84,16 @@ EVENTS: "dict[str, Callable[[Measurements], pd.DataFrame]]" = {
 }
 
 
-def _frame(m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any) -> "pd.DataFrame":
+def _frame(
+    m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any
+) -> "pd.DataFrame":
     """The columns of a table that say something by themselves, and what was joined to them."""
     import pandas as pd
 
     made: dict[str, Any] = {}
     for f in fields(table):
-        values, of = getattr(table, f.name), kinds if f.name == "kind" else ENUMS.get(f.name)
+        values = getattr(table, f.name)
+        of = kinds if f.name == "kind" else ENUMS.get(f.name)
         if f.name in ("start", "end"):
             made[f"{f.name}_ns"] = np.asarray(values, np.int64)
         elif f.name not in OWN_IDS:
@@ -87,7 +108,11 @@ def _column(m: Measurements, f: "Field[Any]", values: Any, of: type[enum.IntEnum
         return _named([one.name.lower() for one in of], values, [one.value for one in of])
     if f.name == "thread":
         return _named([thread.name or thread.tid for thread in m.trace.threads], values)
-    return _named(m.trace.strings, values) if f.metadata["text"] else _number(values, f.metadata["fill"])
+    return (
+        _named(m.trace.strings, values)
+        if f.metadata["text"]
+        else _number(values, f.metadata["fill"])
+    )
 
 
 def _number(values: Any, fill: int = MISSING) -> Any:
@@ -105,7 +130,9 @@ def _named(names: Sequence[str], codes: NDArray[Any], values: Sequence[int] | No
 
     found, place = np.unique(np.asarray(codes[:], np.int64), return_inverse=True)
     known = dict(zip(values, names, strict=True)) if values is not None else None
-    texts = [None if c < 0 else known.get(c) if known is not None else names[c] for c in found.tolist()]
+    texts = [
+        None if c < 0 else known.get(c) if known is not None else names[c] for c in found.tolist()
+    ]
     categories: list[Any] = list(dict.fromkeys(text for text in texts if text is not None))
     index = {text: i for i, text in enumerate(categories)}
     of: Any = np.array([-1 if text is None else index[text] for text in texts], np.int64)[place]

@@ -1,4 +1,5 @@
-"""A script that makes one operator's call again, with its recorded shapes, types, strides and numbers, and times it."""
+"""A script that makes one operator's call again, with its recorded shapes, types, strides and
+numbers, and times it."""
 
 import ast
 import json
@@ -16,11 +17,24 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.report.format import plain
 
 TORCH_TYPES = {
-    "double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2", "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128", "long int": "int64", "long": "int64", "long long": "int64", "int": "int32",
-    "short int": "int16", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
-}  # fmt: skip
+    "double": "float64",
+    "float": "float32",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "c10::Float8_e4m3fn": "float8_e4m3fn",
+    "c10::Float8_e5m2": "float8_e5m2",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+    "long int": "int64",
+    "long": "int64",
+    "long long": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "short": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+}
 """How `torch` spells the types of recorded inputs."""
 _DEVICE_MS = attrgetter("device_total_ms")
 _QUALIFIED = re.compile(r"\w{1,80}+::\w{1,200}+")
@@ -28,20 +42,35 @@ _BARE = re.compile(r"\b(?!inf\b|nan\b|True\b|False\b|None\b)[A-Za-z_][\w:.]{0,20
 
 
 def reproduction(m: Measurements, operator: str) -> str:
-    """The script for the call of an operator on which most device time is spent, of all its shapes. Raises
-    TraceAnalyzerError where the recording has no such operator, or not the inputs that a call needs."""
+    """The script for the call of an operator on which most device time is spent, of all its shapes.
+    Raises TraceAnalyzerError where the recording has no such operator, or not the inputs that a
+    call needs."""
     rows = [row for row in op_stats(m.rated, by_shape=True) if row.shapes is not None]
     chosen = max((row for row in rows if row.name == operator), key=_DEVICE_MS, default=None)
     if chosen is None:
-        heaviest = list(dict.fromkeys(r.name for r in sorted(rows, key=_DEVICE_MS, reverse=True) if "::" in r.name))
-        known = f"operators with shapes: {', '.join(heaviest[:8])}" if heaviest else "no operator has shapes in it"
-        raise TraceAnalyzerError(f"{m.trace.path}: {operator} was not recorded with its shapes; {known}")
+        heaviest = list(
+            dict.fromkeys(
+                r.name for r in sorted(rows, key=_DEVICE_MS, reverse=True) if "::" in r.name
+            )
+        )
+        known = (
+            f"operators with shapes: {', '.join(heaviest[:8])}"
+            if heaviest
+            else "no operator has shapes in it"
+        )
+        raise TraceAnalyzerError(
+            f"{m.trace.path}: {operator} was not recorded with its shapes; {known}"
+        )
     if not _QUALIFIED.fullmatch(operator):
-        raise TraceAnalyzerError(f"{operator} is no operator of PyTorch's (they are called as aten::mm is)")
+        raise TraceAnalyzerError(
+            f"{operator} is no operator of PyTorch's (they are called as aten::mm is)"
+        )
     namespace, _, name = operator.partition("::")
     each_us = chosen.device_total_ms / chosen.calls * 1e3 if chosen.calls else 0.0
     gpu = next((device.name for device in m.trace.devices if device.name), None) or "the GPU"
-    shapes = plain(str(chosen.shapes)).replace("\\", "/").replace('"', "'")  # stands in a string of the script
+    shapes = (
+        plain(str(chosen.shapes)).replace("\\", "/").replace('"', "'")
+    )  # stands in a string of the script
     script = (files("traceanalyzer.export") / "reproduce.py.txt").read_text(encoding="utf-8")
     return Template(script).substitute(
         name=operator,
@@ -57,26 +86,45 @@ def reproduction(m: Measurements, operator: str) -> str:
 
 def _inputs(m: Measurements, operator: str, shapes: str) -> list[str]:
     """Python expressions of the inputs of the first such call."""
-    ranges, strings = m.trace.host_ranges, m.trace.strings
+    ranges = m.trace.host_ranges
+    strings = m.trace.strings
     named = np.flatnonzero((ranges.shapes >= 0) & (ranges.dtypes >= 0))
-    rows = (i for i in named.tolist() if strings[ranges.name[i]] == operator and strings[ranges.shapes[i]] == shapes)
+    rows = (
+        i
+        for i in named.tolist()
+        if strings[ranges.name[i]] == operator and strings[ranges.shapes[i]] == shapes
+    )
     row = next(rows, None)
     if row is None:
-        raise TraceAnalyzerError(f"{m.trace.path}: the types of {operator}'s inputs were not recorded")
-    texts = [strings[code] if code >= 0 else "[]" for code in (ranges.strides[row], ranges.concrete[row])]
+        raise TraceAnalyzerError(
+            f"{m.trace.path}: the types of {operator}'s inputs were not recorded"
+        )
+    texts = [
+        strings[code] if code >= 0 else "[]" for code in (ranges.strides[row], ranges.concrete[row])
+    ]
     try:
-        sizes, types = json.loads(shapes), json.loads(strings[ranges.dtypes[row]])
+        sizes = json.loads(shapes)
+        types = json.loads(strings[ranges.dtypes[row]])
         strides, numbers = (json.loads(text) or [None] * len(sizes) for text in texts)
-        return [_expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)]
+        return [
+            _expression(operator, *one) for one in zip(sizes, types, strides, numbers, strict=True)
+        ]
     except (ValueError, TypeError, RecursionError) as error:
-        raise TraceAnalyzerError(f"{m.trace.path}: the inputs of {operator} are damaged ({error})") from error
+        raise TraceAnalyzerError(
+            f"{m.trace.path}: the inputs of {operator} are damaged ({error})"
+        ) from error
 
 
 def _expression(operator: str, size: Any, kind: str, stride: Any, number: Any) -> str:
     if kind in TORCH_TYPES:
-        return f"tensor({_whole(size)}, {_whole(stride or contiguous(size))}, torch.{TORCH_TYPES[kind]})"
+        return (
+            f"tensor({_whole(size)}, {_whole(stride or contiguous(size))}, "
+            f"torch.{TORCH_TYPES[kind]})"
+        )
     if kind in ("TensorList", "GenericList"):
-        raise TraceAnalyzerError(f"{operator} takes a list of tensors, whose sizes are not recorded")
+        raise TraceAnalyzerError(
+            f"{operator} takes a list of tensors, whose sizes are not recorded"
+        )
     if not number:
         return "None"
     try:

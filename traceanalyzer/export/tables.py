@@ -1,4 +1,5 @@
-"""All tables of a recording, events and measurements, as DataFrames: what SQLite and Parquet are written from."""
+"""All tables of a recording, events and measurements, as DataFrames: what SQLite and Parquet are
+written from."""
 
 import enum
 import re
@@ -27,12 +28,14 @@ OWN = {"kind", "class", "copy_kind", "source_memory", "target_memory", "source",
 }
 """Columns with words of this program, not of the recording."""
 RECORDING = "recording"  # the table of the ranks: which file each is, and what recorded it
-Hidden = Sequence[re.Pattern[str]] | None  # names to hide with paths, hosts and users; None: nothing is hidden
+Hidden = (
+    Sequence[re.Pattern[str]] | None
+)  # names to hide with paths, hosts and users; None: nothing is hidden
 
 
 def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataFrame]]":
-    """Name and rows of each table that has any. Where several ranks were recorded, events and measurements of single
-    ranks have a column `rank`."""
+    """Name and rows of each table that has any. Where several ranks were recorded, events and
+    measurements of single ranks have a column `rank`."""
     if hidden is None:
         yield from _frames(of)
         return
@@ -62,14 +65,20 @@ def events_of(of: Measured, table: str) -> "pd.DataFrame":
     import pandas as pd
 
     made = [event_frame(m, table) for m in of.each]
-    return next((rows for _, rows in _of_ranks(table, made, of)), pd.DataFrame(columns=made[0].columns))
+    return next(
+        (rows for _, rows in _of_ranks(table, made, of)), pd.DataFrame(columns=made[0].columns)
+    )
 
 
-def _of_ranks(name: str, made: "list[pd.DataFrame]", of: Measured) -> "Iterator[tuple[str, pd.DataFrame]]":
+def _of_ranks(
+    name: str, made: "list[pd.DataFrame]", of: Measured
+) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
     filled = [(m.trace.rank, one) for m, one in zip(of.each, made, strict=True) if len(one)]
-    of_all = bool(filled) and "rank" in filled[0][1]  # some speak of all ranks, and are the same whichever is asked
+    of_all = (
+        bool(filled) and "rank" in filled[0][1]
+    )  # some speak of all ranks, and are the same whichever is asked
     for rank, one in filled if len(of.each) > 1 and not of_all else ():
         one.insert(0, "rank", rank)
     if filled:
@@ -93,11 +102,24 @@ def _frame(of: Measured, m: Measurements, table: Table) -> "pd.DataFrame":
     import pandas as pd
 
     rows = table.rows(of, m, RowFilter())
-    columns = {RENAMED.get(f.name, f.name): [_plain(getattr(one, f.name)) for one in rows] for f in fields(table.row)}
+    columns = {
+        RENAMED.get(f.name, f.name): [_plain(getattr(one, f.name)) for one in rows]
+        for f in fields(table.row)
+    }
     return pd.DataFrame(columns)
 
 
 def _plain(value: object) -> object:
     """A value as a database holds it: lists and records as JSON text."""
-    value = value.value if isinstance(value, enum.Enum) else value.item() if isinstance(value, np.generic) else value
-    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+    value = (
+        value.value
+        if isinstance(value, enum.Enum)
+        else value.item()
+        if isinstance(value, np.generic)
+        else value
+    )
+    return (
+        value
+        if value is None or isinstance(value, str | int | float)
+        else msgspec.json.encode(value).decode()
+    )

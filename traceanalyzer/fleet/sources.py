@@ -1,4 +1,5 @@
-"""What `fleet` answers from beside digests and recordings of ranks: modules of this package, named in `SOURCES`."""
+"""What `fleet` answers from beside digests and recordings of ranks: modules of this package, named
+in `SOURCES`."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -7,7 +8,10 @@ from typing import Protocol, cast
 
 from traceanalyzer.report.printed import Result
 
-SOURCES = ("days.document", "pipeline.document")  # in the order in which they are asked; each is imported when it is
+SOURCES = (
+    "days.document",
+    "pipeline.document",
+)  # in the order in which they are asked; each is imported when it is
 
 
 class Source(Protocol):

@@ -1,1 +1,2 @@
-"""Runs kept in a SQLite file: stored by `analyze --store`, listed by `history`, read back by reference."""
+"""Runs kept in a SQLite file: stored by `analyze --store`, listed by `history`, read back by
+reference."""

@@ -1,7 +1,9 @@
-"""Opening a history file: whose it is, which schema it has, and one clear line for whatever is wrong with it.
+"""Opening a history file: whose it is, which schema it has, and one clear line for whatever is
+wrong with it.
 
-Writers queue for the write lock, each for one transaction. Not WAL but SQLite's ordinary journal mode: it is one file
-then, which can be copied, and lies safely on the network file systems that clusters share."""
+Writers queue for the write lock, each for one transaction. Not WAL but SQLite's ordinary journal
+mode: it is one file then, which can be copied, and lies safely on the network file systems that
+clusters share."""
 
 import os
 import re
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
-PATIENCE_S = 60.0  # a run is written in milliseconds; whoever holds the lock for a minute has stopped
+PATIENCE_S = 60.0
+"""A run is written in milliseconds; whoever holds the lock for a minute has stopped."""
 APPLICATION_ID = 0x5472416E  # `TrAn` in the file's header: tells a history from other SQLite files
 WRONG = {
     "SQLITE_NOTADB": "not an SQLite database",
@@ -33,6 +36,12 @@ WRONG = {
     "SQLITE_IOERR": "the database cannot be read or written (input/output error)",
 }
 """What SQLite's result codes mean for a user; extended codes begin with these."""
+
+
+_OBJECTS = (
+    "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND "
+    "typeof(sql) = 'text'"
+)
 
 
 @contextmanager
@@ -56,8 +65,8 @@ def reading(path: Path) -> "Iterator[Database]":
 
 @contextmanager
 def writing(path: Path) -> "Iterator[Database]":
-    """The history in a file, made where there is none, in one transaction of the only writer. Raises TraceAnalyzerError
-    where the file cannot be written or is something else."""
+    """The history in a file, made where there is none, in one transaction of the only writer.
+    Raises TraceAnalyzerError where the file cannot be written or is something else."""
     with _errors_of(path), _no_empty_file(path), _connection(path, "rwc") as db:
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -81,14 +90,17 @@ def check_storable(path: Path) -> None:
         with writing(path):
             return
     if not path.parent.is_dir():
-        raise TraceAnalyzerError(f"cannot write {path}: {path.parent} is not a folder; make it first")
+        raise TraceAnalyzerError(
+            f"cannot write {path}: {path.parent} is not a folder; make it first"
+        )
     if not os.access(path.parent, os.W_OK):
         raise TraceAnalyzerError(f"cannot write {path}: Permission denied")
 
 
 @contextmanager
 def _no_empty_file(path: Path) -> Iterator[None]:
-    """Where a new history cannot be written (a full disk), no empty file stays, which would be taken for one."""
+    """Where a new history cannot be written (a full disk), no empty file stays, which would be
+    taken for one."""
     existed = path.exists()
     try:
         yield
@@ -103,7 +115,9 @@ def _connection(path: Path, mode: str) -> "Iterator[Database]":
 
     # No implicit transactions: where one begins and ends is said here.
     uri = f"{path.resolve().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:
+    with closing(
+        sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
+    ) as connection:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         distrust(connection, path.stat().st_size if path.exists() else 0)
         connection.execute("PRAGMA foreign_keys = ON")
@@ -125,18 +139,22 @@ def _errors_of(path: Path) -> Iterator[None]:
 def _check_owner(db: "Database", path: Path) -> None:
     """Raises UnreadableInputError where the file is somebody else's, or a newer version's."""
     owner = db.execute("PRAGMA application_id").fetchone()[0]
-    if owner != APPLICATION_ID and (owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
-        raise UnreadableInputError(f"{path}: a database of something else; a history needs a file of its own")
+    if owner != APPLICATION_ID and (
+        owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    ):
+        raise UnreadableInputError(
+            f"{path}: a database of something else; a history needs a file of its own"
+        )
     if _version(db) > len(MIGRATIONS):
-        newer = f"(schema {_version(db)}, this version knows {len(MIGRATIONS)}): update traceanalyzer"
+        newer = (
+            f"(schema {_version(db)}, this version knows {len(MIGRATIONS)}): update traceanalyzer"
+        )
         raise UnreadableInputError(f"{path}: written by a newer traceanalyzer {newer}")
 
 
-_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(sql) = 'text'"
-
-
 def _check_schema(db: "Database", path: Path) -> None:
-    """Raises UnreadableInputError where a table lacks columns, or a view, which is code, is not this program's."""
+    """Raises UnreadableInputError where a table lacks columns, or a view, which is code, is not
+    this program's."""
     found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
     for name, (kind, sql, columns) in _expected(MIGRATIONS).items():
         kind_found, sql_found = found.get(name, ("", ""))
@@ -147,7 +165,9 @@ def _check_schema(db: "Database", path: Path) -> None:
 
 
 @cache
-def _expected(migrations: "tuple[Callable[[Database], None], ...]") -> dict[str, tuple[str, str, frozenset[str]]]:
+def _expected(
+    migrations: "tuple[Callable[[Database], None], ...]",
+) -> dict[str, tuple[str, str, frozenset[str]]]:
     """Kind, statement and columns of what a history has, by name."""
     from sqlite_utils import Database
 

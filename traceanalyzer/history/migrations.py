@@ -1,7 +1,8 @@
 """The schema of a history file, as the steps that lead to it.
 
-`PRAGMA user_version` is the number of steps a file has had. A released step never changes: what comes next is
-one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps."""
+`PRAGMA user_version` is the number of steps a file has had. A released step never changes: what
+comes next is one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by
+the comments that SQLite keeps."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -77,34 +78,79 @@ SELECT findings.id AS finding, findings.run_id, overview.stored_at, overview.tag
 FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id"""
 
 
+FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
+    "inputs": (
+        "$.inputs",
+        {
+            "path": "path",
+            "kind": "kind",
+            "rank": "rank",
+            "events": "health.events",
+            "lost": "health.lost",
+            "truncated": "health.truncated",
+        },
+    ),
+    "findings": ("$.findings", dict.fromkeys(("id", "class", "title", "severity", "headroom_ms"))),
+    "recommendations": (
+        "$.recommendations",
+        dict.fromkeys(("id", "class", "action", "predicted_step_ms", "predicted_speedup", "basis")),
+    ),
+    "kernels": (
+        "$.tables.kernels",
+        dict.fromkeys(
+            (
+                "name",
+                "full_name",
+                "class",
+                "op",
+                "calls",
+                "total_ms",
+                "share_of_step",
+                "mean_us",
+                "bound_by",
+            )
+        ),
+    ),
+    "ops": (
+        "$.tables.ops",
+        dict.fromkeys(
+            (
+                "name",
+                "kind",
+                "shapes",
+                "calls",
+                "host_total_ms",
+                "host_self_ms",
+                "device_total_ms",
+                "device_self_ms",
+                "share_of_step",
+            )
+        ),
+    ),
+    "conditions": ("$.tables.conditions", dict.fromkeys(("name", "value", "spoils"))),
+}
+"""Views over the report's JSON, which is kept once: the list that each reads, and where its columns
+are in a row."""
+
+
 def _executed(statements: Sequence[str], db: "Database") -> None:
     for statement in statements:
         db.execute(statement)
 
 
-FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
-    "inputs": ("$.inputs", {"path": "path", "kind": "kind", "rank": "rank", "events": "health.events",
-                            "lost": "health.lost", "truncated": "health.truncated"}),
-    "findings": ("$.findings", dict.fromkeys(("id", "class", "title", "severity", "headroom_ms"))),
-    "recommendations": ("$.recommendations", dict.fromkeys(("id", "class", "action", "predicted_step_ms",
-                                                            "predicted_speedup", "basis"))),
-    "kernels": ("$.tables.kernels", dict.fromkeys(("name", "full_name", "class", "op", "calls", "total_ms",
-                                                   "share_of_step", "mean_us", "bound_by"))),
-    "ops": ("$.tables.ops", dict.fromkeys(("name", "kind", "shapes", "calls", "host_total_ms", "host_self_ms",
-                                           "device_total_ms", "device_self_ms", "share_of_step"))),
-    "conditions": ("$.tables.conditions", dict.fromkeys(("name", "value", "spoils"))),
-}  # fmt: skip
-"""Views over the report's JSON, which is kept once: the list that each reads, and where its columns are in a row."""
-
-
 def _json_views(db: "Database") -> None:
-    """Rows of the report's JSON as views of it. Files from before the first release have copies of them as tables."""
+    """Rows of the report's JSON as views of it. Files from before the first release have copies of
+    them as tables."""
     db.execute("DROP VIEW IF EXISTS finding_history")
     for name, (rows, columns) in FROM_JSON.items():
-        fields = ", ".join(f"json_extract(row.value, '$.{columns[one] or one}') AS {one}" for one in columns)
+        fields = ", ".join(
+            f"json_extract(row.value, '$.{columns[one] or one}') AS {one}" for one in columns
+        )
         db.execute(f"DROP TABLE IF EXISTS {name}")
         select = f"SELECT reports.run_id AS run_id, row.key + 1 AS position, {fields}"
-        db.execute(f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row")
+        db.execute(
+            f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row"
+        )
     db.execute(FINDING_HISTORY)
 
 

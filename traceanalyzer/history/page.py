@@ -1,4 +1,5 @@
-"""A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens offline."""
+"""A metric over runs as a document: bars, a chart for an issue, or one HTML file that opens
+offline."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,15 @@ from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
-from traceanalyzer.report.format import DEFAULT_WIDTH, figure, label, number, scale_for, scaled, shorten
+from traceanalyzer.report.format import (
+    DEFAULT_WIDTH,
+    figure,
+    label,
+    number,
+    scale_for,
+    scaled,
+    shorten,
+)
 from traceanalyzer.report.html.charts import Chart, Series, stacked
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
@@ -21,13 +30,16 @@ from traceanalyzer.report.printed import Result, Rows
 from traceanalyzer.version import __version__
 
 NOISE_SHARE = 0.02  # runs of one program differ by so much (docs/compare.md): less is no change
-SIGMAS, MAD_SIGMA = 3.0, 1.4826
-"""Nor is what lies within three standard deviations, told from the median distance to the median (normal values)."""
+SIGMAS = 3.0
+MAD_SIGMA = 1.4826
+"""Nor is what lies within three standard deviations, told from the median distance to the median
+(normal values)."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they vary by."""
+    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they
+    vary by."""
 
     first: int
     end: int
@@ -35,10 +47,27 @@ class Level:
     high: float
 
 
+MAX_RUNS = 200  # runs that are drawn, and rows of the table, the last ones
+ROWS = 300
+LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
+LINE = 0.001  # half the width of a line that marks a change, of the picture's
+BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
+"""Parts of the budget without idle time, which is shown by its causes."""
+IDLE = tuple(
+    f"idle_ms.{c}"
+    for c in ("launch", "sync", "input", "host", "communication", "profiler", "other")
+)
+OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
+"""Metrics that the page of all runs draws, besides the budget."""
+DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
+NO_RUN = "No run matches."
+
+
 def levels(values: Sequence[float]) -> list[Level]:
-    """The levels of a series, oldest first; a new one begins where two runs in a row leave the band on the same side,
-    or the last run does."""
-    found, first = [], 0
+    """The levels of a series, oldest first; a new one begins where two runs in a row leave the band
+    on the same side, or the last run does."""
+    found = []
+    first = 0
     for i in range(1, len(values)):
         low, high = _band(values[first:i])
         sides = [(value > high) - (value < low) for value in values[i : i + 2]]
@@ -55,25 +84,14 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
     return middle - reach, middle + reach
 
 
-MAX_RUNS, ROWS = 200, 300  # runs that are drawn, and rows of the table, the last ones
-LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
-LINE = 0.001  # half the width of a line that marks a change, of the picture's
-BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
-"""Parts of the budget without idle time, which is shown by its causes."""
-IDLE = tuple(f"idle_ms.{c}" for c in ("launch", "sync", "input", "host", "communication", "profiler", "other"))
-OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
-"""Metrics that the page of all runs draws, besides the budget."""
-DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
-
-
 def metric_page(series: MetricSeries) -> str:
     """The page of one metric."""
     return _page(series.metric, _first_and_last(series), _lines(series), series.values)
 
 
 def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
-    """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS`
-    that there are."""
+    """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`,
+    `IDLE`, `OVER_RUNS` that there are."""
     by_name = {one.metric: one for one in series}
     over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
     charts = [_budgets(runs, by_name), *(chart for one in over_runs for chart in _lines(one))]
@@ -85,7 +103,8 @@ def _first_and_last(series: MetricSeries | None) -> str:
     """What a metric was in the first run and is in the last, a sentence."""
     if series is None or not series.values:
         return "No run to show."
-    what, count = _words(series), len(series.values)
+    what = _words(series)
+    count = len(series.values)
     first, last = (figure(series.values[i].value, series.unit) for i in (0, -1))
     if count == 1:
         return f"{what}: {first} in the only run."
@@ -101,7 +120,12 @@ def _page(title: str, headline: str, charts: Sequence[Chart], rows: Sequence[Any
     shown: list[Markup] = [chart_place(chart) for chart in charts]
     shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
     main = tag("main", tag("h1", headline), tag("h2", "Over the runs"), *shown)
-    return framed(title, main, tag("footer", f"Made by traceanalyzer {__version__} from files alone."), page_scripts())
+    return framed(
+        title,
+        main,
+        tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
+        page_scripts(),
+    )
 
 
 def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
@@ -133,7 +157,9 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
 
 def _lines(series: MetricSeries) -> list[Chart]:
     programs = list(dict.fromkeys(v.program for v in series.values))
-    each = [replace(series, values=[v for v in series.values if v.program == one]) for one in programs]
+    each = [
+        replace(series, values=[v for v in series.values if v.program == one]) for one in programs
+    ]
     return [_line(one, programs[i] if len(programs) > 1 else "", i) for i, one in enumerate(each)]
 
 
@@ -144,15 +170,29 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
     values = [scaled(v.value, scale) for v in shown]
     found = levels(values)
     known = [one for one in found if one.end - one.first >= LEAST_RUNS]
-    top, wide = max([*values, *map(attrgetter("high"), known)]), LINE * len(shown)
-    levels_of_runs = [Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known]
+    top = max([*values, *map(attrgetter("high"), known)])
+    wide = LINE * len(shown)
+    levels_of_runs = [
+        Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known
+    ]
     bands = Rects("what runs vary by", "neutral", levels_of_runs)
     changes = [(one.first - 0.5, f"changed with {_first(shown[one.first])}") for one in found[1:]]
-    marks = Rects("change", "more", [Box(at - wide, at + wide, 0.0, top, hint) for at, hint in changes])
-    by = Words([(after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)])
+    marks = Rects(
+        "change", "more", [Box(at - wide, at + wide, 0.0, top, hint) for at, hint in changes]
+    )
+    by = Words(
+        [
+            (after.first - 0.5, top, _change(before, after, shown))
+            for before, after in pairwise(found)
+        ]
+    )
     points = zip(map(float, range(len(shown))), values, shown, strict=True)
-    dots = [Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}") for x, y, v in points]
-    title, low = _words(series) + f": {program}" * bool(program), min([0.0, *values])
+    dots = [
+        Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}")
+        for x, y, v in points
+    ]
+    title = _words(series) + f": {program}" * bool(program)
+    low = min([0.0, *values])
     line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
     plot = Plot(
         [bands, marks, line, Dots("", "compute", dots), by],
@@ -163,7 +203,9 @@ def _line(series: MetricSeries, program: str, number: int) -> Chart:
         "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
         "where two runs in a row, or the last, leave it, with the first commit that shows it."
     )
-    return Chart(f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300)
+    return Chart(
+        f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300
+    )
 
 
 def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
@@ -176,9 +218,6 @@ def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:
 def _first(value: MetricValue) -> str:
     """The run where a change shows first: by its commit."""
     return shorten(value.commit, 12) if value.commit else f"run #{value.run}"
-
-
-NO_RUN = "No run matches."
 
 
 @dataclass(frozen=True)
@@ -197,14 +236,17 @@ class MetricPage(Result):
         """A chart, then the values."""
         values = [(str(v.run), v.value) for v in self.series.values]
         chart = bar_chart(self.series.metric, "run", self.series.unit, values) if values else []
-        return "\n".join([*chart, "", self.printed.markdown()]) if chart else self.printed.markdown()
+        return (
+            "\n".join([*chart, "", self.printed.markdown()]) if chart else self.printed.markdown()
+        )
 
     def json(self) -> str:
         """The series."""
         return dump(self.series)
 
     def html(self) -> str:
-        """A line over the runs, what runs vary by, and where it changed; a point says its run, time and tags."""
+        """A line over the runs, what runs vary by, and where it changed; a point says its run, time
+        and tags."""
         return metric_page(self.series)
 
     @property
@@ -239,7 +281,8 @@ def bars(series: MetricSeries, width: int) -> str:
     scale = scale_for(largest, series.unit)
     names = [shorten(f"#{v.run} {v.tags}".strip(), 30) for v in series.values]
     figures = [number(scaled(v.value, scale)) for v in series.values]
-    left, right = max(map(len, names)), max(map(len, figures))
+    left = max(map(len, names))
+    right = max(map(len, figures))
     room = max(width - left - right - 2, 10)  # in fewer columns, bars cannot be told apart
     lines = [f"{series.metric} ({scale.label})" if scale.label else series.metric]
     for name, text, value in zip(names, figures, series.values, strict=True):

@@ -1,5 +1,6 @@
-"""Runs of a history: stored in one transaction with all that a report says, read back by reference (`runs.db#42`,
-`runs.db#latest`, `runs.db#branch=main`: the latest with that tag), and as rows: filtered, and one metric over them."""
+"""Runs of a history: stored in one transaction with all that a report says, read back by reference
+(`runs.db#42`, `runs.db#latest`, `runs.db#branch=main`: the latest with that tag), and as rows:
+filtered, and one metric over them."""
 
 import dataclasses
 import difflib
@@ -32,7 +33,9 @@ Row = TypeVar("Row")
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
 LARGEST = 1e30  # no figure of a report is larger
-OF_A_RUN = frozenset(("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version"))
+OF_A_RUN = frozenset(
+    ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")
+)
 """Tags that say which run it is; the others say of which program."""
 
 
@@ -47,19 +50,29 @@ class Tags(dict[str, str]):
 class StoredRun:
     """A run of the history."""
 
-    run: int = defined("number of the run: FILE#12 names run 12 of a history, FILE#latest the last one")
+    run: int = defined(
+        "number of the run: FILE#12 names run 12 of a history, FILE#latest the last one"
+    )
     stored_at: str = defined("when it was stored, UTC")
     tags: dict[str, str] = defined("what the run was stored with")
     bottleneck: str = defined("class of the bottleneck")
     confidence: float | None = defined("how sure that is, 0 to 1", "share")
     step_time_ms: float | None = defined("mean of the steady-state steps; null without steps", "ms")
-    unprofiled_step_time_ms: float | None = defined("step time without a profiler, measured or estimated", "ms")
+    unprofiled_step_time_ms: float | None = defined(
+        "step time without a profiler, measured or estimated", "ms"
+    )
     gpu_idle_share: float | None = defined("share of the step without device work", "share")
     gpu: str | None = defined("names of the GPUs")
     recordings: int = defined("recordings read")
-    selection: str | None = defined("options that narrowed the report; null for all of the recording")
-    same_recording_as: int | None = defined("first run of the very same recording; null where this is the first")
-    program: str = defined("what runs are grouped by: tags but those of a commit, GPU, selection", default="")
+    selection: str | None = defined(
+        "options that narrowed the report; null for all of the recording"
+    )
+    same_recording_as: int | None = defined(
+        "first run of the very same recording; null where this is the first"
+    )
+    program: str = defined(
+        "what runs are grouped by: tags but those of a commit, GPU, selection", default=""
+    )
     commit: str | None = defined("commit by its tag; null without", default=None)
 
 
@@ -71,7 +84,9 @@ class MetricValue:
     stored_at: str = defined("when it was stored, UTC")
     tags: dict[str, str] = defined("what the run was stored with")
     value: float = defined("the metric in this run")
-    change_share: float | None = defined("change against the program's run before it; null for the first", "share")
+    change_share: float | None = defined(
+        "change against the program's run before it; null for the first", "share"
+    )
     program: str = defined("what runs are grouped by", default="")
     commit: str | None = defined("commit of the run; null where it is not known", default=None)
 
@@ -94,6 +109,11 @@ class MetricSeries:
     values: list[MetricValue] = defined("its value in each run that has it")
 
 
+REFERENCE = re.compile(
+    r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
+)
+
+
 def stored_runs(
     db: "Database",
     *,
@@ -102,18 +122,24 @@ def stored_runs(
     since: str | None = None,
     last: int | None = None,
 ) -> list[StoredRun]:
-    """The runs that have all of `tags`, this bottleneck, and were stored at `since` (UTC, ISO 8601) or later. Oldest
-    first; `last` keeps so many of the newest."""
+    """The runs that have all of `tags`, this bottleneck, and were stored at `since` (UTC, ISO 8601)
+    or later. Oldest first; `last` keeps so many of the newest."""
     conditions: list[str] = ["1"]
     values: list[str | int] = []
     for key, value in (tags or {}).items():
-        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = overview.run_id AND key = ? AND value = ?)")
+        conditions.append(
+            "EXISTS (SELECT 1 FROM tags WHERE run_id = overview.run_id AND key = ? AND value = ?)"
+        )
         values += [key, value]
     for condition, wanted in (("bottleneck = ?", bottleneck), ("stored_at >= ?", since)):
         conditions += [condition] * (wanted is not None)
         values += [] if wanted is None else [wanted]
-    # Only the conditions above are put into the statement; what the user says goes through parameters.
-    sql = f"SELECT * FROM run_overview AS overview WHERE {' AND '.join(conditions)} ORDER BY run_id DESC LIMIT ?"  # noqa: S608
+    # Only the conditions above are put into the statement; what the user says goes through
+    # parameters.
+    sql = (
+        f"SELECT * FROM run_overview AS overview WHERE {' AND '.join(conditions)} ORDER BY "  # noqa: S608
+        "run_id DESC LIMIT ?"
+    )
     rows = list(db.query(sql, [*values, -1 if last is None else last]))
     tagged: dict[int, Tags] = defaultdict(Tags)
     for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
@@ -122,26 +148,39 @@ def stored_runs(
 
 
 def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> MetricSeries:
-    """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
+    """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has
+    such a metric."""
     name = SHORTHANDS.get(name, name)
-    found = {row["run_id"]: row for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])}
+    found = {
+        row["run_id"]: row
+        for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])
+    }
     if not found and not (known := [row.name for row in metric_names(db)]):
         raise UnreadableInputError(f"no metric {name!r}: the history holds no runs")
     if not found:
         near = ", ".join(difflib.get_close_matches(name, known, 3, 0.4) or known[:3])
-        raise UnreadableInputError(f"no run has a metric {name!r}; there is {near}, ... (all: history FILE --metrics)")
+        raise UnreadableInputError(
+            f"no run has a metric {name!r}; there is {near}, ... (all: history FILE --metrics)"
+        )
     values: list[MetricValue] = []
     last: dict[str, float] = {}
     for run in runs:
         if run.run in found:
-            value, before = _checked(found[run.run]["value"], float), last.get(run.program)
+            value = _checked(found[run.run]["value"], float)
+            before = last.get(run.program)
             change = value / before - 1 if before else None
             last[run.program] = value
-            values.append(MetricValue(run.run, run.stored_at, run.tags, value, change, run.program, run.commit))
+            values.append(
+                MetricValue(
+                    run.run, run.stored_at, run.tags, value, change, run.program, run.commit
+                )
+            )
     return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
 
 
-def known_series(db: "Database", names: Sequence[str], runs: Sequence[StoredRun]) -> list[MetricSeries]:
+def known_series(
+    db: "Database", names: Sequence[str], runs: Sequence[StoredRun]
+) -> list[MetricSeries]:
     """Those of the metrics that some of the runs have."""
     known = {row["name"] for row in db.query("SELECT DISTINCT name FROM metrics")}
     made = [metric_series(db, name, runs) for name in names if name in known]
@@ -167,12 +206,22 @@ def _checked(value: Any, kind: type[Row]) -> Row:
 
 
 def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
-    same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name in row and name != "stored_at"}
+    same = {
+        name: row[name]
+        for name in StoredRun.__dataclass_fields__
+        if name in row and name != "stored_at"
+    }
     of_program = Tags({key: value for key, value in tags.items() if key.lower() not in OF_A_RUN})
     program = " · ".join(str(part) for part in (of_program, row["gpu"], row["selection"]) if part)
     commit = next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None)
     stored_at = str(row["stored_at"])[:19] + "Z"  # seconds are enough to read
-    known = {"run": row["run_id"], "stored_at": stored_at, "tags": tags, "program": program, "commit": commit}
+    known = {
+        "run": row["run_id"],
+        "stored_at": stored_at,
+        "tags": tags,
+        "program": program,
+        "commit": commit,
+    }
     return replace(_checked({**same, **known}, StoredRun), tags=tags)
 
 
@@ -184,40 +233,53 @@ def store_report(
     fingerprint: str | None = None,
     selection: str | None = None,
 ) -> int:
-    """Add a run to the history in a file, made where there is none; gives the run's number. Every call adds a run: what
-    was analysed twice is there twice, with the same `fingerprint`. `selection` says what the report was narrowed to.
-    Raises TraceAnalyzerError where the file cannot be written or is something else."""
+    """Add a run to the history in a file, made where there is none; gives the run's number. Every
+    call adds a run: what was analysed twice is there twice, with the same `fingerprint`.
+    `selection` says what the report was narrowed to. Raises TraceAnalyzerError where the file
+    cannot be written or is something else."""
     run = _run(report) | {"fingerprint": fingerprint, "selection": selection}
     with writing(path) as db:
         key: Any = db.table("runs").insert(run).last_pk
         number = int(key)
-        rows = ({"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items())
+        rows = (
+            {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
+        )
         db.table("tags").insert_all(rows)
-        db.table("metrics").insert_all({"run_id": number, **row} for row in _metrics(report.metrics))
+        db.table("metrics").insert_all(
+            {"run_id": number, **row} for row in _metrics(report.metrics)
+        )
         json = orjson.dumps(orjson.loads(render_json(report))).decode()
         db.table("reports").insert({"run_id": number, "json": json})
     return number
 
 
 def _run(report: Report) -> dict[str, Any]:
-    metrics, summary = report.metrics, report.summary
+    metrics = report.metrics
+    summary = report.summary
     gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
     return as_plain(
         {
-            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "tool_version": report.tool.version,
-            "schema_version": report.schema_version, "bottleneck": summary.bottleneck,
-            "confidence": summary.confidence, "headline": summary.headline, "step_source": metrics.step_source,
+            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "tool_version": report.tool.version,
+            "schema_version": report.schema_version,
+            "bottleneck": summary.bottleneck,
+            "confidence": summary.confidence,
+            "headline": summary.headline,
+            "step_source": metrics.step_source,
             "step_time_ms": metrics.step_time_ms.mean if metrics.step_time_ms else None,
-            "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms, "gpu_idle_share": metrics.gpu_idle_share,
-            "gpu": ", ".join(gpus) or None, "recordings": len(report.inputs),
+            "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
+            "gpu_idle_share": metrics.gpu_idle_share,
+            "gpu": ", ".join(gpus) or None,
+            "recordings": len(report.inputs),
         }
-    )  # fmt: skip
+    )
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
     """Every figure of the report's metrics with its place and unit; what is None has none."""
     for f in dataclasses.fields(measurement):
-        value, name = getattr(measurement, f.name), f"{within}{f.name}"
+        value = getattr(measurement, f.name)
+        name = f"{within}{f.name}"
         if dataclasses.is_dataclass(value):
             yield from _metrics(value, f"{name}.")
         elif isinstance(value, int | float) and (plain := as_plain(value)) is not None:
@@ -225,8 +287,8 @@ def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
 
 
 def fingerprint(paths: Iterable[str]) -> str | None:
-    """SHA-256 over the files' contents, in hexadecimal; their order and names do not count. None where there are no
-    files, or one cannot be read any more."""
+    """SHA-256 over the files' contents, in hexadecimal; their order and names do not count. None
+    where there are no files, or one cannot be read any more."""
     contents: list[bytes] = []
     try:
         for path in set(paths):
@@ -237,16 +299,14 @@ def fingerprint(paths: Iterable[str]) -> str | None:
     return hashlib.sha256(b"".join(sorted(contents))).hexdigest() if contents else None
 
 
-REFERENCE = re.compile(r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
-
-
 def is_reference(text: str) -> bool:
     """Whether a text names a stored run rather than a file."""
     return REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def stored_report(reference: str) -> Report:
-    """The report of a stored run. Raises UnreadableInputError, saying what there is, where it names none."""
+    """The report of a stored run. Raises UnreadableInputError, saying what there is, where it names
+    none."""
     parts = REFERENCE.fullmatch(reference)
     if parts is None:
         raise UnreadableInputError(
@@ -260,6 +320,8 @@ def stored_report(reference: str) -> Report:
             run = db.execute(tagged, [parts["key"], parts["value"]]).fetchone()[0]
         row = db.execute("SELECT json FROM reports WHERE run_id = ?", [run]).fetchone()
         if row is None:
-            there_is = f"it holds {count} run(s), {first} to {last}" if count else "it holds no runs"
+            there_is = (
+                f"it holds {count} run(s), {first} to {last}" if count else "it holds no runs"
+            )
             raise UnreadableInputError(f"{reference}: no such run; {there_is}")
     return report_from_json(str(row[0]), reference)

@@ -9,7 +9,8 @@ __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load`, when it is asked for: a memory snapshot needs none of the other readers, and they take 10 MB."""
+    """`load`, when it is asked for: a memory snapshot needs none of the other readers, and they
+    take 10 MB."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from traceanalyzer.ingest.run import load

@@ -1,7 +1,9 @@
-"""What lies beside a trace in a capture directory, and timing logs of the same run, joined with the trace.
+"""What lies beside a trace in a capture directory, and timing logs of the same run, joined with the
+trace.
 
-A capture (`traceanalyzer collect`) holds `trace.rank{N}.json.gz` and, if not missing, `timings.rank{N}.jsonl`,
-`unprofiled.rank{N}.json`, `light.rank{N}.json.gz`, `nvml.rank{N}.jsonl`, `memory.rank{N}.pickle`, `environment.json`.
+A capture (`traceanalyzer collect`) holds `trace.rank{N}.json.gz` and, if not missing,
+`timings.rank{N}.jsonl`, `unprofiled.rank{N}.json`, `light.rank{N}.json.gz`, `nvml.rank{N}.jsonl`,
+`memory.rank{N}.pickle`, `environment.json`.
 """
 
 import re
@@ -17,7 +19,15 @@ from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest import conditions
 from traceanalyzer.ingest.detect import is_recording
-from traceanalyzer.ingest.side_files import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED, json_lines, json_object
+from traceanalyzer.ingest.side_files import (
+    ENVIRONMENT,
+    LIGHT,
+    MEMORY,
+    NVML,
+    UNPROFILED,
+    json_lines,
+    json_object,
+)
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import Run, Trace
 from traceanalyzer.trace.snapshot import Snapshot
@@ -25,27 +35,44 @@ from traceanalyzer.trace.snapshot import Snapshot
 _RANK = re.compile(r"\.(rank(\d{1,9})(?:\.\w+)*?)\.(?:json|jsonl|sqlite|xplane\.pb)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
+"""Larger memory snapshots take longer than the analysis of a trace; they have a command of their
+own."""
+
+
+_REPLAY = re.compile(r"GraphLaunch")
+_CAPTURE = re.compile(r"^capture_\d|StreamBeginCapture")
+_NAMED = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
+_BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
+_OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
+MAX_BYTES = 64 << 20
+"""Larger ones take longer to read than most recordings that they would name kernels of: they have
+to be given."""
 
 
 def join(run: Run) -> Run:
-    """The run with its timing logs, and what lies beside its recordings or is given with them. A run of timing logs
-    alone stays as it is, and so does one of snapshots; logs of torch.compile alone are one."""
+    """The run with its timing logs, and what lies beside its recordings or is given with them. A
+    run of timing logs alone stays as it is, and so does one of snapshots; logs of torch.compile
+    alone are one."""
     given = [trace for trace in run.traces if trace.is_companion]
     logs = [trace for trace in run.traces if trace.only_step_times]
     recordings = with_captures([trace for trace in run.traces if trace not in (*given, *logs)])
     if not recordings:
-        recordings, logs = logs, []
+        recordings = logs
+        logs = []
     environment_of = cache(_environment)
-    made = [_with_neighbours(trace, *environment_of(Path(trace.path).parent)) for trace in recordings]
+    made = [
+        _with_neighbours(trace, *environment_of(Path(trace.path).parent)) for trace in recordings
+    ]
     made = _with("step_timings", logs, made)
     traces, more = with_companions(made, given) if given else (made, ())
     return replace(run, traces=tuple(traces), logs=(*logs, *more))
 
 
-def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace], tuple[Trace, ...]]:
-    """The traces with the snapshot of their rank and all logs of torch.compile, and those that were joined. Without
-    traces the snapshots are, without these the logs."""
+def with_companions(
+    traces: list[Trace], given: list[Trace]
+) -> tuple[list[Trace], tuple[Trace, ...]]:
+    """The traces with the snapshot of their rank and all logs of torch.compile, and those that were
+    joined. Without traces the snapshots are, without these the logs."""
     every = tuple(chain.from_iterable(trace.compile_logs for trace in given))
     snapshots = [trace for trace in given if not trace.compile_logs]
     made = _with("memory", snapshots, traces) or snapshots or given[:1]
@@ -54,7 +81,8 @@ def with_companions(traces: list[Trace], given: list[Trace]) -> tuple[list[Trace
 
 
 def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
-    """The traces with what the snapshot or timing log of their rank (or of none) has, where there is one."""
+    """The traces with what the snapshot or timing log of their rank (or of none) has, where there
+    is one."""
     made = []
     for trace in traces:
         mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
@@ -77,7 +105,8 @@ def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...
     snapshot = _beside(path, trace.rank, MEMORY, ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))
-        trace, notes = replace(trace, memory=memory), (*notes, *more)
+        trace = replace(trace, memory=memory)
+        notes = (*notes, *more)
     return replace(trace, health=replace(trace.health, notes=(*trace.health.notes, *notes)))
 
 
@@ -96,67 +125,86 @@ def _environment(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What `environment.json` states, and what is wrong with it."""
     path = folder / ENVIRONMENT
     known = json_object(path) if path.is_file() else {}
-    notes = (f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",) if known is None else ()
+    notes = (
+        (f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",)
+        if known is None
+        else ()
+    )
     values = known or {}
-    stated = {"conditions": conditions.environment_conditions(values), "amounts": conditions.stated_amounts(values)}
-    stated |= {"ceilings": conditions.measured_ceilings(values), "batch_size": conditions.batch_size(values)}
+    stated = {
+        "conditions": conditions.environment_conditions(values),
+        "amounts": conditions.stated_amounts(values),
+    }
+    stated |= {
+        "ceilings": conditions.measured_ceilings(values),
+        "batch_size": conditions.batch_size(values),
+    }
     return stated, notes
 
 
 def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
-    """The trace with what its capture knows of the step without the profiler, and what is wrong with that."""
-    lightly, file = _beside(path, trace.rank, LIGHT, ".json.gz"), _beside(path, trace.rank, UNPROFILED, ".json")
+    """The trace with what its capture knows of the step without the profiler, and what is wrong
+    with that."""
+    lightly = _beside(path, trace.rank, LIGHT, ".json.gz")
+    file = _beside(path, trace.rank, UNPROFILED, ".json")
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
     stopwatch = stopwatch_of(json_object(file) or {})
     if stopwatch is None:
-        return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
+        return replace(trace, light=light), (
+            f"{file.name} holds no step time: what the profiler cost is not known.",
+        )
     against = contradiction(stopwatch, light, fed=trace.fed_by_workers)
     step_ns = stopwatch.step_ns if against is None else None
     note = unsettled(stopwatch) if against is None else against
-    return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), (note,) if note else ()
+    return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), (
+        note,
+    ) if note else ()
 
 
 def is_neighbour(path: Path) -> bool:
-    """Whether a file is the light recording beside a capture's trace: no recording of a rank of its own."""
+    """Whether a file is the light recording beside a capture's trace: no recording of a rank of its
+    own."""
     named = _RANK.search(path.name)
     if named is None or not path.name.startswith(f"{LIGHT}."):
         return False
-    return any((path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz"))
+    return any(
+        (path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz")
+    )
 
 
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:
-    """The file of a capture that belongs to a recording: of the same process, else of the same rank."""
+    """The file of a capture that belongs to a recording: of the same process, else of the same
+    rank."""
     named = _RANK.search(path.name)
     names = [named[1], f"rank{named[2]}"] if named else [f"rank{rank or 0}"]
     files = [path.parent / f"{stem}.{name}{suffix}" for name in names]
     return next((file for file in files if file.is_file()), None)
 
 
-# Recordings of the capture of a server's CUDA graphs: with those that replay them they name what is in these. vLLM
-# (`graph_capture_rank_0.TIME.pt.trace.json.gz`) and SGLang (`capture_32_FULL.json.gz`) write them as they start.
-
-_REPLAY, _CAPTURE = re.compile(r"GraphLaunch"), re.compile(r"^capture_\d|StreamBeginCapture")
-_NAMED = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
-_BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
-_OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
-MAX_BYTES = 64 << 20
-"""Larger ones take longer to read than most recordings that they would name kernels of: they have to be given."""
+# Recordings of the capture of a server's CUDA graphs: with those that replay them they name what is
+# in these. vLLM (`graph_capture_rank_0.TIME.pt.trace.json.gz`) and SGLang
+# (`capture_32_FULL.json.gz`) write them as they start.
 
 
 def with_captures(recordings: list[Trace]) -> list[Trace]:
-    """The recordings that replay CUDA graphs, with those that are of the capture of graphs and nothing else; all as
-    they are where either is missing."""
-    replaying, captures = _replaying(recordings), tuple(filter(_only_captures, recordings))
+    """The recordings that replay CUDA graphs, with those that are of the capture of graphs and
+    nothing else; all as they are where either is missing."""
+    replaying = _replaying(recordings)
+    captures = tuple(filter(_only_captures, recordings))
     if not replaying or not captures:
         return recordings
-    return [replace(one, captures=captures) if one in replaying else one for one in recordings if one not in captures]
+    return [
+        replace(one, captures=captures) if one in replaying else one
+        for one in recordings
+        if one not in captures
+    ]
 
 
 def captures_nearby(recordings: list[Trace], read: Callable[[Path], list[Trace]]) -> list[Trace]:
-    """Recordings of captures that lie near those that replay graphs and hold no capture; none where some were given,
-    or where it is not certain which of several belongs to a recording."""
+    """Recordings of captures that lie near those that replay graphs and hold no capture; none where
+    some were given, or where it is not certain which of several belongs to a recording."""
     if any(map(_only_captures, recordings)):
         return []
     alone = [one for one in _replaying(recordings) if not any(map(_CAPTURE.search, one.strings))]
@@ -180,7 +228,9 @@ def _near(trace: Trace) -> list[Path]:
     mine = [
         file
         for file in _named_so(Path(trace.path))
-        if trace.rank is None or (rank := _OF_RANK.search(file.name)) is None or int(rank[1]) == trace.rank
+        if trace.rank is None
+        or (rank := _OF_RANK.search(file.name)) is None
+        or int(rank[1]) == trace.rank
     ]
     batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
     return mine if len(batches) == len(mine) else []

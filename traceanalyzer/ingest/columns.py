@@ -1,4 +1,5 @@
-"""Growing columns: rows arrive in chunks and are packed at once, so that no Python object outlives its chunk."""
+"""Growing columns: rows arrive in chunks and are packed at once, so that no Python object outlives
+its chunk."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,8 @@ _SAMPLES = 16  # most columns are seen not to be of one value from so many
 
 
 class Columns:
-    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i`, `l` or `q`) by name."""
+    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i`, `l` or `q`) by
+    name."""
 
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)
@@ -40,14 +42,21 @@ class Columns:
             try:
                 self._buffers[name] += struct.pack(f"{len(column)}{code}", *column)
             except struct.error:
-                limits, unknown = np.iinfo(code), 0 if code == "B" else -1
-                fitting = [v if isinstance(v, int) and limits.min <= v <= limits.max else unknown for v in column]
+                limits = np.iinfo(code)
+                unknown = 0 if code == "B" else -1
+                fitting = [
+                    v if isinstance(v, int) and limits.min <= v <= limits.max else unknown
+                    for v in column
+                ]
                 self.mended += sum(a is not b for a, b in zip(fitting, column, strict=True))
                 self._buffers[name] += struct.pack(f"{len(column)}{code}", *fitting)
 
-    def extend(self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]) -> None:
-        """Add what other columns of this layout hold (in any integer type that does), with what they mended; without
-        copying it. `codes`: what the values of some of them become (see `recoded`), once they are taken."""
+    def extend(
+        self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]
+    ) -> None:
+        """Add what other columns of this layout hold (in any integer type that does), with what
+        they mended; without copying it. `codes`: what the values of some of them become (see
+        `recoded`), once they are taken."""
         for name in self._layout:
             if self._buffers[name]:
                 self._whole[name].append((self._from_buffer(name), None))
@@ -57,13 +66,13 @@ class Columns:
         self.mended += mended
 
     def take(self) -> dict[str, NDArray[Any]]:
-        """The columns as arrays, those of one value as `alike` makes them, nothing of them held twice; nothing may be
-        appended afterwards."""
+        """The columns as arrays, those of one value as `alike` makes them, nothing of them held
+        twice; nothing may be appended afterwards."""
         return {name: self._taken(name) for name in self._layout}
 
     def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
-        """The same by the column `first`, rows that are equal there by `then`. Threads join the other columns while one
-        finds the order."""
+        """The same by the column `first`, rows that are equal there by `then`. Threads join the
+        other columns while one finds the order."""
         columns: dict[str, NDArray[Any]] = {}
         orders: list[I64 | None] = []
         rows = sum(len(values) for values, _ in self._whole[first]) + len(self._from_buffer(first))
@@ -77,7 +86,11 @@ class Columns:
             column = columns.pop(name)
             return column if orders[0] is None else reordered(column, orders[0])
 
-        parallel_map(join, [(first, then), *((name,) for name in self._layout if name not in (first, then))], rows)
+        parallel_map(
+            join,
+            [(first, then), *((name,) for name in self._layout if name not in (first, then))],
+            rows,
+        )
         return dict(zip(self._layout, parallel_map(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
@@ -99,16 +112,21 @@ def tight(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def joined(parts: Sequence[NDArray[Any]], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-    """One column from one or more, of this type (None: of one that holds all); of one value where all parts are."""
+    """One column from one or more, of this type (None: of one that holds all); of one value where
+    all parts are."""
     filled = [part for part in parts if len(part)] or parts[:1]
-    first, kind = filled[0], dtype or np.result_type(*filled)
+    first = filled[0]
+    kind = dtype or np.result_type(*filled)
     if all(is_constant(part) and part[0] == first[0] for part in filled):
         return alike(first[0], sum(map(len, filled)), kind)
     return np.concatenate(filled, dtype=kind) if len(filled) > 1 else first.astype(kind, copy=False)
 
 
-def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: int = -1) -> NDArray[Any]:
-    """For each wanted key its value; `keys` ascend. One that is not among them has the value for missing ones."""
+def looked_up(
+    keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: int = -1
+) -> NDArray[Any]:
+    """For each wanted key its value; `keys` ascend. One that is not among them has the value for
+    missing ones."""
     if not len(keys):
         return np.full(len(wanted), missing, values.dtype)
     if (keys[1:] == keys[:-1] + 1).all():  # the place follows from the key
@@ -118,8 +136,11 @@ def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: in
     return np.where(keys[place] == wanted, values[place], missing)
 
 
-def by_value(column: NDArray[Any], make: Callable[[int], int], dtype: type[np.generic] = np.int64) -> NDArray[Any]:
-    """What `make` makes of each distinct value of a column of integers, in the places of the values."""
+def by_value(
+    column: NDArray[Any], make: Callable[[int], int], dtype: type[np.generic] = np.int64
+) -> NDArray[Any]:
+    """What `make` makes of each distinct value of a column of integers, in the places of the
+    values."""
     known, place = ranked(column)
     return np.array([make(value) for value in known.tolist()], dtype)[place]
 
@@ -128,7 +149,11 @@ def recoded(column: NDArray[Any], codes: Recoded) -> NDArray[Any]:
     """The column in other codes, of which the last is for -1; None: as it is."""
     if codes is None:
         return column
-    return alike(codes[column[0]], len(column), codes.dtype) if is_constant(column) else codes.take(column)
+    return (
+        alike(codes[column[0]], len(column), codes.dtype)
+        if is_constant(column)
+        else codes.take(column)
+    )
 
 
 class Codes(dict[Key, int], Generic[Key]):
@@ -140,8 +165,9 @@ class Codes(dict[Key, int], Generic[Key]):
 
 
 class _RawCodes(dict[bytes, int]):
-    """Codes of undecoded JSON text: bytes are decoded once for each distinct text, and laid out on one line with a
-    blank after each comma as recorders write it: what saves a trace again may not, and the same shapes must stay so."""
+    """Codes of undecoded JSON text: bytes are decoded once for each distinct text, and laid out on
+    one line with a blank after each comma as recorders write it: what saves a trace again may not,
+    and the same shapes must stay so."""
 
     def __init__(self, codes: Codes[str]) -> None:
         super().__init__({b"": -1})

@@ -1,5 +1,5 @@
-"""Under which conditions a capture was recorded, and which of them spoil its figures: what lies beside it of the
-program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs)."""
+"""Under which conditions a capture was recorded, and which of them spoil its figures: what lies
+beside it of the program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs)."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,16 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base.limits import limits
-from traceanalyzer.ingest.side_files import LARGEST, is_above_zero, is_number, items, mapping, mappings
+from traceanalyzer.ingest.side_files import (
+    LARGEST,
+    is_above_zero,
+    is_number,
+    items,
+    mapping,
+    mappings,
+)
 from traceanalyzer.trace import Ceilings, Condition, Load, StepAmounts
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 SHOWN = 4  # number formats, optimizers and loaders that are named
-_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
+_TABLE: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
+)
+
+
+THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
+MOST_GPUS = 1024  # of one host
+TERA = 1e12
+GIGA = 1e9
+LARGEST_FLOPS = 1e24  # no step of one process needs more operations: a GPU takes years for it
 
 
 def _any(value: object) -> str | None:
-    return None if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (
+        None
+        if value is None
+        else " ".join(map(str, value))
+        if isinstance(value, list)
+        else str(value)
+    )
 
 
 def _texts(value: object) -> str | None:
@@ -55,38 +77,49 @@ def program_conditions(program: object) -> Iterator[Condition]:
         yield from _facts("loader", loader, "loader " if len(found) == 1 else f"loader {i} ")
 
 
-THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
-MOST_GPUS = 1024  # of one host
-TERA, GIGA = 1e12, 1e9
-
-
 def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, ...]:
-    """The conditions that `environment.json` states; parts that are missing or malformed are left out."""
+    """The conditions that `environment.json` states; parts that are missing or malformed are left
+    out."""
     found = [*_facts("software", environment)]
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
     for name, value in sorted(mapping(environment.get("variables")).items()):
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
-        found.append(Condition(name, str(value), "" if str(value) in ("", "0") else _TABLE["variables"].get(name, "")))
+        found.append(
+            Condition(
+                name,
+                str(value),
+                "" if str(value) in ("", "0") else _TABLE["variables"].get(name, ""),
+            )
+        )
     found += program_conditions(environment.get("program"))
     found += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
     if (ceilings := measured_ceilings(environment)) is not None:
         found.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
         rates = ceilings.matmul.items()
-        found += [Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s") for name, rate in rates]
+        found += [
+            Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s")
+            for name, rate in rates
+        ]
     return tuple(found)
 
 
 def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
-    """What the GPU was measured to reach (`collect --ceilings`), None where that is missing or malformed."""
+    """What the GPU was measured to reach (`collect --ceilings`), None where that is missing or
+    malformed."""
     stated = mapping(environment.get("ceilings"))
     copied = stated.get("copy_gbs")
-    matmul = {str(k): v * TERA for k, v in mapping(stated.get("matmul_tflops")).items() if is_above_zero(v)}
+    matmul = {
+        str(k): v * TERA
+        for k, v in mapping(stated.get("matmul_tflops")).items()
+        if is_above_zero(v)
+    }
     return Ceilings(copied * GIGA, matmul) if is_above_zero(copied) else None
 
 
 def sampled_conditions(samples: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
-    """What samples of NVML taken while recording add: share of the samples with lowered clocks, by GPU."""
+    """What samples of NVML taken while recording add: share of the samples with lowered clocks, by
+    GPU."""
     by_gpu: dict[int, list[Mapping[str, Any]]] = {}
     for sample in samples:
         if isinstance(sample.get("gpu"), int) and 0 <= sample["gpu"] < MOST_GPUS:
@@ -99,16 +132,22 @@ def _sampled(gpu: int, samples: list[Mapping[str, Any]]) -> Iterable[Condition]:
     slowed = [reasons for reasons in known if reasons]
     clock = [s["sm_clock_mhz"] for s in samples if is_number(s.get("sm_clock_mhz"))]
     if clock:
-        yield Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")
+        yield Condition(
+            f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples"
+        )
     if slowed:
-        reasons, share = ", ".join(sorted(set(map(str, chain.from_iterable(slowed))))), len(slowed) / len(known)
-        yield Condition(f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED)
+        reasons = ", ".join(sorted(set(map(str, chain.from_iterable(slowed)))))
+        share = len(slowed) / len(known)
+        yield Condition(
+            f"GPU {gpu} throttling", f"{reasons} in {share:.0%} of the samples", THROTTLED
+        )
 
 
 def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     label = f"GPU {gpu.get('index', '?')}"
     about = [gpu.get("name"), gpu.get("driver") and f"driver {gpu['driver']}"]
-    clock, highest = gpu.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
+    clock = gpu.get("sm_clock_mhz")
+    highest = gpu.get("sm_clock_max_mhz")
     if clock is not None:
         about.append(f"SM clock {clock} of {highest} MHz" if highest else f"SM clock {clock} MHz")
     if known := ", ".join(map(str, filter(None, about))):
@@ -121,10 +160,17 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
 
 
 def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
-    """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are left out."""
+    """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are
+    left out."""
     gpus = sorted({g for s in samples if isinstance(g := s.get("gpu"), int) and 0 <= g < MOST_GPUS})
     rows = [
-        _load([s for s in samples if s.get("gpu") == gpu], key, f"GPU {int(gpu)}: {what}", unit, factor)
+        _load(
+            [s for s in samples if s.get("gpu") == gpu],
+            key,
+            f"GPU {int(gpu)}: {what}",
+            unit,
+            factor,
+        )
         for gpu in gpus
         for key, what, unit, factor in _TABLE["gpus"]
     ]
@@ -132,26 +178,33 @@ def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
     return tuple(filter(None, rows))
 
 
-def _load(samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float) -> Load | None:
+def _load(
+    samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float
+) -> Load | None:
     values = [value * factor for s in samples if is_number(value := s.get(key)) and value >= 0]
     if not values:
         return None
     return Load(what, unit, sum(values) / len(values), min(values), max(values), len(values))
 
 
-LARGEST_FLOPS = 1e24  # no step of one process needs more operations: a GPU takes years for it
-
-
 def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
-    """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed stays None."""
+    """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed
+    stays None."""
     values = mapping(environment.get("step"))
-    known = {f.name: float(v) for f in fields(StepAmounts) if is_above_zero(v := values.get(f.name))}
+    known = {
+        f.name: float(v) for f in fields(StepAmounts) if is_above_zero(v := values.get(f.name))
+    }
     if is_number(flops := values.get("flops"), LARGEST_FLOPS) and flops > 0:
         known["flops"] = float(flops)
     return StepAmounts(**known)
 
 
 def batch_size(environment: Mapping[str, Any]) -> int | None:
-    """`{"loader": {"batch_size": 64}}`: samples of a batch of the one loader that the collector saw."""
+    """`{"loader": {"batch_size": 64}}`: samples of a batch of the one loader that the collector
+    saw."""
     size = mapping(environment.get("loader")).get("batch_size")
-    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST else None
+    return (
+        size
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= LARGEST
+        else None
+    )

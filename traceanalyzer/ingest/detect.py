@@ -14,7 +14,8 @@ from traceanalyzer.trace import Trace
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a format of recordings can and cannot tell, and how it is recorded: in words for a table; Markdown."""
+    """What a format of recordings can and cannot tell, and how it is recorded: in words for a
+    table; Markdown."""
 
     name: str  # what the files are
     tells: str
@@ -35,18 +36,31 @@ class Format(Protocol):
 
 
 FORMATS = (
-    "kineto", "pftrace", "xplane", "unitrace", "proton", "rocm", "nsys", "memory", "torch_log", "timing",
+    "kineto",
+    "pftrace",
+    "xplane",
+    "unitrace",
+    "proton",
+    "rocm",
+    "nsys",
+    "memory",
+    "torch_log",
+    "timing",
     "key_averages",
-)  # fmt: skip
-"""Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
+)
+"""Packages and modules of this one, each imported when those before it did not recognise a file,
+and not sooner."""
 COMPANIONS = ("memory", "torch_log")
-"""Looked for in a folder that holds nothing else: in a capture they lie beside the recording that they go with."""
+"""Looked for in a folder that holds nothing else: in a capture they lie beside the recording that
+they go with."""
 NAMED_ALONE = ("key_averages", *COMPANIONS)
-"""Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
+"""Read where the file itself is named: in a folder it lies beside the recording that it was printed
+from."""
 
 
 def formats(pattern: str | None = None) -> Iterator[Format]:
-    """Every format, in order; with a `pattern` for the lines of a timing log that comes before the known ones."""
+    """Every format, in order; with a `pattern` for the lines of a timing log that comes before the
+    known ones."""
     for name in FORMATS:
         module = importlib.import_module(f"traceanalyzer.ingest.{name}")
         if name == "timing" and pattern is not None:
@@ -55,7 +69,8 @@ def formats(pattern: str | None = None) -> Iterator[Format]:
 
 
 def detect(path: Path, pattern: str | None = None) -> Format:
-    """The format of a file, from its content. Raises UnreadableInputError (missing, empty, of no known kind)."""
+    """The format of a file, from its content. Raises UnreadableInputError (missing, empty, of no
+    known kind)."""
     try:
         size = may_read(path).stat().st_size
     except OSError as error:
@@ -81,10 +96,15 @@ def is_companion(path: Path) -> bool:
 
 
 def _name_of(path: Path, pattern: str | None = None) -> str:
-    """What reads the file; empty where nothing does, or another file in its folder holds the same."""
+    """What reads the file; empty where nothing does, or another file in its folder holds the
+    same."""
     try:
         found = detect(path, pattern)
     except UnreadableInputError:
         return ""
     repeats = getattr(found, "repeats", None)
-    return "" if repeats and repeats(path) else getattr(found, "__name__", "pattern").rpartition(".")[2]
+    return (
+        ""
+        if repeats and repeats(path)
+        else getattr(found, "__name__", "pattern").rpartition(".")[2]
+    )

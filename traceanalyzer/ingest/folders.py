@@ -1,8 +1,10 @@
-"""Folders that are named as recordings, and several recordings read at the same time: by this process and by others.
+"""Folders that are named as recordings, and several recordings read at the same time: by this
+process and by others.
 
-A process takes the next file, the largest first, when it is free: no more than `jobs` are being read at any moment, and
-no more than there is memory for. What another process cannot read, or was reading when it died, is read by this one:
-traces and errors are those of reading one file after the other."""
+A process takes the next file, the largest first, when it is free: no more than `jobs` are being
+read at any moment, and no more than there is memory for. What another process cannot read, or was
+reading when it died, is read by this one: traces and errors are those of reading one file after the
+other."""
 
 import os
 import re
@@ -28,42 +30,65 @@ from traceanalyzer.trace import Trace
 
 DEEPEST = 6  # TensorBoard keeps its traces three folders down (`RUN/plugins/profile/TIME`)
 MOST_FOLDERS = 200  # folders that are looked into; more is a home, not a log
-MOST_PROBED, MOST_OPENED = 20, 300  # files that are opened in each of them to find one recording, and in all
+MOST_PROBED = 20  # files that are opened in each of them to find one recording, and in all
+MOST_OPENED = 300
 NAMED = 6
 ITERATION = re.compile(r"(?:iteration|iter|step)[-_]?(\d{1,18})", re.IGNORECASE)
-_DIGITS, _SHOWN = re.compile(r"\d+"), re.compile(r"[^.]").match
+_DIGITS = re.compile(r"\d+")
+_SHOWN = re.compile(r"[^.]").match
+
+
+_STARTED_BYTES = 60 * 10**6  # an interpreter with numpy and the readers
 
 
 def recordings_in(
     folder: Path, pattern: str | None = None, known: Callable[[Path], bool] = lambda file: False
 ) -> list[Path]:
-    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by name; those that are
-    `known` are not looked into. Raises OSError."""
+    """The recordings that lie in a folder itself, else its snapshots and logs of torch.compile, by
+    name; those that are `known` are not looked into. Raises OSError."""
     files = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    found = [file for file in files if not is_neighbour(file) and (known(file) or is_recording(file, pattern))]
+    found = [
+        file
+        for file in files
+        if not is_neighbour(file) and (known(file) or is_recording(file, pattern))
+    ]
     return found or list(filter(is_companion, files))
 
 
 def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], list[str]]:
-    """The recordings of one iteration (`reading().iteration`, else the newest that has any) where each has a folder of
-    its own, as torchtitan writes them, and which one that is. Raises OSError, UnreadableInputError."""
+    """The recordings of one iteration (`reading().iteration`, else the newest that has any) where
+    each has a folder of its own, as torchtitan writes them, and which one that is. Raises OSError,
+    UnreadableInputError."""
     named = {
-        int(found[1]): one for one in folder.iterdir() if (found := ITERATION.fullmatch(one.name)) and one.is_dir()
+        int(found[1]): one
+        for one in folder.iterdir()
+        if (found := ITERATION.fullmatch(one.name)) and one.is_dir()
     }
     wanted = reading().iteration
     if named and wanted is not None and wanted not in named:
-        raise UnreadableInputError(f"{folder}: no iteration {wanted}; there are {', '.join(map(str, sorted(named)))}")
+        raise UnreadableInputError(
+            f"{folder}: no iteration {wanted}; there are {', '.join(map(str, sorted(named)))}"
+        )
     for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
         if inside := recordings_in(named[number], pattern):
-            which = f"{named[number].name} was read, of {len(named)} iterations: --iteration N takes another."
+            which = (
+                f"{named[number].name} was read, of {len(named)} iterations: --iteration N "
+                "takes another."
+            )
             return inside, [which] * (len(named) > 1)
     return [], []
 
 
 def broken_in(folder: Path, recordings: Sequence[Path]) -> list[Path]:
-    """Files of a folder that are called like its recordings, but for numbers, and are none. Raises OSError."""
-    names, known = set(map(_numberless, recordings)), set(recordings)
-    return [file for file in sorted(folder.iterdir()) if file not in known and _numberless(file) in names]
+    """Files of a folder that are called like its recordings, but for numbers, and are none. Raises
+    OSError."""
+    names = set(map(_numberless, recordings))
+    known = set(recordings)
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if file not in known and _numberless(file) in names
+    ]
 
 
 def _numberless(file: Path) -> str:
@@ -75,10 +100,15 @@ def nothing_in(folder: Path) -> str:
     """Why a folder cannot be read, naming the folders in it that can."""
     inside = sorted(_with_recordings(folder))
     if not inside:
-        return f"{folder}: no recording in this folder or below it; name the folder that holds traces or exports"
+        return (
+            f"{folder}: no recording in this folder or below it; name the folder that holds "
+            "traces or exports"
+        )
     shown = ", ".join(map(str, inside[:NAMED]))
     more = f" and {len(inside) - NAMED} more" if len(inside) > NAMED else ""
-    return f"{folder}: no recording in this folder itself; name one of those below it: {shown}{more}"
+    return (
+        f"{folder}: no recording in this folder itself; name one of those below it: {shown}{more}"
+    )
 
 
 def _with_recordings(folder: Path) -> Iterator[Path]:
@@ -91,7 +121,9 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
         names[:] = sorted(filter(_SHOWN, names))
         with suppress(OSError):  # what has no size, as in /proc, may have no end
             paths = map(where.joinpath, sorted(files)[:MOST_PROBED])
-            sound = [file for file in paths if where != folder and file.is_file() and file.stat().st_size]
+            sound = [
+                file for file in paths if where != folder and file.is_file() and file.stat().st_size
+            ]
             left -= len(sound)
             if left >= 0 and any(map(is_recording, sound)):
                 yield where
@@ -99,7 +131,6 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
 
 Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
 Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
-_STARTED_BYTES = 60 * 10**6  # an interpreter with numpy and the readers
 
 
 class Share(NamedTuple):
@@ -109,23 +140,36 @@ class Share(NamedTuple):
     export: float
 
 
-READ = Share(0.6, 2.0)  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
-ANALYZED = Share(1.0, 8.0)  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
+READ = Share(
+    0.6, 2.0
+)  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
+ANALYZED = Share(
+    1.0, 8.0
+)  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
 
 
 def read_files(
-    sizes: dict[Path, int], read: Read, progress: Callable[[int, int], None] | None, *, alone: bool = False
+    sizes: dict[Path, int],
+    read: Read,
+    progress: Callable[[int, int], None] | None,
+    *,
+    alone: bool = False,
 ) -> list[Outcome]:
-    """The traces of each file, or why it cannot be read, in the order of the files, given with their sizes. `read`
-    reads one; `progress` is called with the bytes done and the bytes of all; `alone`: without help."""
+    """The traces of each file, or why it cannot be read, in the order of the files, given with
+    their sizes. `read` reads one; `progress` is called with the bytes done and the bytes of all;
+    `alone`: without help."""
     # nobody needs help with files of which there is a kept model
-    found: dict[Path, Outcome] = {path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))}
+    found: dict[Path, Outcome] = {
+        path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))
+    }
     todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
     progress = progress or (lambda done, total: None)
     total = sum(sizes.values())
 
     def read_here(path: Path) -> None:
-        left = sum(sizes[other] for other in todo[todo.index(path) :])  # those before it are taken for read
+        left = sum(
+            sizes[other] for other in todo[todo.index(path) :]
+        )  # those before it are taken for read
 
         def done(share: float) -> None:
             progress(total - left + int(share * sizes[path]), total)
@@ -140,7 +184,11 @@ def read_files(
         with children(partial(_read_apart, todo, numbers, read), readers - 1) as helpers:
             for number in numbers:
                 read_here(todo[number])
-            found |= {note_read(todo[number]): made for helper in helpers for number, made in helper.values()}
+            found |= {
+                note_read(todo[number]): made
+                for helper in helpers
+                for number, made in helper.values()
+            }
         for path in todo:
             if path not in found:
                 read_here(path)
@@ -148,7 +196,9 @@ def read_files(
     return [found[path] for path in sizes]
 
 
-def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[tuple[int, list[Trace]]]:
+def _read_apart(
+    todo: Sequence[Path], numbers: Numbers, read: Read
+) -> Iterator[tuple[int, list[Trace]]]:
     """In another process: the files that this one is free for, by number."""
     for number in numbers:
         with suppress(TraceAnalyzerError):  # it is read again, for the error
@@ -156,13 +206,17 @@ def _read_apart(todo: Sequence[Path], numbers: Numbers, read: Read) -> Iterator[
 
 
 def readers_of(paths: Sequence[Path]) -> int:
-    """How many processes read these files, this one included: each has enough to read to be worth its start, and there
-    is memory for all of them."""
+    """How many processes read these files, this one included: each has enough to read to be worth
+    its start, and there is memory for all of them."""
     if reading().jobs < 2 or not sys.executable:
         return 1
     texts = list(map(text_bytes, paths))
     worth = max(min(reading().jobs, len(paths), sum(texts) // LEAST_BYTES), 1)
-    return worth if worth == 1 else min(worth, most_at_once(map(needed_bytes, paths, texts), free_bytes()))
+    return (
+        worth
+        if worth == 1
+        else min(worth, most_at_once(map(needed_bytes, paths, texts), free_bytes()))
+    )
 
 
 def needed_bytes(path: Path, text: int, share: Share = READ) -> int:

@@ -1,4 +1,5 @@
-"""The text that `print(prof.key_averages().table())` leaves, as people paste it: sums by name, no single events."""
+"""The text that `print(prof.key_averages().table())` leaves, as people paste it: sums by name, no
+single events."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -37,15 +38,20 @@ _COLUMNS = (
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the text has the head of such a table. `head`: its first bytes, decompressed."""
-    return b"\0" not in head and any(_HEADER.match(line) for line in head.decode("utf-8", "replace").splitlines())
+    return b"\0" not in head and any(
+        _HEADER.match(line) for line in head.decode("utf-8", "replace").splitlines()
+    )
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has none."""
+    """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has
+    none."""
     with open_stream(path, progress, log=True) as stream:
         rows, lost, tables = _rows(lines_of(stream))
     if not rows:
-        raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
+        raise UnreadableInputError(
+            f"{path}: a profiler's table without rows; print more of it, or export the trace"
+        )
     notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()
     health = Health(events=len(rows) + lost, lost=lost, notes=notes)
     return [Trace(str(path), "key_averages", [], profiler_rows=tuple(rows), health=health)]
@@ -83,7 +89,9 @@ def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
     if len(cells) != len(fields):
         return None
     values = {name: cell for name, cell in zip(fields, cells, strict=True) if name is not None}
-    numbers: dict[str, Any] = {name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")}
+    numbers: dict[str, Any] = {
+        name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")
+    }
     if "name" not in values or numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
         return None
     return ProfilerRow(name=values["name"], shapes=values.get("shapes"), **numbers)

@@ -1,18 +1,35 @@
 """Names of C++ functions as linkers see them (`_ZN5aiter10add_kernelIfLi4EEEvPf`), made legible.
 
-The name with its template arguments is read, as the Itanium C++ ABI (section 5.1) writes it; parameters are left out,
-and so is what a back reference stands for. Of a name that was cut, or has a form not known here, what was read is kept.
+The name with its template arguments is read, as the Itanium C++ ABI (section 5.1) writes it;
+parameters are left out, and so is what a back reference stands for. Of a name that was cut, or has
+a form not known here, what was read is kept.
 """
 
 import re
 
 PREFIX = "_Z"
 _LETTERS = {
-    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
-    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
-    "y": "unsigned long long", "f": "float", "d": "double", "e": "long double", "w": "wchar_t", "n": "__int128",
-    "o": "unsigned __int128", "z": "...",
-}  # fmt: skip
+    "v": "void",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "f": "float",
+    "d": "double",
+    "e": "long double",
+    "w": "wchar_t",
+    "n": "__int128",
+    "o": "unsigned __int128",
+    "z": "...",
+}
 _WIDE = {"DF16_": "_Float16", "DF16b": "__bf16", "Dh": "half", "Dn": "nullptr_t"}
 _NUMBER = re.compile(r"\d+")
 _BACK = re.compile(r"S(?:[0-9A-Z]*_|[absiod])|T[0-9]*_")
@@ -116,7 +133,9 @@ class _Reader:
         kind = self.text[self.at]
         self.muted()
         sign, digits = self.skip(_VALUE).groups()
-        self.out.append({"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits))
+        self.out.append(
+            {"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits)
+        )
 
     def type(self) -> None:
         here = self.text[self.at]
@@ -145,7 +164,8 @@ class _Reader:
 
     def muted(self) -> None:
         """A type that is not written."""
-        kept, self.out = self.out, []
+        kept = self.out
+        self.out = []
         self.type()
         self.out = kept
 

@@ -1,7 +1,9 @@
-"""Nsight Compute reports: what `ncu --csv` prints, as the pages `raw` (a row a kernel) or `details` (a row a metric).
+"""Nsight Compute reports: what `ncu --csv` prints, as the pages `raw` (a row a kernel) or `details`
+(a row a metric).
 
-An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and units of metrics are those of the
-Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`, `--print-units`)."""
+An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and units of metrics are
+those of the Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`,
+`--print-units`)."""
 
 import csv
 import math
@@ -25,17 +27,22 @@ from traceanalyzer.trace.circumstances import KernelCounters
 
 EXPORT_SECONDS = 600  # reports of a few thousand kernels are exported in seconds
 ROUNDED = 1.02
-"""Reasons that add up to more than this much of their sum were measured in other runs of the kernel than it."""
+"""Reasons that add up to more than this much of their sum were measured in other runs of the kernel
+than it."""
 Metrics = dict[str, float]
-_NAME, _METRIC = "Kernel Name", ("Metric Name", "Metric Unit", "Metric Value")
+_NAME = "Kernel Name"
+_METRIC = ("Metric Name", "Metric Unit", "Metric Value")
 _HEAD = re.compile(r'\s*"ID".*"Kernel Name"')
-_TABLE: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8"))
+_TABLE: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("ncu.toml").read_text(encoding="utf-8")
+)
 _NAMES, _REASONS, _SCALES = (_TABLE[name] for name in ("metrics", "reasons", "scales"))
 _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 """Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
 _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 """Warps that wait for one reason, for each instruction that is issued."""
-_WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"  # the same for all reasons, being issued among them
+_WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
+"""The same for all reasons, being issued among them."""
 _KNOWN = {name for names in _NAMES.values() for name in names}
 
 
@@ -49,18 +56,22 @@ def read_counters(path: Path) -> list[KernelCounters]:
         raise UnreadableInputError(f"{path}: cannot be read: {error}") from error
     if not kernels:
         raise UnreadableInputError(
-            f"{path}: holds no kernels; write it with: ncu --csv --page raw --import report.ncu-rep > report.csv"
+            f"{path}: holds no kernels; write it with: ncu --csv --page raw --import "
+            "report.ncu-rep > report.csv"
         )
     return kernels
 
 
 def _lines_of(path: Path) -> list[str]:
-    data, most = bytearray(), limits().report
+    data = bytearray()
+    most = limits().report
     with open_stream(path) as stream:
         for piece in stream:
             data += piece
             if len(data) > most:
-                raise UnreadableInputError(f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES")
+                raise UnreadableInputError(
+                    f"{path}: larger than {most // MIB} MiB; raise --limit report=BYTES"
+                )
     return data.decode("utf-8-sig", "replace").splitlines()
 
 
@@ -73,14 +84,17 @@ def _exported(path: Path) -> list[str]:
         )
     command = [tool, "--csv", "--page", "raw", "--import", str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=True)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=True
+        )
     except subprocess.SubprocessError as error:
         raise UnreadableInputError(f"{path}: ncu could not export it: {error}") from error
     return done.stdout.splitlines()
 
 
 def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
-    """Columns and metrics of each kernel. What a program printed before the table is passed over."""
+    """Columns and metrics of each kernel. What a program printed before the table is passed
+    over."""
     table = dropwhile(lambda line: not _HEAD.match(line), lines)
     rows = csv.reader(line for line in table if not line.startswith("=="))
     header = next(rows, [])
@@ -93,16 +107,21 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
         else:
-            yield columns, _metrics(zip(header, units, map(columns.__getitem__, header), strict=False))
+            yield (
+                columns,
+                _metrics(zip(header, units, map(columns.__getitem__, header), strict=False)),
+            )
     for metrics in found.values():
         yield metrics[0], _metrics(map(itemgetter(*_METRIC), metrics))
 
 
 def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
-    """The metrics that are of use, in %, ns and bytes. A rate under a name that also is a share is left out."""
+    """The metrics that are of use, in %, ns and bytes. A rate under a name that also is a share is
+    left out."""
     result: Metrics = {}
     for name, unit, text in values:
-        key, scale = name.lower(), _SCALES.get(unit.lower())
+        key = name.lower()
+        scale = _SCALES.get(unit.lower())
         if key == _WARPS or _STALL.match(key):
             scale = 1.0
         elif key not in _KNOWN and not _TENSOR.match(key):
@@ -113,18 +132,27 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
 
 
 def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
-    values = {what: next((metrics[n] for n in names if n in metrics), None) for what, names in _NAMES.items()}
+    values = {
+        what: next((metrics[n] for n in names if n in metrics), None)
+        for what, names in _NAMES.items()
+    }
     tensor = max((value for name, value in metrics.items() if _TENSOR.match(name)), default=None)
-    read, written = values["dram_read"], values["dram_written"]
+    read = values["dram_read"]
+    written = values["dram_written"]
     both = read + written if read is not None and written is not None else None
     return KernelCounters(
-        name=columns[_NAME][: limits().text], duration_ns=values["duration"],
-        blocks=_product(columns.get("Grid Size", "")), threads=_product(columns.get("Block Size", "")),
+        name=columns[_NAME][: limits().text],
+        duration_ns=values["duration"],
+        blocks=_product(columns.get("Grid Size", "")),
+        threads=_product(columns.get("Block Size", "")),
         dram_bytes=values["dram"] if values["dram"] is not None else both,
-        compute_share=_share(values["compute"]), memory_share=_share(values["memory"]),
-        dram_share=_share(values["dram_share"]), tensor_share=_share(tensor),
-        occupancy_share=_share(values["occupancy"]), stalls=_stalls(metrics),
-    )  # fmt: skip
+        compute_share=_share(values["compute"]),
+        memory_share=_share(values["memory"]),
+        dram_share=_share(values["dram_share"]),
+        tensor_share=_share(tensor),
+        occupancy_share=_share(values["occupancy"]),
+        stalls=_stalls(metrics),
+    )
 
 
 def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
@@ -133,8 +161,14 @@ def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
     found = {match[1]: value for name, value in metrics.items() if (match := _STALL.match(name))}
     if whole <= 0 or sum(found.values()) > whole * ROUNDED:
         return ()
-    waiting = [(value / whole, reason) for reason, value in found.items() if value > 0 and reason != "selected"]
-    return tuple((_REASONS.get(r, r.replace("_", " ")), share) for share, r in sorted(waiting, reverse=True))
+    waiting = [
+        (value / whole, reason)
+        for reason, value in found.items()
+        if value > 0 and reason != "selected"
+    ]
+    return tuple(
+        (_REASONS.get(r, r.replace("_", " ")), share) for share, r in sorted(waiting, reverse=True)
+    )
 
 
 def _share(percent: float | None) -> float | None:

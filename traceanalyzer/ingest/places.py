@@ -1,4 +1,5 @@
-"""Where recordings lie: files of this machine, or addresses that fsspec reads (`s3://`, `gs://`, `hf://`, `https://`).
+"""Where recordings lie: files of this machine, or addresses that fsspec reads (`s3://`, `gs://`,
+`hf://`, `https://`).
 
 A remote object is fetched to a temporary file when it is read, and removed after."""
 
@@ -48,7 +49,8 @@ def local_of(path: str) -> str:
 
 
 def system_of(url: str) -> tuple[Any, str]:
-    """The system of files of an address, and the name in it; (None, path) for a path. Raises UnreadableInputError."""
+    """The system of files of an address, and the name in it; (None, path) for a path. Raises
+    UnreadableInputError."""
     if not is_remote(url):
         return None, local_of(url)
     try:
@@ -68,13 +70,19 @@ def _errors(url: str) -> Iterator[None]:
     except TraceAnalyzerError:
         raise
     except PermissionError as error:
-        raise UnreadableInputError(f"{url}: access denied ({_line(error)}); check its credentials") from error
+        raise UnreadableInputError(
+            f"{url}: access denied ({_line(error)}); check its credentials"
+        ) from error
     except FileNotFoundError as error:
         raise UnreadableInputError(f"{url}: there is nothing at this address") from error
     except ImportError as error:
-        raise UnreadableInputError(f"{url}: {_line(error)}; or pip install 'traceanalyzer[remote]'") from error
+        raise UnreadableInputError(
+            f"{url}: {_line(error)}; or pip install 'traceanalyzer[remote]'"
+        ) from error
     except Exception as error:  # clients have classes of their own
-        raise UnreadableInputError(f"{url}: cannot be read ({type(error).__name__}: {_line(error)})") from error
+        raise UnreadableInputError(
+            f"{url}: cannot be read ({type(error).__name__}: {_line(error)})"
+        ) from error
 
 
 def _line(error: Exception) -> str:
@@ -84,14 +92,18 @@ def _line(error: Exception) -> str:
 def places_in(
     paths: Sequence[str], suffix: str = "", known: Callable[[Place], bool] = lambda place: False
 ) -> tuple[list[Place], list[Failure]]:
-    """Every recording that the paths and addresses name: of a folder those in it, of a pattern those that match; each
-    once. With a `suffix` only files that end so; those of a folder that are `known` are not looked into. What cannot be
-    listed is a failure."""
+    """Every recording that the paths and addresses name: of a folder those in it, of a pattern
+    those that match; each once. With a `suffix` only files that end so; those of a folder that are
+    `known` are not looked into. What cannot be listed is a failure."""
     found: dict[str, Place] = {}
     failures: list[Failure] = []
     for path in paths:
         try:
-            places = _remote(path, suffix) if is_remote(path) else _local(Path(local_of(path)), suffix, known)
+            places = (
+                _remote(path, suffix)
+                if is_remote(path)
+                else _local(Path(local_of(path)), suffix, known)
+            )
             found.update((place.url, place) for place in places)
         except UnreadableInputError as error:
             failures.append(Failure(path, str(error)))
@@ -99,10 +111,15 @@ def places_in(
 
 
 def iterations_in(paths: Sequence[str], places: Sequence[Place]) -> list[str]:
-    """A line for each folder of an iteration whose recordings were taken of a folder that holds several."""
+    """A line for each folder of an iteration whose recordings were taken of a folder that holds
+    several."""
     named = {Path(local_of(path)) for path in paths}
     read = {place.path.parent for place in places if not place.remote} - named
-    return [f"{one} was read; --iteration N takes another." for one in sorted(read) if one.parent in named]
+    return [
+        f"{one} was read; --iteration N takes another."
+        for one in sorted(read)
+        if one.parent in named
+    ]
 
 
 def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> list[Place]:
@@ -110,8 +127,13 @@ def _local(path: Path, suffix: str, known: Callable[[Place], bool]) -> list[Plac
         if not path.is_dir():
             return [_local_place(path)]
         if suffix:
-            return [_local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)]
-        inside = recordings_in(path, known=lambda file: known(_local_place(file))) or iteration_in(path)[0]
+            return [
+                _local_place(one) for one in sorted(path.iterdir()) if one.name.endswith(suffix)
+            ]
+        inside = (
+            recordings_in(path, known=lambda file: known(_local_place(file)))
+            or iteration_in(path)[0]
+        )
         return list(map(_local_place, [*inside, *broken_in(path, inside)]))
     except OSError as error:
         raise cannot_open(path, error) from error
@@ -126,11 +148,17 @@ def _remote(url: str, suffix: str, *, beside: bool = False) -> list[Place]:
     """The objects of an address; `beside`: with what is read with a recording."""
     system, name = system_of(url)
     with _errors(url):
-        files = sorted((one for one in _listed(system, name) if one["type"] == "file"), key=itemgetter("name"))
+        files = sorted(
+            (one for one in _listed(system, name) if one["type"] == "file"), key=itemgetter("name")
+        )
         if not files:
             raise UnreadableInputError(f"{url}: no object here")
         every = beside or list(map(itemgetter("name"), files)) == [name]
-        kept = [one for one in files if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))]
+        kept = [
+            one
+            for one in files
+            if one["name"].endswith(suffix) and (every or not _is_beside(one["name"]))
+        ]
         return [_remote_place(system, one) for one in kept]
 
 
@@ -150,13 +178,15 @@ def _remote_place(system: Any, about: dict[str, Any]) -> Place:
     stamps = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "created")
     stamp = next((str(about[key]) for key in stamps if about.get(key)), "")
     size = int(about.get("size") or 0)
-    return Place(system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}")
+    return Place(
+        system.unstrip_protocol(about["name"]), about["name"], True, size, f"{size} {stamp}"
+    )
 
 
 @contextmanager
 def fetched(place: Place, folder: Path | None = None) -> Iterator[Path]:
-    """A file of this machine with the content, which is gone after the block if it was fetched (into `folder`, else one
-    of its own). Raises UnreadableInputError."""
+    """A file of this machine with the content, which is gone after the block if it was fetched
+    (into `folder`, else one of its own). Raises UnreadableInputError."""
     if not place.remote:
         yield Path(place.name)
         return
@@ -174,8 +204,8 @@ def _copy(place: Place, path: Path) -> None:
 
 @contextmanager
 def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The paths with files for addresses, gone after the block, and the address of each file. What lies in one folder
-    stays in one, for what is read with it. Raises UnreadableInputError."""
+    """The paths with files for addresses, gone after the block, and the address of each file. What
+    lies in one folder stays in one, for what is read with it. Raises UnreadableInputError."""
     if not any(map(is_remote, paths)):
         yield list(map(local_of, paths)), {}
         return
@@ -188,7 +218,9 @@ def all_fetched(paths: Sequence[str]) -> Iterator[tuple[list[str], dict[str, str
                 files.append(local_of(path))
                 continue
             for place in _remote(path, "", beside=True):
-                folder = folders.setdefault(place.url.rpartition("/")[0], Path(made) / str(len(folders)))
+                folder = folders.setdefault(
+                    place.url.rpartition("/")[0], Path(made) / str(len(folders))
+                )
                 folder.mkdir(exist_ok=True)
                 file = folder / PurePosixPath(place.name).name
                 if str(file) not in addresses:
@@ -208,14 +240,19 @@ def contents(places: Sequence[Place]) -> Iterator[tuple[Place, bytes | str | Non
     for i in range(0, len(places), AT_ONCE):
         some = places[i : i + AT_ONCE]
         away = [one for one in some if one.remote]
-        found = system_of(away[0].url)[0].cat([one.name for one in away], on_error="return") if away else {}
+        found = (
+            system_of(away[0].url)[0].cat([one.name for one in away], on_error="return")
+            if away
+            else {}
+        )
         for one in some:
             data = None if not one.remote else found.get(one.name, "it is gone")
             yield one, data if data is None or isinstance(data, bytes | str) else _line(data)
 
 
 def write_to(folder: str, name: str, data: bytes) -> None:
-    """Write a small file of a folder or below an address whole, or not at all. Raises TraceAnalyzerError, OSError."""
+    """Write a small file of a folder or below an address whole, or not at all. Raises
+    TraceAnalyzerError, OSError."""
     system, inside = system_of(folder)
     if system is None:
         with replacing(Path(inside) / name) as file:
@@ -226,8 +263,8 @@ def write_to(folder: str, name: str, data: bytes) -> None:
 
 
 def names_in(folder: str, suffix: str) -> set[str]:
-    """The names of the files in a folder or below an address that end so; a folder is made where there is none. Raises
-    TraceAnalyzerError, OSError."""
+    """The names of the files in a folder or below an address that end so; a folder is made where
+    there is none. Raises TraceAnalyzerError, OSError."""
     system, inside = system_of(folder)
     if system is None:
         Path(inside).mkdir(parents=True, exist_ok=True)

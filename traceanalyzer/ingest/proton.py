@@ -1,6 +1,8 @@
-"""Proton's trees (`.hatchet`, JSON or msgpack): sums of a run's kernels by name, with work where the program states it.
+"""Proton's trees (`.hatchet`, JSON or msgpack): sums of a run's kernels by name, with work where
+the program states it.
 
-A tree has no single events. Trees and Chrome traces that count cycles are refused: a cycle is no time."""
+A tree has no single events. Trees and Chrome traces that count cycles are refused: a cycle is no
+time."""
 
 import re
 from collections import defaultdict
@@ -20,8 +22,14 @@ from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
 ABILITIES = Abilities(
     name="Triton's Proton: a tree (`.hatchet`, `.hatchet_msgpack`)",
-    tells="kernels by time and calls; rates and shares of the GPU's limits where the program states FLOPs or bytes",
-    cannot="when anything happened: no steps, no idle time, no overlap; trees of clock cycles have no times at all",
+    tells=(
+        "kernels by time and calls; rates and shares of the GPU's limits where the program "
+        "states FLOPs or bytes"
+    ),
+    cannot=(
+        "when anything happened: no steps, no idle time, no overlap; trees of clock cycles "
+        "have no times at all"
+    ),
     record="`proton.start('run', data='tree')` and `proton.finalize()`",
 )
 _MSGPACK = b"\x92"  # an array of two: the tree, and the devices
@@ -60,7 +68,11 @@ class _Node:
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the file is one of Proton's. `head`: its first bytes, decompressed."""
     text = head.lstrip(b" \t\r\n")
-    tree = text[:1] in (b"[", _MSGPACK) and _FRAME.search(head) is not None and _METRICS.search(head) is not None
+    tree = (
+        text[:1] in (b"[", _MSGPACK)
+        and _FRAME.search(head) is not None
+        and _METRICS.search(head) is not None
+    )
     return tree or _CYCLES in head
 
 
@@ -71,20 +83,37 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     nodes = list(chain.from_iterable(_nodes(part) for part in parts if "frame" in part))
     sums = _sums(nodes)
     if not sums:
-        raise EmptyRecordingError(f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}")
+        raise EmptyRecordingError(
+            f"{path}: the tree holds no times of kernels ({_held(nodes)}); {_RECORD}"
+        )
     rows = tuple(
         ProfilerRow(
-            name, calls=of.calls, self_device_ms=of.time_ns / NS_PER_MS, device=None if device < 0 else device,
-            flops=of.flops, bytes=of.bytes or None,
+            name,
+            calls=of.calls,
+            self_device_ms=of.time_ns / NS_PER_MS,
+            device=None if device < 0 else device,
+            flops=of.flops,
+            bytes=of.bytes or None,
         )
         for (name, device), of in sums.items()
-    )  # fmt: skip
+    )
     devices = tuple(device for part in parts if "frame" not in part for device in _devices(part))
-    return [Trace(str(path), "proton", [], devices=devices, profiler_rows=rows, health=Health(events=len(nodes)))]
+    return [
+        Trace(
+            str(path),
+            "proton",
+            [],
+            devices=devices,
+            profiler_rows=rows,
+            health=Health(events=len(nodes)),
+        )
+    ]
 
 
 def _held(nodes: list[_Node]) -> str:
-    units = sorted({name for node in nodes for name, value in node.metrics.items() if _figure(value)})[:6]
+    units = sorted(
+        {name for node in nodes for name, value in node.metrics.items() if _figure(value)}
+    )[:6]
     return f"it counts {', '.join(units)}" if units else "it is empty"
 
 
@@ -92,13 +121,16 @@ def _parts(path: Path, text: bytes) -> list[dict[str, Any]]:
     """The trees and the table of devices in the text. Raises UnreadableInputError."""
     if _CYCLES in text and not _FRAME.search(text):
         raise UnreadableInputError(
-            f"{path}: a trace of Proton's that counts clock cycles within kernels: no times of kernels; {_RECORD}"
+            f"{path}: a trace of Proton's that counts clock cycles within kernels: no "
+            f"times of kernels; {_RECORD}"
         )
     try:
         decode = msgspec.msgpack.decode if text[:1] == _MSGPACK else msgspec.json.decode
         parts = msgspec.to_builtins(decode(text), str_keys=True)
     except (*NOT_JSON, TypeError) as error:  # msgpack allows any keys
-        raise UnreadableInputError(f"{path}: a tree of Proton's that is cut off or damaged; write it again") from error
+        raise UnreadableInputError(
+            f"{path}: a tree of Proton's that is cut off or damaged; write it again"
+        ) from error
     return mappings(parts)
 
 
@@ -116,7 +148,8 @@ def _nodes(tree: dict[str, Any]) -> Iterator[_Node]:
 
 
 def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
-    """Sums by kernel and device. Work that is stated of a scope alone is that of its kernel, where it has but one."""
+    """Sums by kernel and device. Work that is stated of a scope alone is that of its kernel, where
+    it has but one."""
     sums: dict[tuple[str, int], _Sums] = {}
     scopes = []
     for node in nodes:
@@ -146,15 +179,24 @@ def _figure(value: object) -> float:
 
 
 def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
-    """The GPUs, by kind (`CUDA`, `HIP`) and number. Clocks are in kHz; memory transfers twice a cycle."""
+    """The GPUs, by kind (`CUDA`, `HIP`) and number. Clocks are in kHz; memory transfers twice a
+    cycle."""
     for devices in kinds.values():
         for number, about in mapping(devices).items():
             if not isinstance(about, dict) or not re.fullmatch(r"\d{1,4}", number):
                 continue
             figures = {name: _figure(value) for name, value in about.items()}
-            width, memory = figures.get("bus_width", 0.0), figures.get("memory_clock_rate", 0.0)
+            width = figures.get("bus_width", 0.0)
+            memory = figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
             capability = (int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None
-            rate, clock_hz = 2 * memory * 1e3 * width / 8 or None, figures.get("clock_rate", 0.0) * 1e3 or None
+            rate = 2 * memory * 1e3 * width / 8 or None
+            clock_hz = figures.get("clock_rate", 0.0) * 1e3 or None
             sms = int(figures.get("num_sms", 0.0)) or None
-            yield Device(int(number), sm_count=sms, compute_capability=capability, bandwidth=rate, clock_hz=clock_hz)
+            yield Device(
+                int(number),
+                sm_count=sms,
+                compute_capability=capability,
+                bandwidth=rate,
+                clock_hz=clock_hz,
+            )

@@ -12,27 +12,41 @@ from traceanalyzer.ingest import mangled
 from traceanalyzer.ingest.cache.models import read_once
 from traceanalyzer.ingest.capture import captures_nearby, join
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.folders import broken_in, iteration_in, nothing_in, read_files, recordings_in
+from traceanalyzer.ingest.folders import (
+    broken_in,
+    iteration_in,
+    nothing_in,
+    read_files,
+    recordings_in,
+)
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
-_WITHOUT_RANKS = frozenset(("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane"))
+_WITHOUT_RANKS = frozenset(
+    ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane")
+)
 """Sources that write a file a process, as a rule, and do not say which rank it is."""
 
 
 def load(
-    paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None, pattern: str | None = None
+    paths: Sequence[str | Path],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    pattern: str | None = None,
 ) -> Run:
     """Read every recording in the paths (files, or folders of them) as one run, ordered by rank.
 
-    `progress` is called with the bytes done and the bytes of all files; `pattern` is a regular expression with
-    named groups for the lines of timing logs that are of no known kind. A file that cannot be read is in
-    `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError)."""
+    `progress` is called with the bytes done and the bytes of all files; `pattern` is a regular
+    expression with named groups for the lines of timing logs that are of no known kind. A file that
+    cannot be read is in `Run.failures`; where none can, its error is raised (UnreadableInputError,
+    EmptyRecordingError)."""
     files, failures, notes = _files([Path(path) for path in paths], pattern)
     sizes = {path: _size(path) for path in files}
-    outcomes = read_files(sizes, partial(_read, pattern=pattern), progress, alone=pattern is not None)
+    outcomes = read_files(
+        sizes, partial(_read, pattern=pattern), progress, alone=pattern is not None
+    )
     traces: list[Trace] = []
     errors: list[TraceAnalyzerError] = []
     for path, found in zip(files, outcomes, strict=True):
@@ -40,7 +54,11 @@ def load(
             errors.append(found)
             failures.append(Failure(str(path), " ".join(str(found).split()), rank_in_name(path)))
         else:
-            traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
+            traces += (
+                [_ranked(trace, path) for trace in found]
+                if len(files) > 1 and len(found) == 1
+                else found
+            )
     if not traces:
         raise _nothing_read(paths, failures, errors)
     ordered = sorted(_numbered(traces), key=lambda one: (one.rank is None, one.rank or 0, one.path))
@@ -50,9 +68,11 @@ def load(
 
 
 def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure], list[str]]:
-    """The files to read, folders replaced by the recordings in them, each file once; and what was left out."""
+    """The files to read, folders replaced by the recordings in them, each file once; and what was
+    left out."""
     files: dict[Path, None] = {}
-    failures, notes = [], list[str]()
+    failures = []
+    notes = list[str]()
     for path in paths:
         if not path.is_dir():
             files[path] = None
@@ -62,8 +82,13 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             if not inside:
                 inside, note = iteration_in(path, pattern)
                 notes += note
-            what = "it begins like no known recording: damaged, or something else; copy or export it again"
-            failures += [Failure(str(file), what, rank_in_name(file)) for file in broken_in(path, inside)]
+            what = (
+                "it begins like no known recording: damaged, or something else; copy or "
+                "export it again"
+            )
+            failures += [
+                Failure(str(file), what, rank_in_name(file)) for file in broken_in(path, inside)
+            ]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -74,7 +99,8 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
 
 
 def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None) -> list[Trace]:
-    """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
+    """The traces of one file; whatever goes wrong in a reader is an error about the file, never a
+    traceback."""
 
     def read() -> list[Trace]:
         return list(map(_legible, detect(path, pattern).read(path, progress)))
@@ -105,14 +131,26 @@ def rank_in_name(path: Path) -> int | None:
 
 
 def _numbered(traces: list[Trace]) -> list[Trace]:
-    """Traces of several files of recorders that know no ranks, numbered by host, file and process over all of them."""
+    """Traces of several files of recorders that know no ranks, numbered by host, file and process
+    over all of them."""
     unknown = [trace for trace in traces if trace.rank is None or trace.process.numbered]
     files = {trace.path for trace in traces}
-    if len(files) < 2 or len(unknown) < len(traces) or {trace.source for trace in traces} - _WITHOUT_RANKS:
+    if (
+        len(files) < 2
+        or len(unknown) < len(traces)
+        or {trace.source for trace in traces} - _WITHOUT_RANKS
+    ):
         return traces
-    ordered = sorted(traces, key=lambda trace: (trace.process.place[0], trace.path, trace.process.place))
-    made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)]
-    note = f"No recording says its rank: the {len(made)} processes are numbered by host, file and process id."
+    ordered = sorted(
+        traces, key=lambda trace: (trace.process.place[0], trace.path, trace.process.place)
+    )
+    made = [
+        replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)
+    ]
+    note = (
+        f"No recording says its rank: the {len(made)} processes are numbered by host, file "
+        "and process id."
+    )
     return [_noted(made[0], note), *made[1:]]
 
 
@@ -121,7 +159,9 @@ def _with_rank_notes(traces: list[Trace]) -> list[Trace]:
     claims = Counter(trace.rank for trace in traces)
     del claims[None]
     return [
-        trace if claims[trace.rank] < 2 else _noted(trace, f"{claims[trace.rank]} recordings claim rank {trace.rank}.")
+        trace
+        if claims[trace.rank] < 2
+        else _noted(trace, f"{claims[trace.rank]} recordings claim rank {trace.rank}.")
         for trace in traces
     ]
 
@@ -144,5 +184,7 @@ def _nothing_read(
         return UnreadableInputError("no input: give a recording or a folder of them")
     if len(failures) == 1 and errors:
         return errors[0]
-    more = f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""
+    more = (
+        f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""
+    )
     return UnreadableInputError(failures[0].message + more)

@@ -1,4 +1,5 @@
-"""Small JSON files beside a recording. A bad one costs what it would have said, never the recording."""
+"""Small JSON files beside a recording. A bad one costs what it would have said, never the
+recording."""
 
 import math
 from collections.abc import Iterable
@@ -11,25 +12,35 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import read_whole
 
 ENVIRONMENT = "environment.json"
-LIGHT, UNPROFILED, NVML, MEMORY = "light", "unprofiled", "nvml", "memory"
+LIGHT = "light"
+UNPROFILED = "unprofiled"
+NVML = "nvml"
+MEMORY = "memory"
 """The first words of names such as `nvml.rank0.jsonl`."""
 COMPILED = "compile"  # the folder of the logs of torch.compile
 
 
+LARGEST = 1e15
+LEAST = 1e-9
+"""No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger, nor smaller where it has to
+be above zero."""
+NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
+"""What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in
+brackets, too."""
+_ANY = msgspec.json.Decoder(Any)
+
+
 def have_compile_logs(recordings: Iterable[str]) -> bool:
-    """Whether a capture of these recordings has logs of torch.compile. Most have none, and what reads them is large."""
+    """Whether a capture of these recordings has logs of torch.compile. Most have none, and what
+    reads them is large."""
     return any((Path(recording).parent / COMPILED).is_dir() for recording in recordings)
 
 
 def may_be_beside(name: str) -> bool:
     """Whether a file of that name may be read with a recording in the same folder."""
-    return name == ENVIRONMENT or name.startswith(tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY)))
-
-
-LARGEST, LEAST = 1e15, 1e-9
-"""No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger, nor smaller where it has to be above zero."""
-NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
-"""What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in brackets, too."""
+    return name == ENVIRONMENT or name.startswith(
+        tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY))
+    )
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -47,9 +58,6 @@ def mappings(value: object) -> list[dict[str, Any]]:
     return [one for one in items(value) if isinstance(one, dict)]
 
 
-_ANY = msgspec.json.Decoder(Any)
-
-
 def decoded(text: bytes | str | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
     """What the JSON says; None where it is none, or nothing that the decoder knows."""
     try:
@@ -65,7 +73,8 @@ def json_object(path: Path) -> dict[str, Any] | None:
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one a line; damaged lines (a killed writer's last one) are left out."""
+    """The objects of a file with one a line; damaged lines (a killed writer's last one) are left
+    out."""
     return mappings(list(map(decoded, _bytes_of(path).splitlines())))
 
 
@@ -87,12 +96,14 @@ def is_above_zero(value: object) -> TypeGuard[float]:
 
 
 def whole(text: object, digits: int = 18) -> int:
-    """The whole number that a text of at most so many digits is (18 fit 64 bits); -1 for all else."""
+    """The whole number that a text of at most so many digits is (18 fit 64 bits); -1 for all
+    else."""
     return int(text) if isinstance(text, str) and text.isdecimal() and len(text) <= digits else -1
 
 
 def figure(text: str) -> float | None:
-    """The number that a text is, without thousands separators; None where it is none, or out of all reason."""
+    """The number that a text is, without thousands separators; None where it is none, or out of all
+    reason."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:

@@ -1,4 +1,5 @@
-"""The bytes of a file, decompressed where they are gzip, a piece at a time and in bounded memory."""
+"""The bytes of a file, decompressed where they are gzip, a piece at a time and in bounded
+memory."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,22 +21,29 @@ from traceanalyzer.ingest.foreign import is_address
 DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError))
 """What decompressing damaged bytes may raise."""
 PIECE_BYTES = MIB
-"""A piece and what is decoded from it stay in the L2 cache. Measured: 256 KB take 11 % more time, for each piece costs
-some; 3 MB take 8 % more."""
-PACKED_BYTES = 256 * 1024  # of a compressed file so much is read at once: where it is damaged, no more is lost
-_LENGTH_BYTES, _WRAPS_AT = 4, 1 << 32
-_LEAST_RATIO, _MOST_RATIO = 6, 1032
-"""A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a tenth or less, and
-nothing to less than a 1032nd."""
+"""A piece and what is decoded from it stay in the L2 cache. Measured: 256 KB take 11 % more time,
+for each piece costs some; 3 MB take 8 % more."""
+PACKED_BYTES = (
+    256 * 1024
+)  # of a compressed file so much is read at once: where it is damaged, no more is lost
+_LENGTH_BYTES = 4
+_WRAPS_AT = 1 << 32
+_LEAST_RATIO = 6
+_MOST_RATIO = 1032
+"""A gzip file ends with the length of its text, but only the last 32 bits of it. Traces pack to a
+tenth or less, and nothing to less than a 1032nd."""
 LONGEST_LINE = 4 * MIB
-"""No row of a table or event of a trace is longer; the longest names of kernels have some 20,000 characters."""
+"""No row of a table or event of a trace is longer; the longest names of kernels have some 20,000
+characters."""
 LEAST_PLACED_BYTES = 4 * MIB
-"""The decompressor reads ahead by some 100 KiB: in a smaller file that is more than a few per cent."""
+"""The decompressor reads ahead by some 100 KiB: in a smaller file that is more than a few per
+cent."""
 
 
 @dataclass
 class ByteStream:
-    """An open file. `read` gives the next piece, b"" at the end; `damage` says why the end came early."""
+    """An open file. `read` gives the next piece, b"" at the end; `damage` says why the end came
+    early."""
 
     _plain: BinaryIO
     _source: BinaryIO
@@ -43,12 +51,14 @@ class ByteStream:
     progress: Callable[[float], None] | None = None
     damage: str = ""
     log: bool = False  # whether it is read as a log, which has a lower limit
-    _left: int | None = None  # bytes that may still come out of a compressed file; None for one that is not
+    # bytes that may still come out of a compressed file; None for one that is not
+    _left: int | None = None
     place: int = 0  # bytes that have been read or passed over
     _last: bytes = b""  # the last piece of a compressed file: it cannot be read again
 
     def read(self) -> bytes:
-        """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""
+        """The next bytes of the (decompressed) file, b"" at the end or where no more can be
+        read."""
         if self._left is None:
             return self._read(PIECE_BYTES)
         size = min(PACKED_BYTES, PIECE_BYTES)
@@ -69,7 +79,9 @@ class ByteStream:
             # of a small file the reader has all before it looks
             large = self._size >= LEAST_PLACED_BYTES
             where = f" at about {min(self.share(), 1.0):.0%} of its length" if large else ""
-            self.damage = f"the compressed file is damaged{where}, what follows the damage is missing"
+            self.damage = (
+                f"the compressed file is damaged{where}, what follows the damage is missing"
+            )
         else:
             self.place += len(piece)
             if self._left is not None:
@@ -86,8 +98,8 @@ class ByteStream:
         return self._source.tell() / self._size
 
     def go_to(self, place: int, keep: int) -> bytes:
-        """Go on at this place or at one further on, where a piece begins: the `keep` bytes before it, or what there is
-        of them; of those before this place only what the last piece holds."""
+        """Go on at this place or at one further on, where a piece begins: the `keep` bytes before
+        it, or what there is of them; of those before this place only what the last piece holds."""
         if self._left is None:
             self._source.seek(max(place - keep, 0))
             self.place = place
@@ -101,10 +113,14 @@ class ByteStream:
 
 @contextmanager
 def open_stream(
-    path: Path, progress: Callable[[float], None] | None = None, *, probing: bool = False, log: bool = False
+    path: Path,
+    progress: Callable[[float], None] | None = None,
+    *,
+    probing: bool = False,
+    log: bool = False,
 ) -> Iterator[ByteStream]:
-    """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible.
-    `probing`: only to see what it is, which does not make it a file that was read."""
+    """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is
+    not possible. `probing`: only to see what it is, which does not make it a file that was read."""
     try:
         source = (may_read if probing else note_read)(path).open("rb")
     except OSError as error:
@@ -119,7 +135,8 @@ def open_stream(
 
 
 def lines_of(stream: ByteStream) -> Iterator[bytes]:
-    """The lines of an open file, as bytes; one that goes on and on comes in parts, so that it is never held whole."""
+    """The lines of an open file, as bytes; one that goes on and on comes in parts, so that it is
+    never held whole."""
     rest = b""
     while piece := stream.read():
         *lines, rest = (rest + piece).split(b"\n")
@@ -132,7 +149,8 @@ def lines_of(stream: ByteStream) -> Iterator[bytes]:
 
 
 def text_bytes(path: Path) -> int:
-    """The bytes of a file once decompressed, as far as it tells without being read; 0 where it cannot be opened."""
+    """The bytes of a file once decompressed, as far as it tells without being read; 0 where it
+    cannot be opened."""
     try:
         with may_read(path).open("rb") as source:
             size = path.stat().st_size
@@ -151,7 +169,11 @@ def text_bytes(path: Path) -> int:
 def decompressed_limit(size: int, *, log: bool = False) -> int:
     """Bytes that a compressed file of `size` bytes may become."""
     current = limits()
-    return max(current.log, current.ratio * size // 4) if log else max(current.size, current.ratio * size)
+    return (
+        max(current.log, current.ratio * size // 4)
+        if log
+        else max(current.size, current.ratio * size)
+    )
 
 
 def too_large(path: Path, *, log: bool = False) -> UnreadableInputError:
@@ -173,6 +195,10 @@ def cannot_open(path: Path, error: OSError) -> UnreadableInputError:
     """The error for a file that the system does not let us read."""
     if is_address(path):
         address = str(path).replace(":/", "://", 1)
-        return UnreadableInputError(f"{address}: an address, not a file; download it first (curl -LO {address})")
+        return UnreadableInputError(
+            f"{address}: an address, not a file; download it first (curl -LO {address})"
+        )
     what = (error.strerror or str(error)).lower()
-    return UnreadableInputError(f"{path}: cannot be opened ({what}); check the path and its permissions")
+    return UnreadableInputError(
+        f"{path}: cannot be opened ({what}); check the path and its permissions"
+    )

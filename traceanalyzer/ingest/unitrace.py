@@ -1,8 +1,9 @@
 """unitrace writes an event a line, and leaves the list open where the program crashes.
 
-`cpu_op` are calls of Level Zero, SYCL or MPI, `gpu_op` commands of a device, which has a process of its own
-(`DEVICE<host>[name] pci #n`) and in that a thread for each engine and host thread. A flow leads from the call that
-appended a command to the command. Times are microseconds since 1970 as floating point: no finer than 250 ns."""
+`cpu_op` are calls of Level Zero, SYCL or MPI, `gpu_op` commands of a device, which has a process of
+its own (`DEVICE<host>[name] pci #n`) and in that a thread for each engine and host thread. A flow
+leads from the call that appended a command to the command. Times are microseconds since 1970 as
+floating point: no finer than 250 ns."""
 
 import math
 import re
@@ -24,39 +25,65 @@ from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import lines_of, open_stream
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
-from traceanalyzer.trace.events import ApiCalls, CopyKind, DeviceOpKind, DeviceOps, HostRanges, RangeKind
+from traceanalyzer.trace.events import (
+    ApiCalls,
+    CopyKind,
+    DeviceOpKind,
+    DeviceOps,
+    HostRanges,
+    RangeKind,
+)
 from traceanalyzer.trace.run import Trace
 from traceanalyzer.trace.table import I64
 
 ABILITIES = Abilities(
     name="Intel: Chrome trace (`.json`) of unitrace",
-    tells="kernels and copies of each GPU or tile, calls of Level Zero and what each launched, calls of MPI and oneCCL",
-    cannot="operators and shapes, so no roofline; waits on the device; the allocator; times finer than 250 ns",
+    tells=(
+        "kernels and copies of each GPU or tile, calls of Level Zero and what each launched, "
+        "calls of MPI and oneCCL"
+    ),
+    cannot=(
+        "operators and shapes, so no roofline; waits on the device; the allocator; times "
+        "finer than 250 ns"
+    ),
     record="`unitrace --chrome-kernel-logging --chrome-call-logging python train.py`",
 )
-_OURS = re.compile(rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<')
+_OURS = re.compile(
+    rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<'
+)
 _DEVICE = re.compile(r"DEVICE<([^>]*)>\[(.*)\]")
 _HOST = re.compile(r"HOST<([^>]*)>")
 _TILE = re.compile(r"^Tile #\d+: ")
-_KERNEL = re.compile(r"^(.*?)(?:\[SIMD\w*)? ?\{(\d+); (\d+); (\d+)\} \{(\d+); (\d+); (\d+)\}\]?$", re.DOTALL)
+_KERNEL = re.compile(
+    r"^(.*?)(?:\[SIMD\w*)? ?\{(\d+); (\d+); (\d+)\} \{(\d+); (\d+); (\d+)\}\]?$", re.DOTALL
+)
 """A kernel's name with its groups and the work items of each."""
-_MEMORY = re.compile(r"^(?:ze|cl)\w*?(?:Append(?:Memory|Image)|Enqueue(?:Read|Write|Copy|Fill|Map|Unmap|SVM))(\w*)")
+_MEMORY = re.compile(
+    r"^(?:ze|cl)\w*?(?:Append(?:Memory|Image)|Enqueue(?:Read|Write|Copy|Fill|Map|Unmap|SVM))(\w*)"
+)
 _BYTES = re.compile(r"\[(\d{1,16})(?: bytes)?\]$")
 _NO_WORK = re.compile(r"^ze\w*(?:Barrier|EventReset|SignalEvent|WaitOnEvents|Timestamps)")
 """Commands of a device that occupy none of it."""
 _DIRECTIONS = {
-    "H2D": CopyKind.HOST_TO_DEVICE, "M2D": CopyKind.HOST_TO_DEVICE, "S2D": CopyKind.HOST_TO_DEVICE,
-    "D2H": CopyKind.DEVICE_TO_HOST, "D2M": CopyKind.DEVICE_TO_HOST, "D2S": CopyKind.DEVICE_TO_HOST,
+    "H2D": CopyKind.HOST_TO_DEVICE,
+    "M2D": CopyKind.HOST_TO_DEVICE,
+    "S2D": CopyKind.HOST_TO_DEVICE,
+    "D2H": CopyKind.DEVICE_TO_HOST,
+    "D2M": CopyKind.DEVICE_TO_HOST,
+    "D2S": CopyKind.DEVICE_TO_HOST,
     "D2D": CopyKind.DEVICE_TO_DEVICE,
-}  # fmt: skip
-"""Host, plain (M), shared (S) and device memory; shared memory is on the host until a device uses it."""
+}
+"""Host, plain (M), shared (S) and device memory; shared memory is on the host until a device uses
+it."""
 _DIRECTION = re.compile(r"\((\w2\w)\)")
 _CALL = re.compile(r"^(?:ze|zex|zes|cl|ur|pi)[A-Z]")
 _LIBRARY = re.compile(r"^(?:MPI|PMPI|ccl|oneccl)")
 _AT_ONCE = 4096
 _LATEST = 2**61  # of any clock; differences fit 64 bits
-_DIGITS, _MOST = 18, 2**20
-"""Of a number that fits 64 bits; of groups or work items along one axis, so that their product does."""
+_DIGITS = 18
+_MOST = 2**20
+"""Of a number that fits 64 bits; of groups or work items along one axis, so that their product
+does."""
 Command = tuple[int, int, int, int, int, int]  # kind, name, bytes, kind of copy, blocks, threads
 
 
@@ -88,7 +115,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
         lines = (line.strip(b", \t\r") for line in lines_of(stream))
         while chunk := list(islice(lines, _AT_ONCE)):
             rows.closed = rows.closed or any(line.startswith(b"]") for line in chunk)
-            for event in rows.decoded([one for one in chunk if one.startswith(b"{") and b'"traceEvents"' not in one]):
+            for event in rows.decoded(
+                [one for one in chunk if one.startswith(b"{") and b'"traceEvents"' not in one]
+            ):
                 rows.add(event)
     trace = rows.trace(path, stream.damage)
     if not len(trace.device_ops) + len(trace.api_calls):
@@ -105,15 +134,22 @@ def _command(texts: Texts, full: str) -> Command | None:
     if _NO_WORK.match(name):
         return None
     if memory := _MEMORY.match(name):
-        size, direction = _BYTES.search(name), _DIRECTION.search(name)
+        size = _BYTES.search(name)
+        direction = _DIRECTION.search(name)
         fill = "Fill" in memory[0]
-        kind = _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN) if direction and not fill else CopyKind.UNKNOWN
+        kind = (
+            _DIRECTIONS.get(direction[1], CopyKind.UNKNOWN)
+            if direction and not fill
+            else CopyKind.UNKNOWN
+        )
         op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
         return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
     blocks = threads = -1
     if shape := _KERNEL.match(name):
-        name, sizes = shape[1], [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]]
-        blocks, threads = math.prod(sizes[:3]), math.prod(sizes[3:])
+        name = shape[1]
+        sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]]
+        blocks = math.prod(sizes[:3])
+        threads = math.prod(sizes[3:])
     return DeviceOpKind.KERNEL, texts.code(name or "unnamed kernel"), -1, 0, blocks, threads
 
 
@@ -158,7 +194,8 @@ class _Rows:
             if event.name == "process_name" and isinstance(name, str):
                 self._named[event.pid] = name
             return
-        start, duration = _ns(event.ts), _ns(event.dur) if event.dur else 0
+        start = _ns(event.ts)
+        duration = _ns(event.dur) if event.dur else 0
         if start < 0 or duration < 0:
             self.lost += 1
         elif event.ph == "X" and event.cat == "gpu_op":
@@ -182,7 +219,16 @@ class _Rows:
             self.skipped += 1
             return
         number = whole(str(event.args.get("id", "")))
-        self._ops.extend((*command, start, end, self._devices[event.pid], self._streams[event.pid, event.tid], number))
+        self._ops.extend(
+            (
+                *command,
+                start,
+                end,
+                self._devices[event.pid],
+                self._streams[event.pid, event.tid],
+                number,
+            )
+        )
 
     def _on_host(self, name: str, thread: int, start: int, end: int) -> None:
         code = self.texts.code(name or "unnamed call")
@@ -202,23 +248,41 @@ class _Rows:
         calls["correlation"] = np.arange(1, len(calls["start"]) + 1)
         ops["correlation"] = self._launches(ops.pop("id"), calls)
         devices = [_DEVICE.search(self._named.get(pid, "")) for pid in self._devices]
-        host = next((found[1] for text in self._named.values() if (found := _HOST.search(text))), None)
+        host = next(
+            (found[1] for text in self._named.values() if (found := _HOST.search(text))), None
+        )
         early = [f"The file ends early: {damage}."] if damage else []
         if not damage and not self.closed:
             early = ["The list of events is not closed: the program, or unitrace, crashed."]
-        notes = (*early, "Times are written as floating point, in steps of a quarter of a microsecond.")
+        notes = (
+            *early,
+            "Times are written as floating point, in steps of a quarter of a microsecond.",
+        )
         return Trace(
-            str(path), "unitrace", self.texts.all(), Process(self._pid, host=host),
+            str(path),
+            "unitrace",
+            self.texts.all(),
+            Process(self._pid, host=host),
             threads=tuple(map(Thread, map(str, self._threads))),
-            devices=tuple(Device(i, found[2] if found else None) for i, found in enumerate(devices)),
+            devices=tuple(
+                Device(i, found[2] if found else None) for i, found in enumerate(devices)
+            ),
             device_ops=DeviceOps.from_columns(ops, then="kind"),
-            api_calls=ApiCalls.from_columns(calls), host_ranges=HostRanges.from_columns(ranges),
+            api_calls=ApiCalls.from_columns(calls),
+            host_ranges=HostRanges.from_columns(ranges),
             collected=Collected(device=len(ops["start"]) > 0, api=len(calls["start"]) > 0),
-            health=Health(self.events, skipped=self.skipped, lost=self.lost, truncated=bool(early), notes=notes),
-        )  # fmt: skip
+            health=Health(
+                self.events,
+                skipped=self.skipped,
+                lost=self.lost,
+                truncated=bool(early),
+                notes=notes,
+            ),
+        )
 
     def _launches(self, ids: I64, calls: dict[str, I64]) -> I64:
-        """The number of the call that appended each command, the last on its thread as the flow began; -1: none."""
+        """The number of the call that appended each command, the last on its thread as the flow
+        began; -1: none."""
         flows = _columns(self._flows, "thread", "start", "id")
         if not len(flows["id"]) or not len(calls["start"]):
             return np.full(len(ids), -1)

@@ -17,9 +17,10 @@ class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checke
     """Records some steps of a training into `folder` (below `output_dir` by default) and writes
     `report.html`, `.md` and `.json` there.
 
-    A step is one of the optimizer. The key figures and the report go to Weights & Biases, MLflow and TensorBoard where
-    `report_to` names them, unless `log` is False. `options` are those of `traceanalyzer.collect.torch_profiler.record`
-    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training."""
+    A step is one of the optimizer. The key figures and the report go to Weights & Biases, MLflow
+    and TensorBoard where `report_to` names them, unless `log` is False. `options` are those of
+    `traceanalyzer.collect.torch_profiler.record` (`wait`, `active`, `stacks`, `memory`, ...). An
+    error of ours is a warning and does not end the training."""
 
     _mlflow_run: str | None = None
 
@@ -32,7 +33,9 @@ class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checke
         if self._recorder is None:
             return
         if self._mlflow_run is None and "mlflow" in args.report_to:
-            active = sys.modules["mlflow"].active_run()  # its own callback ends the run before ours is called
+            active = sys.modules[
+                "mlflow"
+            ].active_run()  # its own callback ends the run before ours is called
             self._mlflow_run = active.info.run_id if active else None
         self._recorder.step()
 
@@ -50,7 +53,8 @@ class RecordCallback(Recorded, TrainerCallback):  # type: ignore[misc]  # checke
         if "tensorboard" in args.report_to:
             from torch.utils.tensorboard import SummaryWriter
 
-            # Where this process's own TensorBoard callback writes: the folder of its newest events file.
+            # Where this process's own TensorBoard callback writes: the folder of its newest events
+            # file.
             root = Path(os.environ.get("TENSORBOARD_LOGGING_DIR") or args.output_dir).expanduser()
             files = root.rglob(f"events.out.tfevents.*.{os.getpid()}.*")
             newest = max(files, key=lambda file: file.stat().st_mtime, default=None)

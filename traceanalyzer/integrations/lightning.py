@@ -1,4 +1,5 @@
-"""Records a run of Lightning's Trainer, the report into its loggers: `Trainer(..., callbacks=[RecordCallback()])`."""
+"""Records a run of Lightning's Trainer, the report into its loggers: `Trainer(...,
+callbacks=[RecordCallback()])`."""
 
 import importlib
 import sys
@@ -10,26 +11,34 @@ from traceanalyzer.integrations import trackers
 from traceanalyzer.integrations.recorder import Recorded
 
 # Lightning under its two names; the program's own is the one that is loaded.
-_name = next((name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules), "lightning.pytorch")
+_name = next(
+    (name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules),
+    "lightning.pytorch",
+)
 Callback: Any = importlib.import_module(_name).Callback
 
 
 class RecordCallback(Recorded, Callback):  # type: ignore[misc]  # whose class is only known when it runs
-    """Records some steps of a training into `folder` (`traceanalyzer` below the trainer's root by default) and writes
-    `report.html`, `.md` and `.json` there.
+    """Records some steps of a training into `folder` (`traceanalyzer` below the trainer's root by
+    default) and writes `report.html`, `.md` and `.json` there.
 
-    A step is one of the optimizer. The key figures and the report go to the trainer's loggers for Weights & Biases,
-    MLflow and TensorBoard, unless `log` is False. `options` are those of `traceanalyzer.collect.torch_profiler.record`
-    (`wait`, `active`, `stacks`, `memory`, ...). An error of ours is a warning and does not end the training."""
+    A step is one of the optimizer. The key figures and the report go to the trainer's loggers for
+    Weights & Biases, MLflow and TensorBoard, unless `log` is False. `options` are those of
+    `traceanalyzer.collect.torch_profiler.record` (`wait`, `active`, `stacks`, `memory`, ...). An
+    error of ours is a warning and does not end the training."""
 
     _steps = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to record."""
-        self._begin(trainer.default_root_dir, lambda report, pages: self._log(trainer, report, pages))
+        self._begin(
+            trainer.default_root_dir, lambda report, pages: self._log(trainer, report, pages)
+        )
         self._steps = trainer.global_step
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """A batch has ended: a step, where the optimizer has made one."""
         if self._recorder is not None and trainer.global_step != self._steps:
             self._steps = trainer.global_step

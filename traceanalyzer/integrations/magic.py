@@ -1,4 +1,5 @@
-"""`%load_ext traceanalyzer`: then `%traceanalyzer PATH...` shows a report, and `%%traceanalyzer` records a cell."""
+"""`%load_ext traceanalyzer`: then `%traceanalyzer PATH...` shows a report, and `%%traceanalyzer`
+records a cell."""
 
 import shlex
 import tempfile
@@ -14,8 +15,8 @@ def register(shell: Any) -> None:
     """Make the magic known to an IPython shell."""
 
     def traceanalyzer(line: str, cell: str | None = None) -> NotebookReport | None:
-        """Show the report of a recording (`%traceanalyzer trace.json.gz`), or record this cell with torch.profiler and
-        show its report (`%%traceanalyzer`). The report is the magic's value."""
+        """Show the report of a recording (`%traceanalyzer trace.json.gz`), or record this cell with
+        torch.profiler and show its report (`%%traceanalyzer`). The report is the magic's value."""
         try:
             return ta.analyze(shlex.split(line)) if cell is None else _of_cell(shell, line, cell)
         except TraceAnalyzerError as error:
@@ -26,11 +27,16 @@ def register(shell: Any) -> None:
 
 
 def _of_cell(shell: Any, line: str, cell: str) -> NotebookReport | None:
-    """The report of what the cell does; options: `--stacks`, `--memory`. None where the cell fails."""
+    """The report of what the cell does; options: `--stacks`, `--memory`. None where the cell
+    fails."""
     options = {word.removeprefix("--"): True for word in shlex.split(line)}
     if unknown := options.keys() - {"stacks", "memory"}:
-        raise TraceAnalyzerError(f"%%traceanalyzer takes --stacks and --memory, not {', '.join(sorted(unknown))}")
+        raise TraceAnalyzerError(
+            f"%%traceanalyzer takes --stacks and --memory, not {', '.join(sorted(unknown))}"
+        )
     with tempfile.TemporaryDirectory() as folder:
-        with record(folder, wait=0, warmup=0, active=1, unprofiled_steps=0, light_steps=0, **options):
+        with record(
+            folder, wait=0, warmup=0, active=1, unprofiled_steps=0, light_steps=0, **options
+        ):
             ran = shell.run_cell(cell)
         return ta.analyze(folder) if ran.success else None

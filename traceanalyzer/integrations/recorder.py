@@ -1,4 +1,5 @@
-"""What the callbacks share: a training is recorded by plan, read in a process of its own, put into its trackers.
+"""What the callbacks share: a training is recorded by plan, read in a process of its own, put into
+its trackers.
 
 Nothing that fails here ends the training: it is one warning, and nothing more is recorded."""
 
@@ -29,7 +30,8 @@ PATIENCE_S = 300  # how long the end of a training waits for its report
 
 
 def _harmless(method: Callable[P, None]) -> Callable[P, None]:
-    """The method of a recorder; an error in it is a warning, and the recorder does nothing from then on."""
+    """The method of a recorder; an error in it is a warning, and the recorder does nothing from
+    then on."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -46,13 +48,17 @@ def _harmless(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class TrainingRecorder:
-    """A recording of one training run: `begin`, `step` after each step, `end`; `log` gets the report on rank 0.
-    `options` are those of `traceanalyzer.collect.torch_profiler.record`."""
+    """A recording of one training run: `begin`, `step` after each step, `end`; `log` gets the
+    report on rank 0. `options` are those of `traceanalyzer.collect.torch_profiler.record`."""
 
-    def __init__(self, folder: str | Path, log: Callable[[NotebookReport, Path], None], **options: Any) -> None:
-        self.folder, self.failed = Path(folder), False
+    def __init__(
+        self, folder: str | Path, log: Callable[[NotebookReport, Path], None], **options: Any
+    ) -> None:
+        self.folder = Path(folder)
+        self.failed = False
         self.report: NotebookReport | None = None
-        self._log, self._options = log, options
+        self._log = log
+        self._options = options
         self._recording: TorchRecording | None = None
         self._reading: subprocess.Popen[bytes] | None = None
 
@@ -64,7 +70,8 @@ class TrainingRecorder:
 
     @_harmless
     def step(self) -> None:
-        """A step has ended. When the last one to be recorded has, the recording is read beside the training."""
+        """A step has ended. When the last one to be recorded has, the recording is read beside the
+        training."""
         if self._recording is None or self._reading is not None:
             self._note_report()
         elif self._recording.finished:  # one step later: by now the other ranks have written theirs
@@ -84,12 +91,16 @@ class TrainingRecorder:
             self._reading.wait(PATIENCE_S)
             self._note_report()
         elif current_rank() == 0:
-            raise TraceAnalyzerError("it ended before the steps that were to be recorded; see `wait` and `active`")
+            raise TraceAnalyzerError(
+                "it ended before the steps that were to be recorded; see `wait` and `active`"
+            )
 
     def _read(self) -> None:
         if current_rank() == 0 and any(self.folder.glob("trace.rank*")):
             command = [sys.executable, "-c", ANALYZE, str(self.folder)]
-            self._reading = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
+            self._reading = subprocess.Popen(  # noqa: S603
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
 
     def _note_report(self) -> None:
         """Hand the report on as soon as it is there."""
@@ -108,9 +119,13 @@ class Recorded:
 
     _recorder: TrainingRecorder | None = None
 
-    def __init__(self, folder: str | Path | None = None, *, log: bool = True, **options: Any) -> None:
+    def __init__(
+        self, folder: str | Path | None = None, *, log: bool = True, **options: Any
+    ) -> None:
         super().__init__()
-        self._folder, self._wanted, self._options = folder, log, options
+        self._folder = folder
+        self._wanted = log
+        self._options = options
 
     @property
     def report(self) -> NotebookReport | None:
@@ -118,7 +133,9 @@ class Recorded:
         return self._recorder.report if self._recorder else None
 
     def _begin(self, root: str | Path, log: Callable[[NotebookReport, Path], None]) -> None:
-        self._recorder = TrainingRecorder(self._folder or Path(root) / "traceanalyzer", log, **self._options)
+        self._recorder = TrainingRecorder(
+            self._folder or Path(root) / "traceanalyzer", log, **self._options
+        )
         self._recorder.begin()
 
     def _end(self) -> None:

@@ -1,4 +1,5 @@
-"""The host without the profiler: fitted to a stopwatch where the capture has one, else as fast as usual."""
+"""The host without the profiler: fitted to a stopwatch where the capture has one, else as fast as
+usual."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,34 +15,39 @@ from traceanalyzer.replay.together import beside_transfers
 from traceanalyzer.trace import I64, Trace
 
 DISPATCH_SHARE = 0.65
-"""Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
-PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
+"""Share of the recorded dispatch time that is left without the profiler: the median of host-bound
+recordings of eager PyTorch that were also rated without it. A cost for each operator and call fits
+them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5  # the same where Python stacks were recorded
-DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2  # the same where the recorder slows API calls alone
+DISPATCH_SHARE_OF_CALLS = 0.8  # the same where the recorder slows API calls alone
+DISPATCH_RANGE_OF_CALLS = 0.2
 DISPATCH_SHARE_OF_CAPTURES = 0.5
-"""The same of captures of `collect torch`, which records twice and asks for more: the median of 59 host-bound programs
-on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
+"""The same of captures of `collect torch`, which records twice and asks for more: the median of 59
+host-bound programs on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
 SENDING_SHARE = 0.75
-"""The same of calls of collectives, at least: most of their time is spent in a library's code, of which nothing is
-recorded. In programs that were timed with few and with many of them they kept 0.6 to 1."""
+"""The same of calls of collectives, at least: most of their time is spent in a library's code, of
+which nothing is recorded. In programs that were timed with few and with many of them they kept 0.6
+to 1."""
 DISPATCH_RANGE = 0.2
-"""For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
-seconds apart, differ by as much: the host itself is not always equally fast."""
+"""For nearly nine in ten of those recordings the share is no farther away than this. Two recordings
+of one process, seconds apart, differ by as much: the host itself is not always equally fast."""
 FIT_ROUNDS = 7  # halvings that find the host's speed from a measured step time, to half a percent
 FIT_TOLERANCE = 0.03
-"""A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
+"""A replay that is this near to the stopwatch needs no other host: clocks differ by as much from
+run to run."""
 OF_RANGE = 1.64  # standard deviations to each side that hold nine in ten
 LEAST_SHARE = 0.3
-"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
-besides."""
+"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what
+the host does besides."""
 HOST_SPREAD = 0.25
-"""How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
-were recorded twice, minutes apart on one machine, differ by up to a quarter."""
+"""How much longer or shorter the host takes over the same work from one run of a program to the
+next: programs that were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 LOADING_SPREAD = 0.1
-"""How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
-as a mean over its steps."""
+"""How much longer or shorter loading, and other long work of the host, takes in the timed run than
+in the recorded one, as a mean over its steps."""
 SAME_PROGRAM = 1.15  # ranks whose numbers of launches differ by less run the same program
-LONG_WORK_NS = 1_000_000  # shorter work of the host lies between launches, and is as fast as they are
+LONG_WORK_NS = 1_000_000
+"""Shorter work of the host lies between launches, and is as fast as they are."""
 
 
 def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
@@ -52,23 +58,32 @@ def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = 
 def without_profiler(
     tapes: tuple[Tape, ...], measured: UnprofiledTime | None
 ) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
-    """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
-    low, high, tapes = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD, tuple(map(beside_transfers, tapes))
+    """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow
+    host."""
+    low = 1.0 - HOST_SPREAD
+    high = 1.0 + HOST_SPREAD
+    tapes = tuple(map(beside_transfers, tapes))
     if measured is not None:
         tapes = _with_empty_queue(tapes, measured.step_ms)
         share, own = fitted(tapes, measured.step_ms)
-        low_share, high_share = share * low, share * high
+        low_share = share * low
+        high_share = share * high
     else:
         source = tapes[0].source
-        share, spread = (share_of_capture if source.timed.steps.unlike else _usual_share)(source.trace)
-        own, low_share, high_share = 1.0, share - spread, share + spread
+        share, spread = (share_of_capture if source.timed.steps.unlike else _usual_share)(
+            source.trace
+        )
+        own = 1.0
+        low_share = share - spread
+        high_share = share + spread
     fast = host_scaled(tapes, low_share, own * low)
     return fast, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
 
 
 def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
-    """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
-    fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
+    """The tapes with waits for batches that are as long as in the timed steps, where workers bring
+    them: their queue fills while the recorder starts, and recorded steps take from it what timed
+    ones had to wait for."""
     first = tapes[0]
     if not first.source.trace.fed_by_workers or not _loading_ns(first):
         return tapes
@@ -78,11 +93,15 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
     longer = 1.0 + missing_ms / _slowest_ms(tapes, _loading_ns)
     tails = [one.tail._replace(loading=round(one.tail.loading * longer)) for one in tapes]
     loads = [_scaled(one.loading, longer) for one in tapes]
-    return tuple(replace(one, loading=load, tail=tail) for one, load, tail in zip(tapes, loads, tails, strict=True))
+    return tuple(
+        replace(one, loading=load, tail=tail)
+        for one, load, tail in zip(tapes, loads, tails, strict=True)
+    )
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:
-    """Share of the recorded dispatch left without the profiler, and how far nine of ten recordings are from it."""
+    """Share of the recorded dispatch left without the profiler, and how far nine of ten recordings
+    are from it."""
     if not trace.operators_slowed:
         return DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS
     return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
@@ -95,18 +114,21 @@ def share_of_capture(trace: Trace) -> tuple[float, float]:
 
 
 def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
-    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
+    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long
+    as was measured.
 
-    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
-    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
-    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch."""
+    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares
+    of the dispatch are in other recordings. A host that is only not slower than the GPU is faster
+    than usual. Loading, and other long work of the host, takes another time in another run, and
+    what it is off by says nothing of the dispatch."""
 
     def long_work_ns(tape: Tape) -> float:
         work = np.append(tape.work, tape.tail.work)
         return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
 
     off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, long_work_ns)
-    low, high = max(measured_ms - off, 0.0), measured_ms + off
+    low = max(measured_ms - off, 0.0)
+    high = measured_ms + off
 
     def takes(share: float, own: float = 1.0) -> float:
         return step_ms(host_scaled(tapes, share, own))
@@ -116,7 +138,9 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
         return LEAST_SHARE, bisected(lambda own: takes(LEAST_SHARE, own) <= high, 0.0, 1.0)
     if (slowest := takes(1.0)) < low:
         return 1.0, 1.0
-    least = LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    least = (
+        LEAST_SHARE if fastest >= low else bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    )
     most = 1.0 if slowest <= high else bisected(lambda one: takes(one) <= high, least, 1.0)
     usual, within = share_of_capture(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
@@ -149,23 +173,32 @@ def bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
-    left. Where ranks launch as many, a launch takes all of them as long: hosts of one program that differ in that do so
-    by chance, and a profiler makes more of it."""
+    """The tapes without the profiler, if these shares of the dispatch and of the host's own work
+    (Python, loading) are left. Where ranks launch as many, a launch takes all of them as long:
+    hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
     launches = np.array([len(tape.row) / tape.steps for tape in tapes])
     each = np.array([float(tape.dispatch.sum()) / len(tape.row) for tape in tapes])
     alike = launches.max() <= SAME_PROGRAM * launches.min() and each.all()
     shares = dispatch * (each.mean() / each) if alike else np.full(len(tapes), dispatch)
-    return tuple(_scaled_host(tape, share, own) for tape, share in zip(tapes, shares.tolist(), strict=True))
+    return tuple(
+        _scaled_host(tape, share, own) for tape, share in zip(tapes, shares.tolist(), strict=True)
+    )
 
 
 def _scaled_host(tape: Tape, dispatch: float, own: float) -> Tape:
     sending = _scaled(tape.sending, max(dispatch, SENDING_SHARE))
     spent = _scaled(tape.dispatch - tape.sending, dispatch) + sending
-    reading, work, loading = _scaled(tape.reading, dispatch), _scaled(tape.work, own), _scaled(tape.loading, own)
-    last, none = tape.tail, np.zeros_like(tape.profiling)
-    tail = Tail(round(last.dispatch * dispatch), round(last.work * own), round(last.loading * own), 0)
-    left = replace(tape, dispatch=spent, reading=reading, sending=sending, work=work, loading=loading)
+    reading = _scaled(tape.reading, dispatch)
+    work = _scaled(tape.work, own)
+    loading = _scaled(tape.loading, own)
+    last = tape.tail
+    none = np.zeros_like(tape.profiling)
+    tail = Tail(
+        round(last.dispatch * dispatch), round(last.work * own), round(last.loading * own), 0
+    )
+    left = replace(
+        tape, dispatch=spent, reading=reading, sending=sending, work=work, loading=loading
+    )
     return replace(left, profiling=none, tail=tail)
 
 

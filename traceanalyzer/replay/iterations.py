@@ -1,4 +1,5 @@
-"""The iterations of a serving engine replayed: without the profiler, of another batch, launched another way."""
+"""The iterations of a serving engine replayed: without the profiler, of another batch, launched
+another way."""
 
 from dataclasses import replace
 
@@ -11,7 +12,13 @@ from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
-from traceanalyzer.replay.host_speed import HOST_SPREAD, LEAST_SHARE, bisected, host_scaled, share_of_capture
+from traceanalyzer.replay.host_speed import (
+    HOST_SPREAD,
+    LEAST_SHARE,
+    bisected,
+    host_scaled,
+    share_of_capture,
+)
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
@@ -23,7 +30,8 @@ MOST_ITERATIONS = 512  # more of a recording, those in its middle, say nothing n
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """The iterations on tapes: as recorded, and without the profiler with a fast, the usual and a slow host."""
+    """The iterations on tapes: as recorded, and without the profiler with a fast, the usual and a
+    slow host."""
 
     found: Iterations
     recorded: Tape
@@ -34,9 +42,10 @@ class Served:
 
     @classmethod
     def of(cls, rated: Rated) -> "Served | None":
-        """None where nothing marks iterations, or where launches or device work were not recorded. The host is as fast
-        as the server's log says, else as those of captures on any machine."""
-        found, steps = rated.timed.memo(find_iterations), rated.timed.steps
+        """None where nothing marks iterations, or where launches or device work were not recorded.
+        The host is as fast as the server's log says, else as those of captures on any machine."""
+        found = rated.timed.memo(find_iterations)
+        steps = rated.timed.steps
         if found is None or not steps.found:
             return None
         chosen = np.zeros(len(steps), bool)
@@ -48,16 +57,25 @@ class Served:
         fast, usual, slow = _hosts(tape, share - spread, share, share + spread)
         served = cls(found, tape, fast, usual, slow, found.of_op[tape.row])
         log = rated.timed.memo(found_in_log)
-        decodes = [i for i, one in enumerate(found.said) if one.phase == "decode" and np.isfinite(found.period_ns[i])]
+        decodes = [
+            i
+            for i, one in enumerate(found.said)
+            if one.phase == "decode" and np.isfinite(found.period_ns[i])
+        ]
         if log is None or log.stretch is None or not decodes:
             return served
         ms = float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch
-        share = bisected(lambda one: served.median_ms(_hosts(tape, one)[0], decodes) <= ms, LEAST_SHARE, 1.0)
-        fast, usual, slow = _hosts(tape, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD))
+        share = bisected(
+            lambda one: served.median_ms(_hosts(tape, one)[0], decodes) <= ms, LEAST_SHARE, 1.0
+        )
+        fast, usual, slow = _hosts(
+            tape, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD)
+        )
         return replace(served, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
-        """Of each iteration the time since the end of the one before it; NaN where that is not on the tape."""
+        """Of each iteration the time since the end of the one before it; NaN where that is not on
+        the tape."""
         ended = np.asarray(run([tape], 1)[0].end)
         last = np.full(len(self.found), -1, np.int64)
         np.maximum.at(last, self.of_op[self.of_op >= 0], ended[self.of_op >= 0])
@@ -67,17 +85,28 @@ class Served:
     def median_ms(self, tape: Tape, iterations: list[int]) -> float:
         """The median time of these iterations, ms."""
         times = self.periods_ns(tape)[iterations]
-        return float(np.median(times[np.isfinite(times)])) / NS_PER_MS if np.isfinite(times).any() else 0.0
+        return (
+            float(np.median(times[np.isfinite(times)])) / NS_PER_MS
+            if np.isfinite(times).any()
+            else 0.0
+        )
 
     def medians_ms(self, iterations: list[int]) -> list[float]:
         """The same as recorded, and without the profiler with a fast, the usual and a slow host."""
-        return [self.median_ms(tape, iterations) for tape in (self.recorded, self.fast, self.usual, self.slow)]
+        return [
+            self.median_ms(tape, iterations)
+            for tape in (self.recorded, self.fast, self.usual, self.slow)
+        ]
 
     @property
     def faithful(self) -> bool:
         """Whether the replay of the recording takes as long as it did."""
         of = np.isfinite(self.periods_ns(self.recorded)) & np.isfinite(self.found.period_ns)
-        ratio = self.mean_ms(self.recorded) * NS_PER_MS / float(self.found.period_ns[of].mean()) if of.any() else 0.0
+        ratio = (
+            self.mean_ms(self.recorded) * NS_PER_MS / float(self.found.period_ns[of].mean())
+            if of.any()
+            else 0.0
+        )
         return abs(ratio - 1.0) <= FAITHFUL
 
     def mean_ms(self, tape: Tape) -> float:
@@ -86,37 +115,59 @@ class Served:
 
     def host_ns(self, tape: Tape) -> F64:
         """The host's own time in each iteration, waits left out."""
-        event, spent = self._of_event(tape), tape.dispatch + tape.work + tape.loading + tape.profiling
+        event = self._of_event(tape)
+        spent = tape.dispatch + tape.work + tape.loading + tape.profiling
         return np.bincount(event[event >= 0], spent[event >= 0], len(self.found)).astype(np.float64)
 
     def _of_event(self, tape: Tape) -> I32:
-        """For each event the iteration of what it, or the next one that launches anything, launches."""
-        return self.of_op[np.minimum(np.searchsorted(tape.event, np.arange(len(tape.dispatch))), len(self.of_op) - 1)]
+        """For each event the iteration of what it, or the next one that launches anything,
+        launches."""
+        return self.of_op[
+            np.minimum(
+                np.searchsorted(tape.event, np.arange(len(tape.dispatch))), len(self.of_op) - 1
+            )
+        ]
 
     def scaled(self, tape: Tape, device: F64, host: F64) -> Tape:
         """The tape with device work and host time of each iteration so many times as long."""
         longer = np.append(host, 1.0)[self._of_event(tape)]
-        times = (tape.duration * np.append(device, 1.0)[self.of_op], tape.dispatch * longer, tape.work * longer)
+        times = (
+            tape.duration * np.append(device, 1.0)[self.of_op],
+            tape.dispatch * longer,
+            tape.work * longer,
+        )
         duration, dispatch, work = (np.rint(one).astype(np.int64) for one in times)
         return replace(tape, duration=duration, dispatch=dispatch, work=work)
 
     def in_graphs(self, tape: Tape) -> Tape:
-        """What each iteration launches inside its mark is one CUDA graph; what the host does besides stays."""
+        """What each iteration launches inside its mark is one CUDA graph; what the host does
+        besides stays."""
         inside = self._inside(tape)
-        first, launched = inside & ~np.append(False, inside[:-1]), inside[tape.event]
+        first = inside & ~np.append(False, inside[:-1])
+        launched = inside[tape.event]
         work = np.where(inside & ~first & ~tape.waits, 0, tape.work)
         latency = np.where(launched & ~first[tape.event], 0, tape.latency)
-        graph = replace(tape, work=work, latency=latency, gap=np.where(launched, in_graph(tape.gap), tape.gap))
-        return graph.with_dispatch(np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch)))
+        graph = replace(
+            tape, work=work, latency=latency, gap=np.where(launched, in_graph(tape.gap), tape.gap)
+        )
+        return graph.with_dispatch(
+            np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch))
+        )
 
     def _inside(self, tape: Tape) -> Bool:
         """Which events lie in an iteration's mark."""
-        return contains(union(self.found.host_start, self.found.host_end), tape.source.trace.api_calls.start[tape.call])
+        return contains(
+            union(self.found.host_start, self.found.host_end),
+            tape.source.trace.api_calls.start[tape.call],
+        )
 
     def less_between(self, tape: Tape) -> Tape:
         """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""
         share = np.where(self._inside(tape), 1.0, 0.5)
-        return replace(tape.with_dispatch(tape.dispatch * share), work=np.rint(tape.work * share).astype(np.int64))
+        return replace(
+            tape.with_dispatch(tape.dispatch * share),
+            work=np.rint(tape.work * share).astype(np.int64),
+        )
 
     def ahead(self, tape: Tape) -> Tape:
         """The host waits for the iteration before, not for the one that it launched last."""
@@ -132,15 +183,21 @@ class Served:
 
 
 def _hosts(tape: Tape, *shares: float) -> list[Tape]:
-    """The tape without the profiler, for each of these shares of the dispatch that is left. Graph launches are as long
-    as without a recorder of their kernels, which makes a call of each: what follows such a call begins earlier by that,
-    on the host as on the device."""
-    calls, replays = tape.source.trace.api_calls, tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
-    spared = np.where(replays, np.maximum((calls.end - calls.start)[tape.call] - GRAPH_CALL_NS, 0), 0)
-    after, hosts = np.append(0, spared[:-1]), list[Tape]()
+    """The tape without the profiler, for each of these shares of the dispatch that is left. Graph
+    launches are as long as without a recorder of their kernels, which makes a call of each: what
+    follows such a call begins earlier by that, on the host as on the device."""
+    calls = tape.source.trace.api_calls
+    replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
+    spared = np.where(
+        replays, np.maximum((calls.end - calls.start)[tape.call] - GRAPH_CALL_NS, 0), 0
+    )
+    after = np.append(0, spared[:-1])
+    hosts = list[Tape]()
     for host in (one for share in shares for one in host_scaled((tape,), share)):
         dispatch = np.maximum(host.dispatch - np.maximum(after - host.work, 0), 0)
-        latency = np.where(replays[host.event], np.maximum(host.latency - spared[host.event], 0), host.latency)
+        latency = np.where(
+            replays[host.event], np.maximum(host.latency - spared[host.event], 0), host.latency
+        )
         left = replace(host, work=np.maximum(host.work - after, 0), latency=latency)
         hosts.append(left.with_dispatch(dispatch))
     return hosts

@@ -1,16 +1,18 @@
-"""How far a prediction may be off, and what bounds it: the GPU's clock, and copies that cannot be hidden.
+"""How far a prediction may be off, and what bounds it: the GPU's clock, and copies that cannot be
+hidden.
 
-A scenario leaves things out in proportion to what it changes: a host without its launches or its Python is known well,
-how fast other kernels are is not. The shares were chosen on pairs of programs that were timed with and without a
-remedy; `python -m benchmarks.remedy_errors` compares each with the others (docs/accuracy.md).
+A scenario leaves things out in proportion to what it changes: a host without its launches or its
+Python is known well, how fast other kernels are is not. The shares were chosen on pairs of programs
+that were timed with and without a remedy; `python -m benchmarks.remedy_errors` compares each with
+the others (docs/accuracy.md).
 
-A GPU whose tensor cores pause less draws more power, and at its power limit it clocks lower: without pauses matrix
-kernels take longer. At the limit the share of time in them (duty) times their power is constant; power goes with about
-the square of the clock (between linear at a fixed voltage and cubic where the voltage follows), so their time goes with
-the root of the duty.
+A GPU whose tensor cores pause less draws more power, and at its power limit it clocks lower:
+without pauses matrix kernels take longer. At the limit the share of time in them (duty) times their
+power is constant; power goes with about the square of the clock (between linear at a fixed voltage
+and cubic where the voltage follows), so their time goes with the root of the duty.
 
-Hiding copies leads at best to the longer of the copies and the rest of the step: a link moves one copy at a time in
-each direction, and the rest of a step needs as long as it does without them."""
+Hiding copies leads at best to the longer of the copies and the rest of the step: a link moves one
+copy at a time in each direction, and the rest of a step needs as long as it does without them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,10 +30,11 @@ from traceanalyzer.trace import Bool
 GAIN_SPREAD = 0.015  # share of what a scenario gains by which its prediction may be off ...
 OF_KERNELS = 0.2  # ... where kernels become other kernels ...
 OF_MOVES = 0.1
-"""... and where input is loaded or copied in another way, messages between ranks change, or many calls become one."""
+"""... and where input is loaded or copied in another way, messages between ranks change, or many
+calls become one."""
 LIMITED_DUTY = 0.75
-"""Tensor cores that work for less of the time than this keep the highest clock; a prediction's pessimistic end assumes
-that they do so only under ..."""
+"""Tensor cores that work for less of the time than this keep the highest clock; a prediction's
+pessimistic end assumes that they do so only under ..."""
 PESSIMISTIC_DUTY = 0.5
 NOTICEABLE = 1.002
 Chosen = Callable[[Tape], Bool]  # which ops of a tape are hidden
@@ -46,16 +49,27 @@ def duties(tapes: Sequence[Tape], times_ns: Sequence[float]) -> list[float]:
 
 
 def slowed(
-    tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float], limited: float, most: float = math.inf
+    tapes: Sequence[Tape],
+    before: Sequence[float],
+    after: Sequence[float],
+    limited: float,
+    most: float = math.inf,
 ) -> list[Tape] | None:
-    """The tapes with the clocks that these duties, after those of the recording, lead to, kernels at `most` so many
-    times longer; None where they stay."""
-    ratios = (max(max(b, limited, a) / max(b, limited), 1.0) for b, a in zip(before, after, strict=True))
+    """The tapes with the clocks that these duties, after those of the recording, lead to, kernels
+    at `most` so many times longer; None where they stay."""
+    ratios = (
+        max(max(b, limited, a) / max(b, limited), 1.0) for b, a in zip(before, after, strict=True)
+    )
     factors = [min(ratio**0.5, most) for ratio in ratios]
     if max(factors) < NOTICEABLE:
         return None
     return [
-        replace(tape, duration=np.where(_on_tensor_cores(tape), tape.duration * factor, tape.duration).astype(np.int64))
+        replace(
+            tape,
+            duration=np.where(_on_tensor_cores(tape), tape.duration * factor, tape.duration).astype(
+                np.int64
+            ),
+        )
         for tape, factor in zip(tapes, factors, strict=True)
     ]
 
@@ -64,19 +78,27 @@ def _on_tensor_cores(tape: Tape) -> Bool:
     return (tape.source.roofline.tensor == YES)[tape.row]
 
 
-def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen, rest: bool) -> list[float]:
-    """For each rank the least step time if these of its ops are hidden, ns. `rest`: whether all else stays as it is on
-    `tapes`; where a scenario changes more, only the links are the limit."""
+def least_times_ns(
+    tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen, rest: bool
+) -> list[float]:
+    """For each rank the least step time if these of its ops are hidden, ns. `rest`: whether all
+    else stays as it is on `tapes`; where a scenario changes more, only the links are the limit."""
     chosen = [hidden(tape) for tape in tapes]
     if not any(some.any() for some in chosen):
         return [0.0] * len(tapes)
     least = list(map(_links_ns, tapes, changed, chosen))
-    return list(map(max, least, map(_rest_ns, tapes, run(tapes, repetitions(tapes)), chosen))) if rest else least
+    return (
+        list(map(max, least, map(_rest_ns, tapes, run(tapes, repetitions(tapes)), chosen)))
+        if rest
+        else least
+    )
 
 
 def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
-    """Time of hidden ops on their links, one after the other, ns a step: as changed, or recorded if taken out."""
-    ops, rows = tape.source.trace.device_ops, tape.row[hidden]
+    """Time of hidden ops on their links, one after the other, ns a step: as changed, or recorded if
+    taken out."""
+    ops = tape.source.trace.device_ops
+    rows = tape.row[hidden]
     links = Groups.of(ops.device[rows], ops.copy_kind[rows])
     takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])
     return float(links.sum(takes).max(initial=0)) / tape.steps
@@ -85,6 +107,9 @@ def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
 def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:
     """The replayed step less what only the hidden ops did, ns."""
     begin, stop = times.done[-2:]
-    start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
+    start = np.array(times.came, np.int64)
+    end = np.array(times.end, np.int64)
     alone = subtract(union(start[hidden], end[hidden]), union(start[~hidden], end[~hidden]))
-    return float(stop - begin - measure(alone, np.array([begin]), np.array([stop])).sum()) / tape.steps
+    return (
+        float(stop - begin - measure(alone, np.array([begin]), np.array([stop])).sum()) / tape.steps
+    )

@@ -1,4 +1,5 @@
-"""The tape of a recording: host time, launches, waits and dependencies of steady steps without hiccups."""
+"""The tape of a recording: host time, launches, waits and dependencies of steady steps without
+hiccups."""
 
 import numpy as np
 
@@ -32,18 +33,31 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-LONG_HELD_NS = 100_000  # an op that is queued starts within this, unless it waits for something on another stream
+LONG_HELD_NS = 100_000
+"""An op that is queued starts within this, unless it waits for something on another stream."""
 UNLAUNCHED_SHARE = 0.1  # a replay that leaves out more is off by more than may be quoted
 PAUSES_TO_A_WAIT = 4
-"""Python that leads from an operator to a wait takes no longer than so many usual pauses between operators: 3.1 for
-`torch.cuda.synchronize` on two hosts, one of them half as fast, 1 for `item`."""
+"""Python that leads from an operator to a wait takes no longer than so many usual pauses between
+operators: 3.1 for `torch.cuda.synchronize` on two hosts, one of them half as fast, 1 for `item`."""
 HELD_BY_OPS = 8  # those that ended before it among which that is looked for
 
 
+MAX_STEPS = 16  # steps on a tape at most: more of the same say nothing new and cost time
+OUTLIER_RATIO = 1.5
+"""A step this much slower than the median may have met something that is not the program's (a host
+hiccup) ..."""
+FEW_HICCUPS = 0.2
+"""... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
+"""What a machine that is busy with something else looks like."""
+NAMELESS_SHARE = 0.5  # ... or less than this share of its excess has no cause of its own
+
+
 def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
-    """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
-    work were not recorded."""
-    launch, launching = rated.linked.launch, rated.joined.blocks.copy()
+    """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where
+    launches or device work were not recorded."""
+    launch = rated.linked.launch
+    launching = rated.joined.blocks.copy()
     chosen = np.flatnonzero(rated.timed.steady_ops & (launch >= 0))
     if not len(chosen) or _waits_for_unlaunched(rated):
         return None
@@ -58,20 +72,31 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         return None
     chosen = chosen[np.lexsort((rated.trace.device_ops.start[chosen], launch[chosen]))]
     kept, latency = _cut(rated, chosen, kept)
-    return _tape(rated, rows, chosen, _host_time(rated.started, rows, kept), int(typical.sum()), latency)
+    return _tape(
+        rated, rows, chosen, _host_time(rated.started, rows, kept), int(typical.sum()), latency
+    )
 
 
 def _waits_for_unlaunched(rated: Rated) -> bool:
-    """Whether much of the steps is idle time that ends with work which no call launched, such as migrations of managed
-    memory: what that waits for is not on a tape."""
-    gaps, steps = rated.causes.gaps, rated.timed.steps
+    """Whether much of the steps is idle time that ends with work which no call launched, such as
+    migrations of managed memory: what that waits for is not on a tape."""
+    gaps = rated.causes.gaps
+    steps = rated.timed.steps
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.cause == IdleCause.HOST))
-    ended = ended[(rated.linked.launch[gaps.next_op[ended]] < 0) & rated.timed.steady_ops[gaps.next_op[ended]]]
-    return int((gaps.end[ended] - gaps.start[ended]).sum()) > UNLAUNCHED_SHARE * int(steps.duration[steps.steady].sum())
+    ended = ended[
+        (rated.linked.launch[gaps.next_op[ended]] < 0) & rated.timed.steady_ops[gaps.next_op[ended]]
+    ]
+    return int((gaps.end[ended] - gaps.start[ended]).sum()) > UNLAUNCHED_SHARE * int(
+        steps.duration[steps.steady].sum()
+    )
 
 
-def _tape(rated: Rated, rows: I64, chosen: I64, host: dict[str, I64], steps: int, latency: I64) -> Tape:
-    ops, starts, step = rated.trace.device_ops, rated.started.starts, rated.timed.steps.of_op[chosen]
+def _tape(
+    rated: Rated, rows: I64, chosen: I64, host: dict[str, I64], steps: int, latency: I64
+) -> Tape:
+    ops = rated.trace.device_ops
+    starts = rated.started.starts
+    step = rated.timed.steps.of_op[chosen]
     held, dependencies = _held_by_others(rated.started, chosen)
     waits, waits_for = _waits(rated.timed, rows, chosen)
     event = np.searchsorted(rows, rated.linked.launch[chosen])
@@ -79,23 +104,43 @@ def _tape(rated: Rated, rows: I64, chosen: I64, host: dict[str, I64], steps: int
     tail = Tail(*(int(host[name][-1]) for name in Tail._fields))
     if len(begins):  # no longer than between two steps of the tape, because there the recorder ends
         usual = {name: int(np.median(host[name][begins])) for name in ("dispatch", "work")}
-        tail = tail._replace(**{name: min(getattr(tail, name), most) for name, most in usual.items()})
+        tail = tail._replace(
+            **{name: min(getattr(tail, name), most) for name, most in usual.items()}
+        )
     return Tape(
-        **{name: before[:-1] for name, before in host.items()}, steps=steps, waits=waits, waits_for=waits_for,
-        reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]), call=rows, tail=tail,
-        event=event, stream=starts.stream[chosen], duration=(ops.end - ops.start)[chosen],
-        alone=alone(rated.linked, chosen), latency=latency, gap=starts.pause[chosen].astype(np.int64) + held,
-        dependencies=dependencies, communication=rated.linked.is_communication[chosen],
-        copy=rated.linked.is_copy[chosen], meeting=np.full(len(chosen), -1, np.int64), row=chosen, source=rated,
-    )  # fmt: skip
+        **{name: before[:-1] for name, before in host.items()},
+        steps=steps,
+        waits=waits,
+        waits_for=waits_for,
+        reads=contains(read_ranges(rated.linked), rated.trace.api_calls.start[rows]),
+        call=rows,
+        tail=tail,
+        event=event,
+        stream=starts.stream[chosen],
+        duration=(ops.end - ops.start)[chosen],
+        alone=alone(rated.linked, chosen),
+        latency=latency,
+        gap=starts.pause[chosen].astype(np.int64) + held,
+        dependencies=dependencies,
+        communication=rated.linked.is_communication[chosen],
+        copy=rated.linked.is_copy[chosen],
+        meeting=np.full(len(chosen), -1, np.int64),
+        row=chosen,
+        source=rated,
+    )
 
 
 def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
-    """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one that was held for
-    long waited for the op of another stream that ended last before it, not for so much time."""
-    ops, stream = started.trace.device_ops, started.starts.stream[chosen]
-    held, found = started.starts.held[chosen].astype(np.int64), started.starts.dependencies.among(chosen)
-    start, end, also_on = ops.start[chosen], ops.end[chosen], found.also_on.copy()
+    """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one
+    that was held for long waited for the op of another stream that ended last before it, not for so
+    much time."""
+    ops = started.trace.device_ops
+    stream = started.starts.stream[chosen]
+    held = started.starts.held[chosen].astype(np.int64)
+    found = started.starts.dependencies.among(chosen)
+    start = ops.start[chosen]
+    end = ops.end[chosen]
+    also_on = found.also_on.copy()
     ended = np.argsort(end, kind="stable")
     last = np.searchsorted(end[ended], start, side="right")
     for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_on < 0)).tolist():
@@ -103,44 +148,61 @@ def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
         usable = candidates[(candidates < i) & (stream[candidates] != stream[i])]
         usable = usable[end[usable] > start[i] - held[i]]
         if len(usable):
-            also_on[i], held[i] = usable[0], 0
+            also_on[i] = usable[0]
+            held[i] = 0
     return held, Dependencies(found.on, found.delay, also_on)
 
 
 def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet]:
-    """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
-    length of its window, because the recorder's own start-up and stop are not the step's. And the same from the first
-    launch of each step on: a host that is ahead may take longer for a step than the device, which runs all of it."""
-    steps, called = timed.steps, timed.trace.api_calls.start
+    """Host time of the tape's steps, each with what follows it up to the next; a step's host range
+    is cut to the length of its window, because the recorder's own start-up and stop are not the
+    step's. And the same from the first launch of each step on: a host that is ahead may take longer
+    for a step than the device, which runs all of it."""
+    steps = timed.steps
+    called = timed.trace.api_calls.start
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     if steps.unlike:  # a server's iterations: each begins with the wait for the one before
         begin[1:] = np.where(typical[:-1], steps.host_start[1:], begin[1:])
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
-    launched = called[timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]]
+    launched = called[
+        timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
+    ]
     if len(launched) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
-        until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
+        until[-1] = min(
+            until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1]))
+        )
 
     def launches(step: I32, call: I32) -> tuple[I32, I64]:
         known = (call >= 0) & (step >= 0)
         return step[known], called[call[known]]
 
     first = np.full(len(steps), np.iinfo(np.int64).max)
-    first = np.minimum(begin, scatter(np.minimum, first, launches, steps.of_op, timed.linked.launch))
+    first = np.minimum(
+        begin, scatter(np.minimum, first, launches, steps.of_op, timed.linked.launch)
+    )
     first = np.maximum(first, steps.host_start)
     return union(begin[typical], until[typical]), union(first[typical], until[typical])
 
 
 def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64]:
-    """Host time and launch latencies: of an only step that begins where its device work does, what the host did before
-    is not part of it. Of several steps the next one's lead takes the place of the first one's."""
-    ops, steps = rated.trace.device_ops, rated.timed.steps
+    """Host time and launch latencies: of an only step that begins where its device work does, what
+    the host did before is not part of it. Of several steps the next one's lead takes the place of
+    the first one's."""
+    ops = rated.trace.device_ops
+    steps = rated.timed.steps
     latency = rated.started.starts.latency[chosen].astype(np.int64)
-    first, begin, last = np.flatnonzero(steps.of_op == 0)[:1], int(steps.start[0]), int(kept.end[-1])
+    first = np.flatnonzero(steps.of_op == 0)[:1]
+    begin = int(steps.start[0])
+    last = int(kept.end[-1])
     if len(steps) > 1 or not len(first) or not ops.start[first[0]] == begin > steps.host_start[0]:
         return kept, latency
-    left = np.where(rated.linked.launch_time[chosen] < begin, np.maximum(ops.start[chosen] - begin, 0), latency)
-    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last]))), np.minimum(latency, left)
+    left = np.where(
+        rated.linked.launch_time[chosen] < begin, np.maximum(ops.start[chosen] - begin, 0), latency
+    )
+    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last]))), np.minimum(
+        latency, left
+    )
 
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
@@ -148,27 +210,37 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
     calls = timed.trace.api_calls
     start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
-    states = {state: intersect(covered, kept) for state, covered in timed.timed.timeline.states.items()}
+    states = {
+        state: intersect(covered, kept) for state, covered in timed.timed.timeline.states.items()
+    }
     profiling = measure(intersect(timed.timed.timeline.profiler, kept), start, end)
     loading = measure(states[HostState.INPUT], start, end)
-    work = sum(measure(states[s], start, end) for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION))
+    work = sum(
+        measure(states[s], start, end)
+        for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION)
+    )
     waited = np.append(0, waited_time(timed.joined, rows) + blocked_time(timed.timed, rows))
     work = np.maximum(work - profiling, 0)
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
     brings = np.append(timed.call_brings_input[rows], False)
-    loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
+    loading = np.where(brings, loading + work, loading)
+    work = np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
     sending = np.minimum(measure(timed.linked.memo(calling), start, end), dispatch - reading)
     times = (dispatch, work, loading, reading, sending, profiling)
-    return dict(zip(("dispatch", "work", "loading", "reading", "sending", "profiling"), times, strict=True))
+    return dict(
+        zip(("dispatch", "work", "loading", "reading", "sending", "profiling"), times, strict=True)
+    )
 
 
 def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
-    """Which of these calls wait for device work; and, where one returned while work launched before it still ran, as a
-    wait for an event does, the place among the `chosen` ops of the one that it waited for, -1 for the others. One that
-    waited for nothing, or for no chosen op, does not wait."""
+    """Which of these calls wait for device work; and, where one returned while work launched before
+    it still ran, as a wait for an event does, the place among the `chosen` ops of the one that it
+    waited for, -1 for the others. One that waited for nothing, or for no chosen op, does not
+    wait."""
     calls = timed.trace.api_calls
-    waits, result = timed.joined.blocks[rows].copy(), np.full(len(rows), -1, np.int64)
+    waits = timed.joined.blocks[rows].copy()
+    result = np.full(len(rows), -1, np.int64)
     early = waits & (timed.linked.api_kind[rows] == ApiKind.SYNC)
     early &= timed.linked.drained_at(calls.start[rows]) > calls.end[rows] + RETURN_LATENCY_NS
     if not early.any():
@@ -188,8 +260,10 @@ def calling(linked: Linked) -> IntervalSet:
 
 
 def waited_time(joined: Joined, rows: I64) -> I64:
-    """How long each of these calls (ascending) waited for the device, ns: until what was launched before it ended."""
-    calls, ops = joined.trace.api_calls, joined.trace.device_ops
+    """How long each of these calls (ascending) waited for the device, ns: until what was launched
+    before it ended."""
+    calls = joined.trace.api_calls
+    ops = joined.trace.device_ops
     target = joined.linked.drained_at(calls.start[rows] + 1)
     copying = np.flatnonzero(joined.linked.is_copy & (joined.linked.launch >= 0))
     place = look_up(rows, joined.linked.launch[copying])
@@ -200,10 +274,13 @@ def waited_time(joined: Joined, rows: I64) -> I64:
 
 
 def _reading(joined: Joined) -> IntervalSet:
-    """Host time in operators that only read a value, calls that only wait, and what Python takes to get there."""
-    calls, waiting = joined.trace.api_calls, joined.blocks.copy()
+    """Host time in operators that only read a value, calls that only wait, and what Python takes to
+    get there."""
+    calls = joined.trace.api_calls
+    waiting = joined.blocks.copy()
     waiting[joined.linked.launch[joined.linked.launch >= 0]] = False
-    found, tree = join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting])), joined.linked.tree
+    found = join(read_ranges(joined.linked), union(calls.start[waiting], calls.end[waiting]))
+    tree = joined.linked.tree
     if not tree.has_operators:
         return found
     outer = tree.outermost_operators
@@ -214,21 +291,16 @@ def _reading(joined: Joined) -> IntervalSet:
     return union(found.start - np.clip(found.start - before, 0, longest), found.end)
 
 
-MAX_STEPS = 16  # steps on a tape at most: more of the same say nothing new and cost time
-OUTLIER_RATIO = 1.5
-"""A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
-FEW_HICCUPS = 0.2  # ... unless more than this share of the steps did: then it is how the program runs ...
-NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
-"""What a machine that is busy with something else looks like."""
-NAMELESS_SHARE = 0.5  # ... or less than this share of its excess has no cause of its own
-
-
 def typical_steps(*recordings: Causes) -> Bool:
-    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no hiccup, and of
-    a long recording the steps in its middle."""
+    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady
+    and no hiccup, and of a long recording the steps in its middle."""
     typical = _usual(recordings[0])
     for other in recordings[1:]:
-        usual = {name for name, here in zip(other.timed.steps.names, _usual(other).tolist(), strict=True) if here}
+        usual = {
+            name
+            for name, here in zip(other.timed.steps.names, _usual(other).tolist(), strict=True)
+            if here
+        }
         typical &= np.array([name in usual for name in recordings[0].timed.steps.names])
     chosen = np.flatnonzero(typical)
     surplus = max(len(chosen) - MAX_STEPS, 0)
@@ -244,8 +316,9 @@ def _usual(explained: Causes) -> Bool:
 
 
 def hiccups(explained: Causes) -> Bool:
-    """Steps that took far longer than the median for nothing that the program is known to do: longer by the profiler's
-    own time, or, a few, by idle time in which the host was merely slow; not by device work, waits or loading."""
+    """Steps that took far longer than the median for nothing that the program is known to do:
+    longer by the profiler's own time, or, a few, by idle time in which the host was merely slow;
+    not by device work, waits or loading."""
     steps = explained.timed.steps
     median = np.median(steps.duration[steps.steady])
     slow: Bool = steps.duration > OUTLIER_RATIO * median
@@ -254,5 +327,7 @@ def hiccups(explained: Causes) -> Bool:
     idle = idle_by_cause(explained.timed, explained.gaps, explained.timed.device)
     causes = NAMELESS if slow[steps.steady].mean() <= FEW_HICCUPS else (IdleCause.PROFILER,)
     nameless = np.sum([idle[cause] for cause in causes], axis=0)
-    beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (steps.duration - median)
+    beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (
+        steps.duration - median
+    )
     return slow & beyond

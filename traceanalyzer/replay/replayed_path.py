@@ -1,7 +1,9 @@
-"""The critical path of a replayed step: what it would wait for without the profiler, or under a scenario.
+"""The critical path of a replayed step: what it would wait for without the profiler, or under a
+scenario.
 
-The same walk as over a recording, over the times of the replay's last repetition. There an op is bound by whichever of
-its constraints equals the moment from which it could begin, and a stretch of the host is what its events say."""
+The same walk as over a recording, over the times of the replay's last repetition. There an op is
+bound by whichever of its constraints equals the moment from which it could begin, and a stretch of
+the host is what its events say."""
 
 from collections.abc import Sequence
 
@@ -18,19 +20,26 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64
 
 KIND_OF_PART = {
-    "rest": PathKind.LAUNCH, "reading": PathKind.WAIT, "work": PathKind.HOST, "loading": PathKind.INPUT,
+    "rest": PathKind.LAUNCH,
+    "reading": PathKind.WAIT,
+    "work": PathKind.HOST,
+    "loading": PathKind.INPUT,
     "profiling": PathKind.PROFILER,
-}  # fmt: skip
+}
 """The kind of path that each part of the host's work is."""
 
 
 def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
-    """The critical path of the first of the ranks that are replayed together, by kind, a mean step; times are
-    multiplied by `scale` (`Replay.scale`)."""
-    tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
-    window, device = (times.done[-2], times.done[-1]), (np.array(times.came), np.array(times.end))
+    """The critical path of the first of the ranks that are replayed together, by kind, a mean step;
+    times are multiplied by `scale` (`Replay.scale`)."""
+    tape = tapes[0]
+    times = run(tapes, repetitions(tapes))[0]
+    window = (times.done[-2], times.done[-1])
+    device = (np.array(times.came), np.array(times.end))
     chain = walk(_bindings(tape, times), _waits(tape, times), *device, window)
-    host, kinds, spent = chain.part == Part.HOST, _kinds(tape, chain), np.zeros(len(PathKind))
+    host = chain.part == Part.HOST
+    kinds = _kinds(tape, chain)
+    spent = np.zeros(len(PathKind))
     for part, time in HostClock(tape, times).spent(chain.start[host], chain.end[host]).items():
         spent[KIND_OF_PART[part]] = time.sum()
     for kind in PathKind:
@@ -39,22 +48,34 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
 
 
 def _bindings(tape: Tape, times: Pass) -> Bindings:
-    came, end, waits = np.array(times.came), np.array(times.end), tape.dependencies
-    candidates = ((op_before(tape.stream), tape.gap, Bound.STREAM), (waits.on, waits.delay, Bound.DEPENDENCY),
-                  (waits.also_on, 0, Bound.DEPENDENCY))  # fmt: skip
-    by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int32)
+    came = np.array(times.came)
+    end = np.array(times.end)
+    waits = tape.dependencies
+    candidates = (
+        (op_before(tape.stream), tape.gap, Bound.STREAM),
+        (waits.on, waits.delay, Bound.DEPENDENCY),
+        (waits.also_on, 0, Bound.DEPENDENCY),
+    )
+    by = np.full(len(came), Bound.LAUNCH, np.uint8)
+    op = np.full(len(came), -1, np.int32)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
-        by[binds], op[binds] = bound, other[binds]
+        by[binds] = bound
+        op[binds] = other[binds]
     since = np.where(op >= 0, end[op], came - tape.latency)
     return Bindings(by, op, came, came - np.minimum(since, came))
 
 
 def _waits(tape: Tape, times: Pass) -> HostWaits:
-    """Events that held the host: until the work that they wait for had ended, or the queue had room."""
-    called, returned, end = np.array(times.called), np.array(times.returned), np.array(times.end)
+    """Events that held the host: until the work that they wait for had ended, or the queue had
+    room."""
+    called = np.array(times.called)
+    returned = np.array(times.returned)
+    end = np.array(times.end)
     launched = np.searchsorted(tape.event, np.arange(len(called)), side="right") - 1
-    last = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(len(end)), 0))
+    last = np.maximum.accumulate(
+        np.where(end == np.maximum.accumulate(end), np.arange(len(end)), 0)
+    )
     awaited = np.where(tape.waits_for >= 0, tape.waits_for, np.append(last, -1)[launched])
     op = np.where(tape.waits, awaited, launched - QUEUE_DEPTH)
     held = np.flatnonzero((returned > called) & (op >= 0))
@@ -62,10 +83,14 @@ def _waits(tape: Tape, times: Pass) -> HostWaits:
 
 
 def _kinds(tape: Tape, chain: Chain) -> I64:
-    """What each part of the chain in which the host does not work is. Where the replay keeps a long pause, the op of
-    another stream that an op waited for in the recording is what held the device."""
-    running = np.select([tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
-    bindings, held_by = tape.source.started.bindings, np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
+    """What each part of the chain in which the host does not work is. Where the replay keeps a long
+    pause, the op of another stream that an op waited for in the recording is what held the
+    device."""
+    running = np.select(
+        [tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE
+    )
+    bindings = tape.source.started.bindings
+    held_by = np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
     held_by[tape.row] = running
     other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
@@ -77,10 +102,12 @@ def _kinds(tape: Tape, chain: Chain) -> I64:
 
 
 class HostClock:
-    """What the host of a replayed tape spends its time on; between two events all that it does is spread evenly."""
+    """What the host of a replayed tape spends its time on; between two events all that it does is
+    spread evenly."""
 
     def __init__(self, tape: Tape, times: Pass) -> None:
-        tail, kept = tape.tail, {name: getattr(tape, name) for name in ("reading", "work", "loading", "profiling")}
+        tail = tape.tail
+        kept = {name: getattr(tape, name) for name in ("reading", "work", "loading", "profiling")}
         parts = {"rest": tape.dispatch - tape.reading, **kept}
         after = {"rest": tail.dispatch, "reading": 0, **tail._asdict()}
         first = times.called[0] - sum(int(part[0]) for part in parts.values())
@@ -91,6 +118,10 @@ class HostClock:
             self._done[name] = np.append(steps, steps[-1] + after[name])
 
     def spent(self, start: I64, end: I64) -> dict[str, F64]:
-        """Time on each part of its work within each of these intervals, ns; waits are the rest of them."""
-        clock, each = self._time, self._done.items()
-        return {name: np.interp(end, clock, done) - np.interp(start, clock, done) for name, done in each}
+        """Time on each part of its work within each of these intervals, ns; waits are the rest of
+        them."""
+        clock = self._time
+        each = self._done.items()
+        return {
+            name: np.interp(end, clock, done) - np.interp(start, clock, done) for name, done in each
+        }

@@ -1,4 +1,5 @@
-"""What the step would take if one thing were different: each scenario is a small change of the tape."""
+"""What the step would take if one thing were different: each scenario is a small change of the
+tape."""
 
 import math
 import re
@@ -31,8 +32,14 @@ from traceanalyzer.replay.tape import Change, Tape, parametric
 from traceanalyzer.replay.together import apart
 
 Time = TypeVar("Time", int, float)
-COUNTS = re.compile("^aten::nonzero$")  # operators that cannot go on before the host has read how much they found
-LEAST_SPEEDUP = 1e-3  # work that takes longer than a thousand times its own is no question about this step
+COUNTS = re.compile(
+    "^aten::nonzero$"
+)  # operators that cannot go on before the host has read how much they found
+LEAST_SPEEDUP = 1e-3
+"""Work that takes longer than a thousand times its own is no question about this step."""
+
+
+AS_RECORDED = rebucketed(None)
 
 
 def lower_median(times: Sequence[Time]) -> Time:
@@ -47,33 +54,43 @@ class Scenario:
     id: str
     change: Change
     basis: str
-    optimistic: Change | None = None  # a more optimistic reading of it, for the lower end of the range
-    pessimistic: Change | None = None  # a less optimistic reading of it, for the upper end of the range
-    missing: str = "the recording does not say what this needs"  # why it is not predicted where `change` says None
-    step_of_run: Callable[[Sequence[float]], float] = max  # the run's step time from those of its ranks
+    # a more optimistic reading of it, for the lower end of the range
+    optimistic: Change | None = None
+    # a less optimistic reading of it, for the upper end of the range
+    pessimistic: Change | None = None
+    # why it is not predicted where `change` says None
+    missing: str = "the recording does not say what this needs"
+    # the run's step time from those of its ranks
+    step_of_run: Callable[[Sequence[float]], float] = max
     begin: Begin = max  # when a collective begins, from when its ranks arrive
     may_cost: bool = False  # whether it can make the step longer
     hides: Chosen | None = None
-    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
+    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two
+    (`hiding`)."""
     parts: "tuple[Scenario, ...]" = ()  # the scenarios that it combines
     spread: float = GAIN_SPREAD  # share of what it gains by which its prediction may be off
     baseline: Change | None = None
-    """The recorded program as the model behind `change` has it: what a prediction gains is its difference from that."""
+    """The recorded program as the model behind `change` has it: what a prediction gains is its
+    difference from that."""
     most_slowed: float = math.inf
-    """How many times longer lower clocks can make matrix kernels at most, where the recordings show it."""
+    """How many times longer lower clocks can make matrix kernels at most, where the recordings show
+    it."""
     least: float = 0.0  # share of the step that is left whatever the change gains
 
 
 def no_host_syncs(tape: Tape) -> Tape:
-    """No wait for the device, and no operator whose only purpose is to read a value, or that has to: `nonzero`."""
-    counting = tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[tape.nodes] >= 0
+    """No wait for the device, and no operator whose only purpose is to read a value, or that has
+    to: `nonzero`."""
+    counting = (
+        tape.source.linked.tree.innermost(nodes_named(tape.source.linked, COUNTS))[tape.nodes] >= 0
+    )
     left = tape.without(counting[tape.event]).without_reads().without_dispatch(counting)
     return replace(left, waits=np.zeros_like(tape.waits))
 
 
 def launches_free(tape: Tape) -> Tape:
-    """Dispatch, launch calls and the framework's own pauses cost the host nothing, as in a CUDA graph; waits and the
-    program's work stay."""
+    """Dispatch, launch calls and the framework's own pauses cost the host nothing, as in a CUDA
+    graph; waits and the program's work stay."""
     own, at_end = programs_own(tape)
     tail = tape.tail._replace(dispatch=0, work=tape.tail.work if at_end else 0)
     left = tape.with_dispatch(np.zeros_like(tape.dispatch)).without_work(~own)
@@ -96,22 +113,34 @@ def copies_hidden(tape: Tape) -> Tape:
 
 
 def communication_free(tape: Tape) -> Tape:
-    """The program without its collectives: nobody waits for another rank, nothing is copied into messages and back,
-    compute that ran beside one is no longer slowed, and the host neither calls them, nor waits in them, nor shards."""
+    """The program without its collectives: nobody waits for another rank, nothing is copied into
+    messages and back, compute that ran beside one is no longer slowed, and the host neither calls
+    them, nor waits in them, nor shards."""
     gone = tape.communication | launched_within(tape, BUCKETING) | launched_within(tape, SHARDING)
     free = replace(apart(tape), duration=tape.alone).without_launches(gone)
-    inside = contains(tape.source.linked.memo(calling), tape.source.trace.api_calls.start[tape.call])
-    left = 1.0 - tape.share_within_ranges(texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name])
-    free = replace(free, waits=free.waits & ~inside, work=np.rint(free.work * left).astype(np.int64))
+    inside = contains(
+        tape.source.linked.memo(calling), tape.source.trace.api_calls.start[tape.call]
+    )
+    left = 1.0 - tape.share_within_ranges(
+        texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name]
+    )
+    free = replace(
+        free, waits=free.waits & ~inside, work=np.rint(free.work * left).astype(np.int64)
+    )
     return free.with_dispatch(np.maximum(free.dispatch - tape.sending, 0) * left)
 
 
 def at_roofline(tape: Tape) -> Tape | None:
-    """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is known."""
+    """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is
+    known."""
     attainable = tape.source.roofline.attainable[tape.row]
     known = np.isfinite(attainable) & tape.compute
     reached = np.minimum(tape.duration, np.maximum(np.nan_to_num(attainable), LEAST_KERNEL_NS))
-    return replace(tape, duration=np.where(known, reached, tape.duration).astype(np.int64)) if known.any() else None
+    return (
+        replace(tape, duration=np.where(known, reached, tape.duration).astype(np.int64))
+        if known.any()
+        else None
+    )
 
 
 def check_speedup(pattern: str, factor: float) -> None:
@@ -121,12 +150,14 @@ def check_speedup(pattern: str, factor: float) -> None:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
     if not pattern or not LEAST_SPEEDUP <= factor < math.inf:
-        raise ValueError(f"{pattern}={factor:g} is not REGEX=N with a finite N of at least {LEAST_SPEEDUP:g}")
+        raise ValueError(
+            f"{pattern}={factor:g} is not REGEX=N with a finite N of at least {LEAST_SPEEDUP:g}"
+        )
 
 
 def faster(pattern: str, factor: float) -> Scenario:
-    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time. Raises
-    ValueError."""
+    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor
+    of its time. Raises ValueError."""
     check_speedup(pattern, factor)
 
     def change(tape: Tape) -> Tape | None:
@@ -142,7 +173,12 @@ def faster(pattern: str, factor: float) -> Scenario:
 @parametric
 def less_compute(tape: Tape, share: float) -> Tape | None:
     """All computation shorter by this share."""
-    return replace(tape, duration=np.where(tape.compute, tape.duration * (1.0 - share), tape.duration).astype(np.int64))
+    return replace(
+        tape,
+        duration=np.where(tape.compute, tape.duration * (1.0 - share), tape.duration).astype(
+            np.int64
+        ),
+    )
 
 
 def combined(*scenarios: Scenario) -> Scenario:
@@ -154,7 +190,8 @@ def combined(*scenarios: Scenario) -> Scenario:
             changed = None if changed is None else scenario.change(changed)
         return changed
 
-    name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
+    name = "+".join(s.id for s in scenarios)
+    basis = "; ".join(s.basis for s in scenarios)
     hides = next((s.hides for s in scenarios if s.hides is not None), None)
     return Scenario(name, change, basis, hides=hides, parts=scenarios)
 
@@ -166,10 +203,13 @@ NO_HOST_SYNCS = Scenario(
     "computes those values stays (`remove_syncs` drops it, and keeps the waits of copies from pageable memory)",
 )
 LAUNCHES_FREE = Scenario(
-    "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"
+    "launches_free",
+    launches_free,
+    "dispatch and launches cost nothing, as in a CUDA graph; waits stay",
 )
 NO_HOST_SYNCS_LAUNCHES_FREE = replace(
-    combined(NO_HOST_SYNCS, LAUNCHES_FREE), basis="no waits, and dispatch and launches cost nothing: a CUDA graph"
+    combined(NO_HOST_SYNCS, LAUNCHES_FREE),
+    basis="no waits, and dispatch and launches cost nothing: a CUDA graph",
 )
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
@@ -199,24 +239,30 @@ NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between laun
 COPIES_HIDDEN = Scenario(
     "copies_hidden",
     copies_hidden,
-    "copies run beside the rest and block nobody: the whole takes the longer of its copies and the rest",
+    (
+        "copies run beside the rest and block nobody: the whole takes the longer of its "
+        "copies and the rest"
+    ),
     hides=lambda tape: tape.copy,
 )
 COMMUNICATION_FREE = Scenario(
     "communication_free",
     communication_free,
-    "collectives are free, with the copies into and out of their messages, and no rank waits for another",
+    (
+        "collectives are free, with the copies into and out of their messages, and no rank "
+        "waits for another"
+    ),
 )
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped",
     on_own_stream_each(OVERLAP_COST),
-    "collectives run beside the compute as far as that lasts, which becomes longer by half of their time",
+    (
+        "collectives run beside the compute as far as that lasts, which becomes longer by "
+        "half of their time"
+    ),
     optimistic=on_own_stream_each(0.0),
     pessimistic=on_own_stream_each(MOST_OVERLAP_COST),
 )
-
-
-AS_RECORDED = rebucketed(None)
 
 
 def buckets(name: str, size: BucketSize) -> Scenario:
@@ -256,13 +302,31 @@ AT_ROOFLINE = Scenario(
 )
 
 SCENARIOS = (
-    NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_SYNCS_LAUNCHES_FREE, FUSED_ELEMENTWISE, FUSED_OPTIMIZER, FOREACH_OPTIMIZER,
-    INPUT_READY, NO_HOST_WORK, COPIES_HIDDEN, COMMUNICATION_FREE, COMMUNICATION_OVERLAPPED, BUCKETS_DOUBLED,
-    BUCKETS_HALVED, NO_STRAGGLER, AT_ROOFLINE,
-)  # fmt: skip
+    NO_HOST_SYNCS,
+    LAUNCHES_FREE,
+    NO_HOST_SYNCS_LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    FOREACH_OPTIMIZER,
+    INPUT_READY,
+    NO_HOST_WORK,
+    COPIES_HIDDEN,
+    COMMUNICATION_FREE,
+    COMMUNICATION_OVERLAPPED,
+    BUCKETS_DOUBLED,
+    BUCKETS_HALVED,
+    NO_STRAGGLER,
+    AT_ROOFLINE,
+)
 """What `whatif` answers, one list; more are made by `faster`, `less_compute` and `combined`."""
 COMBINED = (
-    NO_HOST_SYNCS, LAUNCHES_FREE, FUSED_ELEMENTWISE, FUSED_OPTIMIZER, INPUT_READY, NO_HOST_WORK, COPIES_HIDDEN,
+    NO_HOST_SYNCS,
+    LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    INPUT_READY,
+    NO_HOST_WORK,
+    COPIES_HIDDEN,
     COMMUNICATION_OVERLAPPED,
-)  # fmt: skip
+)
 """Changes to a program that can be made together; the best few are also predicted at once."""

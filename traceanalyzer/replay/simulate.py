@@ -1,7 +1,7 @@
 """Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
 
-The ranks of a run are passed through together: at a collective that they share each stops with the moment from which
-it could take part, and goes on from the moment from which all can."""
+The ranks of a run are passed through together: at a collective that they share each stops with the
+moment from which it could take part, and goes on from the moment from which all can."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -16,9 +16,11 @@ LEAST_STEPS = 24  # steps to run at least: the tape is repeated until its start 
 
 Meeting = tuple[int, int]  # a shared collective: repetition and number
 Begin = Callable[[Sequence[int]], int]
-"""When a shared collective begins, from when its ranks arrive: with the last of them, or as if some were not late."""
+"""When a shared collective begins, from when its ranks arrive: with the last of them, or as if some
+were not late."""
 Running = Generator[tuple[Meeting, int] | Pass, Any, None]
-"""Yields each shared collective with the rank's arrival, is sent when all are there, and at last what happened when."""
+"""Yields each shared collective with the rank's arrival, is sent when all are there, and at last
+what happened when."""
 
 
 def step_time_ns(tape: Tape) -> float:
@@ -28,9 +30,13 @@ def step_time_ns(tape: Tape) -> float:
 
 def step_times_ns(tapes: Sequence[Tape], begin: Begin = max) -> list[float]:
     """The same of each rank's tape, run together, ns. All hold equally many steps."""
-    count, steps = repetitions(tapes), max(tape.steps for tape in tapes)
+    count = repetitions(tapes)
+    steps = max(tape.steps for tape in tapes)
     first = count // 2
-    return [(one.done[-1] - one.done[first - 1]) / ((count - first) * steps) for one in run(tapes, count, begin)]
+    return [
+        (one.done[-1] - one.done[first - 1]) / ((count - first) * steps)
+        for one in run(tapes, count, begin)
+    ]
 
 
 def repetitions(tapes: Sequence[Tape]) -> int:
@@ -39,17 +45,21 @@ def repetitions(tapes: Sequence[Tape]) -> int:
 
 
 def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
-    """Each rank's replay. A collective transfers once all ranks that have it are there. Where the ranks' orders
-    contradict each other, one that could never begin does so with those who are there. One that begins earlier than a
-    rank arrives takes what this one is late by out of its time: only `done` is then told on the clock of all."""
+    """Each rank's replay. A collective transfers once all ranks that have it are there. Where the
+    ranks' orders contradict each other, one that could never begin does so with those who are
+    there. One that begins earlier than a rank arrives takes what this one is late by out of its
+    time: only `done` is then told on the clock of all."""
     if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
         return [alone]
-    members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
+    members = np.bincount(
+        np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])
+    ).tolist()
     ranks = [op_by_op(tape, repeats) for tape in tapes]
     passes: dict[int, Pass] = {}
     waiting: dict[Meeting, dict[int, int]] = {}
     ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(ranks))]
-    late, late_after = [0] * len(ranks), np.zeros((len(ranks), repeats), np.int64)
+    late = [0] * len(ranks)
+    late_after = np.zeros((len(ranks), repeats), np.int64)
     while ready:
         rank, time = ready.pop()
         stop = ranks[rank].send(time)
@@ -57,7 +67,9 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
             passes[rank] = stop._replace(done=(np.array(stop.done) - late_after[rank]).tolist())
         else:
             waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
-        complete = (meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]])
+        complete = (
+            meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]]
+        )
         if (meeting := next(complete, None if ready else next(iter(waiting), None))) is not None:
             arrivals = waiting.pop(meeting)
             begun = begin(list(arrivals.values()))
@@ -70,13 +82,22 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
 
 def op_by_op(tape: Tape, repeats: int) -> Running:
     """One rank."""
-    count, tail, events = len(tape.stream), sum(tape.tail), _events(tape)
-    needs, times = tape.dependencies, (tape.duration, tape.latency, tape.gap)
+    count = len(tape.stream)
+    tail = sum(tape.tail)
+    events = _events(tape)
+    needs = tape.dependencies
+    times = (tape.duration, tape.latency, tape.gap)
     columns = (tape.stream, *times, needs.on, needs.delay, needs.also_on, tape.meeting)
-    stream, duration, latency, gap, on, delay, also_on, meeting = (column.tolist() for column in columns)
-    came, end = [0] * count, [0] * count
-    called, returned = [0] * len(events), [0] * len(events)
-    free, queue, done = [0] * (max(stream, default=0) + 1), [0] * QUEUE_DEPTH, []
+    stream, duration, latency, gap, on, delay, also_on, meeting = (
+        column.tolist() for column in columns
+    )
+    came = [0] * count
+    end = [0] * count
+    called = [0] * len(events)
+    returned = [0] * len(events)
+    free = [0] * (max(stream, default=0) + 1)
+    queue = [0] * QUEUE_DEPTH
+    done = []
     now = device_done = launched = 0
     for repeat in range(repeats):
         for event, (host, waits, awaited, first, stop) in enumerate(events):
@@ -87,7 +108,8 @@ def op_by_op(tape: Tape, repeats: int) -> Running:
                 # comparisons instead of max(): a replay spends most of its time here
                 if queue[slot] > now:
                     now = queue[slot]
-                start, after = now + latency[i], free[stream[i]] + gap[i]
+                start = now + latency[i]
+                after = free[stream[i]] + gap[i]
                 if after > start:
                     start = after
                 if on[i] >= 0 and end[on[i]] + delay[i] > start:
@@ -109,7 +131,8 @@ def op_by_op(tape: Tape, repeats: int) -> Running:
 
 
 def _events(tape: Tape) -> list[tuple[int, int, int, int, int]]:
-    """For each event the host's time before it, whether it waits, for which op (-1: all), and its ops."""
+    """For each event the host's time before it, whether it waits, for which op (-1: all), and its
+    ops."""
     edges = np.searchsorted(tape.event, np.arange(len(tape.dispatch) + 1))
     host = tape.dispatch + tape.work + tape.loading + tape.profiling
     columns = (host, tape.waits, tape.waits_for, edges[:-1], edges[1:])

@@ -1,9 +1,11 @@
-"""Runs the tape of one rank stretch by stretch instead of op by op, with the same result to the nanosecond.
+"""Runs the tape of one rank stretch by stretch instead of op by op, with the same result to the
+nanosecond.
 
-Between two waits the host only adds up its times, and stops where the launch queue is full; ops of a stream follow each
-other. Both are a running maximum of sums: `end[i] = max(earliest[i], end[i-1] + gap[i]) + duration[i]` is
-`sum[i] + max(earliest[k] + duration[k] - sum[k])` over k up to i, where `sum` adds up gaps and durations. A stretch
-ends where the host waits, where an op depends on one of the same stretch, and before it is as long as the launch queue.
+Between two waits the host only adds up its times, and stops where the launch queue is full; ops of
+a stream follow each other. Both are a running maximum of sums: `end[i] = max(earliest[i], end[i-1]
++ gap[i]) + duration[i]` is `sum[i] + max(earliest[k] + duration[k] - sum[k])` over k up to i, where
+`sum` adds up gaps and durations. A stretch ends where the host waits, where an op depends on one of
+the same stretch, and before it is as long as the launch queue.
 """
 
 from collections.abc import Iterator
@@ -16,12 +18,15 @@ from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 
-LONGEST_NS = 2.0**60  # 36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage
+LONGEST_NS = (
+    2.0**60
+)  # 36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage
 LEAST_OPS = 24  # shorter stretches, on the mean, are run faster op by op
 
 
 class Pass(NamedTuple):
-    """When things happened in a replay of one rank's tape, ns; ops and events are those of the last repetition."""
+    """When things happened in a replay of one rank's tape, ns; ops and events are those of the last
+    repetition."""
 
     done: list[int]  # when the host and the device had finished each repetition
     called: list[int] | I64  # when the host made each event's call
@@ -46,14 +51,28 @@ class _Stretch(NamedTuple):
     host: I64  # the host's own time from the begin of the repetition until each op's launch
     latency: I64
     lanes: list[_Lane]
-    links: list[tuple[I64, I64, I64]]  # ops that wait for earlier ones, these, and the delay after them
-    waits: list[tuple[int, int]]  # events after it that wait, each with the op up to which, -1 for all before it
+    links: list[
+        tuple[I64, I64, I64]
+    ]  # ops that wait for earlier ones, these, and the delay after them
+    waits: list[
+        tuple[int, int]
+    ]  # events after it that wait, each with the op up to which, -1 for all before it
 
 
 def run_alone(tape: Tape, repeats: int) -> Pass | None:
-    """The replay of one rank that meets no other; None where its stretches are so short that nothing is gained."""
-    ops, latest = len(tape.stream), np.maximum(tape.dependencies.on, tape.dependencies.also_on)
-    times = (tape.dispatch, tape.work, tape.loading, tape.profiling, tape.duration, tape.gap, tape.latency)
+    """The replay of one rank that meets no other; None where its stretches are so short that
+    nothing is gained."""
+    ops = len(tape.stream)
+    latest = np.maximum(tape.dependencies.on, tape.dependencies.also_on)
+    times = (
+        tape.dispatch,
+        tape.work,
+        tape.loading,
+        tape.profiling,
+        tape.duration,
+        tape.gap,
+        tape.latency,
+    )
     # No moment of a repetition lies farther from its start than all of its times together.
     spans = (*times, tape.dependencies.delay, np.array(tape.tail))
     longest_ns = sum(float(np.abs(one.astype(np.float64)).sum()) for one in spans)
@@ -73,7 +92,12 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     for event, place in zip(waits.tolist(), launched.tolist(), strict=True):
         after.setdefault(place, []).append((event, int(tape.waits_for[event])))
     bounds = pairwise([0, *cuts])
-    return _run(tape, own, [_stretch(tape, a, b, own[tape.event[a:b]], after.get(b, [])) for a, b in bounds], repeats)
+    return _run(
+        tape,
+        own,
+        [_stretch(tape, a, b, own[tape.event[a:b]], after.get(b, [])) for a, b in bounds],
+        repeats,
+    )
 
 
 def _cuts(latest: I64, waits: I64) -> Iterator[int]:
@@ -94,29 +118,42 @@ def _cuts(latest: I64, waits: I64) -> Iterator[int]:
                 begin = op
 
 
-def _stretch(tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int, int]]) -> _Stretch:
+def _stretch(
+    tape: Tape, first: int, stop: int, host: I64, waits: list[tuple[int, int]]
+) -> _Stretch:
     here = slice(first, stop)
-    stream, duration, gap = tape.stream[here], tape.duration[here], tape.gap[here]
+    stream = tape.stream[here]
+    duration = tape.duration[here]
+    gap = tape.gap[here]
     streams = distinct(stream).tolist()
     lanes = []
     for one in streams:
         ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == one)
         total = np.cumsum(gap[ops] + duration[ops])
         lanes.append(_Lane(one, ops, duration[ops], duration[ops] - total, total))
-    needs, links = tape.dependencies, []
-    for on, delay in ((needs.on[here], needs.delay[here]), (needs.also_on[here], np.zeros_like(needs.delay[here]))):
+    needs = tape.dependencies
+    links = []
+    for on, delay in (
+        (needs.on[here], needs.delay[here]),
+        (needs.also_on[here], np.zeros_like(needs.delay[here])),
+    ):
         if len(ops := np.flatnonzero(on >= 0)):
             links.append((ops, on[ops], delay[ops]))
     return _Stretch(first, stop, host, tape.latency[here], lanes, links, waits)
 
 
 def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
-    """`own`: the host's own time from the begin of a repetition until each event; what holds it up comes on top."""
-    ops, tail = len(tape.stream), sum(tape.tail)
-    came, end, held = np.zeros(ops, np.int64), np.zeros(ops, np.int64), np.zeros(ops, np.int64)
+    """`own`: the host's own time from the begin of a repetition until each event; what holds it up
+    comes on top."""
+    ops = len(tape.stream)
+    tail = sum(tape.tail)
+    came = np.zeros(ops, np.int64)
+    end = np.zeros(ops, np.int64)
+    held = np.zeros(ops, np.int64)
     queued = np.zeros(QUEUE_DEPTH + ops, np.int64)
     """When the launches before the first op, and then each op, left the queue."""
-    free, waited = [0] * (int(tape.stream.max()) + 1), np.zeros(len(own), np.int64)
+    free = [0] * (int(tape.stream.max()) + 1)
+    waited = np.zeros(len(own), np.int64)
     now = begin = device_done = 0
     done = []
     for _ in range(repeats):
@@ -125,9 +162,12 @@ def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
             if stretch.lanes:
                 offsets, latest = _advance(stretch, offset, queued, free, came, end)
                 held[stretch.first : stretch.stop] = offsets
-                offset, device_done = int(offsets[-1]), max(device_done, latest)
+                offset = int(offsets[-1])
+                device_done = max(device_done, latest)
             for event, awaited in stretch.waits:
-                offset = max(offset, (device_done if awaited < 0 else int(end[awaited])) - int(own[event]))
+                offset = max(
+                    offset, (device_done if awaited < 0 else int(end[awaited])) - int(own[event])
+                )
                 waited[event] = offset
         queued[:QUEUE_DEPTH] = queued[ops:].copy()
         now = int(own[-1]) + offset + tail
@@ -138,15 +178,19 @@ def _run(tape: Tape, own: I64, stretches: list[_Stretch], repeats: int) -> Pass:
     return Pass(done, own + np.append(begin, after[:-1]), own + after, came, end)
 
 
-def _advance(stretch: _Stretch, offset: int, queued: I64, free: list[int], came: I64, end: I64) -> tuple[I64, int]:
-    """Run the ops of a stretch: the host's offset after each launch, and when the last of the ops has ended."""
+def _advance(
+    stretch: _Stretch, offset: int, queued: I64, free: list[int], came: I64, end: I64
+) -> tuple[I64, int]:
+    """Run the ops of a stretch: the host's offset after each launch, and when the last of the ops
+    has ended."""
     here = slice(stretch.first, stretch.stop)
     offsets = np.maximum(queued[here] - stretch.host, offset)
     np.maximum.accumulate(offsets, out=offsets)
     earliest = stretch.host + offsets + stretch.latency
     for ops, on, delay in stretch.links:
         earliest[ops] = np.maximum(earliest[ops], end[on] + delay)
-    ended, latest = end[here], 0
+    ended = end[here]
+    latest = 0
     for lane in stretch.lanes:
         ends = np.maximum(earliest[lane.ops] + lane.before, free[lane.stream])
         np.maximum.accumulate(ends, out=ends)

@@ -1,8 +1,10 @@
-"""The ranks of a run on tapes that meet: a shared collective transfers once all its ranks have arrived.
+"""The ranks of a run on tapes that meet: a shared collective transfers once all its ranks have
+arrived.
 
-What a rank spent in a collective before the last one came is waiting; the transfer is what the rank that came last
-spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as it was
-recorded, waiting included, because nothing tells when the others would come."""
+What a rank spent in a collective before the last one came is waiting; the transfer is what the rank
+that came last spent in it, so the shortest time of all. Without the other ranks' recordings a
+collective is replayed as it was recorded, waiting included, because nothing tells when the others
+would come."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,14 +20,26 @@ from traceanalyzer.replay.recorded import make_tape, typical_steps
 from traceanalyzer.replay.tape import Tail, Tape
 
 MAX_RANKS = 8
-"""Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
-OF_TIME = ("dispatch", "work", "loading", "reading", "sending", "profiling", "duration", "alone", "latency", "gap")
+"""Of more, those that spend least in collectives are replayed: they arrive last, so the others wait
+for them."""
+OF_TIME = (
+    "dispatch",
+    "work",
+    "loading",
+    "reading",
+    "sending",
+    "profiling",
+    "duration",
+    "alone",
+    "latency",
+    "gap",
+)
 """Columns of a tape that say how long something takes."""
 
 
 def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
-    """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
-    launches or device work were not recorded."""
+    """The tape of a recording, and of the other ranks of its run where they share collectives with
+    it; empty where launches or device work were not recorded."""
 
     def in_collectives(rank: Rated) -> int:
         calls = rank.timed.collective_calls
@@ -53,11 +67,16 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     taking_part = np.diff(matches.first)
     position = position[((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
-    transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
+    transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(
+        axis=1
+    )
     joined = []
     for tape, column in zip(tapes, position.T, strict=True):
-        meeting, duration, here = tape.meeting.copy(), tape.duration.copy(), np.flatnonzero(column >= 0)
-        meeting[column[here]], duration[column[here]] = here, transfer[here]
+        meeting = tape.meeting.copy()
+        duration = tape.duration.copy()
+        here = np.flatnonzero(column >= 0)
+        meeting[column[here]] = here
+        duration[column[here]] = transfer[here]
         joined.append(replace(tape, meeting=meeting, duration=duration))
     return tuple(joined)
 
@@ -68,20 +87,29 @@ def apart(tape: Tape) -> Tape:
 
 
 def beside_transfers(tape: Tape) -> Tape:
-    """Computation is as long as beside collectives that transfer: one that waits for a rank whose host is slowed by its
-    recorder holds multiprocessors, too."""
-    ops, shared = tape.source.trace.device_ops, tape.meeting >= 0
+    """Computation is as long as beside collectives that transfer: one that waits for a rank whose
+    host is slowed by its recorder holds multiprocessors, too."""
+    ops = tape.source.trace.device_ops
+    shared = tape.meeting >= 0
     slowed = tape.compute & (tape.alone < tape.duration)
     if not shared.any() or not slowed.any():
         return tape
-    start, end, calls = ops.start[tape.row], ops.end[tape.row], tape.communication
+    start = ops.start[tape.row]
+    end = ops.end[tape.row]
+    calls = tape.communication
     waiting = union(start[shared], np.maximum(end - tape.duration, start)[shared])
-    waited, beside = (measure(times, start, end) for times in (waiting, union(start[calls], end[calls])))
+    waited, beside = (
+        measure(times, start, end) for times in (waiting, union(start[calls], end[calls]))
+    )
     less = (tape.duration - tape.alone) * waited / np.maximum(beside, 1)
-    return replace(tape, duration=np.where(slowed, tape.duration - less, tape.duration).astype(np.int64))
+    return replace(
+        tape, duration=np.where(slowed, tape.duration - less, tape.duration).astype(np.int64)
+    )
 
 
 def nothing(tape: Tape) -> Tape:
     """A rank that does nothing and meets nobody."""
     idle = {name: np.zeros_like(getattr(tape, name)) for name in OF_TIME}
-    return replace(apart(tape), tail=Tail(0, 0, 0, 0), dependencies=Dependencies.none(len(tape.row)), **idle)
+    return replace(
+        apart(tape), tail=Tail(0, 0, 0, 0), dependencies=Dependencies.none(len(tape.row)), **idle
+    )

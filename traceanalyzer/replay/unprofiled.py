@@ -1,16 +1,31 @@
-"""The step without the profiler, taken apart: the budget and the causes of idle time of the replayed schedule.
+"""The step without the profiler, taken apart: the budget and the causes of idle time of the
+replayed schedule.
 
-The device works as recorded, because no recorder stretches that. What it idles is what the replay without the profiler
-leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held against the replay without
-it: what gains nothing when it is removed holds nothing up, and its idle time goes to the causes that do."""
+The device works as recorded, because no recorder stretches that. What it idles is what the replay
+without the profiler leaves; each stretch of it is charged with what the host did meanwhile. A cause
+is then held against the replay without it: what gains nothing when it is removed holds nothing up,
+and its idle time goes to the causes that do."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, clip, complement, intersect, join, subtract, union
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, could_be_ahead, keeps_waiting, only_searches
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    clip,
+    complement,
+    intersect,
+    join,
+    subtract,
+    union,
+)
+from traceanalyzer.analysis.causes.gaps import (
+    REFILL_LAUNCHES,
+    could_be_ahead,
+    keeps_waiting,
+    only_searches,
+)
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import Budget, Idle, Waiting
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -24,35 +39,44 @@ from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import I64, Bool, distinct
 
 REMOVED = {
-    IdleCause.INPUT: INPUT_READY, IdleCause.HOST: NO_HOST_WORK,
-    IdleCause.SYNC: NO_HOST_SYNCS, IdleCause.LAUNCH: LAUNCHES_FREE,
-}  # fmt: skip
+    IdleCause.INPUT: INPUT_READY,
+    IdleCause.HOST: NO_HOST_WORK,
+    IdleCause.SYNC: NO_HOST_SYNCS,
+    IdleCause.LAUNCH: LAUNCHES_FREE,
+}
 """What removes each cause that can be removed."""
 NOTHING = 0.05  # a cause without which less than this share of its idle time is gone is none
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
 WAITING = "waiting"
-DEEPEST = 3  # ranks that are followed one after the other: what is behind more of them is hardly anything
+DEEPEST = 3
+"""Ranks that are followed one after the other: what is behind more of them is hardly anything."""
 
 Causes = dict[IdleCause, float]  # idle time by cause, ms
 Waited = dict[Any, float]
-"""What a rank waits for others by what they do, ms: causes of their idle time, and `DEVICE_PARTS`."""
+"""What a rank waits for others by what they do, ms: causes of their idle time, and
+`DEVICE_PARTS`."""
 
 
 def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Idle, Waiting | None]:
-    """Budget and causes of idle time of the step without the profiler, on a device; they sum to `replay.base_ms`. And
-    what of its exposed communication is waiting for other ranks, by what these do; None where one rank is replayed.
+    """Budget and causes of idle time of the step without the profiler, on a device; they sum to
+    `replay.base_ms`. And what of its exposed communication is waiting for other ranks, by what
+    these do; None where one rank is replayed.
 
-    `recorded` is the budget of the recorded step: its computation is this step's, too, and it has no less communication
-    exposed: where ranks meet at another pace than they recorded, the rest is idle time for the same causes."""
+    `recorded` is the budget of the recorded step: its computation is this step's, too, and it has
+    no less communication exposed: where ranks meet at another pace than they recorded, the rest is
+    idle time for the same causes."""
     tapes = replay.typical
     passes = run(tapes, repetitions(tapes))
-    tape, times, window = tapes[0], passes[0], (passes[0].done[-2], passes[0].done[-1])
+    tape = tapes[0]
+    times = passes[0]
+    window = (passes[0].done[-2], passes[0].done[-1])
     work = work_of(tape, times, device)
     charged = _charged(tape, times, complement(window, work.busy), device)
     exposed = clip(subtract(work.communication, work.compute), window)
     waited = _waited(tapes, passes, exposed) if len(tapes) > 1 else {}
-    exposed_ms, copied_ms = ms(exposed.total / tape.steps), recorded.exposed_copy
+    exposed_ms = ms(exposed.total / tape.steps)
+    copied_ms = recorded.exposed_copy
     beyond = max(exposed_ms - recorded.exposed_communication, 0.0)
     _as_idle(charged, waited, beyond)
     if tape.communication.any():
@@ -64,13 +88,18 @@ def partition(replay: Replay, recorded: Budget, device: int) -> tuple[Budget, Id
     if tape.source.timed.memo(only_searches):
         own[IdleCause.HOST] += own[IdleCause.SYNC]
         own[IdleCause.SYNC] = 0.0
-    scale = budget.exposed_communication / busy.exposed_communication if busy.exposed_communication else 1.0
+    scale = (
+        budget.exposed_communication / busy.exposed_communication
+        if busy.exposed_communication
+        else 1.0
+    )
     parts = {str(getattr(part, "label", part)): spent * scale for part, spent in others.items()}
     return budget, idle_of(own, budget.idle), Waiting(**parts) if len(tapes) > 1 else None
 
 
 def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
-    """Counts so much of the communication as idle time (in place): of the waiting, by its causes."""
+    """Counts so much of the communication as idle time (in place): of the waiting, by its
+    causes."""
     waits = sum(waited.values())
     share = min(time / waits, 1.0) if waits else 0.0
     for part, spent in waited.items():
@@ -80,10 +109,13 @@ def _as_idle(charged: Causes, waited: Waited, time: float) -> None:
 
 
 def _waited(tapes: Sequence[Tape], passes: Sequence[Pass], exposed: IntervalSet) -> Waited:
-    """What the ranks that the first one waits for do more than it, ms a step; its own transfers are left out."""
+    """What the ranks that the first one waits for do more than it, ms a step; its own transfers are
+    left out."""
     run_ = _Run(tapes, passes)
     whole = run_.followed(0, (0,))
-    waiting = ms(intersect(exposed, union(run_.waits[0].start, run_.waits[0].end)).total / tapes[0].steps)
+    waiting = ms(
+        intersect(exposed, union(run_.waits[0].start, run_.waits[0].end)).total / tapes[0].steps
+    )
     total = sum(whole.values())
     return {part: waiting * time / total if total else 0.0 for part, time in whole.items()}
 
@@ -92,7 +124,8 @@ class _Run:
     """The last repetition of ranks that were replayed together."""
 
     def __init__(self, tapes: Sequence[Tape], passes: Sequence[Pass]) -> None:
-        self.tapes, self.passes = tapes, passes
+        self.tapes = tapes
+        self.passes = passes
         self.period = passes[0].done[-1] - passes[0].done[-2]
         self.waits = waits_of(tapes, passes, self.period)
         self.devices = [tape.source.timed.device or 0 for tape in tapes]
@@ -112,13 +145,17 @@ class _Run:
                 behind = self.followed(other, (*trail, other))
                 scale = waited / (sum(behind.values()) or 1.0)
                 more = {part: time + scale * behind[part] for part, time in more.items()}
-            scale = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps) / (sum(more.values()) or 1.0)
+            scale = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps) / (
+                sum(more.values()) or 1.0
+            )
             found = {part: time + scale * more[part] for part, time in found.items()}
         return found
 
     def _spent(self, rank: int, when: IntervalSet) -> Waited:
         """What a rank did in these times, ms a step."""
-        tape, work, times = self.tapes[rank], self.works[rank], self.passes[rank]
+        tape = self.tapes[rank]
+        work = self.works[rank]
+        times = self.passes[rank]
         left = in_last_repetition(when, times.done[-2], self.period)
         result: Waited = {}
         waiting = union(self.waits[rank].start, self.waits[rank].end)
@@ -126,35 +163,48 @@ class _Run:
         for part, busy in zip((*DEVICE_PARTS, WAITING), sets, strict=True):
             result[part] = ms(intersect(left, busy).total / tape.steps)
             left = subtract(left, busy)
-        idle = _charged(tape, times, left, self.devices[rank]) if len(left.start) else dict.fromkeys(IdleCause, 0.0)
+        idle = (
+            _charged(tape, times, left, self.devices[rank])
+            if len(left.start)
+            else dict.fromkeys(IdleCause, 0.0)
+        )
         return {**result, **idle}
 
 
 def _both_held_against(replay: Replay, own: Causes, waited: Waited) -> tuple[Causes, Waited]:
-    """The causes of a rank's idle time, and of what it waits for others, held against the replay together."""
+    """The causes of a rank's idle time, and of what it waits for others, held against the replay
+    together."""
     before = {cause: own[cause] + waited.get(cause, 0.0) for cause in IdleCause}
     after = held_against(replay, before)
-    kept = {cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0 for cause in IdleCause}
+    kept = {
+        cause: min(after[cause] / before[cause], 1.0) if before[cause] else 0.0
+        for cause in IdleCause
+    }
     gained = {cause: max(after[cause] - before[cause], 0.0) for cause in IdleCause}
 
     def checked(part: Waited) -> Causes:
-        share = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause) / (sum(gained.values()) or 1.0)
+        share = sum(part[cause] * (1.0 - kept[cause]) for cause in IdleCause) / (
+            sum(gained.values()) or 1.0
+        )
         return {cause: part[cause] * kept[cause] + share * gained[cause] for cause in IdleCause}
 
     return checked(own), {**waited, **(checked(waited) if waited else {})}
 
 
 def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Budget, Idle]:
-    """Budget and causes of idle time of a step of this length without the profiler, where nothing can be replayed:
-    work as recorded, causes of idle time in the proportions of the recording, the profiler's own left out."""
+    """Budget and causes of idle time of a step of this length without the profiler, where nothing
+    can be replayed: work as recorded, causes of idle time in the proportions of the recording, the
+    profiler's own left out."""
     fitted = fitted_to(budget, step_ms)
-    causes: Causes = {cause: getattr(idle, cause.label) for cause in IdleCause if cause != IdleCause.PROFILER}
+    causes: Causes = {
+        cause: getattr(idle, cause.label) for cause in IdleCause if cause != IdleCause.PROFILER
+    }
     return fitted, idle_of(causes, fitted.idle)
 
 
 def fitted_to(busy: Budget, step_ms: float) -> Budget:
-    """A step of this length with this work on the device and idle time for the rest; where the work alone is longer
-    (its clock was higher than in the recording), it is shortened."""
+    """A step of this length with this work on the device and idle time for the rest; where the work
+    alone is longer (its clock was higher than in the recording), it is shortened."""
     parts = (busy.compute, busy.exposed_communication, busy.exposed_copy)
     scale = min(step_ms / sum(parts), 1.0) if sum(parts) else 1.0
     compute, communication, copy = (part * scale for part in parts)
@@ -165,14 +215,16 @@ def idle_of(charged: Causes, idle_ms: float) -> Idle:
     """The causes in the proportions that were found, so that they sum to the idle time."""
     total = sum(charged.values())
     if total <= 0:
-        charged, total = {IdleCause.OTHER: 1.0}, 1.0
+        charged = {IdleCause.OTHER: 1.0}
+        total = 1.0
     return Idle(**{cause.label: idle_ms * charged.get(cause, 0.0) / total for cause in IdleCause})
 
 
 def held_against(replay: Replay, charged: Causes) -> Causes:
-    """The causes, held against the replay without each: one whose removal gains (nearly) nothing of what it is charged
-    with holds nothing up, and its time goes to the cause whose removal gains most. Slow launches are charged to the
-    waits that exposed them as far as the step is shorter without these."""
+    """The causes, held against the replay without each: one whose removal gains (nearly) nothing of
+    what it is charged with holds nothing up, and its time goes to the cause whose removal gains
+    most. Slow launches are charged to the waits that exposed them as far as the step is shorter
+    without these."""
     gain = {cause: replay.gain_ms(scenario) / replay.scale for cause, scenario in REMOVED.items()}
     result = dict(charged)
     exposed = min(result[IdleCause.LAUNCH], max(gain[IdleCause.SYNC] - result[IdleCause.SYNC], 0.0))
@@ -189,7 +241,8 @@ def held_against(replay: Replay, charged: Causes) -> Causes:
 
 def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     """Idle time of a step by what the host did until it launched the op that ended it, ms."""
-    came, called = np.array(times.came, np.int64), np.array(times.called, np.int64)
+    came = np.array(times.came, np.int64)
+    called = np.array(times.called, np.int64)
     rows = np.flatnonzero(tape.source.trace.device_ops.device[tape.row] == device)
     rows = rows[np.argsort(came[rows], kind="stable")]
     next_op = np.append(rows, -1)[np.searchsorted(came[rows], gaps.end)]
@@ -205,7 +258,8 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     after_wait = recorded == IdleCause.SYNC
     if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
         after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
-    slow, queued = spent["rest"] + np.where(dispatched, left, 0.0), np.where(dispatched, 0.0, left)
+    slow = spent["rest"] + np.where(dispatched, left, 0.0)
+    queued = np.where(dispatched, 0.0, left)
     by_cause = {
         IdleCause.INPUT: spent["loading"],
         IdleCause.COMMUNICATION: np.where(waits_for_others, spent["work"], 0.0),
@@ -214,11 +268,15 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
         IdleCause.LAUNCH: np.where(after_wait, 0.0, slow),
     }
     of_queue = {cause: np.where(recorded == cause, queued, 0.0) for cause in IdleCause}
-    return {cause: ms((by_cause.get(cause, 0.0) + time).sum() / tape.steps) for cause, time in of_queue.items()}
+    return {
+        cause: ms((by_cause.get(cause, 0.0) + time).sum() / tape.steps)
+        for cause, time in of_queue.items()
+    }
 
 
 def _after_wait(tape: Tape, times: Pass) -> Bool:
-    """For each op whether the host was held until the device had nothing left, and has launched little since."""
+    """For each op whether the host was held until the device had nothing left, and has launched
+    little since."""
     held = np.flatnonzero(tape.waits & (np.array(times.returned) > np.array(times.called)))
     position = np.searchsorted(held, tape.event, side="left") - 1
     last = np.append(held, -1)[position]
@@ -227,11 +285,15 @@ def _after_wait(tape: Tape, times: Pass) -> Bool:
 
 
 def _as_recorded(tape: Tape) -> tuple[I64, Bool]:
-    """For each op the cause of the gap that it ended in the recording, OTHER where it ended none; and whether it had
-    been launched before such a gap: it waited for what is not in the recording."""
-    gaps, count = tape.source.causes.gaps, len(tape.source.trace.device_ops) + 1
-    cause, unknown = np.full(count, int(IdleCause.OTHER), np.int64), np.zeros(count, bool)
-    cause[gaps.next_op], unknown[gaps.next_op] = gaps.cause, (gaps.cause == IdleCause.OTHER) & (gaps.queued == 1)
+    """For each op the cause of the gap that it ended in the recording, OTHER where it ended none;
+    and whether it had been launched before such a gap: it waited for what is not in the
+    recording."""
+    gaps = tape.source.causes.gaps
+    count = len(tape.source.trace.device_ops) + 1
+    cause = np.full(count, int(IdleCause.OTHER), np.int64)
+    unknown = np.zeros(count, bool)
+    cause[gaps.next_op] = gaps.cause
+    unknown[gaps.next_op] = (gaps.cause == IdleCause.OTHER) & (gaps.queued == 1)
     return cause[tape.row], unknown[tape.row]
 
 
@@ -246,15 +308,17 @@ class Work(NamedTuple):
 
 def work_of(tape: Tape, times: Pass, device: int) -> Work:
     """The same of a device of the tape's rank."""
-    start, end = np.array(times.came, np.int64), np.array(times.end, np.int64)
+    start = np.array(times.came, np.int64)
+    end = np.array(times.end, np.int64)
     runs = (tape.source.trace.device_ops.device[tape.row] == device) & (end > start)
     kinds = (runs & tape.compute, runs & tape.communication, runs & tape.copy, runs)
     return Work(*(union(start[kind], end[kind]) for kind in kinds))
 
 
 class Waits(NamedTuple):
-    """Waiting of a rank in shared collectives, in the last repetition of a replay. These end on all ranks at once, so
-    what a rank comes later to one than another is what it does longer since they last met."""
+    """Waiting of a rank in shared collectives, in the last repetition of a replay. These end on all
+    ranks at once, so what a rank comes later to one than another is what it does longer since they
+    last met."""
 
     since: I64  # when it and the rank that it waited for had last met
     start: I64
@@ -286,6 +350,7 @@ def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
 
 
 def in_last_repetition(of: IntervalSet, begun: int, period: int) -> IntervalSet:
-    """The times, those before the last repetition had `begun` one `period` later: there the same happens."""
+    """The times, those before the last repetition had `begun` one `period` later: there the same
+    happens."""
     before = clip(of, (begun - period, begun))
     return join(subtract(of, before), IntervalSet(before.start + period, before.end + period))

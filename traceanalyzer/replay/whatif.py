@@ -1,7 +1,9 @@
-"""Predicted step times: the recording replayed, without the profiler's cost, and under each scenario.
+"""Predicted step times: the recording replayed, without the profiler's cost, and under each
+scenario.
 
-All start from `Replay.base_ms`: the step without the profiler as the capture measured it, else as the replay has it.
-What the replay is off by is taken out of each, so none exceeds the base unless its scenario can cost something."""
+All start from `Replay.base_ms`: the step without the profiler as the capture measured it, else as
+the replay has it. What the replay is off by is taken out of each, so none exceeds the base unless
+its scenario can cost something."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +13,14 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.replay.host_speed import step_ms, without_profiler
-from traceanalyzer.replay.limits import GAIN_SPREAD, LIMITED_DUTY, PESSIMISTIC_DUTY, duties, least_times_ns, slowed
+from traceanalyzer.replay.limits import (
+    GAIN_SPREAD,
+    LIMITED_DUTY,
+    PESSIMISTIC_DUTY,
+    duties,
+    least_times_ns,
+    slowed,
+)
 from traceanalyzer.replay.recorded import hiccups, typical_steps
 from traceanalyzer.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.replay.simulate import step_times_ns
@@ -19,18 +28,24 @@ from traceanalyzer.replay.tape import Change, Tape
 from traceanalyzer.replay.together import make_tapes
 
 FAITHFUL = 0.1
-"""A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
-that differs less is scaled to it."""
-MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
-"""How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
+"""A replay that differs more than this from the recording lacks something that matters, and nothing
+is told of it; one that differs less is scaled to it."""
+MEASURED_SPREAD = 0.05
+ESTIMATED_SPREAD = 0.1
+"""How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory,
+the replay itself."""
 SCENARIO_SPREAD = 0.12
-"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave things out. With these
-about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave
+things out. With these about nine in ten stopwatch medians are in their ranges
+(docs/accuracy.md)."""
 LEAST_OF_STEP = 0.25
-"""No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
-MOST_SPEEDUP = 100.0  # what would leave less of the step than this is the step itself: there is nothing to predict
+"""No prediction is so far off that the step is shorter than this share of it for what a scenario
+leaves out."""
+MOST_SPEEDUP = 100.0
+"""What would leave less of the step than this is the step itself: there is nothing to predict."""
 NOTHING_ELSE = "hardly anything of the step would be left: it is nothing but what this removes"
-LONGEST_MS = 86.4e6  # a step of more than a day is damage, and a replay of several would leave 64 bits
+LONGEST_MS = 86.4e6
+"""A step of more than a day is damage, and a replay of several would leave 64 bits."""
 COMBINED_GAIN = 0.01  # a combination is worth telling if it is better than its parts by this
 COMBINED_COUNT = 3
 LISTED = {frozenset(one.parts): one.id for one in SCENARIOS if one.parts}
@@ -39,23 +54,32 @@ ONE_RANK = (
     "others included, as if these came earlier by as much as this rank does."
 )
 UNFAITHFUL = "the replay of the unchanged recording is too far from it"
-TOGETHER = "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
+TOGETHER = (
+    "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
+)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A scenario and the step time it leads to; null where the recording does not say what it needs."""
+    """A scenario and the step time it leads to; null where the recording does not say what it
+    needs."""
 
     id: str = metric("what is different", text="scenario")
     step_ms: float | None = metric("predicted step time without a profiler")
-    low_ms: float | None = metric("lower end of the 90 % range: nine of ten stopwatch medians lie inside")
+    low_ms: float | None = metric(
+        "lower end of the 90 % range: nine of ten stopwatch medians lie inside"
+    )
     high_ms: float | None = metric("upper end of it")
     speedup: float | None = metric("unprofiled step time over the predicted one")
     basis: str = metric("what is assumed, or why there is no prediction", text="sentence")
     mfu: float | None = metric(
-        "MFU at that step time, for as many operations; null where today's is not known, or with another number format",
-        "share", default=None,
-    )  # fmt: skip
+        (
+            "MFU at that step time, for as many operations; null where today's is not known, "
+            "or with another number format"
+        ),
+        "share",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -66,9 +90,12 @@ class WhatIf:
     replayed_step_ms: float | None = metric(
         "the same from the replay of its causes; null where that is too far off to tell anything"
     )
-    fidelity_error: float = metric("replayed over recorded step time (outliers left out), less 1", "share")
+    fidelity_error: float = metric(
+        "replayed over recorded step time (outliers left out), less 1", "share"
+    )
     unprofiled_step_ms: float | None = metric(
-        "step time without a profiler: measured with the capture, else estimated; null where it is not known"
+        "step time without a profiler: measured with the capture, else estimated; null "
+        "where it is not known"
     )
     unprofiled_low_ms: float | None = metric("lower end of its 90 % range")
     unprofiled_high_ms: float | None = metric("upper end of it")
@@ -78,57 +105,92 @@ class WhatIf:
 
     def __repr__(self) -> str:
         base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
-        best = next((f", {one.id} {one.step_ms:.3g} ms" for one in self.scenarios if one.step_ms is not None), "")
+        best = next(
+            (
+                f", {one.id} {one.step_ms:.3g} ms"
+                for one in self.scenarios
+                if one.step_ms is not None
+            ),
+            "",
+        )
         return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
 
 
-UNLIKE_SHARE = 0.1  # prefills and decodes whose sample is further from the mean of all say nothing of that
+UNLIKE_SHARE = 0.1
+"""Prefills and decodes whose sample is further from the mean of all say nothing of that."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out. Each is the tapes of
-    the ranks that are replayed together, the one that is spoken of first."""
+    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out.
+    Each is the tapes of the ranks that are replayed together, the one that is spoken of first."""
 
     recorded_ms: float
     fidelity_error: float
     recorded: tuple[Tape, ...]
     fast_host: tuple[Tape, ...]
     typical: tuple[Tape, ...]
-    slow_host: tuple[Tape, ...]  # these three: without the profiler, with a fast, the usual and a slow host
+    slow_host: tuple[
+        Tape, ...
+    ]  # these three: without the profiler, with a fast, the usual and a slow host
     replayed_ms: float  # step time of the replay as recorded
-    base_times_ns: list[float]  # step time of each rank without the profiler, ns, before it is scaled
-    measured: UnprofiledTime | None = None  # the step without the profiler, where the capture has it
+    base_times_ns: list[
+        float
+    ]  # step time of each rank without the profiler, ns, before it is scaled
+    # the step without the profiler, where the capture has it
+    measured: UnprofiledTime | None = None
     hiccups: int = 0
-    """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
+    """Steady steps that are on no tape because they took far longer than the others for no recorded
+    cause."""
 
     @classmethod
-    def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> "Replay | None":
-        """The replay of a process; None where launches or device work were not recorded, or where the steps are of
-        unlike kinds and those on the tape do not stand for all. Where the step was `measured` without a profiler, the
-        host is made as fast as that says. `peers` are the other ranks of its run, replayed with it."""
+    def of(
+        cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()
+    ) -> "Replay | None":
+        """The replay of a process; None where launches or device work were not recorded, or where
+        the steps are of unlike kinds and those on the tape do not stand for all. Where the step was
+        `measured` without a profiler, the host is made as fast as that says. `peers` are the other
+        ranks of its run, replayed with it."""
         steps = rated.timed.steps
         tapes = make_tapes(rated, peers) if steps.known else ()
         if not tapes:
             return None
-        typical = float(steps.duration[typical_steps(*(tape.source.causes for tape in tapes))].mean()) / NS_PER_MS
+        typical = (
+            float(steps.duration[typical_steps(*(tape.source.causes for tape in tapes))].mean())
+            / NS_PER_MS
+        )
         recorded = float(steps.duration[steps.steady].mean()) / NS_PER_MS
-        if not 0 < recorded < LONGEST_MS or (steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE):
+        if not 0 < recorded < LONGEST_MS or (
+            steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE
+        ):
             return None
         fast, usual, slow = without_profiler(tapes, measured)
         replayed = step_ms(tapes)
         error = replayed / typical - 1.0 if typical else 0.0
         left_out = int(hiccups(tapes[0].source.causes)[tapes[0].source.timed.steps.steady].sum())
-        return cls(recorded, error, tapes, fast, usual, slow, replayed, step_times_ns(usual), measured, left_out)
+        return cls(
+            recorded,
+            error,
+            tapes,
+            fast,
+            usual,
+            slow,
+            replayed,
+            step_times_ns(usual),
+            measured,
+            left_out,
+        )
 
     @property
     def base_ms(self) -> float:
-        """Step time without the profiler: measured, else estimated, and then not longer than recorded."""
+        """Step time without the profiler: measured, else estimated, and then not longer than
+        recorded."""
         return max(self.base_times_ns) / NS_PER_MS * self.scale
 
     @cached_property
     def scale(self) -> float:
-        """What the replay's times are multiplied by, so that it agrees with the stopwatch, else with the recording."""
+        """What the replay's times are multiplied by, so that it agrees with the stopwatch, else
+        with the recording."""
         base = max(self.base_times_ns) / NS_PER_MS
         if self.measured is not None and base:
             return self.measured.step_ms / base
@@ -142,32 +204,48 @@ class Replay:
     @cached_property
     def range_ms(self) -> tuple[float, float]:
         """The 90 % range of the step without the profiler."""
-        base, stopwatch = self.base_ms, self.measured
+        base = self.base_ms
+        stopwatch = self.measured
         spread = (ESTIMATED_SPREAD if stopwatch is None else MEASURED_SPREAD) * base
         low = base - math.hypot(max(base - self.fast_host_ms, 0.0), spread)
         high = base + math.hypot(max(self.slow_host_ms - base, 0.0), spread)
-        return (low, high) if stopwatch is None else (min(low, stopwatch.low_ms), max(high, stopwatch.high_ms))
+        return (
+            (low, high)
+            if stopwatch is None
+            else (min(low, stopwatch.low_ms), max(high, stopwatch.high_ms))
+        )
 
     @cached_property
     def host_slopes(self) -> tuple[float, float]:
-        """By which share the step grows for each 100 % that the host takes longer, and shrinks for each 100 % less: no
-        more than the host, also where that of another rank sets the pace."""
-        base, usual = self.base_ms, self.typical[0].host_ns
-        known = (self.slow_host_ms, self.slow_host[0].host_ns), (self.fast_host_ms, self.fast_host[0].host_ns)
+        """By which share the step grows for each 100 % that the host takes longer, and shrinks for
+        each 100 % less: no more than the host, also where that of another rank sets the pace."""
+        base = self.base_ms
+        usual = self.typical[0].host_ns
+        known = (
+            (self.slow_host_ms, self.slow_host[0].host_ns),
+            (self.fast_host_ms, self.fast_host[0].host_ns),
+        )
         slower, faster = (
-            min((time - base) / base * usual / (host - usual), 1.0) if base and host != usual else 0.0
+            min((time - base) / base * usual / (host - usual), 1.0)
+            if base and host != usual
+            else 0.0
             for time, host in known
         )
         return slower, faster
 
     def gain_ms(self, scenario: Scenario) -> float:
-        """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
-        return 0.0 if (step := self.step_under_ms(scenario)) is None else max(self.base_ms - step, 0.0)
+        """What a scenario saves of the step without the profiler, ms; 0 where it is not
+        predicted."""
+        return (
+            0.0 if (step := self.step_under_ms(scenario)) is None else max(self.base_ms - step, 0.0)
+        )
 
     def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
-        """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as it may be; 0 where
-        that is not predicted."""
-        tapes, now = (self.fast_host, self.fast_host_ms) if fast_host else (self.typical, self.base_ms)
+        """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as
+        it may be; 0 where that is not predicted."""
+        tapes, now = (
+            (self.fast_host, self.fast_host_ms) if fast_host else (self.typical, self.base_ms)
+        )
         step = self._step_ms(scenario, scenario.pessimistic, tapes, LIMITED_DUTY)
         return 0.0 if step is None else max(now - step, 0.0)
 
@@ -186,13 +264,13 @@ class Replay:
         return self._under(scenario)[0]
 
     def kernels_saved_ns(self, scenario: Scenario) -> float | None:
-        """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
-        the recording does not say what it needs."""
+        """By how much a scenario makes the device work of a step shorter, on the rank that is
+        spoken of, ns; None where the recording does not say what it needs."""
         return self._under(scenario)[1]
 
     def saved_by_kernels(self, scenario: Scenario) -> bool | None:
-        """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
-        not say what it needs."""
+        """Whether device work becomes shorter by at least half of what a scenario gains; None where
+        the recording does not say what it needs."""
         saved_ns = self.kernels_saved_ns(scenario)
         return None if saved_ns is None else 2 * saved_ns >= self.gain_ms(scenario) * NS_PER_MS
 
@@ -203,11 +281,13 @@ class Replay:
     def _under(self, scenario: Scenario) -> tuple[float | None, float | None]:
         """Step time, ms, and device work that a step has less, ns."""
         if scenario not in self._known:
-            step_ms, saved_ns = None, None
+            step_ms = None
+            saved_ns = None
             if (changed := _changed(scenario.change, self.typical)) is not None:
                 step_ms = self._changed_ms(scenario, changed, self.typical, LIMITED_DUTY)
                 step_ms = step_ms if scenario.may_cost else min(step_ms, self.base_ms)
-                before, after = self.typical[0], changed[0]
+                before = self.typical[0]
+                after = changed[0]
                 saved_ns = float(before.duration.sum() - after.duration.sum()) / before.steps
             self._known[scenario] = step_ms, saved_ns
         return self._known[scenario]
@@ -217,7 +297,8 @@ class Replay:
         return {}
 
     def predict(self, scenario: Scenario) -> Prediction:
-        """The step time under a scenario; not longer than without it, unless it can cost something."""
+        """The step time under a scenario; not longer than without it, unless it can cost
+        something."""
         if scenario not in self._predicted:
             self._predicted[scenario] = self._prediction(scenario)
         return self._predicted[scenario]
@@ -231,22 +312,30 @@ class Replay:
             return Prediction(scenario.id, None, None, None, None, NOTHING_ELSE)
         # Tensor cores of duty 1 keep the highest clock however busy they are.
         low = self._step_ms(scenario, scenario.optimistic, self.fast_host, 1.0) or step
-        high = self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
+        high = (
+            self._step_ms(scenario, scenario.pessimistic, self.slow_host, PESSIMISTIC_DUTY) or step
+        )
         gain = self.base_ms - step
         spread = math.hypot(SCENARIO_SPREAD * step, scenario.spread * gain)
         high = step + math.hypot(max(high - step, 0.0), spread)
         spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * gain))
         low = max(step - math.hypot(max(step - low, 0.0), spread), self.base_ms * scenario.least)
         high = high if scenario.may_cost else min(high, self.range_ms[1])
-        return Prediction(scenario.id, step, low, high, self.base_ms / step if step else 1.0, scenario.basis)
+        return Prediction(
+            scenario.id, step, low, high, self.base_ms / step if step else 1.0, scenario.basis
+        )
 
-    def _step_ms(self, of: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float) -> float | None:
-        """Step time of these tapes by a reading of a scenario (None: as it is), with clocks that are limited from this
-        duty of the tensor cores on; None where it cannot be made."""
+    def _step_ms(
+        self, of: Scenario, reading: Change | None, tapes: Sequence[Tape], limited: float
+    ) -> float | None:
+        """Step time of these tapes by a reading of a scenario (None: as it is), with clocks that
+        are limited from this duty of the tensor cores on; None where it cannot be made."""
         changed = _changed(reading or of.change, tapes)
         return None if changed is None else self._changed_ms(of, changed, tapes, limited)
 
-    def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
+    def _changed_ms(
+        self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float
+    ) -> float:
         times = step_times_ns(changed, scenario.begin)
         lower = slowed(changed, self.duty, duties(changed, times), limited, scenario.most_slowed)
         times = times if lower is None else step_times_ns(lower, scenario.begin)
@@ -263,30 +352,49 @@ class Replay:
         return duties(self.typical, self.base_times_ns)
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
-        """All predictions, `more` scenarios (instead of those of the same name) and combinations of the best few
-        included; none of an unfaithful replay."""
+        """All predictions, `more` scenarios (instead of those of the same name) and combinations of
+        the best few included; none of an unfaithful replay."""
         if self.faithful:
-            predictions = list(map(self.predict, {one.id: one for one in (*SCENARIOS, *more)}.values()))
-            predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
+            predictions = list(
+                map(self.predict, {one.id: one for one in (*SCENARIOS, *more)}.values())
+            )
+            predictions += self._combinations(
+                {p.id: p.step_ms for p in predictions if p.step_ms is not None}
+            )
             known: tuple[float | None, float | None, float | None] = self.base_ms, *self.range_ms
         else:
-            predictions = [Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)]
+            predictions = [
+                Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)
+            ]
             timed = self.measured
-            known = (None, None, None) if timed is None else (timed.step_ms, timed.low_ms, timed.high_ms)
+            known = (
+                (None, None, None)
+                if timed is None
+                else (timed.step_ms, timed.low_ms, timed.high_ms)
+            )
         predictions.sort(key=lambda p: float("inf") if p.step_ms is None else p.step_ms)
-        replayed, ranks, notes = self.replayed_ms if self.faithful else None, len(self.recorded), self._notes()
-        return WhatIf(self.recorded_ms, replayed, self.fidelity_error, *known, ranks, predictions, notes)
+        replayed = self.replayed_ms if self.faithful else None
+        ranks = len(self.recorded)
+        notes = self._notes()
+        return WhatIf(
+            self.recorded_ms, replayed, self.fidelity_error, *known, ranks, predictions, notes
+        )
 
     def _combinations(self, known: dict[str, float]) -> Iterator[Prediction]:
-        """The best two and the best three together, where that is better than what is known already."""
+        """The best two and the best three together, where that is better than what is known
+        already."""
         least_ms = self.base_ms * (1 - COMBINED_GAIN)
-        gains = sorted((s for s in COMBINED if known.get(s.id, least_ms) < least_ms), key=lambda s: known[s.id])
+        gains = sorted(
+            (s for s in COMBINED if known.get(s.id, least_ms) < least_ms), key=lambda s: known[s.id]
+        )
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*(s for s in COMBINED if s in gains[:count]))
             if (listed := LISTED.get(frozenset(together.parts))) is not None:
                 best = min(best, known.get(listed, best))
-            elif (step := self.step_under_ms(together)) is not None and step < best * (1 - COMBINED_GAIN):
+            elif (step := self.step_under_ms(together)) is not None and step < best * (
+                1 - COMBINED_GAIN
+            ):
                 best = step
                 yield self.predict(together)
 
@@ -294,7 +402,11 @@ class Replay:
         world = self.recorded[0].source.trace.process.world_size or 1
         if len(self.recorded) > 1:
             return [TOGETHER.format(ranks=len(self.recorded))]
-        return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
+        return (
+            [ONE_RANK.format(world=world)]
+            if world > 1 and self.recorded[0].communication.any()
+            else []
+        )
 
 
 def _changed(change: Change, tapes: Sequence[Tape]) -> list[Tape] | None:

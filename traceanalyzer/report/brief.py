@@ -1,17 +1,34 @@
-"""The first screen of a command that has more to say with `--full`: the answer, three remedies, what to run next."""
+"""The first screen of a command that has more to say with `--full`: the answer, three remedies,
+what to run next."""
 
 from collections.abc import Sequence
 
 from traceanalyzer.base import ELLIPSIS
-from traceanalyzer.report.document import Bullets, Document, Item, Items, Line, Part, Section, Verdict
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Item,
+    Items,
+    Line,
+    Part,
+    Section,
+    Verdict,
+)
 from traceanalyzer.report.format import plain
 
-SHOWN_CHANGES, SHOWN_NOTES = 3, 2
-LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320  # characters on the screen; other forms have all of it
+SHOWN_CHANGES = 3
+SHOWN_NOTES = 2
+LONGEST = 180  # characters on the screen; other forms have all of it
+LONGEST_OF_MORE = 150
+LONGEST_HEADLINE = 320
 
 
 def first_screen(
-    answer: str, lines: Sequence[str], advice: Sequence[str], notes: Sequence[str], commands: Sequence[str]
+    answer: str,
+    lines: Sequence[str],
+    advice: Sequence[str],
+    notes: Sequence[str],
+    commands: Sequence[str],
 ) -> Document:
     """The screen; `commands` are what may be typed next behind `traceanalyzer`."""
     shown = [Item(brief(text)) for text in advice[:SHOWN_CHANGES]]

@@ -17,7 +17,15 @@ from traceanalyzer.diagnosis.selection import Knowledge, Measured, Selection, me
 from traceanalyzer.diagnosis.shares import copied_within_gpu_ms, missing_kernels
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.halves import in_halves
-from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.report.model import (
+    TOP_ROWS,
+    Input,
+    InputDevice,
+    InputHealth,
+    Metrics,
+    Report,
+    Tool,
+)
 from traceanalyzer.report.tables import PATH, in_order, report_tables
 from traceanalyzer.trace import Collected, Device, Failure, Run, Trace
 from traceanalyzer.trace.hardware import GIGA, Hardware
@@ -28,10 +36,14 @@ NOTED_MISSING = 0.001  # share of launches without their kernels that is worth a
 
 
 def build_report(
-    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, top: int = TOP_ROWS
+    run: Run,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    top: int = TOP_ROWS,
 ) -> Report:
-    """The report of a run, or of the selected part of it. Figures of a step are the critical rank's; its long tables
-    have `top` rows. Raises EmptyRecordingError for a rank, device or step that the recording does not have."""
+    """The report of a run, or of the selected part of it. Figures of a step are the critical
+    rank's; its long tables have `top` rows. Raises EmptyRecordingError for a rank, device or step
+    that the recording does not have."""
     return report_of(measured(run, selection, knowledge), top)
 
 
@@ -39,19 +51,26 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     m = of.critical
     (found, (path_time, path)), (metrics, tables) = in_halves(
-        m, lambda: (diagnose(m), m.path_tables), lambda: (_metrics(m), report_tables(of, top, without=PATH))
+        m,
+        lambda: (diagnose(m), m.path_tables),
+        lambda: (_metrics(m), report_tables(of, top, without=PATH)),
     )
     of_memory, for_memory = _on_memory(m)
     notes = sorted([*_notes(of.run, m), *of.ranks.notes], key=lambda note: isinstance(note, Aside))
     return Report(
-        tool=Tool("traceanalyzer", __version__), inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
-        summary=found.summary, metrics=replace(metrics, critical_path=path_time),
+        tool=Tool("traceanalyzer", __version__),
+        inputs=[_input(trace) for trace in (*of.run.traces, *of.run.logs)],
+        summary=found.summary,
+        metrics=replace(metrics, critical_path=path_time),
         devices=[row for one in of.each for row in one.devices],
-        findings=[*found.findings, *of_memory], recommendations=[*found.recommendations, *for_memory],
+        findings=[*found.findings, *of_memory],
+        recommendations=[*found.recommendations, *for_memory],
         tables=in_order({**tables, PATH: path[:top]}),
-        notes=list(map(str, notes)), pressing_notes=sum(not isinstance(note, Aside) for note in notes),
-        step_parts=m.step_parts, host_parts=m.host_parts,
-    )  # fmt: skip
+        notes=list(map(str, notes)),
+        pressing_notes=sum(not isinstance(note, Aside) for note in notes),
+        step_parts=m.step_parts,
+        host_parts=m.host_parts,
+    )
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
@@ -62,50 +81,91 @@ def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
 
     if traced is None:
         return in_a_report(m.memory_of_devices)
-    return of_a_trace(traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None))
+    return of_a_trace(
+        traced, next((d.memory_bytes for d in m.trace.devices if d.id == m.timed.device), None)
+    )
 
 
 def _input(trace: Trace) -> Input:
     health = trace.health
     return Input(
-        path=trace.path, kind=trace.source, rank=trace.rank, world_size=trace.process.world_size,
+        path=trace.path,
+        kind=trace.source,
+        rank=trace.rank,
+        world_size=trace.process.world_size,
         devices=[InputDevice(d.id, d.name) for d in trace.devices],
         health=InputHealth(
-            health.events, health.skipped, health.repaired, health.lost, health.clipped, health.truncated,
+            health.events,
+            health.skipped,
+            health.repaired,
+            health.lost,
+            health.clipped,
+            health.truncated,
             list(health.notes),
         ),
         collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
-    )  # fmt: skip
+    )
 
 
 def _metrics(m: Measurements) -> Metrics:
-    steps, kernels = m.timed.steps, m.linked.is_kernel & m.timed.steady_ops
+    steps = m.timed.steps
+    kernels = m.linked.is_kernel & m.timed.steady_ops
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     return Metrics(
-        step_time_ms=m.step_time, step_source=steps.source, warmup_steps=steps.warmup, unprofiled=m.unprofiled,
+        step_time_ms=m.step_time,
+        step_source=steps.source,
+        warmup_steps=steps.warmup,
+        unprofiled=m.unprofiled,
         unprofiled_step_time_ms=m.unprofiled.step_time_ms if m.unprofiled else None,
         unprofiled_source=m.unprofiled.source if m.unprofiled else None,
-        kernels_per_step=None if m.timed.device is None else float(kernels.sum() / steps.steady_count),
-        launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean()) if len(m.trace.api_calls) else None,
-        concurrent_kernel_share=m.concurrent_kernel_share, budget_ms=m.budget, idle_ms=m.idle,
-        gpu_busy_share=None if idle_share is None else 1.0 - idle_share, gpu_idle_share=idle_share,
-        copied_within_gpu_ms=None if m.budget is None else min(copied_within_gpu_ms(m), m.budget.exposed_copy),
-        unprofiled_critical_path=m.unprofiled_path_time, roofline=m.roofline_step, phases=m.phase_times,
-        communication=m.communication, launches=m.launches, host=m.host, timing=m.timing, coverage=m.coverage,
-        repeats=m.repeats, first_steps=m.first_steps, counters=m.counters, regularity=m.regularity, latency=m.latency,
-        memory=m.memory, throughput=m.throughput, utilisation=m.utilisation, program=m.program,
-    )  # fmt: skip
+        kernels_per_step=None
+        if m.timed.device is None
+        else float(kernels.sum() / steps.steady_count),
+        launches_per_step=float(launches_by_step(m.timed)[steps.steady].mean())
+        if len(m.trace.api_calls)
+        else None,
+        concurrent_kernel_share=m.concurrent_kernel_share,
+        budget_ms=m.budget,
+        idle_ms=m.idle,
+        gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
+        gpu_idle_share=idle_share,
+        copied_within_gpu_ms=None
+        if m.budget is None
+        else min(copied_within_gpu_ms(m), m.budget.exposed_copy),
+        unprofiled_critical_path=m.unprofiled_path_time,
+        roofline=m.roofline_step,
+        phases=m.phase_times,
+        communication=m.communication,
+        launches=m.launches,
+        host=m.host,
+        timing=m.timing,
+        coverage=m.coverage,
+        repeats=m.repeats,
+        first_steps=m.first_steps,
+        counters=m.counters,
+        regularity=m.regularity,
+        latency=m.latency,
+        memory=m.memory,
+        throughput=m.throughput,
+        utilisation=m.utilisation,
+        program=m.program,
+    )
 
 
 def _roofline_notes(m: Measurements) -> Iterator[str]:
     """Why there is no roofline, and how far measured kernels replace its estimates."""
     if m.timed.device is not None:
-        device = next((d for d in m.trace.devices if d.id == m.timed.device), Device(m.timed.device))
+        device = next(
+            (d for d in m.trace.devices if d.id == m.timed.device), Device(m.timed.device)
+        )
         yield from _limits(m, device, m.linked.gpus[device.id])
     if m.linked.knowledge.counters:
         counted = m.rated.roofline.counted & m.timed.steady_ops
         share = counted.sum() / max((m.linked.is_kernel & m.timed.steady_ops).sum(), 1)
-        yield Aside(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+        yield Aside(
+            f"Nsight Compute's report has {share:.0%} of the kernels; the others' "
+            "rooflines are estimates."
+        )
 
 
 def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[str]:
@@ -122,8 +182,12 @@ def _limits(m: Measurements, device: Device, gpu: Hardware | None) -> Iterator[s
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
     elif device.sm_count and not device.called:
-        size = f"{device.sm_count} SMs (compute units) and {(device.memory_bytes or 0) / GIGA:.3g} GB"
-        yield Aside(f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used.")
+        size = (
+            f"{device.sm_count} SMs (compute units) and {(device.memory_bytes or 0) / GIGA:.3g} GB"
+        )
+        yield Aside(
+            f"The GPU's name was not recorded; {size} are those of {gpu.name}: its limits are used."
+        )
     if counted_elsewhere := other_version(m.trace):
         yield counted_elsewhere
 
@@ -135,10 +199,15 @@ def _unreadable(failures: Sequence[Failure]) -> str:
     paths = [failure.path for failure in failures]
     folder = paths[0].rpartition("/")[0]
     together = all(path.rpartition("/")[0] == folder for path in paths)
-    shown = ", ".join(path.rpartition("/")[2] if together else path for path in paths[:NAMED_FAILURES])
+    shown = ", ".join(
+        path.rpartition("/")[2] if together else path for path in paths[:NAMED_FAILURES]
+    )
     more = f" and {len(failures) - NAMED_FAILURES} more" if len(failures) > NAMED_FAILURES else ""
     place = f" of {folder}" if together and folder else ""
-    return f"{len(failures)} files{place} could not be read: {shown}{more}. The first: {failures[0].message}"
+    return (
+        f"{len(failures)} files{place} could not be read: {shown}{more}. The first: "
+        f"{failures[0].message}"
+    )
 
 
 def _notes(run: Run, m: Measurements) -> list[str]:
@@ -158,7 +227,9 @@ def _step_notes(m: Measurements) -> Iterator[str]:
     steps = m.timed.steps
     yield from recording_notes(m)
     if steps.warmup:
-        yield Aside(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
+        yield Aside(
+            f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up."
+        )
     if steps.incomplete:
         yield (
             f"The recording is cut off: {steps.incomplete} step{'s' * (steps.incomplete > 1)} at its ends miss"
@@ -177,10 +248,15 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         yield from m.trace.health.notes
     elif m.timed.device is None:
         # The recorder's own notes first: they say why.
-        yield from sorted(m.trace.health.notes, key=lambda note: not note.startswith("nsys reports: "))
+        yield from sorted(
+            m.trace.health.notes, key=lambda note: not note.startswith("nsys reports: ")
+        )
         yield "The recording holds no GPU work: nothing is said about the GPU."
     elif not m.trace.collected.api:
-        yield "API calls were not recorded: launches, waits and the causes of idle time cannot be told."
+        yield (
+            "API calls were not recorded: launches, waits and the causes of idle time cannot "
+            "be told."
+        )
     yield from _roofline_notes(m)
     if not m.trace.only_step_times:
         yield from [Aside(note)] if (note := profiler_note(m)) else []
@@ -199,8 +275,13 @@ def _device_notes(m: Measurements) -> Iterator[str]:
 
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
-    said, stopwatch, fed = m.said_unprofiled, m.trace.stopwatch, m.trace.fed_by_workers
-    if stopwatch is not None and (against := contradiction(stopwatch, m.trace.light, fed=fed)) is not None:
+    said = m.said_unprofiled
+    stopwatch = m.trace.stopwatch
+    fed = m.trace.fed_by_workers
+    if (
+        stopwatch is not None
+        and (against := contradiction(stopwatch, m.trace.light, fed=fed)) is not None
+    ):
         yield against
     if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):
         yield (
@@ -214,21 +295,30 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
             f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
     if m.replay is not None and not m.replay.faithful:
-        yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
+        yield (
+            "The replay of the unchanged recording is off by more than a tenth: nothing is "
+            "predicted from it."
+        )
     yield from _source_of_step(m)
 
 
 def _source_of_step(m: Measurements) -> Iterator[str]:
     """Which step summary and findings speak of."""
-    known, unit = m.unprofiled, m.timed.steps.unit
+    known = m.unprofiled
+    unit = m.timed.steps.unit
     if known is None and m.timed.device is not None:
-        timed = "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
+        timed = (
+            "launches were not recorded"
+            if m.replay is None
+            else "it was not timed, and the replay is too far off"
+        )
         yield (
             f"The {unit} without the profiler, which slows the host, is not known: {timed}. Summary and findings speak "
             f"of the {'recorded step' if m.timed.steps.found else 'recording'}."
         )
     elif known is not None and known.source == "estimated":
-        low, high = digits(known.low_ms), digits(known.high_ms)
+        low = digits(known.low_ms)
+        high = digits(known.high_ms)
         yield Aside(
             f"Without the profiler the {unit} takes about {digits(known.step_time_ms)} ms ({low} to {high}): the "
             "recording replayed with the profiler's usual cost taken out. Verdict and predictions are for that, "

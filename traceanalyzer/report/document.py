@@ -1,7 +1,7 @@
 """What a command prints, as one value that every output draws: `Document`.
 
-How to print something new: build its document, and give it to `cli.output.emit` as `printed.Printed`, with the values
-that `--format json` has. Nothing else is needed.
+How to print something new: build its document, and give it to `cli.output.emit` as
+`printed.Printed`, with the values that `--format json` has. Nothing else is needed.
 
     sections = [
         Section("Verdict", [Verdict("Rank 3 never launched all_reduce 17.", ["confidence: high"])]),
@@ -10,9 +10,10 @@ that `--format json` has. Nothing else is needed.
     ]
     emit(Printed(Document("Who stopped first", sections), {"verdict": ..., "ranks": rows}), output)
 
-Parts stand in the order given; a renderer leaves out what its medium cannot show (a `Drawing` in a terminal). Names and
-units of columns come from the `metric(...)` of the rows. What is costly to make is a function: `Drawing(make=...)` is
-called for a page alone. The renderers are `terminal/render.py`, `markdown/render.py` and `html/render.py`."""
+Parts stand in the order given; a renderer leaves out what its medium cannot show (a `Drawing` in a
+terminal). Names and units of columns come from the `metric(...)` of the rows. What is costly to
+make is a function: `Drawing(make=...)` is called for a page alone. The renderers are
+`terminal/render.py`, `markdown/render.py` and `html/render.py`."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -25,7 +26,8 @@ Row: TypeAlias = Any  # an instance of a dataclass whose fields are figures
 
 
 class Weight(enum.IntEnum):
-    """What a section is worth where there is no room for all: those of the least weight go first. The answer stays."""
+    """What a section is worth where there is no room for all: those of the least weight go first.
+    The answer stays."""
 
     GROUP = 1
     TABLE = 2
@@ -47,12 +49,14 @@ class Fact:
 
 @dataclass(frozen=True)
 class Item:
-    """A numbered paragraph. `lines` (text and style) stand below it, `details` are a list below these."""
+    """A numbered paragraph. `lines` (text and style) stand below it, `details` are a list below
+    these."""
 
     title: str
     lines: Sequence[tuple[str, str]] = ()
     details: Sequence[str] = ()
-    evidence: Sequence[tuple[str, str, str]] | None = None  # figure, value and place; Markdown has them as a table
+    # figure, value and place; Markdown has them as a table
+    evidence: Sequence[tuple[str, str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,13 +147,16 @@ class Fold:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What some media alone can show: HTML, made where a page is drawn (None: nothing), and lines of Markdown."""
+    """What some media alone can show: HTML, made where a page is drawn (None: nothing), and lines
+    of Markdown."""
 
     make: Callable[[], Any] | None = None
     markdown: Sequence[str] = ()
 
 
-Part: TypeAlias = str | Verdict | Line | Facts | Items | Bullets | Table | TextTable | Fold | Drawing
+Part: TypeAlias = (
+    str | Verdict | Line | Facts | Items | Bullets | Table | TextTable | Fold | Drawing
+)
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,8 @@ class Section:
     parts: Sequence[Part | None] = ()
     is_minor: bool = False  # whether it belongs to the section before
     folded: bool = False  # whether it is for who wants to know more
-    untitled: bool = False  # whether its title is only named (in navigation, or where the section was left out)
+    # whether its title is only named (in navigation, or where the section was left out)
+    untitled: bool = False
     weight: Weight = Weight.ANSWER
     id: str = ""  # its address on a page; empty: a number
 

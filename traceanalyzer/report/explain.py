@@ -18,7 +18,8 @@ from traceanalyzer.report.table_entries import TABLES
 
 @dataclass(frozen=True)
 class Entry:
-    """A figure, a column or a word with its meaning. `where` is its place: `metrics.budget_ms`, `table kernels`."""
+    """A figure, a column or a word with its meaning. `where` is its place: `metrics.budget_ms`,
+    `table kernels`."""
 
     name: str
     where: str
@@ -27,24 +28,34 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All of them: words, changes that `whatif` predicts, figures of the report, columns of the tables."""
-    glossary = tomllib.loads((files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8"))
+    """All of them: words, changes that `whatif` predicts, figures of the report, columns of the
+    tables."""
+    glossary = tomllib.loads(
+        (files("traceanalyzer.report") / "glossary.toml").read_text(encoding="utf-8")
+    )
     known = (*GLOSSARY, *glossary.items(), *OF_COMMUNICATION.items(), *OF_COPIES.items())
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
     of_tables = ((f"table {table.asked_as}", d) for table in TABLES for d in definitions(table.row))
-    columns = [Entry(RENAMED.get(d.name, d.name), where, d.unit, d.definition) for where, d in of_tables]
+    columns = [
+        Entry(RENAMED.get(d.name, d.name), where, d.unit, d.definition) for where, d in of_tables
+    ]
     changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
     for one in REMEDIES:
         offered = " ".join((one.offer.__doc__ or "").split()).replace("Where", "where", 1)
-        changes.append((one.id, f"a change that is recommended {offered} See `explain {one.finding}`."))
+        changes.append(
+            (one.id, f"a change that is recommended {offered} See `explain {one.finding}`.")
+        )
     predicted = [Entry(name, "whatif", "", meaning) for name, meaning in changes]
     return [*words, *predicted, *_figures(Report, ""), *columns]
 
 
 def explained(name: str) -> list[Entry]:
-    """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and hyphens aside."""
+    """The entries of that name, with or without its place (`budget_ms.idle`, `idle`), case and
+    hyphens aside."""
     wanted = _folded(name)
-    return [one for one in entries() if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")]
+    return [
+        one for one in entries() if f".{_folded(f'{one.where}.{one.name}')}".endswith(f".{wanted}")
+    ]
 
 
 def _folded(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Figures and texts for people: three significant digits with a unit that fits, names that cannot do harm."""
+"""Figures and texts for people: three significant digits with a unit that fits, names that cannot
+do harm."""
 
 import math
 from typing import Any, TypeGuard
@@ -7,7 +8,8 @@ from traceanalyzer.base import ELLIPSIS, MEMORY, dataclass
 
 DEFAULT_WIDTH = 80
 NOT_AVAILABLE = "n/a"
-TRUNCATED_TAIL = 0.4  # share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)
+TRUNCATED_TAIL = 0.4
+"""Share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)."""
 
 
 @dataclass(frozen=True)
@@ -18,36 +20,61 @@ class Scale:
     factor: float
 
 
-def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
-    return tuple(Scale(label, base / size) for label, size in steps.items())
-
-
 TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-SCALES: dict[str, tuple[Scale, ...]] = {
-    **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
-    "bytes": _ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
-    MEMORY: _ladder(1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}),
-    "share": (Scale("%", 100.0),),
+WORDS = {
+    "gpu": "GPU",
+    "cls": "class",
+    "mfu": "MFU",
+    "hfu": "HFU",
+    "sol": "SOL",
+    "tflop": "TFLOP",
+    "gflop": "GFLOP",
 }
-"""Units that are shown in another one, smallest first."""
-WORDS = {"gpu": "GPU", "cls": "class", "mfu": "MFU", "hfu": "HFU", "sol": "SOL", "tflop": "TFLOP", "gflop": "GFLOP"}
 """Words of field names that are written otherwise."""
 LABELS = {
-    "fruitless_share": "launches without kernels", "concurrent_kernel_share": "kernels side by side",
-    "sm_active_share": "SMs active", "tensor_active_share": "tensor cores active", "dram_share": "memory traffic",
-    "sampled_sm_share": "sampled SMs active", "sampled_tensor_share": "sampled tensor cores active",
-    "sampled_dram_share": "sampled memory traffic", "short_kernel_share": "short kernels",
-    "without_launch": "ops without launch", "samples_per_s": "samples/s", "tokens_per_s": "tokens/s",
-    "steps_per_s": "steps/s", "global_samples_per_s": "samples/s of all replicas", "ms_per_sample": "time per sample",
-    "tflops_per_s": "rate of operations", "bandwidth_share": "bandwidth of peak", "s": "S", "s_w": "S_w",
-}  # fmt: skip
+    "fruitless_share": "launches without kernels",
+    "concurrent_kernel_share": "kernels side by side",
+    "sm_active_share": "SMs active",
+    "tensor_active_share": "tensor cores active",
+    "dram_share": "memory traffic",
+    "sampled_sm_share": "sampled SMs active",
+    "sampled_tensor_share": "sampled tensor cores active",
+    "sampled_dram_share": "sampled memory traffic",
+    "short_kernel_share": "short kernels",
+    "without_launch": "ops without launch",
+    "samples_per_s": "samples/s",
+    "tokens_per_s": "tokens/s",
+    "steps_per_s": "steps/s",
+    "global_samples_per_s": "samples/s of all replicas",
+    "ms_per_sample": "time per sample",
+    "tflops_per_s": "rate of operations",
+    "bandwidth_share": "bandwidth of peak",
+    "s": "S",
+    "s_w": "S_w",
+}
 """Names of figures whose fields' names say too little."""
 SMALLEST = 0.001
 LARGEST = 1e15  # figures beyond these are shown as such: their digits would say nothing
 
 
+def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
+    return tuple(Scale(label, base / size) for label, size in steps.items())
+
+
+SCALES: dict[str, tuple[Scale, ...]] = {
+    **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
+    "bytes": _ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
+    MEMORY: _ladder(
+        1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+    ),
+    "share": (Scale("%", 100.0),),
+}
+"""Units that are shown in another one, smallest first."""
+
+
 def scale_for(largest: float, unit: str) -> Scale:
-    """The unit to show figures in of which `largest` is the largest magnitude: its figure is then 1 to 999."""
+    """The unit to show figures in of which `largest` is the largest magnitude: its figure is then 1
+    to 999."""
     ladder = SCALES.get(unit, (Scale(unit, 1.0),))
     # Compared as shown: 999.9 us are shown as 1.00 ms, not as 1,000 us.
     return next((s for s in ladder if largest * s.factor < 999.5), ladder[-1])
@@ -83,7 +110,8 @@ def measured(value: Any) -> TypeGuard[float]:
 
 
 def number(value: float) -> str:
-    """A figure without unit: counts in full, others with three significant digits; `n/a` if not finite."""
+    """A figure without unit: counts in full, others with three significant digits; `n/a` if not
+    finite."""
     if not math.isfinite(value):
         return NOT_AVAILABLE
     if isinstance(value, int) or value == 0:
@@ -92,7 +120,8 @@ def number(value: float) -> str:
 
 
 def plain(text: str) -> str:
-    """Text on one line without control characters: no escape sequences, no right-to-left tricks, no surrogates."""
+    """Text on one line without control characters: no escape sequences, no right-to-left tricks, no
+    surrogates."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
@@ -111,7 +140,14 @@ def label(name: str, unit: str = "") -> str:
     if name in LABELS:
         return LABELS[name]
     stem = name
-    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", "_bytes" if unit == MEMORY else f"_{unit.lower()}"):
+    for suffix in (
+        "_ms",
+        "_us",
+        "_ns",
+        "_share",
+        "_gbs",
+        "_bytes" if unit == MEMORY else f"_{unit.lower()}",
+    ):
         if len(suffix) > 1 and stem.endswith(suffix):
             stem = stem.removesuffix(suffix)
             break
@@ -126,7 +162,8 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits of a positive figure; whole digits are all kept. Never in exponent form."""
+    """Three significant digits of a positive figure; whole digits are all kept. Never in exponent
+    form."""
     if value < SMALLEST:
         return f"<{SMALLEST}"
     if value > LARGEST:

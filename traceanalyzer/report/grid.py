@@ -1,5 +1,6 @@
-"""A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and definitions. Headers and
-units come from the fields' `metric()`. What is the same in every row, or in none, stands once, without a column."""
+"""A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and
+definitions. Headers and units come from the fields' `metric()`. What is the same in every row, or
+in none, stands once, without a column."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +10,60 @@ from types import NoneType
 from typing import Any
 
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.report.format import Scale, figure, label, measured, number, plain, recorded_scale, scale_for, scaled
+from traceanalyzer.report.format import (
+    Scale,
+    figure,
+    label,
+    measured,
+    number,
+    plain,
+    recorded_scale,
+    scale_for,
+    scaled,
+)
 
-TIMESTAMPS = ("start_ns", "end_ns")  # fields that hold a moment, not a length: three digits of it would say nothing
+TIMESTAMPS = (
+    "start_ns",
+    "end_ns",
+)  # fields that hold a moment, not a length: three digits of it would say nothing
 IDENTIFIERS = ("rank", "device", "step", "id")  # fields that hold an integer which is not a figure
-FOR_PROGRAMS = ("full_name", "end_ns")  # fields that people get in a shorter form as well: the name, start and duration
+FOR_PROGRAMS = (
+    "full_name",
+    "end_ns",
+)  # fields that people get in a shorter form as well: the name, start and duration
 # Fields by which rows are in order, or that a row is about.
-MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
+MAIN = (
+    "total_ms",
+    "device_total_ms",
+    "gpu_idle_ms",
+    "duration_ns",
+    "duration_ms",
+    "step_ms",
+    "device_ms",
+)
 DECIDING = (
-    "bound_by", "sol", "headroom_ms", "op", "module", "python", "cause", "detail", "share_of_step", "outcome",
+    "bound_by",
+    "sol",
+    "headroom_ms",
+    "op",
+    "module",
+    "python",
+    "cause",
+    "detail",
+    "share_of_step",
+    "outcome",
     "verdict",
-)  # fmt: skip
+)
 """Fields that say what to do about a row: shown first where there is not room for all."""
 OF_STACKS = ("rank", "python")  # fields that most recordings have no value for: nobody misses them
-DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")  # parts of names of fields that come last: few need them
+DISTRIBUTION = (
+    "p50",
+    "p95",
+    "p99",
+    "min",
+    "max",
+    "std",
+)  # parts of names of fields that come last: few need them
 NOT_RECORDED = "-"  # a cell without a value; most of a column may be such, so it has to be quiet
 
 
@@ -56,7 +97,9 @@ class Grid:
     """A table as shown."""
 
     columns: list[Column]
-    constant: list[tuple[str, str]]  # labels and values of the fields that are the same in every row
+    constant: list[
+        tuple[str, str]
+    ]  # labels and values of the fields that are the same in every row
     missing: list[str]  # labels of the fields that no row has a value for
     origin_ns: int | None  # what the moments in the table count from, on the recording's clock
     rows: int
@@ -67,7 +110,9 @@ class Grid:
         """What has to be known to read it, in sentences."""
         same = ", ".join(f"{name} {value}" for name, value in self.constant)
         remarks = [f"In every row: {same}."] if same else []
-        return remarks + ([f"Empty in every row: {', '.join(self.missing)}."] if self.missing else [])
+        return remarks + (
+            [f"Empty in every row: {', '.join(self.missing)}."] if self.missing else []
+        )
 
     def head(self, count: int) -> "Grid":
         """The first rows; remarks on every row still hold."""
@@ -75,12 +120,15 @@ class Grid:
         return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))
 
 
-def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequence[str] | None = None) -> Grid:
-    """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from;
-    `chosen`: names of the fields to show, in order."""
+def make_grid(
+    rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequence[str] | None = None
+) -> Grid:
+    """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments
+    count from; `chosen`: names of the fields to show, in order."""
     fields = _fields(rows, chosen)
     moments = [value for f in fields if f.is_moment for value in filter(measured, f.values)]
-    scales, origin = _scales(fields), min(moments, default=0) if origin_ns is None else origin_ns
+    scales = _scales(fields)
+    origin = min(moments, default=0) if origin_ns is None else origin_ns
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
         if set(map(type, f.values)) == {NoneType}:
@@ -112,40 +160,63 @@ class _Field:
     @property
     def is_constant(self) -> bool:
         """Whether every row has the same value, which is no figure."""
-        if self.is_moment or isinstance(self.values[0], float) or (len(self.values) == 1 and self.name != "rank"):
+        if (
+            self.is_moment
+            or isinstance(self.values[0], float)
+            or (len(self.values) == 1 and self.name != "rank")
+        ):
             return False
         return all(value == self.values[0] for value in self.values)
 
     @property
     def has_figures(self) -> bool:
-        return any(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, self.values)))
+        return any(
+            issubclass(kind, int | float) and kind is not bool
+            for kind in set(map(type, self.values))
+        )
 
     @property
     def largest(self) -> float:
         """Whatever its sign; 0 where there is none."""
         if self.is_moment or not self.has_figures:
             return 0.0
-        hashable = set(map(type, self.values)) <= {int, float, NoneType}  # values come again and again
-        return max(map(abs, filter(measured, set(self.values) if hashable else self.values)), default=0.0)
+        hashable = set(map(type, self.values)) <= {
+            int,
+            float,
+            NoneType,
+        }  # values come again and again
+        return max(
+            map(abs, filter(measured, set(self.values) if hashable else self.values)), default=0.0
+        )
 
     def column(self, scales: dict[str, Scale], origin_ns: int) -> Column:
         """Its column; moments count from `origin_ns`."""
         if self.is_moment:
-            cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in self.values]
+            cells = [
+                NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}"
+                for v in self.values
+            ]
             return Column(self.name, label(self.name), "ms", False, cells)
         if not self.has_figures or self.name in IDENTIFIERS:
             cells = _each(partial(_cell, self.name), self.values)
             return Column(self.name, label(self.name), "", not self.has_figures, cells)
-        unit, scale = self.unit, scales[self.unit]
+        unit = self.unit
+        scale = scales[self.unit]
 
         def cell(value: Any) -> str:
             """A figure in the column's unit; one that is too small for it in its own."""
             if not measured(value):
                 return _cell(self.name, value)
             shown = number(scaled(value, scale))
-            return figure(value, unit) if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale else shown
+            return (
+                figure(value, unit)
+                if shown.lstrip("-").startswith("<") and recorded_scale(unit) != scale
+                else shown
+            )
 
-        return Column(self.name, label(self.name, unit), scale.label, False, _each(cell, self.values))
+        return Column(
+            self.name, label(self.name, unit), scale.label, False, _each(cell, self.values)
+        )
 
 
 def _fields(rows: Sequence[Any], chosen: Sequence[str] | None) -> list[_Field]:
@@ -155,7 +226,8 @@ def _fields(rows: Sequence[Any], chosen: Sequence[str] | None) -> list[_Field]:
 
 
 def _in_order(fields: list[str]) -> list[str]:
-    """The fields for people: how a figure is distributed last, what decides right behind the share of the step."""
+    """The fields for people: how a figure is distributed last, what decides right behind the share
+    of the step."""
     names = [name for name in fields if name not in FOR_PROGRAMS]
     first = names.index("share_of_step") if "share_of_step" in names else len(names)
 
@@ -175,13 +247,18 @@ def _scales(fields: Sequence[_Field]) -> dict[str, Scale]:
     largest: dict[str, float] = {}
     for f in fields:
         largest[f.unit] = max(largest.get(f.unit, 0.0), f.largest)
-    # The unit they were recorded in, which other tables use as well, where figures are readable in it.
+    # The unit they were recorded in, which other tables use as well, where figures are readable in
+    # it.
     readable = {unit for unit, most in largest.items() if most == 0 or 1 <= most < 10_000}
-    return {unit: recorded_scale(unit) if unit in readable else scale_for(most, unit) for unit, most in largest.items()}
+    return {
+        unit: recorded_scale(unit) if unit in readable else scale_for(most, unit)
+        for unit, most in largest.items()
+    }
 
 
 def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:
-    """The cell of each value; values come again and again. True and 1.0 are not the value that 1 is."""
+    """The cell of each value; values come again and again. True and 1.0 are not the value that 1
+    is."""
     try:
         return list(map(lru_cache(maxsize=None, typed=True)(cell), values))
     except TypeError:  # tags, which may change

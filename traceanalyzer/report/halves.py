@@ -13,8 +13,8 @@ LEAST_ROWS_OF_ROOFLINE = 1_000_000  # for the roofline alone: that of 330,000 ro
 
 
 def in_halves(m: Measurements, child: Callable[[], A], here: Callable[[], B]) -> tuple[A, B]:
-    """The results of both functions of these measurements. Of a long recording one is computed by another process, and
-    the columns that both need are made before."""
+    """The results of both functions of these measurements. Of a long recording one is computed by
+    another process, and the columns that both need are made before."""
     if not worth_a_child(_rows(m)):
         return child(), here()
     with_roofline(m, lambda: (m.causes.gaps, m.phases, m.replay, m.launches, m.shape_rows), least=0)
@@ -23,7 +23,8 @@ def in_halves(m: Measurements, child: Callable[[], A], here: Callable[[], B]) ->
 
 
 def with_roofline(m: Measurements, here: Callable[[], A], least: int = LEAST_ROWS_OF_ROOFLINE) -> A:
-    """What `here` makes, while another process computes the roofline of a recording of at least so many rows."""
+    """What `here` makes, while another process computes the roofline of a recording of at least so
+    many rows."""
     if m.rated.has(counted_roofline) or not worth_a_child(_rows(m), least):
         return here()
     _made_before(m.linked.tree)

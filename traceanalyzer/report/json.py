@@ -1,4 +1,5 @@
-"""Reports and rows as the JSON that other programs rely on: here alone is decided how a figure is written for one."""
+"""Reports and rows as the JSON that other programs rely on: here alone is decided how a figure is
+written for one."""
 
 import dataclasses
 import math
@@ -13,11 +14,22 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report  # takes a quarter of a second to load
 
 KEYS = (
-    "schema_version", "tool", "inputs", "summary", "metrics", "devices", "findings", "recommendations", "notes",
-    "tables", "step_parts", "host_parts",
-)  # fmt: skip
+    "schema_version",
+    "tool",
+    "inputs",
+    "summary",
+    "metrics",
+    "devices",
+    "findings",
+    "recommendations",
+    "notes",
+    "tables",
+    "step_parts",
+    "host_parts",
+)
 """In order of interest to someone who opens the file."""
-DECIMALS = 6  # Of a millisecond: nanoseconds. More digits would be noise of the floating-point format.
+DECIMALS = 6
+"""Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
 _PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}  # fields that cannot have their published name in Python
 
@@ -29,7 +41,9 @@ def render_json(report: "Report") -> str:
 
 def dump(value: Any) -> str:
     """Any report value as JSON text."""
-    return orjson.dumps(as_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return orjson.dumps(
+        as_plain(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    ).decode()
 
 
 @cache
@@ -38,7 +52,8 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def as_plain(value: Any) -> Any:
-    """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid Unicode."""
+    """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid
+    Unicode."""
     return _written(value.__class__)(value)
 
 
@@ -47,7 +62,9 @@ def _written(kind: type[Any]) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(kind):
         names = _names(kind)
         return lambda value: {written: as_plain(getattr(value, name)) for name, written in names}
-    return next((how for base, how in _BY_TYPE.items() if issubclass(kind, base)), lambda value: value)
+    return next(
+        (how for base, how in _BY_TYPE.items() if issubclass(kind, base)), lambda value: value
+    )
 
 
 def _list(value: Sequence[Any]) -> list[Any]:
@@ -61,7 +78,9 @@ def _list(value: Sequence[Any]) -> list[Any]:
 _BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {
     # + 0.0 makes -0.0 a plain zero, float() one of numpy Python's.
     float: lambda value: round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None,
-    str: lambda value: value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8"),
+    str: lambda value: (
+        value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    ),
     dict: lambda value: {as_plain(key): as_plain(item) for key, item in value.items()},
     list: _list,
     tuple: _list,
@@ -69,7 +88,8 @@ _BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {
 
 
 def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:
-    """Rows of one dataclass as plain values, field by field: of tens of thousands in half the time of row by row."""
+    """Rows of one dataclass as plain values, field by field: of tens of thousands in half the time
+    of row by row."""
     names: Any = _names(rows[0].__class__) if rows else ()
     return [_plain_column(list(map(attrgetter(name), rows))) for name, _ in names]
 

@@ -1,5 +1,6 @@
-"""Answers kept beside the models of their recordings: how each is written down and read back, exactly as it was. Each
-sort of answer has a module of its own, so that a table does without what makes reports and advice."""
+"""Answers kept beside the models of their recordings: how each is written down and read back,
+exactly as it was. Each sort of answer has a module of its own, so that a table does without what
+makes reports and advice."""
 
 from typing import Any
 
@@ -11,7 +12,8 @@ from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.report import tables
 from traceanalyzer.report.table_entries import RowFilter, named
 
-MOST_ROWS = 20_000  # a row is a hundred bytes of text or more, and answers of over two million are not kept
+MOST_ROWS = 20_000
+"""A row is a hundred bytes of text or more, and answers of over two million are not kept."""
 
 
 def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
@@ -30,15 +32,25 @@ def kept_rows(asked: Asked, *parts: tuple[str, RowFilter]) -> list[list[Any]]:
         return text_of(rows)
 
     question = question_of(asked, "rows", *parts)
-    return make() if question is None else answered_once(asked.run, question, make, written, made_from)
+    return (
+        make() if question is None else answered_once(asked.run, question, make, written, made_from)
+    )
 
 
 def question_of(asked: Asked, what: str, *options: object) -> tuple[object, ...] | None:
     """What is asked; None where the answer depends on files of the user's."""
-    usual, known = Knowledge(), asked.knowledge or Knowledge()
+    usual = Knowledge()
+    known = asked.knowledge or Knowledge()
     if known.classes != usual.classes or known.hardware != usual.hardware or known.counters:
         return None
-    return (what, asked.selection or Selection(), known.amounts, known.peak_flops_per_s, known.iteration_name, *options)
+    return (
+        what,
+        asked.selection or Selection(),
+        known.amounts,
+        known.peak_flops_per_s,
+        known.iteration_name,
+        *options,
+    )
 
 
 def rows_from(table: str, text: bytes | msgspec.Raw) -> list[Any]:

@@ -1,5 +1,5 @@
-"""The kept report of a recording: one serves a terminal, a page and a comparison. What makes one is loaded where none
-is kept: that takes as long as reading it."""
+"""The kept report of a recording: one serves a terminal, a page and a comparison. What makes one is
+loaded where none is kept: that takes as long as reading it."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
-    """The report, its long tables with so many rows; it is kept with a page's. Raises as `measured` does."""
+    """The report, its long tables with so many rows; it is kept with a page's. Raises as `measured`
+    does."""
     rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
 
     def make() -> Report:
@@ -29,7 +30,11 @@ def kept_report(asked: "Asked", top: int = TOP_ROWS) -> Report:
         return text_of((replace(report, tables={}), report.tables))
 
     question = question_of(asked, "report", rows)
-    report = make() if question is None else answered_once(asked.run, question, make, written, _made_from)
+    report = (
+        make()
+        if question is None
+        else answered_once(asked.run, question, make, written, _made_from)
+    )
     return replace(report, tables=tables.first_rows(report.tables, top))
 
 
@@ -40,7 +45,8 @@ def has_report(asked: "Asked") -> bool:
 
 
 def kept_findings(asked: "Asked") -> "list[Finding]":
-    """Those of the report that was kept, else the diagnosis's, which is sooner made. Raises as `measured` does."""
+    """Those of the report that was kept, else the diagnosis's, which is sooner made. Raises as
+    `measured` does."""
     if has_report(asked):
         return kept_report(asked).findings
     from traceanalyzer.diagnosis.diagnose import diagnose

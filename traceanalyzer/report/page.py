@@ -1,5 +1,6 @@
-"""What `analyze` prints: one screen or all of the report in a terminal, Markdown, JSON, a page, a picture. What makes
-each is loaded when it is asked for: that takes as long as reading a small recording."""
+"""What `analyze` prints: one screen or all of the report in a terminal, Markdown, JSON, a page, a
+picture. What makes each is loaded when it is asked for: that takes as long as reading a small
+recording."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,16 @@ class ReportPage(Result):
     full: bool = False  # whether a terminal gets all of it, and Markdown as much as GitHub takes
     max_chars: int | None = None
     short: bool = False  # whether a terminal gets the verdict alone
-    compiled: "CompileReport | None" = None  # on the log of torch.compile: stands at the end (in JSON as `compile`)
+    # on the log of torch.compile: stands at the end (in JSON as `compile`)
+    compiled: "CompileReport | None" = None
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The verdict, the first screen, or all of it."""
-        from traceanalyzer.report.terminal.screen import render_screen, render_terminal, render_verdict
+        from traceanalyzer.report.terminal.screen import (
+            render_screen,
+            render_terminal,
+            render_verdict,
+        )
 
         if self.short and not self.full:
             return render_verdict(self.report, width, colour)
@@ -57,7 +63,10 @@ class ReportPage(Result):
         """What other programs rely on."""
         values: dict[str, Any] = {key: getattr(self.report, key) for key in KEYS}
         if self.compiled is not None:
-            found = {key: getattr(self.compiled.diagnosis, key) for key in ("findings", "recommendations")}
+            found = {
+                key: getattr(self.compiled.diagnosis, key)
+                for key in ("findings", "recommendations")
+            }
             values["compile"] = {**as_plain(self.compiled.compiled), **found}
         return dump(values)
 
@@ -79,4 +88,6 @@ class ReportPage(Result):
         from traceanalyzer.report.compile.document import sections
 
         titles = {"Findings": "Findings of torch.compile"}
-        return [replace(one, title=titles.get(one.title, one.title)) for one in sections(self.compiled)]
+        return [
+            replace(one, title=titles.get(one.title, one.title)) for one in sections(self.compiled)
+        ]

@@ -1,4 +1,5 @@
-"""What a command prints: a value that can be written in several formats. `cli/output.py` asks it for the one wanted."""
+"""What a command prints: a value that can be written in several formats. `cli/output.py` asks it
+for the one wanted."""
 
 import csv
 import dataclasses
@@ -16,14 +17,17 @@ from traceanalyzer.report.format import DEFAULT_WIDTH, plain
 from traceanalyzer.report.json import RENAMED, dump, plain_columns
 
 WIDTH = 100  # columns in a notebook
-SCREEN_LINES, LEAST_ROWS = 24, 3  # of a terminal; so few rows are shown in any case, where nothing above sums them up
-# What a text begins with that spreadsheets run as a formula (https://owasp.org/www-community/attacks/CSV_Injection).
+SCREEN_LINES = 24
+"""Of a terminal; so few rows are shown in any case, where nothing above sums them up."""
+LEAST_ROWS = 3
+# What a text begins with that spreadsheets run as a formula
+# (https://owasp.org/www-community/attacks/CSV_Injection).
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Result:
-    """A result: as `printed` is, but for what it draws otherwise. A format that it does not have is not among its
-    command's `--format`."""
+    """A result: as `printed` is, but for what it draws otherwise. A format that it does not have is
+    not among its command's `--format`."""
 
     @property
     def printed(self) -> "Result":
@@ -57,8 +61,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Printed(Result):
-    """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one SVG. A terminal gets
-    the `screen`, where there is one."""
+    """A document: `values` is what programs get as JSON, `rows` as CSV, `picture` draws it as one
+    SVG. A terminal gets the `screen`, where there is one."""
 
     document: Document
     values: Any = None
@@ -74,7 +78,9 @@ class Printed(Result):
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """All of it, or its screen."""
-        from traceanalyzer.report.terminal.render import render_terminal  # rich takes as long as a small recording
+        from traceanalyzer.report.terminal.render import (
+            render_terminal,
+        )  # rich takes as long as a small recording
 
         return render_terminal(self.screen or self.document, width, colour)
 
@@ -105,7 +111,8 @@ class Printed(Result):
 
 @dataclass(frozen=True)
 class Rows(Result):
-    """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
+    """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is
+    not all of them."""
 
     name: str
     rows: Sequence[Row]
@@ -114,8 +121,10 @@ class Rows(Result):
     shown: Sequence[Row] | None = None
     remarks: Sequence[str] = field(default_factory=tuple)  # sentences below the table, for people
     heads: Sequence[str] = field(default_factory=tuple)  # sentences above it, for people
-    columns: Sequence[str] | None = None  # that people are shown, in order; None: as many as there is room for
-    totals: "Rows | None" = None  # what sums it up, which people are shown below; its title is `title`
+    # that people are shown, in order; None: as many as there is room for
+    columns: Sequence[str] | None = None
+    # what sums it up, which people are shown below; its title is `title`
+    totals: "Rows | None" = None
     title: str = ""
     values: dict[str, Any] = field(default_factory=dict)  # what JSON has before the rows
     cut: str = ""  # what these rows are of more: `first`, `longest`; empty: all of them
@@ -141,7 +150,8 @@ class Rows(Result):
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """The table, without definitions: `explain` has them."""
         text = self.printed.terminal(width, colour)
-        over, least = text.count("\n") - SCREEN_LINES, 1 if self.totals else LEAST_ROWS
+        over = text.count("\n") - SCREEN_LINES
+        least = 1 if self.totals else LEAST_ROWS
         if not self.fits or over <= 0 or len(self.rows) <= least:
             return text
         rows = self.rows[: max(least, len(self.rows) - (over + 1) // 2)]
@@ -152,21 +162,23 @@ class Rows(Result):
         return dump({**self.values, self.name: self.rows})
 
     def csv(self) -> str:
-        """A header with the names of the fields, then every row; an empty cell is a value that was not recorded."""
+        """A header with the names of the fields, then every row; an empty cell is a value that was
+        not recorded."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
         safe = functools.cache(defused)  # texts come again and again
         columns = (
-            [safe(value) if type(value) is str else value for value in column] for column in plain_columns(self.rows)
+            [safe(value) if type(value) is str else value for value in column]
+            for column in plain_columns(self.rows)
         )
         writer.writerows(zip(*columns, strict=True))
         return file.getvalue()
 
 
 def defused(value: str) -> str:
-    """The text without control characters but tabs and ends of lines; one that would begin a formula with an
-    apostrophe before it, which spreadsheets do not show."""
+    """The text without control characters but tabs and ends of lines; one that would begin a
+    formula with an apostrophe before it, which spreadsheets do not show."""
     begins = value.lstrip(" \n").startswith(FORMULA)
     if not value.isprintable():
         # The csv module leaves a carriage return without quotation marks, which no reader takes.

@@ -1,5 +1,5 @@
-"""Predictions as a document: step times under each scenario, what each assumes, and why there is none of the others;
-and predictions that were kept."""
+"""Predictions as a document: step times under each scenario, what each assumes, and why there is
+none of the others; and predictions that were kept."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,16 +17,21 @@ from traceanalyzer.report.json import dump
 from traceanalyzer.report.kept import question_of, text_of
 from traceanalyzer.report.printed import Printed, Result, Rows
 
-COLUMNS = [f.name for f in dataclasses.fields(Prediction) if f.name != "basis"]  # assumptions stand below the table
+COLUMNS = [
+    f.name for f in dataclasses.fields(Prediction) if f.name != "basis"
+]  # assumptions stand below the table
 LEAST_GAIN = 0.01  # a smaller change of the step is none
 
 
 def _asked_for(scenario: Prediction) -> bool:
-    """Whether the user named it (`--speedup`, `--bucket-mb`): it is answered, whatever the answer."""
+    """Whether the user named it (`--speedup`, `--bucket-mb`): it is answered, whatever the
+    answer."""
     return "=" in scenario.id
 
 
-def _parted(rows: list[Prediction], test: Callable[[Prediction], bool]) -> tuple[list[Prediction], list[Prediction]]:
+def _parted(
+    rows: list[Prediction], test: Callable[[Prediction], bool]
+) -> tuple[list[Prediction], list[Prediction]]:
     """Those that pass the test, and the others."""
     return [one for one in rows if test(one)], [one for one in rows if not test(one)]
 
@@ -46,17 +51,27 @@ class ScenariosPage(Result):
     """The answer of `whatif`."""
 
     result: WhatIf
-    full: bool = False  # whether a terminal shows also what gains nothing, and why the others are not predicted
+    # whether a terminal shows also what gains nothing, and why the others are not predicted
+    full: bool = False
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """Scenarios by step time; in full what each assumes, combinations what their parts do."""
         predicted, missing = _parted(self.result.scenarios, lambda s: s.step_ms is not None)
         shown, small = (predicted, []) if self.full else _parted(predicted, self._matters)
         explained, unexplained = (missing, []) if self.full else _parted(missing, _asked_for)
-        below = (("What each assumes", list(filter(self._is_explained, shown))), ("Not predicted", explained))
-        sections = [Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None])]
+        below = (
+            ("What each assumes", list(filter(self._is_explained, shown))),
+            ("Not predicted", explained),
+        )
+        sections = [
+            Section("", [self._heading(), "", Table(shown, chosen=COLUMNS) if shown else None])
+        ]
         for title, some in below:
-            sections += [Section(title, [Facts.of(*((s.id, s.basis) for s in some))], is_minor=True)] if some else []
+            sections += (
+                [Section(title, [Facts.of(*((s.id, s.basis) for s in some))], is_minor=True)]
+                if some
+                else []
+            )
         sections += [] if self.full else [Section("", _left_out(small, unexplained))]
         return Printed(Document("", sections)).terminal(width, colour)
 
@@ -68,9 +83,17 @@ class ScenariosPage(Result):
 
     def _matters(self, scenario: Prediction) -> bool:
         """Whether the scenario changes the step, and differs from those that it combines."""
-        parts = [s.step_ms for s in self.result.scenarios if s.id in scenario.id.split("+") and s.id != scenario.id]
-        same = any(ms is not None and abs(ms - (scenario.step_ms or 0.0)) < LEAST_GAIN * ms for ms in parts)
-        return _asked_for(scenario) or (not same and abs((scenario.speedup or 1.0) - 1.0) >= LEAST_GAIN)
+        parts = [
+            s.step_ms
+            for s in self.result.scenarios
+            if s.id in scenario.id.split("+") and s.id != scenario.id
+        ]
+        same = any(
+            ms is not None and abs(ms - (scenario.step_ms or 0.0)) < LEAST_GAIN * ms for ms in parts
+        )
+        return _asked_for(scenario) or (
+            not same and abs((scenario.speedup or 1.0) - 1.0) >= LEAST_GAIN
+        )
 
     def markdown(self) -> str:
         """All of it as one table."""
@@ -89,7 +112,8 @@ class ScenariosPage(Result):
         of = self.result
         text = f"Recorded {digits(of.recorded_step_ms, 4)} ms per step"
         if of.unprofiled_step_ms is not None:
-            low, high = of.unprofiled_low_ms, of.unprofiled_high_ms
+            low = of.unprofiled_low_ms
+            high = of.unprofiled_high_ms
             text = f"Step {digits(of.unprofiled_step_ms, 4)} ms without the profiler"
             if low is not None and high is not None:
                 text += f" ({digits(low, 4)} to {digits(high, 4)})"
@@ -97,15 +121,21 @@ class ScenariosPage(Result):
         if of.replayed_step_ms is not None:
             text += f"; the replay of the recording is off by {of.fidelity_error:+z.1%}"
         else:
-            text += ". The replay of the unchanged recording is too far from it: nothing is predicted"
+            text += (
+                ". The replay of the unchanged recording is too far from it: nothing is predicted"
+            )
         return " ".join([f"{text}.", *of.notes])
 
 
-def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]) -> WhatIf:
+def kept_predictions(
+    asked: Asked, speedups: Sequence[tuple[str, float]], bucket_mb: Sequence[float]
+) -> WhatIf:
     """What the step would take under each scenario. Raises as `predictions` does."""
 
     def make() -> WhatIf:
-        return predictions(asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb)
+        return predictions(
+            asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb
+        )
 
     question = question_of(asked, "whatif", list(speedups), list(bucket_mb))
     return (

@@ -1,5 +1,6 @@
-"""JSON Schemas of what the commands print as JSON, from the dataclasses that are printed: their types, definitions
-and units. A document may have more names than its schema; those in the schema are always there."""
+"""JSON Schemas of what the commands print as JSON, from the dataclasses that are printed: their
+types, definitions and units. A document may have more names than its schema; those in the schema
+are always there."""
 
 import dataclasses
 from typing import Any, get_args, get_type_hints
@@ -16,15 +17,33 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
 VALUES = {
     ("Input", "kind"): (
-        "kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "proton",
-        "memory_snapshot", "torch_log", "timing_log", "key_averages",
+        "kineto",
+        "pftrace",
+        "xplane",
+        "nsys",
+        "rocpd",
+        "rocprofv3",
+        "rocprofv3_csv",
+        "rpd",
+        "unitrace",
+        "proton",
+        "memory_snapshot",
+        "torch_log",
+        "timing_log",
+        "key_averages",
     ),
     ("Metrics", "step_source"): (
-        "profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "recording", "none",
+        "profiler_step",
+        "nvtx",
+        "annotation",
+        "periodicity",
+        "timing_log",
+        "recording",
+        "none",
     ),
     ("Recommendation", "remedy"): (*NAMES, None),
     ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
-}  # fmt: skip
+}
 """All texts that a field can have, where its type does not say so."""
 
 Schema = dict[str, Any]
@@ -44,14 +63,19 @@ def report_schema() -> Schema:
 def rows_schema(key: str, row: type[Any]) -> Schema:
     """Of a document `{key: [row, ...]}`."""
     return {
-        "$schema": DIALECT, "title": key, "type": "object", "properties": {key: _rows(row)}, "required": [key],
+        "$schema": DIALECT,
+        "title": key,
+        "type": "object",
+        "properties": {key: _rows(row)},
+        "required": [key],
         "$defs": document_schema(row)["$defs"],
-    }  # fmt: skip
+    }
 
 
 def document_schema(kind: type[Any], more: list[type[Any]] | None = None) -> Schema:
     """Of a document that is one dataclass; `more` are defined as well."""
-    roots, found = [kind, *(more or [])], dict[str, type[Any]]()
+    roots = [kind, *(more or [])]
+    found = dict[str, type[Any]]()
     parts = msgspec.json.schema_components(roots, ref_template=REFERENCE)[1]
     for root in roots:
         _collect(root, found)
@@ -74,13 +98,17 @@ def _collect(kind: Any, found: dict[str, type[Any]]) -> None:
 
 
 def _completed(part: Schema, kind: type[Any]) -> Schema:
-    """The schema of a dataclass with published names, definitions and units; everything is always printed."""
+    """The schema of a dataclass with published names, definitions and units; everything is always
+    printed."""
     properties = {}
     for f in dataclasses.fields(kind):
-        described = {key: value for key, value in part["properties"][f.name].items() if key != "default"}
+        described = {
+            key: value for key, value in part["properties"][f.name].items() if key != "default"
+        }
         if (kind.__name__, f.name) in VALUES:
             described["enum"] = list(VALUES[kind.__name__, f.name])
-        definition, unit = f.metadata.get("definition"), f.metadata.get("unit")
+        definition = f.metadata.get("definition")
+        unit = f.metadata.get("unit")
         if definition:
             described["description"] = f"{definition} ({unit})" if unit else definition
         if unit:

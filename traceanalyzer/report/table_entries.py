@@ -1,6 +1,8 @@
-"""The tables there are: one list, which the report, the commands, the schemas, the page and the documentation read.
+"""The tables there are: one list, which the report, the commands, the schemas, the page and the
+documentation read.
 
-An entry names the class of its rows, so that `--help` lists the commands before anything that measures is loaded."""
+An entry names the class of its rows, so that `--help` lists the commands before anything that
+measures is loaded."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -20,7 +22,8 @@ class RowFilter:
     top: int | None = None  # the first rows, of single events the longest; None: all
     min_us: float = 0.0  # gaps of at least this length
     by_shape: bool = False  # operators by name and input shapes, instead of by name
-    acceptance: float | None = None  # the share of guessed tokens that is right, which is asked about
+    # the share of guessed tokens that is right, which is asked about
+    acceptance: float | None = None
     draft_tokens: int = 4  # guessed tokens a request of that question
 
 
@@ -39,16 +42,19 @@ class Table:
     name: str  # its key in the report's `tables` and in documents
     title: str
     row_class: str  # the dataclass of its rows, below the package
-    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"  # of one rank; more than asked for do no harm
+    # of one rank; more than asked for do no harm
+    rows: "Callable[[Measured, Measurements, RowFilter], list[Any]]"
     none: str  # what takes the place of rows where there are none
     command: str | None = None  # the command that prints all of it; `cli/help` has its help
     long: bool = False  # whether a report has its first rows only
-    of_every_rank: bool = False  # whether the command shows all ranks unless one is asked for; else the critical rank's
+    # whether the command shows all ranks unless one is asked for; else the critical rank's
+    of_every_rank: bool = False
     totals: str | None = None  # the table that sums it up, which people are shown below its rows
     summary: "Callable[[Asked | None, RowFilter], Summary]" = lambda *_: Summary({})
     """What its command has besides the rows; None: there are no rows."""
     events: str | None = None
-    """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
+    """The column by which its rows, single events in time order, are longest; None: rows are in
+    order of worth."""
 
     @property
     def row(self) -> type[Any]:
@@ -73,7 +79,11 @@ def _serving(asked: "Asked | None", wanted: RowFilter) -> Summary:
 
     of = asked.measured if asked else None
     if of is None:
-        return Summary(dict.fromkeys(("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")))
+        return Summary(
+            dict.fromkeys(
+                ("server", "phases", "decode_fit", "outlook", "speculation", "profiler_stretch")
+            )
+        )
     m = of.critical
     guesses = None if wanted.acceptance is None else (wanted.draft_tokens, wanted.acceptance)
     return Summary(serving_values(m, guesses), tuple(sentences(m, guesses)))
@@ -93,116 +103,221 @@ def _traffic(of: "Measured", _: "Measurements", __: RowFilter) -> list[Any]:
 
 TABLES = (
     Table(
-        "ranks", "Ranks", "analysis.ranks.compare.RankRow",
-        lambda of, _, __: [of.ranks.rows[i] for i in of.ranks.worst_first] if len(of.ranks.rows) > 1 else [],
+        "ranks",
+        "Ranks",
+        "analysis.ranks.compare.RankRow",
+        lambda of, _, __: (
+            [of.ranks.rows[i] for i in of.ranks.worst_first] if len(of.ranks.rows) > 1 else []
+        ),
         "One rank was recorded.",
     ),
     Table(
-        "steps", "Steps", "analysis.tables.budget.StepRow", lambda _, m, __: m.step_rows if m.timed.steps.found else [],
-        "No steps in this recording.", of_every_rank=True, events="duration_ms", command="steps",
+        "steps",
+        "Steps",
+        "analysis.tables.budget.StepRow",
+        lambda _, m, __: m.step_rows if m.timed.steps.found else [],
+        "No steps in this recording.",
+        of_every_rank=True,
+        events="duration_ms",
+        command="steps",
     ),
     Table(
-        "iterations", "Iterations of the serving engine", "analysis.serving.rows.IterationRow",
+        "iterations",
+        "Iterations of the serving engine",
+        "analysis.serving.rows.IterationRow",
         lambda _, m, __: m.iterations,
         "Nothing marks the iterations of a serving engine here: their unit is unknown. --iteration-name REGEX names "
         "the ranges that are one iteration each.",
-        long=True, summary=_serving, command="iterations",
+        long=True,
+        summary=_serving,
+        command="iterations",
     ),
     Table(
-        "critical_path", "What carries the critical path", "analysis.tables.path_rows.PathRow", lambda _, m, __: m.path,
-        "No device work in this recording: it has no critical path.", long=True, command="path",
+        "critical_path",
+        "What carries the critical path",
+        "analysis.tables.path_rows.PathRow",
+        lambda _, m, __: m.path,
+        "No device work in this recording: it has no critical path.",
+        long=True,
+        command="path",
     ),
     Table(
-        "phases", "Phases of the step", "analysis.tables.phases.PhaseStats", lambda _, m, __: m.phase_rows,
-        "No phases in this recording: neither annotations nor autograd tell them.", command="phases",
+        "phases",
+        "Phases of the step",
+        "analysis.tables.phases.PhaseStats",
+        lambda _, m, __: m.phase_rows,
+        "No phases in this recording: neither annotations nor autograd tell them.",
+        command="phases",
     ),
     Table(
-        "modules", "Modules of the model", "analysis.tables.modules.ModuleStats", lambda _, m, __: m.modules,
-        "No calls of modules in this recording: collect torch names them; so do stacks and annotations.", long=True,
+        "modules",
+        "Modules of the model",
+        "analysis.tables.modules.ModuleStats",
+        lambda _, m, __: m.modules,
+        (
+            "No calls of modules in this recording: collect torch names them; so do stacks "
+            "and annotations."
+        ),
+        long=True,
         command="modules",
     ),
     Table(
-        "gaps", "Longest idle gaps", "analysis.tables.gap_rows.GapRow", _gaps,
-        "The GPU has no idle gap of that length in this recording.", long=True, of_every_rank=True,
-        events="duration_ns", totals="gap_places", command="gaps",
+        "gaps",
+        "Longest idle gaps",
+        "analysis.tables.gap_rows.GapRow",
+        _gaps,
+        "The GPU has no idle gap of that length in this recording.",
+        long=True,
+        of_every_rank=True,
+        events="duration_ns",
+        totals="gap_places",
+        command="gaps",
     ),
     Table(
-        "gap_places", "Idle time by place", "analysis.tables.gap_rows.GapPlaceRow", _gap_places,
-        "The GPU has no idle gap in the steps of this recording.", long=True, of_every_rank=True,
+        "gap_places",
+        "Idle time by place",
+        "analysis.tables.gap_rows.GapPlaceRow",
+        _gap_places,
+        "The GPU has no idle gap in the steps of this recording.",
+        long=True,
+        of_every_rank=True,
     ),
     Table(
-        "gap_histogram", "Idle gaps by length", "analysis.tables.gap_rows.GapHistogramRow",
-        lambda _, m, __: m.gap_histogram, "The GPU has no idle gap in this recording.",
+        "gap_histogram",
+        "Idle gaps by length",
+        "analysis.tables.gap_rows.GapHistogramRow",
+        lambda _, m, __: m.gap_histogram,
+        "The GPU has no idle gap in this recording.",
     ),
     Table(
-        "syncs", "Waits for the device", "analysis.tables.syncs.SyncRow", lambda _, m, __: m.syncs,
-        "The CPU never blocks on the GPU in this recording.", long=True, of_every_rank=True, command="syncs",
+        "syncs",
+        "Waits for the device",
+        "analysis.tables.syncs.SyncRow",
+        lambda _, m, __: m.syncs,
+        "The CPU never blocks on the GPU in this recording.",
+        long=True,
+        of_every_rank=True,
+        command="syncs",
     ),
     Table(
-        "kernel_classes", "Device time by kind of work", "analysis.tables.kernels.ClassStats",
-        lambda _, m, __: m.class_rows, "No kernels in this recording.",
+        "kernel_classes",
+        "Device time by kind of work",
+        "analysis.tables.kernels.ClassStats",
+        lambda _, m, __: m.class_rows,
+        "No kernels in this recording.",
     ),
     Table(
-        "kernels", "Kernels by device time", "analysis.tables.kernels.KernelStats", lambda _, m, __: m.kernels,
-        "No kernels in this recording.", long=True, command="kernels",
+        "kernels",
+        "Kernels by device time",
+        "analysis.tables.kernels.KernelStats",
+        lambda _, m, __: m.kernels,
+        "No kernels in this recording.",
+        long=True,
+        command="kernels",
     ),
     Table(
-        "ops", "Operators", "analysis.tables.ops.OpStats",
-        lambda _, m, wanted: m.ops_by_shape if wanted.by_shape else m.ops, "No operators in this recording.", long=True,
+        "ops",
+        "Operators",
+        "analysis.tables.ops.OpStats",
+        lambda _, m, wanted: m.ops_by_shape if wanted.by_shape else m.ops,
+        "No operators in this recording.",
+        long=True,
         command="ops",
     ),
     Table(
-        "shapes", "Operators whose shapes change from step to step", "analysis.tables.shape_rows.ShapeRow",
-        lambda _, m, __: m.shape_rows, "Every step has the same shapes, or none were recorded (record_shapes=True).",
-        long=True, command="shapes",
+        "shapes",
+        "Operators whose shapes change from step to step",
+        "analysis.tables.shape_rows.ShapeRow",
+        lambda _, m, __: m.shape_rows,
+        "Every step has the same shapes, or none were recorded (record_shapes=True).",
+        long=True,
+        command="shapes",
     ),
     Table(
-        "counters", "Sampled counters of the GPU", "analysis.tables.devices.CounterStats",
-        lambda _, m, __: m.counter_rows, "No counters were sampled (nsys profile --gpu-metrics-devices=all does).",
+        "counters",
+        "Sampled counters of the GPU",
+        "analysis.tables.devices.CounterStats",
+        lambda _, m, __: m.counter_rows,
+        "No counters were sampled (nsys profile --gpu-metrics-devices=all does).",
         command="counters",
     ),
     Table(
-        "profiled", "The profiler's table", "analysis.tables.profiled.ProfiledRow",
-        lambda _, m, __: m.profiled.rows if m.profiled else [], "The recording is no printed table of sums.", long=True,
+        "profiled",
+        "The profiler's table",
+        "analysis.tables.profiled.ProfiledRow",
+        lambda _, m, __: m.profiled.rows if m.profiled else [],
+        "The recording is no printed table of sums.",
+        long=True,
     ),
     Table(
-        "copies", "Memory copies", "analysis.tables.copies.CopyStats", lambda _, m, __: m.copies,
-        "No memory copies in this recording.", command="copies",
+        "copies",
+        "Memory copies",
+        "analysis.tables.copies.CopyStats",
+        lambda _, m, __: m.copies,
+        "No memory copies in this recording.",
+        command="copies",
     ),
     Table(
-        "memory", "GPU memory at its peak, by line", "analysis.memory.measure.Site",
+        "memory",
+        "GPU memory at its peak, by line",
+        "analysis.memory.measure.Site",
         lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
-        "No memory snapshot in this recording.", long=True,
+        "No memory snapshot in this recording.",
+        long=True,
     ),
     Table(
-        "op_memory", "Operators by GPU memory", "analysis.tables.op_memory.OpMemory", lambda _, m, __: m.op_memory,
-        "No allocator events in this recording.", long=True,
+        "op_memory",
+        "Operators by GPU memory",
+        "analysis.tables.op_memory.OpMemory",
+        lambda _, m, __: m.op_memory,
+        "No allocator events in this recording.",
+        long=True,
     ),
     Table(
-        "collectives", "Collectives", "analysis.tables.collectives.CollectiveStats", lambda _, m, __: m.collectives,
-        "No collectives in this recording.", command="comm",
+        "collectives",
+        "Collectives",
+        "analysis.tables.collectives.CollectiveStats",
+        lambda _, m, __: m.collectives,
+        "No collectives in this recording.",
+        command="comm",
     ),
     Table(
-        "skew", "Collectives across ranks: transfer and waiting", "analysis.ranks.skew.CollectiveSkew",
-        lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share.",
+        "skew",
+        "Collectives across ranks: transfer and waiting",
+        "analysis.ranks.skew.CollectiveSkew",
+        lambda of, _, __: list(of.ranks.collectives),
+        "No collectives that several recorded ranks share.",
     ),
     Table(
-        "traffic", "Traffic between ranks", "analysis.ranks.skew.TrafficRow", _traffic,
+        "traffic",
+        "Traffic between ranks",
+        "analysis.ranks.skew.TrafficRow",
+        _traffic,
         "No send or receive that says its peer in this recording.",
     ),
     Table(
-        "nvtx", "NVTX ranges by domain and category", "analysis.tables.modules.RangeRow", lambda _, m, __: m.range_rows,
-        "No NVTX range has a domain, a category or a payload.", long=True,
+        "nvtx",
+        "NVTX ranges by domain and category",
+        "analysis.tables.modules.RangeRow",
+        lambda _, m, __: m.range_rows,
+        "No NVTX range has a domain, a category or a payload.",
+        long=True,
     ),
     Table(
-        "load", "Load while the program ran", "trace.circumstances.Load", lambda _, m, __: list(m.trace.loads),
+        "load",
+        "Load while the program ran",
+        "trace.circumstances.Load",
+        lambda _, m, __: list(m.trace.loads),
         "No load was sampled (collect --nvml SECONDS does).",
     ),
     Table(
-        "conditions", "Conditions of the recording", "trace.circumstances.Condition", lambda _, m, __: m.conditions,
+        "conditions",
+        "Conditions of the recording",
+        "trace.circumstances.Condition",
+        lambda _, m, __: m.conditions,
         "No conditions were recorded.",
     ),
-)  # fmt: skip
+)
 """Every table, in the report's order; those with a command in the order of `--help`."""
 
 BY_NAME = {table.name: table for table in TABLES}
@@ -210,11 +325,14 @@ BY_COMMAND = {table.command: table for table in TABLES if table.command}
 
 
 def named(name: str) -> Table:
-    """The table of that name, or that the command of that name prints. Raises ValueError, naming what there is."""
+    """The table of that name, or that the command of that name prints. Raises ValueError, naming
+    what there is."""
     if table := BY_COMMAND.get(name) or BY_NAME.get(name):
         return table
     without_command = [one.name for one in TABLES if one.command is None]
-    raise ValueError(f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *without_command])}")
+    raise ValueError(
+        f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *without_command])}"
+    )
 
 
 def largest_first(rows: list[Any], column: str) -> list[Any]:

@@ -11,10 +11,15 @@ PATH = "critical_path"
 
 
 def table(
-    run: Run, name: str, selection: Selection | None = None, knowledge: Knowledge | None = None, wanted: RowFilter = ALL
+    run: Run,
+    name: str,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    wanted: RowFilter = ALL,
 ) -> list[Any]:
-    """Rows of a table, given by its name or its command's. Single events come in time order. Raises ValueError for no
-    such table, EmptyRecordingError, naming what there is, for a rank, device or step that is not recorded."""
+    """Rows of a table, given by its name or its command's. Single events come in time order. Raises
+    ValueError for no such table, EmptyRecordingError, naming what there is, for a rank, device or
+    step that is not recorded."""
     return rows_of(measured(run, selection, knowledge), name, wanted)
 
 
@@ -37,8 +42,11 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
 
 
 def report_tables(of: Measured, top: int, without: str | None = None) -> dict[str, list[Any]]:
-    """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the longest first."""
-    tables = {one.name: one.rows(of, of.critical, RowFilter(top)) for one in TABLES if one.name != without}
+    """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the
+    longest first."""
+    tables = {
+        one.name: one.rows(of, of.critical, RowFilter(top)) for one in TABLES if one.name != without
+    }
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
     return first_rows(tables, top)
 

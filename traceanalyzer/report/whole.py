@@ -1,5 +1,5 @@
-"""Sections of a whole report that the terminal and Markdown have in common: findings, advice, figures, tables; and the
-figures that practitioners quote of a step."""
+"""Sections of a whole report that the terminal and Markdown have in common: findings, advice,
+figures, tables; and the figures that practitioners quote of a step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,14 +15,19 @@ from traceanalyzer.report.outline import gains, step_facts
 TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen
 GROWS = {"leak": "Leaks", "growth": "Grows"}
-CONDITIONS = "conditions"  # a table without a command of its own, all of which a reader of a report has to see
-TABLE_ROWS = 5  # rows of a table within the report in a terminal; the table's own command prints all
+CONDITIONS = "conditions"
+"""A table without a command of its own, all of which a reader of a report has to see."""
+TABLE_ROWS = 5
+"""Rows of a table within the report in a terminal; the table's own command prints all."""
 NO_FINDING = "No finding: the recording supports none."
 
 
 def quoted(report: Report) -> list[Fact]:
-    """Throughput, MFU, speed of light, GPU utilisation, bandwidth, kernels; empty where not even steps are known."""
-    work, used, kernels = report.metrics.throughput, report.metrics.utilisation, report.metrics.kernels_per_step
+    """Throughput, MFU, speed of light, GPU utilisation, bandwidth, kernels; empty where not even
+    steps are known."""
+    work = report.metrics.throughput
+    used = report.metrics.utilisation
+    kernels = report.metrics.kernels_per_step
     if work is None and used is None:
         return []
     light = f"{NOT_AVAILABLE} (too few operators have a model, or the GPU is not known)"
@@ -30,28 +35,59 @@ def quoted(report: Report) -> list[Fact]:
     if used is not None and used.sol is not None:
         light = figure(used.sol, "share")
     if used is not None and used.least_bandwidth_gbs is not None:
-        peak = f" ({figure(used.bandwidth_share, 'share')} of peak)" if used.bandwidth_share is not None else ""
+        peak = (
+            f" ({figure(used.bandwidth_share, 'share')} of peak)"
+            if used.bandwidth_share is not None
+            else ""
+        )
         bandwidth = f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"
     busy = figure(used and used.gpu_busy_share, "share")
     return [
-        Fact("throughput", _throughput(work), "work per second of the summary's step; `metrics.throughput` in JSON"),
-        Fact("MFU", _mfu(used), "model FLOP/s utilisation, of what this step could reach at the roofline"),
-        Fact("speed of light", light, "time of the step's computation at the roofline over the step time"),
-        Fact("GPU utilisation", busy, "share of the step with any work on the GPU, from the timeline"),
-        Fact("memory bandwidth", bandwidth, "least traffic with the GPU's memory over the step time"),
+        Fact(
+            "throughput",
+            _throughput(work),
+            "work per second of the summary's step; `metrics.throughput` in JSON",
+        ),
+        Fact(
+            "MFU",
+            _mfu(used),
+            "model FLOP/s utilisation, of what this step could reach at the roofline",
+        ),
+        Fact(
+            "speed of light",
+            light,
+            "time of the step's computation at the roofline over the step time",
+        ),
+        Fact(
+            "GPU utilisation", busy, "share of the step with any work on the GPU, from the timeline"
+        ),
+        Fact(
+            "memory bandwidth", bandwidth, "least traffic with the GPU's memory over the step time"
+        ),
         Fact("kernels per step", figure(kernels), "kernels launched by a step"),
     ]
 
 
 def brief(report: Report) -> str:
     """What of it is known, on one line; empty where nothing is."""
-    work, used = report.metrics.throughput, report.metrics.utilisation
+    work = report.metrics.throughput
+    used = report.metrics.utilisation
     parts = [_rates(work)] if work is not None else []
     if used is not None:
-        most = f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
+        most = (
+            f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
+        )
         parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if used.mfu else []
-        parts += [f"{figure(used.sol, 'share')} of speed of light"] if not used.mfu and used.sol is not None else []
-        parts += [f"GPU busy {figure(used.gpu_busy_share, 'share')}"] if used.gpu_busy_share is not None else []
+        parts += (
+            [f"{figure(used.sol, 'share')} of speed of light"]
+            if not used.mfu and used.sol is not None
+            else []
+        )
+        parts += (
+            [f"GPU busy {figure(used.gpu_busy_share, 'share')}"]
+            if used.gpu_busy_share is not None
+            else []
+        )
     return " · ".join(part for part in parts if part)
 
 
@@ -66,7 +102,8 @@ def memory(report: Report) -> str:
     if of.peak_phase not in sizes:
         sizes = {"peak": of.peak, **sizes}
     parts = [
-        f"{name} {number(scaled(size, scale))}{' (peak)' * (name == of.peak_phase)}" for name, size in sizes.items()
+        f"{name} {number(scaled(size, scale))}{' (peak)' * (name == of.peak_phase)}"
+        for name, size in sizes.items()
     ]
     parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
     text = f"GPU memory ({scale.label}): {', '.join(parts)}."
@@ -77,8 +114,8 @@ def memory(report: Report) -> str:
 
 
 def first_step(report: Report) -> str:
-    """The first step and the steady one, and when compilation has paid for itself; empty where the first steps are not
-    known, or cost less than a few steady ones."""
+    """The first step and the steady one, and when compilation has paid for itself; empty where the
+    first steps are not known, or cost less than a few steady ones."""
     of = report.metrics.first_steps
     if of is None or (of.excess_ms < TOLD_FROM_STEPS * of.steady_ms and of.eager_ms is None):
         return ""
@@ -86,19 +123,30 @@ def first_step(report: Report) -> str:
     if of.eager_ms is None:
         return f"{text}."
     pays = PaidBack(of.pays_after_steps, of.pays_low, of.pays_high)
-    return f"{text}. torch.compile: {figure(of.eager_ms, 'ms')} → {figure(of.compiled_ms, 'ms')} per step, {pays}."
+    return (
+        f"{text}. torch.compile: {figure(of.eager_ms, 'ms')} → "
+        f"{figure(of.compiled_ms, 'ms')} per step, {pays}."
+    )
 
 
 def _rates(work: Throughput) -> str:
-    rates = ((work.samples_per_s, "samples/s"), (work.tokens_per_s, "tokens/s"), (work.steps_per_s, "steps/s"))
+    rates = (
+        (work.samples_per_s, "samples/s"),
+        (work.tokens_per_s, "tokens/s"),
+        (work.steps_per_s, "steps/s"),
+    )
     given = [(work.tflops_per_s, "TFLOP/s")] if work.flops_source == "given" else []
-    return ", ".join(f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None)
+    return ", ".join(
+        f"{figure(rate)} {name}" for rate, name in (*rates, *given) if rate is not None
+    )
 
 
 def _throughput(work: Throughput | None) -> str:
     if work is None:
         return NOT_AVAILABLE
-    each = f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
+    each = (
+        f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
+    )
     known = work.samples_per_s is not None or work.tokens_per_s is not None
     how = "" if known else " (--samples N and --tokens N of a step give samples/s and tokens/s)"
     return f"{_rates(work) or NOT_AVAILABLE}{each}{how}"
@@ -106,10 +154,17 @@ def _throughput(work: Throughput | None) -> str:
 
 def _mfu(used: Utilisation | None) -> str:
     if used is None or used.mfu is None:
-        return f"{NOT_AVAILABLE} (operations or the GPU's peak are not known: record shapes, or --flops N)"
+        return (
+            f"{NOT_AVAILABLE} (operations or the GPU's peak are not known: record shapes, or "
+            "--flops N)"
+        )
     if not used.mfu:
         return "0% (no matmuls ran)"
-    most = f" of {figure(used.attainable_mfu, 'share')} that this step could reach" if used.attainable_mfu else ""
+    most = (
+        f" of {figure(used.attainable_mfu, 'share')} that this step could reach"
+        if used.attainable_mfu
+        else ""
+    )
     return figure(used.mfu, "share") + most
 
 
@@ -153,38 +208,64 @@ def figures_of_step(report: Report) -> Section:
 
 def groups_of_figures(report: Report) -> list[Section]:
     """Figures that belong together."""
-    return [_facts(title, facts, Weight.GROUP, folded=True) for title, facts in step_facts.step_groups(report)]
+    return [
+        _facts(title, facts, Weight.GROUP, folded=True)
+        for title, facts in step_facts.step_groups(report)
+    ]
 
 
 def devices(report: Report) -> list[Section]:
     """The GPUs over the whole recording."""
     if not report.devices:
         return []
-    return [_table("Devices, over the whole recording", report.devices, report, folded=len(report.devices) > 8)]
+    return [
+        _table(
+            "Devices, over the whole recording",
+            report.devices,
+            report,
+            folded=len(report.devices) > 8,
+        )
+    ]
 
 
 def tables(
-    report: Report, left_out: Sequence[str] = (), chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None
+    report: Report,
+    left_out: Sequence[str] = (),
+    chart: Callable[[str, Sequence[Any]], Sequence[str]] | None = None,
 ) -> list[Section]:
     """The tables that have rows, with what `chart` makes of a name and its rows."""
     return [
         _table(
-            step_facts.table_title(name), rows, report, Weight.TABLE, folded=True,
-            command=step_facts.table_command(name), chart=chart(name, rows) if chart else (),
+            step_facts.table_title(name),
+            rows,
+            report,
+            Weight.TABLE,
+            folded=True,
+            command=step_facts.table_command(name),
+            chart=chart(name, rows) if chart else (),
             limit=None if name == CONDITIONS else TABLE_ROWS,
         )
         for name, rows in report.tables.items()
         if rows and name not in left_out
-    ]  # fmt: skip
+    ]
 
 
 def _facts(title: str, facts: Sequence[Fact], weight: Weight, *, folded: bool = False) -> Section:
-    return Section(title, [Facts(facts, is_table=True)], is_minor=True, folded=folded, weight=weight)
+    return Section(
+        title, [Facts(facts, is_table=True)], is_minor=True, folded=folded, weight=weight
+    )
 
 
 def _table(
-    title: str, rows: Sequence[Any], report: Report, weight: Weight = Weight.FIGURES, *, folded: bool = False,
+    title: str,
+    rows: Sequence[Any],
+    report: Report,
+    weight: Weight = Weight.FIGURES,
+    *,
+    folded: bool = False,
     **of_table: Any,
-) -> Section:  # fmt: skip
-    table = Table(rows, origin_ns=step_facts.moments_origin(report), **{"limit": TABLE_ROWS, **of_table})
+) -> Section:
+    table = Table(
+        rows, origin_ns=step_facts.moments_origin(report), **{"limit": TABLE_ROWS, **of_table}
+    )
     return Section(title, [table], is_minor=True, folded=folded, weight=weight)

@@ -1,8 +1,8 @@
 """The one model of a recording: what a process and its GPUs did, as columnar tables.
 
-Every reader produces a `Trace` and nothing downstream knows which tool made the recording. A `Trace` is
-what **one process** recorded (its host threads, its devices), because correlation ids are only unique
-within a process; several ranks, or the processes of one nsys export, are a `Run`.
+Every reader produces a `Trace` and nothing downstream knows which tool made the recording. A
+`Trace` is what **one process** recorded (its host threads, its devices), because correlation ids
+are only unique within a process; several ranks, or the processes of one nsys export, are a `Run`.
 
 Conventions
 - Times are int64 nanoseconds on the recording's own clock; `Trace.epoch_ns` added gives wall-clock time
@@ -12,29 +12,119 @@ Conventions
 - Rows of every table are sorted by start time; `end >= start` always holds."""
 
 # isort: off
-# fmt: off
+
 from traceanalyzer.trace.circumstances import (
-    Ceilings, Collected, Condition, Device, Health, LightRecording, Load, PrintedMemory, Process, ProfilerRow,
-    StepAmounts, Stopwatch, Thread,
+    Ceilings,
+    Collected,
+    Condition,
+    Device,
+    Health,
+    LightRecording,
+    Load,
+    PrintedMemory,
+    Process,
+    ProfilerRow,
+    StepAmounts,
+    Stopwatch,
+    Thread,
 )
 from traceanalyzer.trace.events import (
-    ApiCalls, Collectives, CopyKind, DeviceOpKind, DeviceOps, DeviceRanges, GpuMetrics, GraphEdges, HostRanges,
-    MemoryEvents, MemoryKind, OccupancyLimit, OverheadKind, Overheads, RangeDetails, RangeKind, StepTimings, WaitKind,
+    ApiCalls,
+    Collectives,
+    CopyKind,
+    DeviceOpKind,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    GraphEdges,
+    HostRanges,
+    MemoryEvents,
+    MemoryKind,
+    OccupancyLimit,
+    OverheadKind,
+    Overheads,
+    RangeDetails,
+    RangeKind,
+    StepTimings,
+    WaitKind,
     Waits,
 )
 from traceanalyzer.trace.run import Failure, Run, Trace
 from traceanalyzer.trace.table import (
-    F64, I16, I32, I64, U8, Bool, Table, alike, column, distinct, is_constant, is_sorted, narrowed, near, order_of,
-    ordered, ranked, reordered,
+    F64,
+    I16,
+    I32,
+    I64,
+    U8,
+    Bool,
+    Table,
+    alike,
+    column,
+    distinct,
+    is_constant,
+    is_sorted,
+    narrowed,
+    near,
+    order_of,
+    ordered,
+    ranked,
+    reordered,
 )
-# fmt: on
+
 # isort: on
 
 __all__ = [
-    "F64", "I16", "I32", "I64", "U8", "ApiCalls", "Bool", "Ceilings", "Collected", "Collectives", "Condition",
-    "CopyKind", "Device", "DeviceOpKind", "DeviceOps", "DeviceRanges", "Failure", "GpuMetrics", "GraphEdges",
-    "Health", "HostRanges", "LightRecording", "Load", "MemoryEvents", "MemoryKind", "OccupancyLimit",
-    "OverheadKind", "Overheads", "PrintedMemory", "Process", "ProfilerRow", "RangeDetails", "RangeKind", "Run",
-    "StepAmounts", "StepTimings", "Stopwatch", "Table", "Thread", "Trace", "WaitKind", "Waits", "alike", "column",
-    "distinct", "is_constant", "is_sorted", "narrowed", "near", "order_of", "ordered", "ranked", "reordered",
-]  # fmt: skip
+    "F64",
+    "I16",
+    "I32",
+    "I64",
+    "U8",
+    "ApiCalls",
+    "Bool",
+    "Ceilings",
+    "Collected",
+    "Collectives",
+    "Condition",
+    "CopyKind",
+    "Device",
+    "DeviceOpKind",
+    "DeviceOps",
+    "DeviceRanges",
+    "Failure",
+    "GpuMetrics",
+    "GraphEdges",
+    "Health",
+    "HostRanges",
+    "LightRecording",
+    "Load",
+    "MemoryEvents",
+    "MemoryKind",
+    "OccupancyLimit",
+    "OverheadKind",
+    "Overheads",
+    "PrintedMemory",
+    "Process",
+    "ProfilerRow",
+    "RangeDetails",
+    "RangeKind",
+    "Run",
+    "StepAmounts",
+    "StepTimings",
+    "Stopwatch",
+    "Table",
+    "Thread",
+    "Trace",
+    "WaitKind",
+    "Waits",
+    "alike",
+    "column",
+    "distinct",
+    "is_constant",
+    "is_sorted",
+    "narrowed",
+    "near",
+    "order_of",
+    "ordered",
+    "ranked",
+    "reordered",
+]

@@ -1,5 +1,6 @@
-"""What is known of a recording beside its tables: threads, devices, what was collected, under which conditions, with
-which environment variables (no others are recorded, nor read from captures of other origin)."""
+"""What is known of a recording beside its tables: threads, devices, what was collected, under which
+conditions, with which environment variables (no others are recorded, nor read from captures of
+other origin)."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -8,15 +9,39 @@ from typing import NamedTuple
 from traceanalyzer.base import dataclass
 
 ALLOWED_VARIABLES = (
-    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
-    "CUDA_VISIBLE_DEVICES", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MKL_NUM_THREADS", "NCCL_ALGO", "NCCL_BUFFSIZE",
-    "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NVLS_ENABLE",
-    "NCCL_P2P_DISABLE", "NCCL_PROTO", "NCCL_SHM_DISABLE", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "RANK",
-    "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_COMPILE_DISABLE", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "TORCH_NCCL_BLOCKING_WAIT", "WORLD_SIZE",
-)  # fmt: skip
-"""Switches and numbers that change how fast a step is; no name here ever holds a path, a host or a secret."""
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_VISIBLE_DEVICES",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MKL_NUM_THREADS",
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_DEBUG",
+    "NCCL_IB_DISABLE",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_PROTO",
+    "NCCL_SHM_DISABLE",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "RANK",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "WORLD_SIZE",
+)
+"""Switches and numbers that change how fast a step is; no name here ever holds a path, a host or a
+secret."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +54,8 @@ class Thread:
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU as the recording describes it. `uid` identifies the physical GPU where known (UUID, bus id)."""
+    """A GPU as the recording describes it. `uid` identifies the physical GPU where known (UUID, bus
+    id)."""
 
     id: int
     name: str | None = None
@@ -55,7 +81,8 @@ class Process:
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
-    numbered: bool = False  # whether the rank is not the recording's, but made by numbering its processes
+    # whether the rank is not the recording's, but made by numbering its processes
+    numbered: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -65,7 +92,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Collected:
-    """What the recorder was asked for, so that "not collected" is told apart from "none happened"."""
+    """What the recorder was asked for, so that "not collected" is told apart from "none
+    happened"."""
 
     device: bool = False
     api: bool = False
@@ -78,18 +106,26 @@ class Collected:
 
 @dataclass(frozen=True)
 class Condition:
-    """One fact about the recording's circumstances. `spoils` says what it does to the figures, if anything."""
+    """One fact about the recording's circumstances. `spoils` says what it does to the figures, if
+    anything."""
 
     name: str = field(metadata={"definition": "what is known", "unit": ""})
-    value: str = field(metadata={"definition": "as the recorder found it", "unit": "", "text": "sentence"})
-    spoils: str = field(default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""})
+    value: str = field(
+        metadata={"definition": "as the recorder found it", "unit": "", "text": "sentence"}
+    )
+    spoils: str = field(
+        default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""}
+    )
 
 
 @dataclass(frozen=True)
 class Load:
-    """What was sampled of a GPU or of the host's CPUs while the program ran: not of the recorded steps alone."""
+    """What was sampled of a GPU or of the host's CPUs while the program ran: not of the recorded
+    steps alone."""
 
-    what: str = field(metadata={"definition": "what was sampled; GPUs by their index on the host", "unit": ""})
+    what: str = field(
+        metadata={"definition": "what was sampled; GPUs by their index on the host", "unit": ""}
+    )
     counted_in: str = field(metadata={"definition": "its unit", "unit": ""})
     mean: float = field(metadata={"definition": "mean of the samples", "unit": ""})
     min: float = field(metadata={"definition": "smallest sample", "unit": ""})
@@ -110,18 +146,21 @@ class ProfilerRow:
     shapes: str | None = None
     device: int | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
-    """Operations by the width of their type in bits (`16`; empty: not stated), as the program states them."""
+    """Operations by the width of their type in bits (`16`; empty: not stated), as the program
+    states them."""
     bytes: float | None = None  # bytes moved, likewise
 
 
 @dataclass(frozen=True)
 class StepAmounts:
-    """What one step of the recorded process works through, all its micro-steps together; None: not said."""
+    """What one step of the recorded process works through, all its micro-steps together; None: not
+    said."""
 
     samples: float | None = None
     tokens: float | None = None  # tokens that carry content: without padding
     padded_tokens: float | None = None  # tokens computed, padding included
-    flops: float | None = None  # operations that the model needs (a multiply-add is two), recomputation left out
+    # operations that the model needs (a multiply-add is two), recomputation left out
+    flops: float | None = None
 
 
 @dataclass(frozen=True)
@@ -140,21 +179,27 @@ class Stopwatch:
     low_ns: int | None  # 90 % interval of the median; None where the capture does not say
     high_ns: int | None
     steady: bool
-    """Whether the steps had settled, or were near each other all along: only then is the median the step time."""
-    after_profiler: bool  # whether a profiler had been on before: CUPTI then stays switched on and slows the host
+    """Whether the steps had settled, or were near each other all along: only then is the median the
+    step time."""
+    # whether a profiler had been on before: CUPTI then stays switched on and slows the host
+    after_profiler: bool
     unit: str | None  # what ends a step: `step of AdamW`, `call of Llama`
     roughly: bool = False
-    """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the steps."""
+    """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the
+    steps."""
     first_ns: tuple[int, ...] = ()
     """The first steps of the process by the host's clock; empty where they were not timed."""
-    from_first: bool = False  # whether the recording begins with the first step, and these were timed after it
-    eager_ns: int | None = None  # the step with torch.compile switched off; None where it was not timed
+    # whether the recording begins with the first step, and these were timed after it
+    from_first: bool = False
+    # the step with torch.compile switched off; None where it was not timed
+    eager_ns: int | None = None
     eager_reach_ns: int = 0  # half of its 90 % interval
 
 
 @dataclass(frozen=True)
 class LightRecording:
-    """Steps of the same process, recorded just before with device activities alone, which stretches the host less."""
+    """Steps of the same process, recorded just before with device activities alone, which stretches
+    the host less."""
 
     step_ns: int  # median
     unit: str | None = None  # what ends a step
@@ -165,12 +210,15 @@ class Health:
     """What the reader met. Counts are of events (rows) in the recording."""
 
     events: int = 0  # events read
-    skipped: int = 0  # events skipped because they hold nothing the analysis uses (flows, counters, markers)
+    # events skipped because they hold nothing the analysis uses (flows, counters, markers)
+    skipped: int = 0
     repaired: int = 0  # events kept after mending damaged text or values
     lost: int = 0  # events that could not be read
     clipped: int = 0  # events whose impossible duration was cut
     truncated: bool = False  # the recording stops before its end
-    notes: tuple[str, ...] = ()  # one plain sentence for each thing a reader of the report should know
+    notes: tuple[
+        str, ...
+    ] = ()  # one plain sentence for each thing a reader of the report should know
 
 
 class PrintedMemory(NamedTuple):
@@ -183,7 +231,8 @@ class PrintedMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """One kernel, replayed and measured by Nsight Compute. None: not asked for; shares are 0..1 of the peak."""
+    """One kernel, replayed and measured by Nsight Compute. None: not asked for; shares are 0..1 of
+    the peak."""
 
     name: str  # name as the profiler writes it
     blocks: int
@@ -191,9 +240,11 @@ class KernelCounters:
     duration_ns: float | None = None
     dram_bytes: float | None = None  # bytes read from and written to the device memory
     compute_share: float | None = None  # throughput of the busiest unit of the SMs
-    memory_share: float | None = None  # throughput of the busiest part of the memory system, caches included
+    # throughput of the busiest part of the memory system, caches included
+    memory_share: float | None = None
     dram_share: float | None = None  # throughput of the device memory
     tensor_share: float | None = None  # activity of the tensor cores
     occupancy_share: float | None = None  # warps active over those an SM can hold
     stalls: tuple[tuple[str, float], ...] = ()
-    """What its warps waited for, and the share of all their cycles, largest first; empty where that was not asked."""
+    """What its warps waited for, and the share of all their cycles, largest first; empty where that
+    was not asked."""

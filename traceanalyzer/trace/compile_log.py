@@ -1,4 +1,5 @@
-"""What a log of torch.compile says of one process: plain values, in the order in which they were written."""
+"""What a log of torch.compile says of one process: plain values, in the order in which they were
+written."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,18 +7,22 @@ from typing import Literal
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
-LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
+LIMIT = re.compile(
+    r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE
+)
 """What dynamo says when it has compiled a function as often as it may."""
 
 
 def resumed_at(function: str) -> int | None:
-    """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
+    """The line at which a function goes on after a graph break, of the name dynamo gives to what
+    goes on."""
     found = re.search(r"torch_dynamo_resume_in_.*_at_(\d{1,18})$", function)
     return int(found[1]) if found else None
 
 
 def compiled_before(region: str) -> int:
-    """How often a function was compiled before the code of this region (`0/7`: 7), 0 where its name does not say."""
+    """How often a function was compiled before the code of this region (`0/7`: 7), 0 where its name
+    does not say."""
     found = re.search(r"/(\d{1,9})$", region)
     return int(found[1]) if found else 0
 
@@ -54,7 +59,8 @@ class CacheEvent:
     key: str
     reason: str  # why it was not asked, where it was bypassed
     saved_ns: int  # compile time that a hit saved, 0 where not said
-    cudagraphs: bool | None = None  # whether the graph was to run in a CUDA graph, where the key says so
+    # whether the graph was to run in a CUDA graph, where the key says so
+    cudagraphs: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class KernelCode:
 class Estimate:
     """Inductor's own guess of the time of an operation."""
 
-    name: str  # `op3_op4` for what it fused, the function for a library call; empty where it launches nothing
+    # `op3_op4` for what it fused, the function for a library call; empty where it launches nothing
+    name: str
     time_ns: float | None
 
 
@@ -90,11 +97,14 @@ class NotFused:
 class GraphCode:
     """The code inductor wrote for one graph: forward, backward or inference."""
 
-    key: str  # its key in the FX graph cache: the name of its range in a trace. Empty where the log does not say
+    # its key in the FX graph cache: the name of its range in a trace. Empty where the log does not
+    # say
+    key: str
     direction: str
     kernels: tuple[KernelCode, ...]
     launches: tuple[str, ...] = ()
-    """Names of the Triton kernels in the order in which a call launches them, one entry a launch."""
+    """Names of the Triton kernels in the order in which a call launches them, one entry a
+    launch."""
     estimates: tuple[Estimate, ...] = ()
     """One for each operation in the order in which they run; empty where the log does not say."""
 
@@ -111,7 +121,8 @@ class TritonKernel:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Dynamo's own summary of a piece of compilation. Seconds are as logged, None where it does not say."""
+    """Dynamo's own summary of a piece of compilation. Seconds are as logged, None where it does not
+    say."""
 
     kind: Literal["forward", "backward", "forward_runtime", "backward_runtime"]
     duration_s: float | None
@@ -137,7 +148,8 @@ class Compilation:
     name: str = ""  # of the function
     location: str = ""  # `file:line` where the function begins
     stack: tuple[str, ...] = ()  # `file:line in function`, outermost first
-    graphs: int = 0  # graphs of the last attempt: what was traced before dynamo began again is thrown away
+    # graphs of the last attempt: what was traced before dynamo began again is thrown away
+    graphs: int = 0
     attempt: int = 0
     operators: int = 0
     cache_size: int = 0  # compilations of the same code that were there before it
@@ -150,7 +162,8 @@ class Compilation:
     triton: list[TritonKernel] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
     collectives: tuple[str, ...] = ()  # the collectives it runs, in order
-    inputs_changed: int = 0  # inputs of its graphs that they change in place and that take no gradient (no parameters)
+    # inputs of its graphs that they change in place and that take no gradient (no parameters)
+    inputs_changed: int = 0
     error: str = ""
     dynamic: bool = False  # whether a size of its graph is a symbol
 
@@ -161,7 +174,8 @@ class Compilation:
 
     @property
     def is_recompilation(self) -> bool:
-        """Whether a guard of code compiled before said no. What failed is tried again under a new id, and is none."""
+        """Whether a guard of code compiled before said no. What failed is tried again under a new
+        id, and is none."""
         return bool(self.recompile_reasons) or self.cache_size > 0
 
 
@@ -173,10 +187,14 @@ class Counts:
     lines: int = 0
     payload_bytes: int = 0
     unreadable: int = 0  # lines that look like records but whose JSON cannot be read
-    stray_lines: int = 0  # lines that are neither a record nor part of a payload: what the program itself wrote
-    damaged_payloads: int = 0  # payloads that are not what their record's MD5 says: cut off, or mixed with other text
+    # lines that are neither a record nor part of a payload: what the program itself wrote
+    stray_lines: int = 0
+    # payloads that are not what their record's MD5 says: cut off, or mixed with other text
+    damaged_payloads: int = 0
     shortened: int = 0  # lines and payloads longer than what is kept of one
-    unknown: dict[str, int] = field(default_factory=dict)  # records of kinds that say nothing here, by kind
+    unknown: dict[str, int] = field(
+        default_factory=dict
+    )  # records of kinds that say nothing here, by kind
 
 
 @dataclass(frozen=True)
@@ -191,4 +209,5 @@ class CompileLog:
     versions: dict[str, str]
     unfinished: int = 0  # spans whose end is not in the log
     notes: tuple[str, ...] = ()
-    not_fused: tuple[NotFused, ...] | None = None  # what inductor left apart; None where it was not logged
+    # what inductor left apart; None where it was not logged
+    not_fused: tuple[NotFused, ...] | None = None

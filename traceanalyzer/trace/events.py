@@ -15,7 +15,9 @@ class DeviceOpKind(enum.IntEnum):
     KERNEL = 1
     MEMCPY = 2
     MEMSET = 3
-    GRAPH = 4  # a whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not visible
+    # a whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not
+    # visible
+    GRAPH = 4
 
 
 class CopyKind(enum.IntEnum):
@@ -74,13 +76,16 @@ class OccupancyLimit(enum.IntFlag):
 
 @dataclass(frozen=True, eq=False)
 class DeviceOps(Table):
-    """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
+    """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device
+    work."""
 
     kind: U8 = column(np.uint8, fill=0)
     name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32, most=table.MOST_DEVICES - 1)  # CUDA ordinal within the process, as recorded
+    device: I32 = column(
+        np.int32, most=table.MOST_DEVICES - 1
+    )  # CUDA ordinal within the process, as recorded
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
     correlation: I64 = column(np.int64, narrow=True)
@@ -88,7 +93,9 @@ class DeviceOps(Table):
     external_id: I64 = column(np.int64, most=table.MOST_IDS)
     """`external_id` of the host op that launched it, where recorded."""
     graph: I64 = column(np.int64)  # CUDA graph it ran in, -1 if launched by itself or not recorded
-    graph_node: I64 = column(np.int64)  # node of that graph, the same in every replay; -1 where not recorded
+    graph_node: I64 = column(
+        np.int64
+    )  # node of that graph, the same in every replay; -1 where not recorded
     bytes: I64 = column(np.int64, most=table.MOST_BYTES, narrow=True)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
@@ -98,17 +105,23 @@ class DeviceOps(Table):
     blocks: I64 = column(np.int64, narrow=True)  # thread blocks of a kernel's grid, -1 unknown
     threads: I32 = column(np.int32, narrow=True)  # threads of each of its blocks
     registers: I32 = column(np.int32, narrow=True)  # registers of each of its threads
-    shared_bytes: I32 = column(np.int32, narrow=True)  # shared memory of each of its blocks, static and dynamic
-    occupancy: I16 = column(np.int16)  # share of an SM's warps that the recorder expects to be resident, percent
+    shared_bytes: I32 = column(
+        np.int32, narrow=True
+    )  # shared memory of each of its blocks, static and dynamic
+    occupancy: I16 = column(
+        np.int16
+    )  # share of an SM's warps that the recorder expects to be resident, percent
     resident_blocks: I32 = column(np.int32)
     """Blocks of it that an SM holds at a time, as the recorder worked it out; -1 unknown."""
     limits: U8 = column(np.uint8, fill=0)
-    """`OccupancyLimit` flags: what keeps more blocks from an SM, as the recorder worked it out; 0 unknown."""
+    """`OccupancyLimit` flags: what keeps more blocks from an SM, as the recorder worked it out; 0
+    unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class ApiCalls(Table):
-    """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the names."""
+    """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the
+    names."""
 
     name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
@@ -129,16 +142,20 @@ class HostRanges(Table):
     thread: I32 = column(np.int32)
     external_id: I64 = column(np.int64, most=table.MOST_IDS)
     sequence: I64 = column(np.int64)
-    """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
+    """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward
+    node."""
     forward_thread: I32 = column(np.int32, fill=0)
-    """Profiler's own id of the forward thread; above 0 only on ops that run in the backward pass."""
+    """Profiler's own id of the forward thread; above 0 only on ops that run in the backward
+    pass."""
     shapes: I32 = column(np.int32, text=True)  # input shapes as JSON text
     dtypes: I32 = column(np.int32, text=True)  # input types as JSON text
     strides: I32 = column(np.int32, text=True)  # input strides, in elements, as JSON text
     concrete: I32 = column(np.int32, text=True)
-    """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON text."""
+    """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON
+    text."""
     launch: I32 = column(np.int32, text=True)
-    """Configuration of the kernel that it launches, as a kernel generator (Triton) states it: `XBLOCK=16, 4 warps`."""
+    """Configuration of the kernel that it launches, as a kernel generator (Triton) states it:
+    `XBLOCK=16, 4 warps`."""
     collective: I32 = column(np.int32)  # row of `Trace.collectives`, else -1
 
 
@@ -155,7 +172,9 @@ class Waits(Table):
     """The stream that waits, or that the host waits for; -1: the whole context."""
     correlation: I64 = column(np.int64, narrow=True)
     event: I64 = column(np.int64, narrow=True)
-    source_stream: I32 = column(np.int32, narrow=True)  # the stream whose work is waited for, where recorded
+    source_stream: I32 = column(
+        np.int32, narrow=True
+    )  # the stream whose work is waited for, where recorded
     record: I64 = column(np.int64, narrow=True)
     """Correlation id of the call that recorded the event; -1 where that is not known."""
 
@@ -173,7 +192,8 @@ class Overheads(Table):
 
 @dataclass(frozen=True, eq=False)
 class GraphEdges(Table):
-    """Edges of replayed CUDA graphs where the recorder states them. Both columns are rows of `Trace.device_ops`."""
+    """Edges of replayed CUDA graphs where the recorder states them. Both columns are rows of
+    `Trace.device_ops`."""
 
     op: I64 = column(np.int64)  # the op that waits ...
     after: I64 = column(np.int64)  # ... and the one that it waits for
@@ -216,7 +236,8 @@ class GpuMetrics(Table):
 
 @dataclass(frozen=True, eq=False)
 class RangeDetails(Table):
-    """What annotations carry beside a name (NVTX), a row for each that carries anything; they are host ranges, too."""
+    """What annotations carry beside a name (NVTX), a row for each that carries anything; they are
+    host ranges, too."""
 
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
@@ -230,26 +251,37 @@ class RangeDetails(Table):
 class Collectives(Table):
     """Metadata of communication operations. Its rows are referred to, not timed."""
 
-    name: I32 = column(np.int32, text=True)  # collective as the framework names it (`allreduce`, `_allgather_base`)
+    name: I32 = column(
+        np.int32, text=True
+    )  # collective as the framework names it (`allreduce`, `_allgather_base`)
     in_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
     out_elements: I64 = column(np.int64, most=table.MOST_ELEMENTS)
     dtype: I32 = column(np.int32, text=True)
-    group: I32 = column(np.int32, text=True)  # process group: its description where recorded, else its name
+    group: I32 = column(
+        np.int32, text=True
+    )  # process group: its description where recorded, else its name
     group_size: I32 = column(np.int32, most=table.MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
-    sequence: I64 = column(np.int64)  # number of the operation in its communicator, the same on all its ranks
-    communicator: I32 = column(np.int32, text=True)  # id of the communicator, the same on all its ranks
+    sequence: I64 = column(
+        np.int64
+    )  # number of the operation in its communicator, the same on all its ranks
+    communicator: I32 = column(
+        np.int32, text=True
+    )  # id of the communicator, the same on all its ranks
     peer: I32 = column(np.int32, most=table.MOST_RANKS)
-    """Of a send the rank that it goes to, of a receive the one that it comes from, of all ranks of the run."""
+    """Of a send the rank that it goes to, of a receive the one that it comes from, of all ranks of
+    the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepTimings(Table):
-    """Steps timed by the program itself (a timing log), one row a logged step. Unknown values are -1."""
+    """Steps timed by the program itself (a timing log), one row a logged step. Unknown values are
+    -1."""
 
     step: I64 = column(np.int64)  # number of the step as logged
     start: I64 = column(np.int64, fill=0)
-    """Sum of the durations before it, ns: logs have no common clock, and need not hold every step."""
+    """Sum of the durations before it, ns: logs have no common clock, and need not hold every
+    step."""
     duration: I64 = column(np.int64)
     """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
     data: I64 = column(np.int64)  # time of it spent waiting for data, ns
@@ -259,8 +291,12 @@ class StepTimings(Table):
     samples: I64 = column(np.int64)
     tokens: I64 = column(np.int64)  # tokens that carry content: without padding
     padded_tokens: I64 = column(np.int64)  # tokens computed, padding included
-    flops: F64 = column(np.float64)  # operations that the model needs for the step, as the program says
-    context_requests: I64 = column(np.int64)  # of an iteration of a serving engine: requests that it prefills ...
+    flops: F64 = column(
+        np.float64
+    )  # operations that the model needs for the step, as the program says
+    context_requests: I64 = column(
+        np.int64
+    )  # of an iteration of a serving engine: requests that it prefills ...
     context_tokens: I64 = column(np.int64)
     generation_requests: I64 = column(np.int64)  # ... and that decode
     generation_tokens: I64 = column(np.int64)

@@ -1,6 +1,8 @@
-"""What the ranks of a distributed job recorded of their collectives when it stopped: PyTorch's Flight Recorder.
+"""What the ranks of a distributed job recorded of their collectives when it stopped: PyTorch's
+Flight Recorder.
 
-Of each rank only what a verdict needs is kept: where it stands in each process group, and a few operations."""
+Of each rank only what a verdict needs is kept: where it stands in each process group, and a few
+operations."""
 
 from dataclasses import field
 
@@ -20,13 +22,18 @@ class Group:
     @property
     def label(self) -> str:
         """Its name and what it is for."""
-        return f"{self.desc} ({self.name})" if self.desc not in ("", "undefined") else f"group {self.name}"
+        return (
+            f"{self.desc} ({self.name})"
+            if self.desc not in ("", "undefined")
+            else f"group {self.name}"
+        )
 
 
 @dataclass(frozen=True)
 class Op:
-    """An operation of a group as one of its ranks recorded it. `peer` is the place of the other end in the group, -1
-    for a collective; `record` counts the operations of the rank in the order of its program."""
+    """An operation of a group as one of its ranks recorded it. `peer` is the place of the other end
+    in the group, -1 for a collective; `record` counts the operations of the rank in the order of
+    its program."""
 
     seq: int
     kind: str
@@ -41,9 +48,10 @@ class Op:
 
 @dataclass(frozen=True)
 class InGroup:
-    """Where a rank stands in a group. `enqueued` and `completed` are sequence numbers of collectives: the last that its
-    CPU issued, and the last before `head`, the first that is not completed. `pairs` are the first operation not
-    completed with each peer in each direction. `tail` has the last signatures by sequence number."""
+    """Where a rank stands in a group. `enqueued` and `completed` are sequence numbers of
+    collectives: the last that its CPU issued, and the last before `head`, the first that is not
+    completed. `pairs` are the first operation not completed with each peer in each direction.
+    `tail` has the last signatures by sequence number."""
 
     enqueued: int = -1
     completed: int = -1
@@ -53,9 +61,11 @@ class InGroup:
     pairs_enqueued: int = -1
     tail: dict[int, Signature] = field(default_factory=dict)
     from_status: bool = False
-    """Whether it comes from the counters of the group alone: both kinds of operations are `enqueued`."""
+    """Whether it comes from the counters of the group alone: both kinds of operations are
+    `enqueued`."""
     ended_unseen: bool = False
-    """Whether operations have only ended, be it in an error: gloo's recorder never calls one completed."""
+    """Whether operations have only ended, be it in an error: gloo's recorder never calls one
+    completed."""
 
     @property
     def stands_at(self) -> int:
@@ -70,7 +80,8 @@ class InGroup:
 
 @dataclass(frozen=True)
 class RankDump:
-    """What one rank recorded. `groups` by the index of the group; `last` is what its CPU issued last."""
+    """What one rank recorded. `groups` by the index of the group; `last` is what its CPU issued
+    last."""
 
     rank: int
     path: str
@@ -90,7 +101,8 @@ class RankDump:
 
 @dataclass(frozen=True)
 class Clues:
-    """What NCCL's RAS and Inspector add: where ranks run, processes that RAS cannot reach, ranks that it saw behind."""
+    """What NCCL's RAS and Inspector add: where ranks run, processes that RAS cannot reach, ranks
+    that it saw behind."""
 
     hosts: dict[int, str] = field(default_factory=dict)
     dead: tuple[str, ...] = ()

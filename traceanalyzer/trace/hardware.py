@@ -1,4 +1,5 @@
-"""What known GPUs can do at most: the table of `hardware.toml`, and which of its entries a recorded device is."""
+"""What known GPUs can do at most: the table of `hardware.toml`, and which of its entries a recorded
+device is."""
 
 import re
 import tomllib
@@ -14,30 +15,53 @@ from traceanalyzer.base.files import read_whole
 from traceanalyzer.trace import Device, OccupancyLimit
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
-TERA, GIGA, MEBI, KIBI = 1e12, 1e9, 1 << 20, 1 << 10
+TERA = 1e12
+GIGA = 1e9
+MEBI = 1 << 20
+KIBI = 1 << 10
 REGISTERS_PER_SM = 65_536
-"""32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming guide)."""
+"""32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming
+guide)."""
 ISSUED_PER_CYCLE = 4 * 32
-"""Each of the four schedulers of an SM starts one instruction of 32 threads a cycle, since Volta (CUDA C++
-programming guide, "multiprocessor" of each compute capability)."""
+"""Each of the four schedulers of an SM starts one instruction of 32 threads a cycle, since Volta
+(CUDA C++ programming guide, "multiprocessor" of each compute capability)."""
 MEMORY_RANGE = (0.85, 1.12)
-"""Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
-MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
+"""Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC,
+the driver and MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie
+further apart."""
 SAME_SPEED = 0.03  # makers round the bandwidth that clock and width of the memory's bus give
 MOST = 1e15  # what no figure of a GPU comes near to
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
 _NUMBERS = (
-    "sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs", "threads_per_sm", "shared_kb_per_sm",
+    "sms",
+    "bandwidth_gbs",
+    "cache_mb",
+    "link_gbs",
+    "host_gbs",
+    "threads_per_sm",
+    "shared_kb_per_sm",
     "fp32_lanes_per_sm",
-)  # fmt: skip
-_KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
-_INVALID = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error)
-"""What a file of another form makes of the parser; text that is no TOML, or not UTF-8, is a ValueError."""
+)
+_KEYS = frozenset(
+    {*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"}
+)
+_INVALID = (
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    re.error,
+)
+"""What a file of another form makes of the parser; text that is no TOML, or not UTF-8, is a
+ValueError."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The limits of one GPU, dense; None where its maker does not publish them. Rates are per second."""
+    """The limits of one GPU, dense; None where its maker does not publish them. Rates are per
+    second."""
 
     name: str
     source: str  # the datasheet the figures are from
@@ -54,48 +78,66 @@ class Hardware:
     shared_per_sm: int | None = None  # bytes of shared memory of an SM
     fp32_lanes_per_sm: int | None = None  # multiply-adds in fp32 that an SM starts in a cycle
     match_with_sms: tuple[re.Pattern[str], ...] = ()
-    """Names that it shares with other products: the number of SMs must be recorded and be its own."""
+    """Names that it shares with other products: the number of SMs must be recorded and be its
+    own."""
     stated: bool = False
-    """Whether the figures are those that the recording states of its own GPU, and not a datasheet's."""
+    """Whether the figures are those that the recording states of its own GPU, and not a
+    datasheet's."""
 
     def describes(self, device: Device) -> bool:
-        """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
-        (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
-        name, same = _MAKER.sub("", _MAKER.sub("", device.called)), device.sm_count == self.sms
-        named = any(pattern.fullmatch(name) for pattern in (*self.match, *(self.match_with_sms if same else ())))
+        """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks
+        against it (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
+        name = _MAKER.sub("", _MAKER.sub("", device.called))
+        same = device.sm_count == self.sms
+        named = any(
+            pattern.fullmatch(name)
+            for pattern in (*self.match, *(self.match_with_sms if same else ()))
+        )
         return named and (same or not device.sm_count or not self.sms) and self.fits(device)
 
     def fits(self, device: Device) -> bool:
-        """Whether a device's memory, where it is recorded, has a size that this GPU is sold with."""
+        """Whether a device's memory, where it is recorded, has a size that this GPU is sold
+        with."""
         low, high = MEMORY_RANGE
         size = (device.memory_bytes or 0) / GIGA
-        return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
+        return not size or any(
+            low * nominal <= size <= high * nominal for nominal in self.memory_gb
+        )
 
     def matrix_peak(self, precision: str) -> float | None:
-        """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do it, else on the
-        ordinary ones; None where neither is known."""
+        """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do
+        it, else on the ordinary ones; None where neither is known."""
         return self.tensor.get(precision) or self.vector.get(precision)
 
     @property
     def issue_rate(self) -> float | None:
-        """Instructions that it starts a second, those of each thread counted, at the clock of its fp32 peak."""
+        """Instructions that it starts a second, those of each thread counted, at the clock of its
+        fp32 peak."""
         if self.fp32_lanes_per_sm is None or "fp32" not in self.vector:
             return None
         return self.vector["fp32"] / 2 / self.fp32_lanes_per_sm * ISSUED_PER_CYCLE
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int | None:
-        """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are not known.
+        """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are
+        not known.
 
-        The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy)."""
-        return min((blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)), default=None)
+        The least of what its threads, registers and shared memory allow (CUDA C++ best practices
+        guide, occupancy)."""
+        return min(
+            (blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)),
+            default=None,
+        )
 
     def occupancy_limits(self, threads: int, registers: int, shared_bytes: int) -> OccupancyLimit:
-        """What keeps more blocks of this shape from an SM; none (0) where the limits are not known."""
+        """What keeps more blocks of this shape from an SM; none (0) where the limits are not
+        known."""
         limits = self._block_limits(threads, registers, shared_bytes)
         least = min((blocks for blocks, _ in limits), default=0)
         return reduce(or_, (what for blocks, what in limits if blocks == least), OccupancyLimit(0))
 
-    def _block_limits(self, threads: int, registers: int, shared_bytes: int) -> list[tuple[int, OccupancyLimit]]:
+    def _block_limits(
+        self, threads: int, registers: int, shared_bytes: int
+    ) -> list[tuple[int, OccupancyLimit]]:
         """How many blocks of this shape each resource of an SM allows."""
         if self.threads_per_sm is None or threads <= 0:
             return []
@@ -109,20 +151,24 @@ class Hardware:
 
 @dataclass(frozen=True)
 class HardwareTable:
-    """Known GPUs, a user's before the built-in ones (read on first use); the first that describes a device counts."""
+    """Known GPUs, a user's before the built-in ones (read on first use); the first that describes a
+    device counts."""
 
     own: tuple[Hardware, ...] = ()
 
     @classmethod
     def load(cls, extra: Path | None = None) -> "HardwareTable":
-        """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
+        """The built-in table, preceded by a user's file of the same form (UnreadableInputError if
+        it is not valid)."""
         if extra is None:
             return cls()
         try:
             added = tuple(map(_hardware, tomllib.loads(read_whole(extra).decode()).get("gpu", [])))
         except OSError as error:
             what = (error.strerror or str(error)).lower()
-            raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
+            raise UnreadableInputError(
+                f"{extra}: the hardware table cannot be opened ({what})"
+            ) from error
         except _INVALID as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
         return cls(added)
@@ -133,39 +179,58 @@ class HardwareTable:
         return (*self.own, *_builtin()["gpu"])
 
     def find(self, device: Device | None) -> Hardware | None:
-        """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
-        recording states of it; None where it states nothing. SMs that the table lacks are those that were recorded."""
+        """The GPU that a recorded device is, never the nearest one. One that the table does not
+        have is what the recording states of it; None where it states nothing. SMs that the table
+        lacks are those that were recorded."""
         if device is None:
             return None
-        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(device)
+        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(
+            device
+        )
         if found is None:
             return stated_limits(device)
         return replace(found, sms=device.sm_count) if found.sms is None else found
 
     def _by_size(self, device: Device) -> Hardware | None:
-        """The one GPU with as many SMs, and as much or as fast memory, as a device without a name; None: several."""
-        speed, sms = device.bandwidth, device.sm_count
+        """The one GPU with as many SMs, and as much or as fast memory, as a device without a name;
+        None: several."""
+        speed = device.bandwidth
+        sms = device.sm_count
         if device.called or not sms or not (device.memory_bytes or speed):
             return None
-        alike = [gpu for gpu in self.gpus if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED]
+        alike = [
+            gpu for gpu in self.gpus if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED
+        ]
         fitting = [gpu for gpu in alike if gpu.sms == sms and gpu.fits(device)]
         return fitting[0] if len(fitting) == 1 else None
 
 
 def stated_limits(device: Device) -> Hardware | None:
-    """What a recording states of its GPU: bandwidth of its memory, and from clock and SMs its fp32 peak; None where it
-    states no bandwidth. Of tensor cores recordings say nothing."""
+    """What a recording states of its GPU: bandwidth of its memory, and from clock and SMs its fp32
+    peak; None where it states no bandwidth. Of tensor cores recordings say nothing."""
     if not device.bandwidth:
         return None
-    of_generation = _builtin()["generation"].get("{}.{}".format(*device.compute_capability or (0, 0)), {})
-    lanes, threads, shared = (of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb"))
+    of_generation = _builtin()["generation"].get(
+        "{}.{}".format(*device.compute_capability or (0, 0)), {}
+    )
+    lanes, threads, shared = (
+        of_generation.get(f"{n}_per_sm") for n in ("fp32_lanes", "threads", "shared_kb")
+    )
     known = lanes and device.sm_count and device.clock_hz
     return Hardware(
-        name=device.name or "GPU", source="the recording itself", match=(), memory_gb=(), bandwidth=device.bandwidth,
-        tensor={}, vector={"fp32": 2.0 * lanes * device.sm_count * device.clock_hz} if known else {},
-        sms=device.sm_count, threads_per_sm=threads, shared_per_sm=None if shared is None else shared * KIBI,
-        fp32_lanes_per_sm=lanes if known else None, stated=True,
-    )  # fmt: skip
+        name=device.name or "GPU",
+        source="the recording itself",
+        match=(),
+        memory_gb=(),
+        bandwidth=device.bandwidth,
+        tensor={},
+        vector={"fp32": 2.0 * lanes * device.sm_count * device.clock_hz} if known else {},
+        sms=device.sm_count,
+        threads_per_sm=threads,
+        shared_per_sm=None if shared is None else shared * KIBI,
+        fp32_lanes_per_sm=lanes if known else None,
+        stated=True,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -185,25 +250,38 @@ def _check(entry: dict[str, Any]) -> None:
 def _hardware(entry: dict[str, Any]) -> Hardware:
     """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
     _check(entry)
-    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
-    link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
+    cache = entry.get("cache_mb")
+    shared = entry.get("shared_kb_per_sm")
+    link = entry.get("link_gbs")
+    host = entry.get("host_gbs")
+    sizes = entry.get("memory_gb", [])
     return Hardware(
-        name=entry["name"], source=entry["source"],
+        name=entry["name"],
+        source=entry["source"],
         match=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry["match"]),
         memory_gb=tuple(float(size) for size in (sizes if isinstance(sizes, list) else [sizes])),
         bandwidth=entry["bandwidth_gbs"] * GIGA,
-        tensor=_peaks(entry["name"], entry.get("tensor", {})), vector=_peaks(entry["name"], entry["vector"]),
-        sms=entry.get("sms"), cache_bytes=None if cache is None else int(cache * MEBI),
-        link=None if link is None else link * GIGA, host=None if host is None else host * GIGA,
-        threads_per_sm=entry.get("threads_per_sm"), shared_per_sm=None if shared is None else int(shared * KIBI),
+        tensor=_peaks(entry["name"], entry.get("tensor", {})),
+        vector=_peaks(entry["name"], entry["vector"]),
+        sms=entry.get("sms"),
+        cache_bytes=None if cache is None else int(cache * MEBI),
+        link=None if link is None else link * GIGA,
+        host=None if host is None else host * GIGA,
+        threads_per_sm=entry.get("threads_per_sm"),
+        shared_per_sm=None if shared is None else int(shared * KIBI),
         fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
-        match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
-    )  # fmt: skip
+        match_with_sms=tuple(
+            re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])
+        ),
+    )
 
 
 def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
     if unknown := rates.keys() - set(PRECISIONS):
-        raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
+        raise ValueError(
+            f"{name}: unknown precision {', '.join(sorted(unknown))}; known: "
+            f"{', '.join(PRECISIONS)}"
+        )
     if any(rate > MOST for rate in rates.values()):
         raise ValueError(f"{name}: a peak is above {MOST:g} TFLOP/s")
     return {precision: rate * TERA for precision, rate in rates.items()}

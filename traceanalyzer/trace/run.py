@@ -17,7 +17,8 @@ class Trace:
 
     path: str
     source: str
-    """What recorded it, and in which format: `kineto`, `nsys`, `rocpd`, ... (`Input.kind` of the report's schema)."""
+    """What recorded it, and in which format: `kineto`, `nsys`, `rocpd`, ... (`Input.kind` of the
+    report's schema)."""
     strings: list[str]
     process: known.Process = known.Process()
     threads: tuple[known.Thread, ...] = ()
@@ -35,11 +36,14 @@ class Trace:
     collectives: events.Collectives = field(default_factory=events.Collectives.empty)
     step_timings: events.StepTimings = field(default_factory=events.StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
-    captures: "tuple[Trace, ...]" = ()  # recordings of the capture of its CUDA graphs, which were given with it
+    # recordings of the capture of its CUDA graphs, which were given with it
+    captures: "tuple[Trace, ...]" = ()
     unprofiled_step_ns: int | None = None
-    """Median step time of the same process without a profiler, where the capture has it undisputed."""
+    """Median step time of the same process without a profiler, where the capture has it
+    undisputed."""
     stopwatch: known.Stopwatch | None = None
-    """What that comes from, also where something speaks against it (a health note then says what)."""
+    """What that comes from, also where something speaks against it (a health note then says
+    what)."""
     light: known.LightRecording | None = None
     amounts: known.StepAmounts = known.StepAmounts()
     """What a step works through, as the capture's `environment.json` says."""
@@ -52,14 +56,17 @@ class Trace:
     collected: known.Collected = known.Collected()
     health: known.Health = known.Health()
     epoch_ns: int = 0
-    memory: Snapshot | None = None  # the CUDA memory snapshot of the same process, where the capture carries it
+    # the CUDA memory snapshot of the same process, where the capture carries it
+    memory: Snapshot | None = None
     compile_logs: tuple[CompileLog, ...] = ()  # the logs of torch.compile of its run, one a process
     printed_memory: tuple[known.PrintedMemory, ...] = ()
     profiler_rows: tuple[known.ProfilerRow, ...] = ()
     """All there is where `source` is `key_averages`: a printed table of sums."""
-    window: tuple[int, int] | None = None  # start and end of the recording as the recorder states them, ns
+    # start and end of the recording as the recorder states them, ns
+    window: tuple[int, int] | None = None
     kept_as: str | None = None
-    """Digest of all that its tables come from, where a model of it is kept: the same again has the same tables."""
+    """Digest of all that its tables come from, where a model of it is kept: the same again has the
+    same tables."""
 
     def __repr__(self) -> str:
         rank = "" if self.rank is None else f", rank {self.rank}"
@@ -73,7 +80,8 @@ class Trace:
 
     @property
     def only_step_times(self) -> bool:
-        """Whether the recording is a timing log: how long steps took, and nothing of what happened in them."""
+        """Whether the recording is a timing log: how long steps took, and nothing of what happened
+        in them."""
         return self.source == "timing_log"
 
     @property
@@ -98,7 +106,8 @@ class Trace:
 
     @property
     def fed_by_workers(self) -> bool:
-        """Whether worker processes of PyTorch's DataLoader bring batches, which a queue holds until they are taken."""
+        """Whether worker processes of PyTorch's DataLoader bring batches, which a queue holds until
+        they are taken."""
         return any("_MultiProcessingDataLoaderIter" in text for text in self.strings)
 
     def text(self, code: int) -> str | None:
@@ -117,12 +126,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: the traces of its processes, ordered by rank, and the inputs that could not be read."""
+    """One run: the traces of its processes, ordered by rank, and the inputs that could not be
+    read."""
 
     traces: tuple[Trace, ...]
     failures: tuple[Failure, ...] = ()
     logs: tuple[Trace, ...] = ()
-    """Timing logs, snapshots and logs of torch.compile that were joined with the traces of the same ranks."""
+    """Timing logs, snapshots and logs of torch.compile that were joined with the traces of the same
+    ranks."""
 
     def __repr__(self) -> str:
         ranks = ", ".join(repr(trace) for trace in self.traces[:3])

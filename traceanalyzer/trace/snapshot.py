@@ -1,4 +1,5 @@
-"""The one model of a CUDA memory snapshot: what PyTorch's caching allocator held, and what it did before.
+"""The one model of a CUDA memory snapshot: what PyTorch's caching allocator held, and what it did
+before.
 
 https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-reference"""
 
@@ -15,12 +16,23 @@ from traceanalyzer.trace.table import I64 as I64
 
 I8 = NDArray[np.int8]
 ACTIONS = (
-    "other", "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-    "segment_unmap", "oom", "user_defined", "snapshot",
-)  # fmt: skip
+    "other",
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "user_defined",
+    "snapshot",
+)
 """What the allocator writes down, by code; the first is any action that is not known here."""
 CODE = {name: code for code, name in enumerate(ACTIONS)}
-ACTIVE, PENDING, INACTIVE = range(3)  # states of a block: in use; freed, and waiting for another stream; free
+ACTIVE, PENDING, INACTIVE = range(
+    3
+)  # states of a block: in use; freed, and waiting for another stream; free
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,10 +69,13 @@ class Annotation(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """The allocator's history in its order; one row an action. Columns are no wider than they need be."""
+    """The allocator's history in its order; one row an action. Columns are no wider than they need
+    be."""
 
     begin_us: int
-    since_us: I64 | I32  # since `begin_us`, the time of the snapshot's first event, be it another GPU's
+    since_us: (
+        I64 | I32
+    )  # since `begin_us`, the time of the snapshot's first event, be it another GPU's
     address: I64  # for `oom`, the driver's free bytes
     size: I64 | I32  # what was asked for, before rounding
     action: I8
@@ -103,7 +118,8 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A memory snapshot; `stacks[i]` is the stack of every row whose `stack` is i, `stacks[0]` the empty one."""
+    """A memory snapshot; `stacks[i]` is the stack of every row whose `stack` is i, `stacks[0]` the
+    empty one."""
 
     path: str
     devices: tuple[DeviceMemory, ...]

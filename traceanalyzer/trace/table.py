@@ -18,29 +18,62 @@ I16 = NDArray[np.int16]
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
-MOST_DEVICES, MOST_BYTES, MOST_ELEMENTS, MOST_RANKS, MOST_IDS = 2**12, 2**50, 2**44, 2**24, 2**62
-"""Beyond, a number is damage: no host has so many GPUs, no memory is so large, no run so wide, no id so high."""
+MOST_DEVICES = 2**12
+MOST_BYTES = 2**50
+MOST_ELEMENTS = 2**44
+MOST_RANKS = 2**24
+MOST_IDS = 2**62
+"""Beyond, a number is damage: no host has so many GPUs, no memory is so large, no run so wide, no
+id so high."""
+
+
+# Distinct values of integer columns, as `np.unique` gives them: counted in one pass where the
+# values lie near each other (codes, streams, steps, rows), else sorted.
+NEAR = 2
+"""Values are counted where their range is at most this many times as wide as there are values
+..."""
+NEAR_AT_LEAST = 1 << 12  # ... or this wide: that takes no longer than to sort even a few
+AT_ONCE = 1 << 14  # values that are counted at once: numpy makes 64-bit places of them
+MOST_COUNTED = 1 << 29  # values; so many places fit 32 bits
 
 
 def column(
-    dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None, narrow: bool = False
+    dtype: type[np.generic],
+    *,
+    fill: int = -1,
+    text: bool = False,
+    most: int | None = None,
+    narrow: bool = False,
 ) -> Any:
-    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
-    above `most` count as not recorded; a `narrow` one has few bytes: widen it before you multiply it."""
-    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most, "narrow": narrow})
+    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string
+    codes; numbers above `most` count as not recorded; a `narrow` one has few bytes: widen it before
+    you multiply it."""
+    return field(
+        metadata={
+            "dtype": np.dtype(dtype),
+            "fill": fill,
+            "text": text,
+            "most": most,
+            "narrow": narrow,
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length, one row an event. Columns are never written to after construction."""
+    """Columns of equal length, one row an event. Columns are never written to after
+    construction."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Any], rows: int | None = None, then: str = "") -> Self:
-        """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`, and what
-        starts together by the column `then`, if there is one; else rows stay as they come."""
+    def from_columns(
+        cls, columns: Mapping[str, Any], rows: int | None = None, then: str = ""
+    ) -> Self:
+        """Build the table from any array-likes; columns left out get their fill value. Sorts by
+        `start`, and what starts together by the column `then`, if there is one; else rows stay as
+        they come."""
         if rows is None:
             rows = len(next(iter(columns.values()), ()))
         unknown = columns.keys() - {f.name for f in fields(cls)}
@@ -49,10 +82,14 @@ class Table:
         made: dict[str, Any] = {}
         for f in fields(cls):
             there = f.name in columns
-            values = columns[f.name] if there else alike(f.metadata["fill"], rows, f.metadata["dtype"])
+            values = (
+                columns[f.name] if there else alike(f.metadata["fill"], rows, f.metadata["dtype"])
+            )
             made[f.name] = _fitting(values, f.metadata)
             if made[f.name].shape != (rows,):
-                raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
+                raise ValueError(
+                    f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)"
+                )
         del columns  # of a caller that keeps none of them, so that little is held twice
         if "start" in made and (order := order_of(made["start"], made.get(then))) is not None:
             for name in made:
@@ -62,7 +99,9 @@ class Table:
     @classmethod
     def fitting(cls, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The columns as the table holds them."""
-        return {f.name: _fitting(columns[f.name], f.metadata) for f in fields(cls) if f.name in columns}
+        return {
+            f.name: _fitting(columns[f.name], f.metadata) for f in fields(cls) if f.name in columns
+        }
 
     @classmethod
     def empty(cls) -> Self:
@@ -72,13 +111,16 @@ class Table:
     def take(self, rows: I64 | Bool | slice) -> Self:
         """The given rows (index array, mask or slice), in that order."""
         chosen = rows if isinstance(rows, slice) or rows.dtype != np.bool_ else np.flatnonzero(rows)
-        return type(self)(**{f.name: reordered(getattr(self, f.name), chosen) for f in fields(self)})
+        return type(self)(
+            **{f.name: reordered(getattr(self, f.name), chosen) for f in fields(self)}
+        )
 
     def to_frame(self, strings: list[str]) -> "pd.DataFrame":
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
         import pandas as pd
 
-        lookup, data = np.array([*strings, None], dtype=object), {}
+        lookup = np.array([*strings, None], dtype=object)
+        data = {}
         for f in fields(self):
             values = getattr(self, f.name).astype(f.metadata["dtype"], copy=False)
             data[f.name] = lookup[values] if f.metadata["text"] else values
@@ -86,7 +128,8 @@ class Table:
 
 
 def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
-    """A column of so many rows that are all this value; it takes no memory, and cannot be written to."""
+    """A column of so many rows that are all this value; it takes no memory, and cannot be written
+    to."""
     return np.broadcast_to(np.array(value, dtype), rows)
 
 
@@ -96,8 +139,9 @@ def is_constant(column: NDArray[Any]) -> bool:
 
 
 def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
-    """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given, the last one
-    counting most, as `np.lexsort` has it), else as they come. Takes little where `first` is nearly sorted."""
+    """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given,
+    the last one counting most, as `np.lexsort` has it), else as they come. Takes little where
+    `first` is nearly sorted."""
     order = np.arange(len(first)) if is_sorted(first) else np.argsort(first, kind="stable")
     values = first[order]
     same = values[1:] == values[:-1]
@@ -109,7 +153,8 @@ def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) 
 
 
 def order_of(start: I64, then: NDArray[Any] | None) -> I64 | None:
-    """The rows by start, those that start together by the other column; None where they are in that order."""
+    """The rows by start, those that start together by the other column; None where they are in that
+    order."""
     if then is None or is_constant(then):
         return None if is_sorted(start) else np.argsort(start, kind="stable")
     if is_sorted(start) and not ((start[1:] == start[:-1]) & (then[1:] < then[:-1])).any():
@@ -130,15 +175,19 @@ def reordered(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 
 
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
-    """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
-    dtype, most, fill = what["dtype"], what["most"], what["fill"]
+    """The values as the column's type; what it does not hold, or is out of all reason, becomes its
+    fill value."""
+    dtype = what["dtype"]
+    most = what["most"]
+    fill = what["fill"]
     given = np.asarray(values)
     if is_constant(given):
         one = _fitting(given[:1].copy(), what)
         return alike(one[0], len(given), one.dtype)
     if dtype.kind in "iu" and (given.dtype != dtype or most is not None):
         given = _int64(given, fill)
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
+        low = np.iinfo(dtype).min
+        high = np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
         if len(given) and (given.min() < low or given.max() > high):
             given = np.where((given >= low) & (given <= high), given, fill)
     return narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
@@ -156,16 +205,12 @@ def _int64(given: NDArray[Any], fill: int) -> NDArray[Any]:
 def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     """Integers in as few bytes as they need."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fit = (dtype for dtype in (np.int16, np.int32) if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
+    fit = (
+        dtype
+        for dtype in (np.int16, np.int32)
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max
+    )
     return np.ascontiguousarray(values, dtype=next(fit, np.int64))
-
-
-# Distinct values of integer columns, as `np.unique` gives them: counted in one pass where the values lie near each
-# other (codes, streams, steps, rows), else sorted.
-NEAR = 2  # values are counted where their range is at most this many times as wide as there are values ...
-NEAR_AT_LEAST = 1 << 12  # ... or this wide: that takes no longer than to sort even a few
-AT_ONCE = 1 << 14  # values that are counted at once: numpy makes 64-bit places of them
-MOST_COUNTED = 1 << 29  # values; so many places fit 32 bits
 
 
 def near(low: int, high: int, count: int) -> bool:
@@ -179,7 +224,8 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
         return values[:0]
     if is_constant(values):
         return values[:1].copy()
-    low, high = int(values.min()), int(values.max())
+    low = int(values.min())
+    high = int(values.max())
     if near(low, high, len(values)):
         return (np.flatnonzero(_seen(values, low, high)) + low).astype(values.dtype)
     ordered = np.sort(values)
@@ -187,10 +233,12 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I32 | I64]:
-    """The distinct values of an integer column, ascending, and for each value its place among them."""
+    """The distinct values of an integer column, ascending, and for each value its place among
+    them."""
     if not len(values):
         return values[:0], np.empty(0, np.int64)
-    low, high = int(values.min()), int(values.max())
+    low = int(values.min())
+    high = int(values.max())
     if not near(low, high, min(len(values), MOST_COUNTED)):
         return np.unique(values, return_inverse=True)
     seen = _seen(values, low, high)

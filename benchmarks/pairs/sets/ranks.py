@@ -49,7 +49,8 @@ def gpt_accumulates(fixed):
     """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
     import contextlib
 
-    model, parts = parallel(_gpt(n(12, 1), n(768, 64))), [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
+    model = parallel(_gpt(n(12, 1), n(768, 64)))
+    parts = [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
     def step():
@@ -70,12 +71,16 @@ def wide_ranking_fp32(fixed):
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     width = n(6144, 64)
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(6))).to(DEVICE)
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(6))
+    ).to(DEVICE)
     ddp = parallel(model)
     if fixed:
         ddp.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
     x = torch.randn(n(1024, 8), width, device=DEVICE)
-    return train(torch.optim.SGD(ddp.parameters(), 0.0001), lambda: ddp(x).float().square().mean(), cast=True)
+    return train(
+        torch.optim.SGD(ddp.parameters(), 0.0001), lambda: ddp(x).float().square().mean(), cast=True
+    )
 
 
 def _sharded(model, fixed):
@@ -87,16 +92,23 @@ def _sharded(model, fixed):
     return fully_shard(model, mp_policy=policy)
 
 
-@pair("keep_parameters", found=True, libraries=("transformers.models.llama.modeling_llama", "torch.distributed.fsdp"))
+@pair(
+    "keep_parameters",
+    found=True,
+    libraries=("transformers.models.llama.modeling_llama", "torch.distributed.fsdp"),
+)
 def llama_gathered_twice(fixed):
-    """A Llama under FSDP2 with little work a step; the remedy keeps what is gathered until the backward pass."""
-    model, tokens = _sharded(_llama(n(8, 1)), fixed), random_tokens(n(2, 1), n(512, 16))
+    """A Llama under FSDP2 with little work a step; the remedy keeps what is gathered until the
+    backward pass."""
+    model = _sharded(_llama(n(8, 1)), fixed)
+    tokens = random_tokens(n(2, 1), n(512, 16))
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
 
 @pair("prefetch_parameters", found=True, libraries=LIBRARIES)
 def llama_no_prefetch(fixed):
-    """A Llama under FSDP1 that gathers each layer when it is needed; the remedy gathers one layer ahead."""
+    """A Llama under FSDP1 that gathers each layer when it is needed; the remedy gathers one layer
+    ahead."""
     import functools
 
     from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision
@@ -106,7 +118,9 @@ def llama_no_prefetch(fixed):
     model = FullyShardedDataParallel(
         _llama(n(8, 1)),
         device_id=RANK if DEVICE == "cuda" else None,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}),
+        auto_wrap_policy=functools.partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}
+        ),
         mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16),
         forward_prefetch=fixed,
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
@@ -136,7 +150,8 @@ def experts_exchange_fp32(fixed):
     """Experts on two ranks: tokens are exchanged in fp32; the remedy exchanges bf16."""
     width = n(1024, 64)
     experts = nn.ModuleList(
-        nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) for _ in range(4)
+        nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        for _ in range(4)
     ).to(DEVICE)
     x = torch.randn(n(32_768, 64), width, device=DEVICE)
     kind = torch.bfloat16 if fixed else torch.float32
@@ -153,7 +168,8 @@ def experts_exchange_fp32(fixed):
 @pair("fix_straggler", found=True, libraries=LIBRARIES)
 def rank_with_slow_input(fixed):
     """DDP where rank 1 prepares its batch with 8 ms of Python."""
-    ddp, tokens = parallel(_gpt(n(6, 1), n(768, 64))), random_tokens(n(4, 1), n(512, 16))
+    ddp = parallel(_gpt(n(6, 1), n(768, 64)))
+    tokens = random_tokens(n(4, 1), n(512, 16))
 
     def loss():
         until = time.perf_counter() + (0.008 if RANK == 1 and (not fixed) else 0.0)

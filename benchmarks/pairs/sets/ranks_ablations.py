@@ -1,4 +1,5 @@
-"""Loops of two ranks in pairs that differ in one thing: recorded by `benchmarks.ablations_record` under torchrun."""
+"""Loops of two ranks in pairs that differ in one thing: recorded by `benchmarks.ablations_record`
+under torchrun."""
 
 import torch
 import torch.distributed as dist
@@ -40,9 +41,13 @@ def ddp_exposed_large(fixed):
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: model(x).square().mean())
 
 
-@pair("overlap_communication", ablation=("overlap: reduced after the backward, then DDP", "communication_overlapped"))
+@pair(
+    "overlap_communication",
+    ablation=("overlap: reduced after the backward, then DDP", "communication_overlapped"),
+)
 def reduce_after(fixed):
-    """Gradients reduced one by one on the compute's stream after the backward, against DDP's overlap."""
+    """Gradients reduced one by one on the compute's stream after the backward, against DDP's
+    overlap."""
     model, x = wide()
     if fixed:
         return wrapped(model, x, bucket_cap_mb=25, gradient_as_bucket_view=True)
@@ -59,8 +64,11 @@ def reduce_after(fixed):
 
 
 def uneven(fixed, extra):
-    """Products and a collective, four times a step; rank 1 does something more before each collective."""
-    weight, x = (torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    """Products and a collective, four times a step; rank 1 does something more before each
+    collective."""
+    weight, x = (
+        torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2)
+    )
 
     def step():
         h = x
@@ -80,7 +88,10 @@ def straggler_host(fixed):
     return uneven(fixed, lambda: think(0.001))
 
 
-@pair("fix_straggler", ablation=("straggler: a synchronize and 0.3 ms of Python on rank 1", "no_straggler"))
+@pair(
+    "fix_straggler",
+    ablation=("straggler: a synchronize and 0.3 ms of Python on rank 1", "no_straggler"),
+)
 def straggler_sync(fixed):
     """Rank 1 synchronizes before each collective, then spends 0.3 ms in Python."""
 

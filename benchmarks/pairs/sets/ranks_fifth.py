@@ -13,16 +13,29 @@ from benchmarks.pairs.sets.ranks import RANK, parallel
 
 
 def encoder_layers(count, width):  # Layers of an encoder, on the device, for `batch, place, width`
-    how = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True, "device": DEVICE}
-    return [nn.TransformerEncoderLayer(width, width // n(128, 16), 4 * width, **how) for _ in range(count)]
+    how = {
+        "dropout": 0.0,
+        "activation": "gelu",
+        "batch_first": True,
+        "norm_first": True,
+        "device": DEVICE,
+    }
+    return [
+        nn.TransformerEncoderLayer(width, width // n(128, 16), 4 * width, **how)
+        for _ in range(count)
+    ]
 
 
 @pair("no_sync_accumulation", found=True)
 def proteins_of_four_lengths(fixed):
-    """A wide encoder of proteins under DDP, a backward pass for each of four lengths, gradients reduced in all four."""
-    width, letters = n(4096, 32), 33
+    """A wide encoder of proteins under DDP, a backward pass for each of four lengths, gradients
+    reduced in all four."""
+    width = n(4096, 32)
+    letters = 33
     with torch.device(DEVICE):
-        model = nn.Sequential(nn.Embedding(letters, width), *encoder_layers(n(3, 1), width), nn.Linear(width, letters))
+        model = nn.Sequential(
+            nn.Embedding(letters, width), *encoder_layers(n(3, 1), width), nn.Linear(width, letters)
+        )
     ddp = parallel(model, gradient_as_bucket_view=True)
     shapes = (8, n(64, 4)), (4, n(128, 8)), (2, n(256, 12)), (1, n(512, 16))
     proteins = [torch.randint(0, letters, shape, device=DEVICE) for shape in shapes]
@@ -52,12 +65,17 @@ class Messages(Module):  # Atoms hear from their neighbours, as far away as each
     def forward(self, atoms, pairs, distances):
         weights = self.filter(F.silu(self.near(distances)))
         messages = self.sent(atoms).index_select(0, pairs[0]) * weights
-        return atoms + self.out(F.silu(self.heard(torch.zeros_like(atoms).index_add(0, pairs[1], messages))))
+        return atoms + self.out(
+            F.silu(self.heard(torch.zeros_like(atoms).index_add(0, pairs[1], messages)))
+        )
 
 
 class Molecules(Module):  # The energy of molecules
     def __init__(self, layers, width):
-        self.kinds, self.layers = nn.Embedding(100, width), nn.ModuleList(Messages(width) for _ in range(layers))
+        self.kinds, self.layers = (
+            nn.Embedding(100, width),
+            nn.ModuleList(Messages(width) for _ in range(layers)),
+        )
         self.energy = nn.Linear(width, 1)
 
     def forward(self, kinds, pairs, distances):
@@ -69,11 +87,17 @@ class Molecules(Module):  # The energy of molecules
 
 @pair("larger_buckets", found=True)
 def molecules_bucket_per_weight(fixed):
-    """A deep network of molecules under DDP, its buckets so small that each weight has its own; the remedy is 25 MB."""
-    atoms, near, width = n(1024, 16), 8, n(256, 16)
+    """A deep network of molecules under DDP, its buckets so small that each weight has its own; the
+    remedy is 25 MB."""
+    atoms = n(1024, 16)
+    near = 8
+    width = n(256, 16)
     with torch.device(DEVICE):
-        model, kinds = Molecules(n(40, 2), width), torch.randint(0, 100, (atoms,))
-        pairs = torch.stack((torch.randint(0, atoms, (atoms * near,)), torch.arange(atoms).repeat_interleave(near)))
+        model = Molecules(n(40, 2), width)
+        kinds = torch.randint(0, 100, (atoms,))
+        pairs = torch.stack(
+            (torch.randint(0, atoms, (atoms * near,)), torch.arange(atoms).repeat_interleave(near))
+        )
         distances = torch.rand(atoms * near, 32)
     ddp = parallel(model, bucket_cap_mb=25 if fixed else 0.2)
     return train(ddp, lambda: ddp(kinds, pairs, distances).square().mean())
@@ -83,7 +107,13 @@ class Tower(Module):  # What a user saw lately, and films, as vectors: how well 
     def __init__(self, films, width):
         self.films = nn.EmbeddingBag(films, 64, mode="mean")
         self.user, self.film = (
-            nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 64))
+            nn.Sequential(
+                nn.Linear(64, width),
+                nn.ReLU(),
+                nn.Linear(width, width),
+                nn.ReLU(),
+                nn.Linear(width, 64),
+            )
             for _ in range(2)
         )
 
@@ -94,11 +124,17 @@ class Tower(Module):  # What a user saw lately, and films, as vectors: how well 
 
 @pair("move_host_work", found=True)
 def films_unseen_drawn_in_numpy(fixed):
-    """A network of films under DDP whose loop draws films that a user has not seen, user by user; or the GPU draws."""
-    films, users, past, many = n(50_000, 5000), n(384, 8), 50, n(30, 4)
-    ddp, random = parallel(Tower(films, n(1024, 16)).to(DEVICE)), np.random.default_rng(RANK)
+    """A network of films under DDP whose loop draws films that a user has not seen, user by user;
+    or the GPU draws."""
+    films = n(50_000, 5000)
+    users = n(384, 8)
+    past = 50
+    many = n(30, 4)
+    ddp = parallel(Tower(films, n(1024, 16)).to(DEVICE))
+    random = np.random.default_rng(RANK)
     histories = random.integers(0, films, (users, past))
-    seen, liked = torch.from_numpy(histories).to(DEVICE), torch.from_numpy(histories[:, :1].copy()).to(DEVICE)
+    seen = torch.from_numpy(histories).to(DEVICE)
+    liked = torch.from_numpy(histories[:, :1].copy()).to(DEVICE)
 
     def unseen(history):
         drawn = random.integers(0, films, 2 * many)
@@ -112,7 +148,9 @@ def films_unseen_drawn_in_numpy(fixed):
         if fixed:
             others = drawn_on_device()
         else:
-            others = torch.from_numpy(np.stack([unseen(history) for history in histories])).to(DEVICE)
+            others = torch.from_numpy(np.stack([unseen(history) for history in histories])).to(
+                DEVICE
+            )
         fit = ddp(seen, torch.cat((liked, others), 1))
         return -(F.logsigmoid(fit[:, :1]) + F.logsigmoid(-fit[:, 1:]).mean(1, keepdim=True)).mean()
 
@@ -126,18 +164,31 @@ def _resampled(clips, samples):  # Clips at another rate: their spectra cut off
 
 @pair("fix_straggler", found=True)
 def clips_resampled_on_one_rank(fixed):
-    """Sounds are named under DDP; rank 1's files are at 44.1 kHz and resampled in every step, or were beforehand."""
-    width, batch, samples, recorded = n(512, 64), n(8, 2), n(32_000, 800), n(88_200, 2205)
+    """Sounds are named under DDP; rank 1's files are at 44.1 kHz and resampled in every step, or
+    were beforehand."""
+    width = n(512, 64)
+    batch = n(8, 2)
+    samples = n(32_000, 800)
+    recorded = n(88_200, 2205)
     layers = [nn.Linear(n(257, 17), width), *encoder_layers(n(4, 1), width), nn.Linear(width, 50)]
     ddp = parallel(nn.Sequential(*layers).to(DEVICE))
-    files = np.random.default_rng(RANK).standard_normal((batch, samples if RANK == 0 else recorded)).astype(np.float32)
+    files = (
+        np.random.default_rng(RANK)
+        .standard_normal((batch, samples if RANK == 0 else recorded))
+        .astype(np.float32)
+    )
     files = _resampled(files, samples) if fixed and RANK == 1 else files
-    kinds, frame = torch.randint(0, 50, (batch,), device=DEVICE), n(512, 32)
+    kinds = torch.randint(0, 50, (batch,), device=DEVICE)
+    frame = n(512, 32)
     window = torch.hann_window(frame, device=DEVICE)
 
     def loss():
-        sounds = torch.from_numpy(files if files.shape[1] == samples else _resampled(files, samples)).to(DEVICE)
-        spectra = torch.stft(sounds, frame, frame // 2, window=window, return_complex=True).abs().log1p()
+        sounds = torch.from_numpy(
+            files if files.shape[1] == samples else _resampled(files, samples)
+        ).to(DEVICE)
+        spectra = (
+            torch.stft(sounds, frame, frame // 2, window=window, return_complex=True).abs().log1p()
+        )
         with autocast():
             return F.cross_entropy(ddp(spectra.transpose(1, 2)).mean(1), kinds)
 
@@ -153,13 +204,18 @@ def _weights(*shape):
 
 @pair("overlap_communication")
 def two_halves_wait_in_turn(fixed):
-    """A tensor-parallel model answers two half batches; each waits for its sums before the other half may compute."""
-    width, inner, rows = n(4096, 32), n(2048, 16) // RANKS, n(8192, 8)
+    """A tensor-parallel model answers two half batches; each waits for its sums before the other
+    half may compute."""
+    width = n(4096, 32)
+    inner = n(2048, 16) // RANKS
+    rows = n(8192, 8)
     layers = [(_weights(width, inner), _weights(inner, width)) for _ in range(n(16, 2))]
     halves = [torch.randn(rows, width, device=DEVICE, dtype=torch.bfloat16) for _ in range(2)]
 
     def step():
-        x, sums, under_way = list(halves), [torch.zeros_like(half) for half in halves], [None, None]
+        x = list(halves)
+        sums = [torch.zeros_like(half) for half in halves]
+        under_way = [None, None]
 
         def finish(half):
             if under_way[half]:
@@ -181,13 +237,21 @@ def two_halves_wait_in_turn(fixed):
 
 @pair("smaller_messages")
 def experts_with_room_for_twice(fixed):
-    """Texts are read by experts on two ranks, by hash; what is sent has room for twice the tokens, or just for all."""
-    width, inner, tokens, experts = n(4096, 32), n(512, 16), n(16_384, 32), n(16, 4)
+    """Texts are read by experts on two ranks, by hash; what is sent has room for twice the tokens,
+    or just for all."""
+    width = n(4096, 32)
+    inner = n(512, 16)
+    tokens = n(16_384, 32)
+    experts = n(16, 4)
     layers = [
-        (_weights(experts // RANKS, width, inner), _weights(experts // RANKS, inner, width)) for _ in range(n(8, 2))
+        (_weights(experts // RANKS, width, inner), _weights(experts // RANKS, inner, width))
+        for _ in range(n(8, 2))
     ]
     room = tokens // experts * (1 if fixed else 2)
-    slot = torch.arange(tokens, device=DEVICE) % experts * room + torch.arange(tokens, device=DEVICE) // experts
+    slot = (
+        torch.arange(tokens, device=DEVICE) % experts * room
+        + torch.arange(tokens, device=DEVICE) // experts
+    )
     slot = slot[torch.randperm(tokens, device=DEVICE)]
     texts = torch.randn(tokens, width, device=DEVICE, dtype=torch.bfloat16)
 
@@ -199,9 +263,17 @@ def experts_with_room_for_twice(fixed):
     def read(x, up, down):
         sent = x.new_zeros(experts * room, width)
         sent[slot] = F.layer_norm(x, (width,))
-        mine = exchanged(sent).view(RANKS, -1, room, width).transpose(0, 1).reshape(-1, RANKS * room, width)
+        mine = (
+            exchanged(sent)
+            .view(RANKS, -1, room, width)
+            .transpose(0, 1)
+            .reshape(-1, RANKS * room, width)
+        )
         read = torch.bmm(F.gelu(torch.bmm(mine, up)), down)
-        return x + exchanged(read.view(-1, RANKS, room, width).transpose(0, 1).reshape(-1, width))[slot]
+        return (
+            x
+            + exchanged(read.view(-1, RANKS, room, width).transpose(0, 1).reshape(-1, width))[slot]
+        )
 
     def step():
         x = texts
@@ -215,9 +287,13 @@ def experts_with_room_for_twice(fixed):
 
 @pair("fix_straggler", found=True)
 def pipeline_cut_unevenly(fixed):
-    """A pipeline of two stages of two and six layers, four parts at a time; the remedy is four layers each."""
-    width, many = n(3072, 32), n(4, 2)
-    stage = nn.Sequential(*encoder_layers(((n(4, 2), n(4, 2)) if fixed else (n(2, 1), n(6, 3)))[RANK], width))
+    """A pipeline of two stages of two and six layers, four parts at a time; the remedy is four
+    layers each."""
+    width = n(3072, 32)
+    many = n(4, 2)
+    stage = nn.Sequential(
+        *encoder_layers(((n(4, 2), n(4, 2)) if fixed else (n(2, 1), n(6, 3)))[RANK], width)
+    )
     optimizer = torch.optim.AdamW(stage.parameters(), 1e-5, fused=True)
     parts = [torch.randn(n(4, 1), n(512, 8), width, device=DEVICE) for _ in range(many)]
 
@@ -226,7 +302,8 @@ def pipeline_cut_unevenly(fixed):
             return stage(x)
 
     def first():
-        results, sent = [], []
+        results = []
+        sent = []
         for part in parts:
             results.append(computed(part).to(torch.bfloat16))
             sent.append(dist.isend(results[-1].detach(), 1))
@@ -238,7 +315,9 @@ def pipeline_cut_unevenly(fixed):
             one.wait()
 
     def second():
-        received, losses, sent = [], [], []
+        received = []
+        losses = []
+        sent = []
         for part in parts:
             x = torch.empty_like(part, dtype=torch.bfloat16)
             dist.recv(x, 0)
@@ -265,7 +344,10 @@ HERE = torch.device("cuda", RANK) if DEVICE == "cuda" else torch.device("cpu")
 class Residual(Module):  # A wide residual layer
     def __init__(self, width):
         self.norm = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, 2 * width, bias=False), nn.Linear(2 * width, width, bias=False)
+        self.up, self.down = (
+            nn.Linear(width, 2 * width, bias=False),
+            nn.Linear(2 * width, width, bias=False),
+        )
 
     def forward(self, x):
         return x + self.down(F.silu(self.up(self.norm(x))))
@@ -273,7 +355,8 @@ class Residual(Module):  # A wide residual layer
 
 @pair("no_sync_accumulation", found=True, libraries=FSDP)
 def expression_parts_reduced(fixed):
-    """Very wide layers on cells under FSDP2, six parts a step: parameters are kept over them, but all are reduced."""
+    """Very wide layers on cells under FSDP2, six parts a step: parameters are kept over them, but
+    all are reduced."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     width = n(7168, 32)
@@ -300,7 +383,8 @@ def expression_parts_reduced(fixed):
 
 @pair("overlap_communication", found=True, libraries=FSDP)
 def sharded_as_one(fixed):
-    """An encoder of radar patches under FSDP2, sharded as one unit: gathered first, reduced last; or layer by layer."""
+    """An encoder of radar patches under FSDP2, sharded as one unit: gathered first, reduced last;
+    or layer by layer."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     width = n(3072, 32)
@@ -315,22 +399,29 @@ def sharded_as_one(fixed):
 
 @pair("keep_parameters", libraries=FSDP)
 def judge_gathered_for_each_batch(fixed):
-    """A frozen judge under FSDP2 scores six batches of answers; its layers are given back after each, or kept."""
+    """A frozen judge under FSDP2 scores six batches of answers; its layers are given back after
+    each, or kept."""
     from torch.distributed.fsdp import fully_shard
 
     width = n(4096, 32)
-    model = nn.Sequential(*encoder_layers(n(4, 2), width), nn.Linear(width, 1, device=DEVICE)).to(torch.bfloat16)
+    model = nn.Sequential(*encoder_layers(n(4, 2), width), nn.Linear(width, 1, device=DEVICE)).to(
+        torch.bfloat16
+    )
     for layer in model[:-1]:
         fully_shard(layer, reshard_after_forward=not fixed)
     fully_shard(model)
     model.requires_grad_(False)
-    answers = [torch.randn(n(4, 1), n(128, 8), width, device=DEVICE, dtype=torch.bfloat16) for _ in range(n(6, 2))]
+    answers = [
+        torch.randn(n(4, 1), n(128, 8), width, device=DEVICE, dtype=torch.bfloat16)
+        for _ in range(n(6, 2))
+    ]
     return torch.no_grad()(lambda: [model(answer).mean(1) for answer in answers])
 
 
 @pair("prefetch_parameters", found=True, libraries=FSDP)
 def climate_encoder_gathered_late(fixed):
-    """A wide encoder of climate under FSDP1 that gathers no layer ahead in the backward pass, as it saves memory."""
+    """A wide encoder of climate under FSDP1 that gathers no layer ahead in the backward pass, as it
+    saves memory."""
     from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 

@@ -1,4 +1,5 @@
-"""Programs of two ranks from daily work, of PyTorch alone: each with one mistake, and without it."""
+"""Programs of two ranks from daily work, of PyTorch alone: each with one mistake, and without
+it."""
 
 import contextlib
 import html
@@ -20,16 +21,24 @@ def heads_of(x, number):  # Batch, heads, places, width of a head; what comes in
     return x.unflatten(-1, (number, -1)).transpose(1, 2)
 
 
-class Causal(Module):  # Attention to the places before, and a feed-forward network, each on top of what comes in
+class Causal(
+    Module
+):  # Attention to the places before, and a feed-forward network, each on top of what comes in
     def __init__(self, width):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
         self.number = width // n(64, 8)
         self.joined, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.feed = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
-        q, k, v = (heads_of(part, self.number) for part in self.joined(self.norms[0](x)).chunk(3, -1))
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        q, k, v = (
+            heads_of(part, self.number) for part in self.joined(self.norms[0](x)).chunk(3, -1)
+        )
+        x = x + self.out(
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        )
         return x + self.feed(self.norms[1](x))
 
 
@@ -51,7 +60,8 @@ def _made(*layers):
 
 @pair("no_sync_accumulation", found=True)
 def genomes_reduced_eight_times(fixed):
-    """Wide gated layers on genes under DDP, a batch in eight parts; gradients are reduced with each of them."""
+    """Wide gated layers on genes under DDP, a batch in eight parts; gradients are reduced with each
+    of them."""
     width = n(2048, 16)
     model = parallel(_made(*[lambda: Gated(width)] * n(6, 1)))
     parts = torch.randn(n(8, 2), n(512, 4), width, device=DEVICE)
@@ -72,7 +82,9 @@ def genomes_reduced_eight_times(fixed):
 def _narrow(channels, layers):
 
     def layer(before):
-        return nn.Sequential(nn.Conv1d(before, channels, 5, padding=2), nn.BatchNorm1d(channels), nn.SiLU())
+        return nn.Sequential(
+            nn.Conv1d(before, channels, 5, padding=2), nn.BatchNorm1d(channels), nn.SiLU()
+        )
 
     return _made(
         lambda: layer(12),
@@ -85,7 +97,8 @@ def _narrow(channels, layers):
 
 @pair("larger_buckets", found=True)
 def heartbeats_reduced_weight_by_weight(fixed):
-    """Heartbeats sorted by 72 narrow convolutions; a hook reduces each weight's gradient; the remedy is DDP."""
+    """Heartbeats sorted by 72 narrow convolutions; a hook reduces each weight's gradient; the
+    remedy is DDP."""
     inner = _narrow(n(96, 4), n(71, 2))
     model = parallel(inner, broadcast_buffers=False) if fixed else inner
     under_way = []
@@ -97,7 +110,8 @@ def heartbeats_reduced_weight_by_weight(fixed):
 
     for weight in () if fixed else inner.parameters():
         weight.register_post_accumulate_grad_hook(reduce)
-    beats, ill = torch.randn(n(32, 2), 12, n(1000, 16), device=DEVICE), torch.ones(n(32, 2), 1, device=DEVICE)
+    beats = torch.randn(n(32, 2), 12, n(1000, 16), device=DEVICE)
+    ill = torch.ones(n(32, 2), 1, device=DEVICE)
     optimizer = torch.optim.AdamW(inner.parameters(), 1e-5, fused=True)
 
     def step():
@@ -112,7 +126,11 @@ def heartbeats_reduced_weight_by_weight(fixed):
 
 
 def _language(layers, width, words):
-    return _made(lambda: nn.Embedding(words, width), *[lambda: Causal(width)] * layers, lambda: nn.Linear(width, words))
+    return _made(
+        lambda: nn.Embedding(words, width),
+        *[lambda: Causal(width)] * layers,
+        lambda: nn.Linear(width, words),
+    )
 
 
 def _next_word(model, tokens):
@@ -122,7 +140,8 @@ def _next_word(model, tokens):
 
 @pair("overlap_communication", found=True)
 def bucket_hook_waits(fixed):
-    """A wide decoder under DDP with a hook of its own that waits for each bucket; the remedy leaves it to DDP."""
+    """A wide decoder under DDP with a hook of its own that waits for each bucket; the remedy leaves
+    it to DDP."""
     ddp = parallel(_language(n(10, 1), n(2048, 16), n(8192, 128)))
 
     def reduced(bucket):
@@ -135,12 +154,15 @@ def bucket_hook_waits(fixed):
     if not fixed:
         ddp.register_comm_hook(None, lambda _, bucket: reduced(bucket))
     tokens = random_tokens(n(3, 1), n(512, 16) + 1)
-    return train(torch.optim.SGD(ddp.parameters(), 0.0001, fused=True), lambda: _next_word(ddp, tokens))
+    return train(
+        torch.optim.SGD(ddp.parameters(), 0.0001, fused=True), lambda: _next_word(ddp, tokens)
+    )
 
 
 @pair("prefetch_parameters", found=True, libraries=("torch.distributed.fsdp",))
 def wide_layers_without_prefetch(fixed):
-    """Wide gated layers under FSDP1, gathered when they are needed; the remedy gathers the next one beforehand."""
+    """Wide gated layers under FSDP1, gathered when they are needed; the remedy gathers the next one
+    beforehand."""
     from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
@@ -155,20 +177,27 @@ def wide_layers_without_prefetch(fixed):
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
     )
     x = torch.randn(n(2048, 8), width, device=DEVICE)
-    return train(torch.optim.SGD(model.parameters(), 0.0001), lambda: model(x).float().square().mean())
+    return train(
+        torch.optim.SGD(model.parameters(), 0.0001), lambda: model(x).float().square().mean()
+    )
 
 
 @pair("fix_straggler")
 def archive_split_by_year(fixed):
-    """Search in an archive split by year: rank 1 has three quarters of it; the remedy deals it out evenly."""
-    width, whole, best = n(256, 16), n(2**21, 64), n(100, 4)
+    """Search in an archive split by year: rank 1 has three quarters of it; the remedy deals it out
+    evenly."""
+    width = n(256, 16)
+    whole = n(2**21, 64)
+    best = n(100, 4)
     mine = whole // 2 if fixed else whole * (1 + 2 * RANK) // 4
     half = torch.bfloat16
     texts = torch.randn(mine, width, device=DEVICE, dtype=half)
     questions = torch.randn(n(384, 4), width, device=DEVICE, dtype=half)
 
     def step():
-        found = torch.stack([(part @ texts.T).float().topk(best).values for part in questions.split(n(64, 2))])
+        found = torch.stack(
+            [(part @ texts.T).float().topk(best).values for part in questions.split(n(64, 2))]
+        )
         everyones = [torch.empty_like(found) for _ in range(WORLD)]
         dist.all_gather(everyones, found)
         return torch.cat(everyones, -1).topk(best).values.cpu()
@@ -178,16 +207,26 @@ def archive_split_by_year(fixed):
 
 @pair("fix_straggler", found=True)
 def pages_stripped_on_one_rank(fixed):
-    """Web pages learnt under DDP; rank 1's come with their tags, stripped in every step; the remedy did so before."""
-    batch, length, dice = n(8, 1), n(512, 16), np.random.default_rng(RANK)
+    """Web pages learnt under DDP; rank 1's come with their tags, stripped in every step; the remedy
+    did so before."""
+    batch = n(8, 1)
+    length = n(512, 16)
+    dice = np.random.default_rng(RANK)
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(dice.choice(list(alphabet), size)) for size in dice.integers(2, 9, 500)]
     plain = [" ".join(dice.choice(words, n(4000, 50))) for _ in range(batch)]
-    pages = [re.sub("(\\w+) (\\w+)", '<p class="x">\\1&nbsp;<b>\\2</b></p>', text) for text in plain]
-    tags, ddp = re.compile("<[^>]*>"), parallel(_language(n(6, 1), n(1024, 16), n(1024, 128)))
+    pages = [
+        re.sub("(\\w+) (\\w+)", '<p class="x">\\1&nbsp;<b>\\2</b></p>', text) for text in plain
+    ]
+    tags = re.compile("<[^>]*>")
+    ddp = parallel(_language(n(6, 1), n(1024, 16), n(1024, 128)))
 
     def loss():
-        texts = [html.unescape(tags.sub(" ", page)) for page in pages] if RANK == 1 and (not fixed) else plain
+        texts = (
+            [html.unescape(tags.sub(" ", page)) for page in pages]
+            if RANK == 1 and (not fixed)
+            else plain
+        )
         rows = np.stack([np.frombuffer(text.encode()[: length + 1], np.uint8) for text in texts])
         return _next_word(ddp, torch.from_numpy(rows % 128).to(DEVICE).long())
 
@@ -196,8 +235,12 @@ def pages_stripped_on_one_rank(fixed):
 
 @pair("smaller_messages", found=True)
 def histories_sent_before_they_are_pooled(fixed):
-    """Embedding tables on two ranks: 24 vectors of a history are sent and averaged; the remedy averages first."""
-    tables, history, width, rows = n(8, 2), n(24, 3), n(128, 4), n(8192, 4)
+    """Embedding tables on two ranks: 24 vectors of a history are sent and averaged; the remedy
+    averages first."""
+    tables = n(8, 2)
+    history = n(24, 3)
+    width = n(128, 4)
+    rows = n(8192, 4)
     with torch.device(DEVICE):
         items = torch.randn(tables * n(50_000, 9), width)
         wanted = torch.randint(0, len(items), (WORLD * rows, tables, history))
@@ -219,7 +262,12 @@ def histories_sent_before_they_are_pooled(fixed):
             mine = items[wanted]
         received = torch.empty_like(mine)
         dist.all_to_all_single(received, mine)
-        return (received if fixed else received.mean(2)).view(WORLD, rows, tables * width).transpose(0, 1).flatten(1)
+        return (
+            (received if fixed else received.mean(2))
+            .view(WORLD, rows, tables * width)
+            .transpose(0, 1)
+            .flatten(1)
+        )
 
     def loss():
         known = features()
@@ -231,8 +279,10 @@ def histories_sent_before_they_are_pooled(fixed):
 
 @pair("remove_syncs", found=True)
 def gradients_checked_one_by_one(fixed):
-    """A decoder under DDP that asks of each gradient whether it is finite; the remedy asks once for all."""
-    ddp, tokens = parallel(_language(n(16, 1), n(512, 16), n(8192, 128))), random_tokens(n(8, 1), n(512, 16) + 1)
+    """A decoder under DDP that asks of each gradient whether it is finite; the remedy asks once for
+    all."""
+    ddp = parallel(_language(n(16, 1), n(512, 16), n(8192, 128)))
+    tokens = random_tokens(n(8, 1), n(512, 16) + 1)
     optimizer = torch.optim.AdamW(ddp.parameters(), 1e-5, fused=True)
 
     def step():

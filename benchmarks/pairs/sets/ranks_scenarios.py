@@ -1,4 +1,5 @@
-"""More loops of two ranks that differ in one thing: pipelines, tensor parallelism, late input, ranks that take turns.
+"""More loops of two ranks that differ in one thing: pipelines, tensor parallelism, late input,
+ranks that take turns.
 
 Recorded by `benchmarks.ablations_record OUT --set ranks_scenarios` under torchrun; written blind.
 """
@@ -23,10 +24,15 @@ def random(*shape):
     return torch.randn(shape, device=DEVICE)
 
 
-@pair("overlap_communication", ablation=("communication: two all-reduces a layer", "communication_free"))
+@pair(
+    "overlap_communication",
+    ablation=("communication: two all-reduces a layer", "communication_free"),
+)
 def tensor_parallel_layers(fixed):
-    """Twenty layers cut over two ranks, each with two all-reduces, against the same without them."""
-    model, x = mlp(n(40, 2), n(1536, 64)), random(n(1024, 4), n(1536, 64))
+    """Twenty layers cut over two ranks, each with two all-reduces, against the same without
+    them."""
+    model = mlp(n(40, 2), n(1536, 64))
+    x = random(n(1024, 4), n(1536, 64))
 
     @torch.no_grad()
     def step():
@@ -42,18 +48,23 @@ def tensor_parallel_layers(fixed):
 @pair("overlap_communication", ablation=("communication: DDP that overlaps", "communication_free"))
 def ddp_overlapped(fixed):
     """DDP with its own buckets, against no communication at all."""
-    model, x = mlp(n(12, 2), n(3072, 64)), random(n(512, 4), n(3072, 64))
+    model = mlp(n(12, 2), n(3072, 64))
+    x = random(n(512, 4), n(3072, 64))
     called = model if fixed else parallel(model)
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
 
 
-@pair("larger_buckets", ablation=("buckets: one for every tensor of two widths, then 25 MB", "buckets=25MB"))
+@pair(
+    "larger_buckets",
+    ablation=("buckets: one for every tensor of two widths, then 25 MB", "buckets=25MB"),
+)
 def buckets_two_widths(fixed):
     """DDP with a bucket for every tensor, of layers of two widths, against buckets of 25 MB."""
     with torch.device(DEVICE):
         widths = [n(768, 32), n(256, 16)] * n(24, 2)
         model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
-    ddp, x = parallel(model, bucket_cap_mb=25 if fixed else 0.01), random(n(2048, 4), widths[0])
+    ddp = parallel(model, bucket_cap_mb=25 if fixed else 0.01)
+    x = random(n(2048, 4), widths[0])
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
 
 
@@ -72,10 +83,13 @@ def read_each_step(called, optimizer, x, before=lambda: None):
 
 
 def in_step(fixed, late, *, batch=1.0, rank=1):
-    """DDP whose loss is read each step; `late` runs on `rank` before the step, its batch is `batch` times as large."""
+    """DDP whose loss is read each step; `late` runs on `rank` before the step, its batch is `batch`
+    times as large."""
     model = mlp(n(8, 2), n(2048, 64))
-    ddp, rows = parallel(model), int(n(2048, 4) * (1.0 if fixed or rank != RANK else batch))
-    x, optimizer = random(rows, n(2048, 64)), torch.optim.SGD(model.parameters(), lr=1e-9)
+    ddp = parallel(model)
+    rows = int(n(2048, 4) * (1.0 if fixed or rank != RANK else batch))
+    x = random(rows, n(2048, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
     return read_each_step(ddp, optimizer, x, late if not fixed and rank == RANK else lambda: None)
 
 
@@ -102,7 +116,9 @@ def straggler_batch(fixed):
 @pair("fix_straggler", ablation=("straggler: 1.5 ms of Python, the ranks by turns", "no_straggler"))
 def stragglers_by_turns(fixed):
     """Four stretches a step; in each one of the two ranks spends 1.5 ms in Python, by turns."""
-    weight, x = (torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    weight, x = (
+        torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2)
+    )
 
     def step():
         h = x
@@ -116,10 +132,12 @@ def stragglers_by_turns(fixed):
 
 
 def pipeline(schedule, layers, extra=0):
-    """A step of a pipeline of two stages; this rank's has `layers` layers and `extra` products more in each call."""
+    """A step of a pipeline of two stages; this rank's has `layers` layers and `extra` products more
+    in each call."""
     from torch.distributed import pipelining
 
-    width, rows = n(2048, 32), n(512, 4)
+    width = n(2048, 32)
+    rows = n(512, 4)
 
     class Stage(nn.Module):
         def __init__(self):
@@ -136,7 +154,9 @@ def pipeline(schedule, layers, extra=0):
     stage = pipelining.PipelineStage(
         module, RANK, WORLD, torch.device(DEVICE, RANK) if DEVICE == "cuda" else torch.device("cpu")
     )
-    run = getattr(pipelining, schedule)(stage, MICROBATCHES, loss_fn=lambda y, wanted: (y - wanted).square().mean())
+    run = getattr(pipelining, schedule)(
+        stage, MICROBATCHES, loss_fn=lambda y, wanted: (y - wanted).square().mean()
+    )
     optimizer = torch.optim.SGD((p for p in module.parameters() if p.requires_grad), lr=1e-9)
     x = random(rows * MICROBATCHES, width)
 
@@ -175,28 +195,40 @@ def pipeline_gpipe_heavy_stage(fixed):
 def blocks(count, width):
     """Layers of an encoder in bf16."""
     return nn.Sequential(
-        *(nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, batch_first=True) for _ in range(count))
+        *(
+            nn.TransformerEncoderLayer(width, width // 64, 4 * width, 0.0, batch_first=True)
+            for _ in range(count)
+        )
     ).to(DEVICE, torch.bfloat16)
 
 
 def encoder(called, model, x):
-    return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).float().square().mean())
+    return train(
+        torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).float().square().mean()
+    )
 
 
 def sequences(batch, width):
     return random(batch, n(512, 8), width).to(torch.bfloat16)
 
 
-@pair("overlap_communication", ablation=("communication: DDP of an encoder in bf16", "communication_free"))
+@pair(
+    "overlap_communication",
+    ablation=("communication: DDP of an encoder in bf16", "communication_free"),
+)
 def encoder_ddp(fixed):
     """An encoder in bf16 under DDP, against no communication at all."""
     model = blocks(n(8, 1), n(1024, 64))
     return encoder(model if fixed else parallel(model), model, sequences(n(16, 2), n(1024, 64)))
 
 
-@pair("overlap_communication", ablation=("communication: weights gathered before each layer", "communication_free"))
+@pair(
+    "overlap_communication",
+    ablation=("communication: weights gathered before each layer", "communication_free"),
+)
 def weights_gathered(fixed):
-    """Each of sixteen layers gathers its halves of the weight before it is used, against weights that are whole."""
+    """Each of sixteen layers gathers its halves of the weight before it is used, against weights
+    that are whole."""
     width = n(4096, 64)
     halves = [random(width // 2, width).to(torch.bfloat16) for _ in range(n(16, 2))]
     wholes = [torch.cat((half, half)) for half in halves]
@@ -214,10 +246,14 @@ def weights_gathered(fixed):
     return step
 
 
-@pair("overlap_communication", ablation=("overlap: an encoder reduced after its backward", "communication_overlapped"))
+@pair(
+    "overlap_communication",
+    ablation=("overlap: an encoder reduced after its backward", "communication_overlapped"),
+)
 def encoder_reduced_after(fixed):
     """Gradients of an encoder reduced in one after the backward pass, against DDP's overlap."""
-    model, x = blocks(n(8, 1), n(1024, 64)), sequences(n(16, 2), n(1024, 64))
+    model = blocks(n(8, 1), n(1024, 64))
+    x = sequences(n(16, 2), n(1024, 64))
     if fixed:
         return encoder(parallel(model, gradient_as_bucket_view=True), model, x)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
@@ -242,18 +278,25 @@ def encoder_uneven(fixed):
 
 @pair("fix_straggler", ablation=("straggler: rank 0 thinks in the backward pass", "no_straggler"))
 def encoder_thinks(fixed):
-    """An encoder under DDP, loss read each step; a hook of rank 0 spends 3 ms in Python in each backward pass."""
-    model, x = blocks(n(8, 1), n(1024, 64)), sequences(n(16, 2), n(1024, 64))
-    called, optimizer = parallel(model), torch.optim.SGD(model.parameters(), lr=1e-9)
+    """An encoder under DDP, loss read each step; a hook of rank 0 spends 3 ms in Python in each
+    backward pass."""
+    model = blocks(n(8, 1), n(1024, 64))
+    x = sequences(n(16, 2), n(1024, 64))
+    called = parallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
     if not fixed and RANK == 0:
         model[len(model) // 2].linear1.weight.register_hook(lambda _: think(0.003))
     return read_each_step(called, optimizer, x)
 
 
-@pair("fix_straggler", ablation=("straggler: six products more, the ranks by turns", "no_straggler"))
+@pair(
+    "fix_straggler", ablation=("straggler: six products more, the ranks by turns", "no_straggler")
+)
 def products_by_turns(fixed):
     """Four stretches a step; in each one of the ranks has six products more."""
-    weight, x = (torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    weight, x = (
+        torch.randn(n(4096, 64), n(4096, 64), device=DEVICE, dtype=torch.bfloat16) for _ in range(2)
+    )
 
     def step():
         h = x
@@ -267,23 +310,32 @@ def products_by_turns(fixed):
     return step
 
 
-@pair("larger_buckets", ablation=("buckets: 1 MB of an embedding and small layers, then 25 MB", "buckets=25MB"))
+@pair(
+    "larger_buckets",
+    ablation=("buckets: 1 MB of an embedding and small layers, then 25 MB", "buckets=25MB"),
+)
 def buckets_of_many_sizes(fixed):
     """DDP with buckets of 1 MB, of layers between 0.26 and 67 MB, against buckets of 25 MB."""
     with torch.device(DEVICE):
         widths = [n(4096, 64), n(4096, 64), *[n(256, 16)] * n(60, 2), n(1024, 32), n(256, 16)]
         model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(widths)))
-    ddp, x = parallel(model, bucket_cap_mb=25 if fixed else 1), random(n(1024, 4), widths[0])
+    ddp = parallel(model, bucket_cap_mb=25 if fixed else 1)
+    x = random(n(1024, 4), widths[0])
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: ddp(x).square().mean())
 
 
 def full_encoder(megabytes):
     """An encoder whose kernels take longer than its host, in buckets of so many MB."""
     model = blocks(n(6, 1), n(1024, 64))
-    return encoder(parallel(model, bucket_cap_mb=megabytes), model, sequences(n(64, 2), n(1024, 64)))
+    return encoder(
+        parallel(model, bucket_cap_mb=megabytes), model, sequences(n(64, 2), n(1024, 64))
+    )
 
 
-@pair("larger_buckets", ablation=("buckets: 1 MB of an encoder that fills the GPU, then 25 MB", "buckets=25MB"))
+@pair(
+    "larger_buckets",
+    ablation=("buckets: 1 MB of an encoder that fills the GPU, then 25 MB", "buckets=25MB"),
+)
 def buckets_of_an_encoder(fixed):
     """Buckets of 1 MB against buckets of 25 MB."""
     return full_encoder(25 if fixed else 1)
@@ -294,9 +346,12 @@ def buckets_of_convolutions(fixed):
     """Forty convolutions in buckets of 0.1 MB, against buckets of 25 MB."""
     width = n(256, 8)
     layers = [
-        m for _ in range(n(40, 2)) for m in (nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+        m
+        for _ in range(n(40, 2))
+        for m in (nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
     ]
-    model, x = nn.Sequential(*layers).to(DEVICE), random(n(16, 2), width, n(28, 8), n(28, 8))
+    model = nn.Sequential(*layers).to(DEVICE)
+    x = random(n(16, 2), width, n(28, 8), n(28, 8))
     called = parallel(model, bucket_cap_mb=25 if fixed else 0.1)
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
 
@@ -326,15 +381,24 @@ def beside_a_thread(step):
 
 
 def small_layers(fixed, *, read):
-    """Layers that the host cannot launch as fast as they run, under DDP; a thread slows the host of rank 1."""
+    """Layers that the host cannot launch as fast as they run, under DDP; a thread slows the host of
+    rank 1."""
     model = mlp(n(60, 2), n(512, 64))
-    called, x = parallel(model), random(n(256, 4), n(512, 64))
+    called = parallel(model)
+    x = random(n(256, 4), n(512, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
-    step = read_each_step(called, optimizer, x) if read else train(optimizer, lambda: called(x).square().mean())
+    step = (
+        read_each_step(called, optimizer, x)
+        if read
+        else train(optimizer, lambda: called(x).square().mean())
+    )
     return step if fixed or RANK == 0 else beside_a_thread(step)
 
 
-@pair("fix_straggler", ablation=("straggler: a thread beside the host of rank 1, loss read", "no_straggler"))
+@pair(
+    "fix_straggler",
+    ablation=("straggler: a thread beside the host of rank 1, loss read", "no_straggler"),
+)
 def slow_host(fixed):
     """The host of rank 1 shares its interpreter with a thread; the loss is read each step."""
     return small_layers(fixed, read=True)
@@ -346,7 +410,10 @@ def slow_host_ahead(fixed):
     return small_layers(fixed, read=False)
 
 
-@pair("fix_straggler", ablation=("straggler: 5 ms of input on rank 1 every other step", "no_straggler"))
+@pair(
+    "fix_straggler",
+    ablation=("straggler: 5 ms of input on rank 1 every other step", "no_straggler"),
+)
 def straggler_every_other(fixed):
     """The input of rank 1 comes 5 ms late in every other step."""
     steps = itertools.count()
@@ -355,9 +422,12 @@ def straggler_every_other(fixed):
 
 @pair("fix_straggler", ablation=("straggler: rank 1 gets three times the tokens", "no_straggler"))
 def uneven_experts(fixed):
-    """Tokens go to two experts and back in each of eight layers; the one of rank 1 gets three of four."""
-    width, rows = n(2048, 64), n(4096, 8)
-    up, down = (random(width, 4 * width).to(torch.bfloat16), random(4 * width, width).to(torch.bfloat16))
+    """Tokens go to two experts and back in each of eight layers; the one of rank 1 gets three of
+    four."""
+    width = n(2048, 64)
+    rows = n(4096, 8)
+    up = random(width, 4 * width).to(torch.bfloat16)
+    down = random(4 * width, width).to(torch.bfloat16)
     x = random(rows, width).to(torch.bfloat16)
     share = [rows // 2, rows // 2] if fixed else [rows // 4, rows - rows // 4]
     mine = [share[RANK]] * WORLD
@@ -366,7 +436,8 @@ def uneven_experts(fixed):
     def step():
         h = x
         for _ in range(n(8, 2)):
-            there, back = torch.empty(sum(mine), width, device=DEVICE, dtype=x.dtype), torch.empty_like(x)
+            there = torch.empty(sum(mine), width, device=DEVICE, dtype=x.dtype)
+            back = torch.empty_like(x)
             dist.all_to_all_single(there, h, mine, share)
             dist.all_to_all_single(back, torch.relu(there @ up) @ down, share, mine)
             h = back
@@ -387,9 +458,12 @@ def encoder_fsdp(fixed):
     return encoder(model, model, sequences(n(32, 2), n(1024, 64)))
 
 
-@pair("overlap_communication", ablation=("communication: FSDP of wide layers", "communication_free"))
+@pair(
+    "overlap_communication", ablation=("communication: FSDP of wide layers", "communication_free")
+)
 def layers_fsdp(fixed):
-    """Twelve wide layers whose parameters are sharded, kept after the forward pass, against whole ones."""
+    """Twelve wide layers whose parameters are sharded, kept after the forward pass, against whole
+    ones."""
     from torch.distributed.fsdp import fully_shard
 
     model = mlp(n(12, 2), n(3072, 64))
@@ -404,27 +478,40 @@ def layers_fsdp(fixed):
 
 @pair("larger_buckets", ablation=("buckets: 0.5 MB, loss read, then 25 MB", "buckets=25MB"))
 def buckets_loss_read(fixed):
-    """Eighty small layers in buckets of 0.5 MB, the loss read each step, against buckets of 25 MB."""
+    """Eighty small layers in buckets of 0.5 MB, the loss read each step, against buckets of 25
+    MB."""
     model = mlp(n(80, 2), n(384, 64))
     called = parallel(model, bucket_cap_mb=25 if fixed else 0.5)
-    return read_each_step(called, torch.optim.SGD(model.parameters(), lr=1e-9), random(n(1024, 4), n(384, 64)))
+    return read_each_step(
+        called, torch.optim.SGD(model.parameters(), lr=1e-9), random(n(1024, 4), n(384, 64))
+    )
 
 
-@pair("larger_buckets", ablation=("buckets: 0.1 MB of layers that fill the GPU, then 25 MB", "buckets=25MB"))
+@pair(
+    "larger_buckets",
+    ablation=("buckets: 0.1 MB of layers that fill the GPU, then 25 MB", "buckets=25MB"),
+)
 def buckets_full_gpu(fixed):
     """Sixty layers of 4 MB that fill the GPU, each tensor a bucket, against buckets of 25 MB."""
     model = mlp(n(60, 2), n(1024, 64))
-    called, x = parallel(model, bucket_cap_mb=25 if fixed else 0.1), random(n(4096, 4), n(1024, 64))
+    called = parallel(model, bucket_cap_mb=25 if fixed else 0.1)
+    x = random(n(4096, 4), n(1024, 64))
     return train(torch.optim.SGD(model.parameters(), lr=1e-9), lambda: called(x).square().mean())
 
 
-@pair("overlap_communication", ablation=("communication: sequences cut over the ranks", "communication_free"))
+@pair(
+    "overlap_communication",
+    ablation=("communication: sequences cut over the ranks", "communication_free"),
+)
 def sequences_cut(fixed):
-    """Twelve layers that gather sequences before and scatter their sums after, against the same without."""
-    width, rows = n(2048, 64), n(2048, 8)
+    """Twelve layers that gather sequences before and scatter their sums after, against the same
+    without."""
+    width = n(2048, 64)
+    rows = n(2048, 8)
     ups = [random(width, 2 * width).to(torch.bfloat16) for _ in range(n(12, 2))]
     downs = [random(2 * width, width).to(torch.bfloat16) for _ in ups]
-    part, whole = random(rows // WORLD, width).to(torch.bfloat16), random(rows, width).to(torch.bfloat16)
+    part = random(rows // WORLD, width).to(torch.bfloat16)
+    whole = random(rows, width).to(torch.bfloat16)
 
     @torch.no_grad()
     def step():
@@ -432,7 +519,8 @@ def sequences_cut(fixed):
         for up, down in zip(ups, downs, strict=True):
             if not fixed:
                 dist.all_gather_into_tensor(whole, mine)
-            made, mine = torch.relu(whole @ up) @ down, torch.empty_like(part)
+            made = torch.relu(whole @ up) @ down
+            mine = torch.empty_like(part)
             if not fixed:
                 dist.reduce_scatter_tensor(mine, made)
         return mine
@@ -444,11 +532,14 @@ def read_value(_module, _inputs, output):
     output[0, 0].item()
 
 
-@pair("fix_straggler", ablation=("straggler: rank 0 reads a value after each layer", "no_straggler"))
+@pair(
+    "fix_straggler", ablation=("straggler: rank 0 reads a value after each layer", "no_straggler")
+)
 def straggler_reads(fixed):
     """Under DDP rank 0 reads a value after each of sixteen layers."""
     model = mlp(n(16, 2), n(1024, 64))
-    called, x = parallel(model), random(n(2048, 4), n(1024, 64))
+    called = parallel(model)
+    x = random(n(2048, 4), n(1024, 64))
     if not fixed and RANK == 0:
         for layer in model:
             layer.register_forward_hook(read_value)

@@ -1,4 +1,5 @@
-"""A third set for two ranks, of PyTorch alone: what teams that train together get wrong, and without it."""
+"""A third set for two ranks, of PyTorch alone: what teams that train together get wrong, and
+without it."""
 
 import contextlib
 import itertools
@@ -15,7 +16,9 @@ from benchmarks.pairs.sets.ranks_more import SELDOM, Block
 
 def _wide(layers, width):
     with torch.device(DEVICE):
-        return nn.Sequential(*(x for _ in range(layers) for x in (nn.Linear(width, width), nn.ReLU())))
+        return nn.Sequential(
+            *(x for _ in range(layers) for x in (nn.Linear(width, width), nn.ReLU()))
+        )
 
 
 def _blocks(layers, width):
@@ -29,9 +32,12 @@ def _random(*shape):
 
 @pair("no_sync_accumulation", found=True)
 def ranker_reduces_each_slice(fixed):
-    """A wide ranking network under DDP that takes its batch in eight slices, gradients reduced with each."""
-    width, slices = n(5120, 32), n(8, 2)
-    model, parts = parallel(_wide(6, width)), [_random(n(384, 4), width) for _ in range(slices)]
+    """A wide ranking network under DDP that takes its batch in eight slices, gradients reduced with
+    each."""
+    width = n(5120, 32)
+    slices = n(8, 2)
+    model = parallel(_wide(6, width))
+    parts = [_random(n(384, 4), width) for _ in range(slices)]
     optimizer = torch.optim.SGD(model.parameters(), 0.0001, 0.9, fused=True)
 
     def step():
@@ -48,7 +54,8 @@ def ranker_reduces_each_slice(fixed):
 
 @pair("larger_buckets", found=True)
 def forecaster_quarter_megabyte_buckets(fixed):
-    """A deep and narrow forecaster under DDP with buckets of 0.25 MB, meant to begin early; the remedy is 25 MB."""
+    """A deep and narrow forecaster under DDP with buckets of 0.25 MB, meant to begin early; the
+    remedy is 25 MB."""
     width = n(256, 32)
     ddp = parallel(_blocks(n(40, 2), width), bucket_cap_mb=25 if fixed else 0.25)
     seen, wanted = (_random(n(16, 1), n(256, 8), width) for _ in range(2))
@@ -73,7 +80,8 @@ def _told(model, tokens):
 
 @pair("compress_gradients", found=True)
 def short_chats_reduced_in_fp32(fixed):
-    """A large vocabulary tuned on short chats under DDP, gradients reduced in fp32; the remedy is the bf16 hook."""
+    """A large vocabulary tuned on short chats under DDP, gradients reduced in fp32; the remedy is
+    the bf16 hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     ddp = parallel(Chat(n(4, 1), n(2048, 32), n(64_000, 128)), gradient_as_bucket_view=True)
@@ -85,10 +93,12 @@ def short_chats_reduced_in_fp32(fixed):
 
 @pair("overlap_communication", found=True)
 def flattened_after_backward(fixed):
-    """A decoder whose gradients are joined, reduced at once after backward and dealt out again; the remedy is DDP."""
+    """A decoder whose gradients are joined, reduced at once after backward and dealt out again; the
+    remedy is DDP."""
     inner = Chat(n(8, 1), n(2048, 32), n(8192, 128))
     model = parallel(inner) if fixed else inner
-    tokens, parameters = random_tokens(n(4, 1), n(513, 9)), list(inner.parameters())
+    tokens = random_tokens(n(4, 1), n(513, 9))
+    parameters = list(inner.parameters())
     optimizer = torch.optim.AdamW(parameters, 1e-5, fused=True)
 
     def reduce():
@@ -110,7 +120,8 @@ def flattened_after_backward(fixed):
 
 @pair("keep_parameters", found=True, libraries=("torch.distributed.fsdp",))
 def video_model_gathers_again(fixed):
-    """A wide model of video under FSDP2 on few patches; layers are freed after forward and gathered again."""
+    """A wide model of video under FSDP2 on few patches; layers are freed after forward and gathered
+    again."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     width = n(5120, 32)
@@ -125,11 +136,14 @@ def video_model_gathers_again(fixed):
 
 @pair("fix_straggler", found=True)
 def first_rank_validates(fixed):
-    """DDP where rank 0 also takes all pictures for validation in every step; the remedy deals them out evenly."""
-    width, many = n(1024, 32), n(48, 2)
+    """DDP where rank 0 also takes all pictures for validation in every step; the remedy deals them
+    out evenly."""
+    width = n(1024, 32)
+    many = n(48, 2)
     ddp = parallel(_blocks(n(8, 1), width))
     kept = many // 2 if fixed else many * (RANK == 0)
-    seen, held = _random(n(12, 1), n(256, 8), width), _random(many, n(256, 8), width)[:kept]
+    seen = _random(n(12, 1), n(256, 8), width)
+    held = _random(many, n(256, 8), width)[:kept]
     best = torch.zeros((), device=DEVICE)
 
     def loss():
@@ -142,7 +156,9 @@ def first_rank_validates(fixed):
     return train(ddp, loss)
 
 
-class Shared(torch.autograd.Function):  # Adds what the ranks' halves of a layer tell, in a number format
+class Shared(
+    torch.autograd.Function
+):  # Adds what the ranks' halves of a layer tell, in a number format
     @staticmethod
     def forward(context, x, kind):
         added = x.to(kind, copy=True)
@@ -154,7 +170,9 @@ class Shared(torch.autograd.Function):  # Adds what the ranks' halves of a layer
         return (gradient, None)
 
 
-class Entered(torch.autograd.Function):  # Into a layer split over the ranks: gradients are added, in a number format
+class Entered(
+    torch.autograd.Function
+):  # Into a layer split over the ranks: gradients are added, in a number format
     @staticmethod
     def forward(context, x, kind):
         context.kind = kind
@@ -169,19 +187,28 @@ class Entered(torch.autograd.Function):  # Into a layer split over the ranks: gr
 
 class Halved(Module):  # A residual layer whose inner width is halved between the ranks
     def __init__(self, width, kind):
-        self.before, self.kind = nn.LayerNorm(width), kind
-        self.up, self.down = nn.Linear(width, 2 * width, bias=False), nn.Linear(2 * width, width, bias=False)
+        self.before = nn.LayerNorm(width)
+        self.kind = kind
+        self.up, self.down = (
+            nn.Linear(width, 2 * width, bias=False),
+            nn.Linear(2 * width, width, bias=False),
+        )
 
     def forward(self, x):
-        return x + Shared.apply(self.down(F.gelu(self.up(Entered.apply(self.before(x), self.kind)))), self.kind)
+        return x + Shared.apply(
+            self.down(F.gelu(self.up(Entered.apply(self.before(x), self.kind)))), self.kind
+        )
 
 
 @pair("smaller_messages", found=True)
 def halves_added_in_fp32(fixed):
-    """Tensor-parallel layers in bf16 whose halves are added over the ranks in fp32; the remedy adds bf16."""
+    """Tensor-parallel layers in bf16 whose halves are added over the ranks in fp32; the remedy adds
+    bf16."""
     width = n(1024, 32)
     with torch.device(DEVICE):
-        model = nn.Sequential(*(Halved(width, torch.bfloat16 if fixed else torch.float32) for _ in range(n(12, 2))))
+        model = nn.Sequential(
+            *(Halved(width, torch.bfloat16 if fixed else torch.float32) for _ in range(n(12, 2)))
+        )
     model.to(torch.bfloat16)
     x = _random(n(24_576, 16), width).bfloat16()
     return train(model, lambda: model(x).float().square().mean())
@@ -200,10 +227,14 @@ class Tasks(Module):  # Many small tasks over one encoder
 
 @pair("remove_syncs", found=True)
 def task_losses_read(fixed):
-    """Twenty-four tasks over one encoder under DDP; each loss is averaged over the ranks and read in every step."""
-    width, count = n(512, 32), itertools.count()
+    """Twenty-four tasks over one encoder under DDP; each loss is averaged over the ranks and read
+    in every step."""
+    width = n(512, 32)
+    count = itertools.count()
     ddp = parallel(Tasks(n(12, 1), width, 24))
-    x, kinds, told = _random(n(32, 2), n(128, 8), width), torch.randint(0, 32, (n(32, 2),), device=DEVICE), {}
+    x = _random(n(32, 2), n(128, 8), width)
+    kinds = torch.randint(0, 32, (n(32, 2),), device=DEVICE)
+    told = {}
 
     def loss():
         with autocast():

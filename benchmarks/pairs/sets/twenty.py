@@ -1,4 +1,5 @@
-"""Twenty programs with one thing wrong each, made for a test of the remedies: they are called as their remedies are."""
+"""Twenty programs with one thing wrong each, made for a test of the remedies: they are called as
+their remedies are."""
 
 import numpy as np
 import torch
@@ -14,14 +15,21 @@ TIMM = ("timm",)
 
 class Block(Module):  # A transformer block
     def __init__(self, width, heads, *, written_out=False):
-        self.heads, self.written_out = heads, written_out
+        self.heads = heads
+        self.written_out = written_out
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x):
         b, t, c = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x))
+            .view(b, t, 3, self.heads, c // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         if self.written_out:
             y = torch.softmax(q @ k.transpose(-1, -2) / (c // self.heads) ** 0.5, -1) @ v
         else:
@@ -51,7 +59,8 @@ def remove_syncs(fixed):
     x = torch.randn(256, 1024, device=DEVICE)
 
     def step():
-        y, norms = x, []
+        y = x
+        norms = []
         with torch.no_grad():
             for layer in layers:
                 y = torch.relu(layer(y))
@@ -64,7 +73,8 @@ def remove_syncs(fixed):
 @pair("batch_calls")
 def batch_calls(fixed):
     """Texts are encoded one by one."""
-    model, texts = blocks(6, 384, 6).eval(), torch.randn(24, 64, 384, device=DEVICE)
+    model = blocks(6, 384, 6).eval()
+    texts = torch.randn(24, 64, 384, device=DEVICE)
 
     def step():
         with torch.inference_mode():
@@ -80,7 +90,8 @@ def batch_calls(fixed):
 @pair("fused_optimizer")
 def fused_optimizer(fixed):
     """AdamW loops over parameters."""
-    model, x = blocks(12, 512, 8), torch.randn(8, 128, 512, device=DEVICE)
+    model = blocks(12, 512, 8)
+    x = torch.randn(8, 128, 512, device=DEVICE)
     how = {"fused": True} if fixed else {"foreach": False}
     return train(torch.optim.AdamW(model.parameters(), **how), lambda: model(x).square().mean())
 
@@ -88,10 +99,15 @@ def fused_optimizer(fixed):
 @pair("fuse_elementwise")
 def fuse_elementwise(fixed):
     """RMS norm and SiLU gate are written out."""
-    x, w = torch.randn(n(8192, 4), 4096, device=DEVICE), torch.randn(4096, device=DEVICE)
+    x = torch.randn(n(8192, 4), 4096, device=DEVICE)
+    w = torch.randn(4096, device=DEVICE)
 
     def norm(t):
-        return F.rms_norm(t, (4096,), w, 1e-6) if fixed else t * torch.rsqrt(t.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+        return (
+            F.rms_norm(t, (4096,), w, 1e-6)
+            if fixed
+            else t * torch.rsqrt(t.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+        )
 
     def step():
         with torch.no_grad():
@@ -157,7 +173,8 @@ def channels_last(fixed):
 @pair("pad_shapes")
 def pad_shapes(fixed):
     """A vocabulary of 50257."""
-    words, size = 50304 if fixed else 50257, (n(8, 1), n(1024, 8))
+    words = 50304 if fixed else 50257
+    size = (n(8, 1), n(1024, 8))
     trunk = blocks(4, 768, 12)
     model = nn.Sequential(trunk, nn.Linear(768, words, bias=False)).to(DEVICE, torch.bfloat16)
     x = torch.randn(*size, 768, device=DEVICE, dtype=torch.bfloat16)
@@ -180,17 +197,23 @@ def data_loader_workers(fixed):
     import timm
 
     model = timm.create_model("resnet18").to(DEVICE)
-    more = {"num_workers": n(8, 1), "persistent_workers": True, "prefetch_factor": 4} if fixed else {}
+    more = (
+        {"num_workers": n(8, 1), "persistent_workers": True, "prefetch_factor": 4} if fixed else {}
+    )
     batches = iter(DataLoader(Slow(), batch_size=n(32, 2), pin_memory=DEVICE == "cuda", **more))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    return train(optimizer, lambda: model(next(batches).to(DEVICE, non_blocking=True)).square().mean())
+    return train(
+        optimizer, lambda: model(next(batches).to(DEVICE, non_blocking=True)).square().mean()
+    )
 
 
 @pair("no_recompute")
 def no_recompute(fixed):
     """Every block is checkpointed although memory is free."""
     model = blocks(8, 1024, 16).to(torch.bfloat16)
-    x = torch.randn(n(8, 1), n(1024, 8), 1024, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    x = torch.randn(
+        n(8, 1), n(1024, 8), 1024, device=DEVICE, dtype=torch.bfloat16, requires_grad=True
+    )
 
     def loss():
         y = x
@@ -204,7 +227,11 @@ def no_recompute(fixed):
 @pair("cuda_graph")
 def cuda_graph(fixed):
     """Inference of many tiny layers."""
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(48))).to(DEVICE).eval()
+    model = (
+        nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(48)))
+        .to(DEVICE)
+        .eval()
+    )
     x = torch.randn(8, 256, device=DEVICE)
     with torch.inference_mode():
         model(x)
@@ -221,7 +248,9 @@ def pinned_memory(fixed):
     """Large batches come from pageable memory."""
     batch = torch.randn(n(256, 1), 3, 224, 224)
     batch = batch.pin_memory() if fixed and DEVICE == "cuda" else batch
-    net = nn.Sequential(nn.Conv2d(3, 64, 7, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.AdaptiveAvgPool2d(1)).to(DEVICE)
+    net = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.AdaptiveAvgPool2d(1)
+    ).to(DEVICE)
     return torch.no_grad()(lambda: net(batch.to(DEVICE, non_blocking=fixed)))
 
 
@@ -239,12 +268,14 @@ def keep_on_device(fixed):
 def fused_rnn(fixed):
     """A loop over LSTM cells."""
     x = torch.randn(n(96, 6), 32, 256, device=DEVICE)
-    cell, whole = nn.LSTMCell(256, 256).to(DEVICE), nn.LSTM(256, 256).to(DEVICE)
+    cell = nn.LSTMCell(256, 256).to(DEVICE)
+    whole = nn.LSTM(256, 256).to(DEVICE)
 
     def loss():
         if fixed:
             return whole(x)[0].square().mean()
-        state, out = (torch.zeros(32, 256, device=DEVICE), torch.zeros(32, 256, device=DEVICE)), []
+        state = (torch.zeros(32, 256, device=DEVICE), torch.zeros(32, 256, device=DEVICE))
+        out = []
         for row in x:
             state = cell(row, state)
             out.append(state[0])
@@ -256,7 +287,8 @@ def fused_rnn(fixed):
 @pair("batched_matmul")
 def batched_matmul(fixed):
     """Experts are multiplied one by one."""
-    experts, tokens = torch.randn(64, 256, 256, device=DEVICE), torch.randn(64, 32, 256, device=DEVICE)
+    experts = torch.randn(64, 256, 256, device=DEVICE)
+    tokens = torch.randn(64, 32, 256, device=DEVICE)
     if fixed:
         return lambda: torch.bmm(tokens, experts)
     return lambda: torch.stack([t @ e for t, e in zip(tokens, experts, strict=True)])
@@ -265,8 +297,12 @@ def batched_matmul(fixed):
 @pair("compile", early=("fix",))
 def compiled(fixed):
     """Convolutions with group norm and SiLU, eager."""
-    layers = [nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.GroupNorm(8, 64), nn.SiLU()) for _ in range(n(8, 1))]
-    model, x = nn.Sequential(*layers).to(DEVICE), torch.randn(n(16, 1), 64, n(128, 8), n(128, 8), device=DEVICE)
+    layers = [
+        nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.GroupNorm(8, 64), nn.SiLU())
+        for _ in range(n(8, 1))
+    ]
+    model = nn.Sequential(*layers).to(DEVICE)
+    x = torch.randn(n(16, 1), 64, n(128, 8), n(128, 8), device=DEVICE)
     forward = torch.compile(model) if fixed else model
     return trained(model, lambda: forward(x).square().mean())
 
@@ -287,7 +323,8 @@ def avoid_allocations(fixed):
 @pair("move_host_work")
 def move_host_work(fixed):
     """Python computes statistics between steps."""
-    inner, log = wide_layers(), np.random.default_rng(0).random(300_000)
+    inner = wide_layers()
+    log = np.random.default_rng(0).random(300_000)
 
     def step():
         inner()

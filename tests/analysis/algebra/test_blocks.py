@@ -21,7 +21,9 @@ from traceanalyzer.analysis.algebra.blocks import (
     scatter,
 )
 
-COLUMNS = st.lists(st.integers(-50, 50), max_size=40).map(np.array).map(lambda a: a.astype(np.int64))
+COLUMNS = (
+    st.lists(st.integers(-50, 50), max_size=40).map(np.array).map(lambda a: a.astype(np.int64))
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,7 +60,9 @@ def test_what_is_found_comes_in_order(values: Any) -> None:
 @given(COLUMNS)
 def test_what_is_put_into_places(values: Any) -> None:
     most = scatter(np.maximum, np.full(3, -99), lambda a: (a % 3, a), values)
-    assert most.tolist() == [max([-99, *values[values % 3 == place].tolist()]) for place in range(3)]
+    assert most.tolist() == [
+        max([-99, *values[values % 3 == place].tolist()]) for place in range(3)
+    ]
     assert scatter(np.add, np.zeros(3, int), lambda a: (a % 3, 1), values).sum() == len(values)
 
 

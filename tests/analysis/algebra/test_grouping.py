@@ -20,7 +20,8 @@ def test_figures_of_each_group(table: list[tuple[int, int, int]]) -> None:
     assert len(groups) == len(keys)
     assert [(int(a[f]), int(b[f])) for f in groups.first] == keys
     low, middle, high = groups.quantiles(value, 0, 0.5, 0.95)
-    common, total = groups.most_common(value), groups.sum(value)
+    common = groups.most_common(value)
+    total = groups.sum(value)
     for g, key in enumerate(keys):
         members = [v for x, y, v in table if (x, y) == key]
         assert groups.count[g] == len(members)

@@ -131,11 +131,14 @@ def test_wall_clock_times_lose_no_nanosecond(a, b, windows):
         return IntervalSet(s.start + OFFSET, s.end + OFFSET)
 
     for operation in (subtract, intersect, join):
-        here, there = operation(a, b), operation(moved(a), moved(b))
+        here = operation(a, b)
+        there = operation(moved(a), moved(b))
         assert (there.start - OFFSET).tolist() == here.start.tolist()
         assert (there.end - OFFSET).tolist() == here.end.tolist()
     start, end = columns(windows)
-    assert measure(moved(a), start + OFFSET, end + OFFSET).tolist() == measure(a, start, end).tolist()
+    assert (
+        measure(moved(a), start + OFFSET, end + OFFSET).tolist() == measure(a, start, end).tolist()
+    )
 
 
 @pytest.mark.parametrize("operation", [subtract, intersect, join])

@@ -24,9 +24,12 @@ def test_each_value_is_found_where_it_stands_first(keys: list[int], wanted: list
 @pytest.mark.parametrize("side", ["left", "right"])
 @given(numbers, numbers)
 def test_places_are_those_of_searchsorted(side, keys: list[int], values: list[int]) -> None:
-    ordered, asked = np.array(sorted(keys), np.int64), np.array(values, np.int64)
+    ordered = np.array(sorted(keys), np.int64)
+    asked = np.array(values, np.int64)
     with patch.multiple(lookup, AT_ONCE=2, FEW=1):
-        assert places(ordered, asked, side).tolist() == np.searchsorted(ordered, asked, side).tolist()
+        assert (
+            places(ordered, asked, side).tolist() == np.searchsorted(ordered, asked, side).tolist()
+        )
 
 
 @given(ids, ids, st.data())
@@ -37,7 +40,9 @@ def test_of_several_rows_with_a_key_the_first_preferred_one_is_found(keys, wante
         rows = [i for i, key in enumerate(keys) if key == value > 0]
         return min(rows, key=lambda i: (not preferred[i], i), default=-1)
 
-    found = first_with(np.array(keys, np.int64), np.array(wanted, np.int64), np.array(preferred, bool))
+    found = first_with(
+        np.array(keys, np.int64), np.array(wanted, np.int64), np.array(preferred, bool)
+    )
     assert found.tolist() == [row(value) for value in wanted]
 
 

@@ -16,8 +16,8 @@ Interval = tuple[int, int, int]
 
 
 def naive(intervals: list[Interval]) -> list[int]:
-    """Parents of (thread, start, end) in order: the last earlier interval on the thread that is still open,
-    an interval being cut off where the one around it ends."""
+    """Parents of (thread, start, end) in order: the last earlier interval on the thread that is
+    still open, an interval being cut off where the one around it ends."""
     parents: list[int] = []
     reach: list[int] = []
     for i, (thread, start, end) in enumerate(intervals):
@@ -79,15 +79,19 @@ def test_depth_counts_the_ancestors(intervals: list[Interval]) -> None:
     thread, start, end = np.array(intervals, np.int64).reshape(-1, 3).T
     found = nest(thread.astype(np.int32), start, end)
     for i, depth in enumerate(found.depth.tolist()):
-        ancestors, above = 0, int(found.parent[i])
+        ancestors = 0
+        above = int(found.parent[i])
         while above >= 0:
-            ancestors, above = ancestors + 1, int(found.parent[above])
+            ancestors = ancestors + 1
+            above = int(found.parent[above])
         assert depth == ancestors
 
 
 def test_absolute_times_of_decades_and_hundreds_of_threads() -> None:
     base = 1_700_000_000_000_000_000
-    intervals = in_order([(t, base + i, base + i + 10 - i) for t in range(300) for i in range(3)] + [(0, 0, 1)])
+    intervals = in_order(
+        [(t, base + i, base + i + 10 - i) for t in range(300) for i in range(3)] + [(0, 0, 1)]
+    )
     assert parents(intervals) == naive(intervals)
 
 
@@ -136,7 +140,9 @@ def test_sums_and_nearest_nodes(intervals: list[Interval]) -> None:
 
 
 def test_equal_times_put_the_range_around_the_call() -> None:
-    tree = HostTree.build(TraceBuilder().call("cudaLaunchKernel", 0, 5).op("aten::mm", 0, 5).build())
+    tree = HostTree.build(
+        TraceBuilder().call("cudaLaunchKernel", 0, 5).op("aten::mm", 0, 5).build()
+    )
     assert tree.parent[tree.node_of_call[0]] == tree.node_of_range[0]
 
 

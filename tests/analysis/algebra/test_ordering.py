@@ -14,7 +14,9 @@ small = st.integers(0, 4)
 @given(st.lists(st.tuples(small, small, st.booleans()), max_size=20))
 def test_rows_are_ordered_as_by_lexsort(rows) -> None:
     first, second, third = (
-        (np.array(column, np.int64) for column in zip(*rows, strict=True)) if rows else [np.empty(0, np.int64)] * 3
+        (np.array(column, np.int64) for column in zip(*rows, strict=True))
+        if rows
+        else [np.empty(0, np.int64)] * 3
     )
     found = ordered(first, lambda tied: (third[tied], -second[tied]))
     assert found.tolist() == np.lexsort((third, -second, first)).tolist()
@@ -25,7 +27,9 @@ def test_changes_and_order_of_a_column(values: list[int]) -> None:
     column = np.array(values, np.int64)
     assert sorted_values(column).tolist() == sorted(values)
     assert is_sorted(column) == (values == sorted(values))
-    assert where_changed(column).tolist() == [i == 0 or values[i - 1] != value for i, value in enumerate(values)]
+    assert where_changed(column).tolist() == [
+        i == 0 or values[i - 1] != value for i, value in enumerate(values)
+    ]
 
 
 @given(st.lists(small, max_size=9), st.integers(0, 10))

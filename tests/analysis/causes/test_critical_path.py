@@ -13,8 +13,23 @@ from tests.analysis.test_any_trace import any_rows, measure_rows
 from tests.analyzed import measurements
 from tests.examples import tried
 from tests.recorded import EVERY, GPU, label
-from tests.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
-from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
+from tests.replay.test_replay import (
+    GEMM,
+    NCCL,
+    copying,
+    gpu_bound,
+    host_bound,
+    loading,
+    steps,
+    thinking,
+)
+from traceanalyzer.analysis.causes.critical_path import (
+    CriticalPath,
+    Part,
+    PathKind,
+    find_critical_path,
+    walk,
+)
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.diagnosis.measurements import Measurements, measure
@@ -25,7 +40,8 @@ if TYPE_CHECKING:
 
 
 def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
-    start, end = ctx.timed.steps.start[ctx.timed.steps.warmup], ctx.timed.steps.end[-1]
+    start = ctx.timed.steps.start[ctx.timed.steps.warmup]
+    end = ctx.timed.steps.end[-1]
     assert path.duration.sum() == end - start
     if end > start:
         assert (path.start[0], path.end[-1]) == (start, end)
@@ -42,7 +58,9 @@ def shares(ctx: Measurements) -> dict[str, float]:
     """Share of the steady steps by kind of segment, those of at least 1 %."""
     path = find_critical_path(ctx.started)
     partitions_the_steps(ctx, path)
-    spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / path.duration.sum()
+    spent = (
+        np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / path.duration.sum()
+    )
     return {kind.label: round(float(spent[kind]), 2) for kind in PathKind if spent[kind] >= 0.01}
 
 
@@ -64,18 +82,20 @@ def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
         assert sum(vars(time_of(ctx, path)).values()) == pytest.approx(
             path.duration.sum() / ctx.timed.steps.steady_count / 1e6
         )
-        assert not len(path) or sum(row.share_of_step for row in path_tables(ctx.timed, [path])[1]) == pytest.approx(
-            1.0
-        )
+        assert not len(path) or sum(
+            row.share_of_step for row in path_tables(ctx.timed, [path])[1]
+        ) == pytest.approx(1.0)
     else:
         assert not len(path)
 
 
 def latest_cause(bindings: Bindings, waits: HostWaits, op: int, begin: int) -> tuple[int, int]:
-    """The op before `op` in the chain (-1: none), and when it let the chain go on, one candidate after the other."""
+    """The op before `op` in the chain (-1: none), and when it let the chain go on, one candidate
+    after the other."""
     if bindings.by[op] != Bound.LAUNCH:
         return int(bindings.op[op]), int(bindings.start[op] - bindings.lag[op])
-    held, since = -1, begin
+    held = -1
+    since = begin
     for end, target in zip(waits.end.tolist(), waits.op.tolist(), strict=True):
         if end <= bindings.start[op] - bindings.lag[op]:
             held, since = (target, end) if target < op else (-1, begin)
@@ -87,7 +107,9 @@ def graphs(draw):
     count = draw(st.integers(1, 8))
     start = np.sort(np.array(draw(st.lists(st.integers(0, 50), min_size=count, max_size=count))))
     end = start + np.array(draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)))
-    by = np.array(draw(st.lists(st.sampled_from(list(Bound)), min_size=count, max_size=count)), np.uint8)
+    by = np.array(
+        draw(st.lists(st.sampled_from(list(Bound)), min_size=count, max_size=count)), np.uint8
+    )
     before = np.array([draw(st.integers(-1, i - 1)) for i in range(count)])
     before[(by == Bound.LAUNCH) | (by == Bound.NOTHING)] = -1
     since = np.minimum(np.where(before >= 0, end[before], draw(st.integers(0, 50))), start)
@@ -115,8 +137,12 @@ def test_the_walk_visits_what_a_walk_by_hand_does(graph) -> None:
     assert (chain.end - chain.start).sum() == finish - begin
     op = max((i for i in range(len(start)) if end[i] == finish), default=-1)
     if op < 0:
-        op = next((int(waits.op[i]) for i in reversed(range(len(waits.end))) if waits.end[i] <= finish), -1)
-    visited, until = [], finish
+        op = next(
+            (int(waits.op[i]) for i in reversed(range(len(waits.end))) if waits.end[i] <= finish),
+            -1,
+        )
+    visited = []
+    until = finish
     while op >= 0:
         if min(until, end[op]) > max(start[op], begin):
             visited.append(op)
@@ -189,7 +215,8 @@ def test_a_collective_after_the_compute_is_on_the_path_and_one_beside_it_is_not(
 
 
 def two_streams() -> Measurements:
-    """Both steps: a on stream 7, b on stream 8 waits for a, c on stream 7 waits for b; launched long before."""
+    """Both steps: a on stream 7, b on stream 8 waits for a, c on stream 7 waits for b; launched
+    long before."""
     b = TraceBuilder()
     for i in range(2):
         t = 1000.0 * i
@@ -215,11 +242,14 @@ def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
 
 
 def test_a_full_queue_leads_back_to_the_device() -> None:
-    """The host is blocked in its second launch until the first kernel has begun; then it works for long."""
+    """The host is blocked in its second launch until the first kernel has begun; then it works for
+    long."""
     b = TraceBuilder()
     b.call("cudaLaunchKernel", 0, 4, 1).kernel("before", 10, 200, 1)
     b.call("cudaLaunchKernel", 4, 8, 2).kernel("first", 201, 290, 2)
-    b.call("cudaLaunchKernel", 8, 202, 3).overhead(OverheadKind.BACK_PRESSURE, 9, 202).kernel("k", 291, 300, 3)
+    b.call("cudaLaunchKernel", 8, 202, 3).overhead(OverheadKind.BACK_PRESSURE, 9, 202).kernel(
+        "k", 291, 300, 3
+    )
     b.call("cudaLaunchKernel", 600, 604, 4).kernel("last", 610, 700, 4)
     ctx = measure(b.build())
     waits = host_waits(ctx.timed)
@@ -258,7 +288,10 @@ def test_names_say_what_carries_the_path() -> None:
 
     ctx = steps(step)
     rows = path_tables(ctx.timed, [find_critical_path(ctx.started)])[1]
-    assert [(row.kind, row.name) for row in rows[:2]] == [("compute", GEMM), ("launch", "aten::linear")]
+    assert [(row.kind, row.name) for row in rows[:2]] == [
+        ("compute", GEMM),
+        ("launch", "aten::linear"),
+    ]
     assert rows[0].within == "aten::linear"
     assert ("wait", "cudaStreamSynchronize") in [(row.kind, row.name) for row in rows]
     assert ("launch", "(from launch to start)") in [(row.kind, row.name) for row in rows]

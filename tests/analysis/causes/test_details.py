@@ -17,13 +17,20 @@ def detail(builder: TraceBuilder, start: float, end: float) -> IdleDetail:
     """The detail of the stretch, on a host that launches a kernel before it and one after it."""
     builder.call("cudaLaunchKernel", 0, 4, 1).kernel("k", 5, 10, 1)
     builder.call("cudaLaunchKernel", 1000, 1004, 2).kernel("k", 1006, 1010, 2)
-    found = host_details(measure(builder.build()).timed, np.array([start * US]), np.array([end * US]))
+    found = host_details(
+        measure(builder.build()).timed, np.array([start * US]), np.array([end * US])
+    )
     return IdleDetail(int(found[0]))
 
 
-@pytest.mark.parametrize(("us", "expected"), [(600, IdleDetail.COMPILATION), (400, IdleDetail.NONE)])
+@pytest.mark.parametrize(
+    ("us", "expected"), [(600, IdleDetail.COMPILATION), (400, IdleDetail.NONE)]
+)
 def test_a_range_that_compiles_for_half_of_a_gap_owns_it(us: float, expected: IdleDetail) -> None:
-    assert detail(TraceBuilder().op("TorchDynamo Cache Lookup: compile", 100, 100 + us), 10, 1006) == expected
+    assert (
+        detail(TraceBuilder().op("TorchDynamo Cache Lookup: compile", 100, 100 + us), 10, 1006)
+        == expected
+    )
 
 
 def test_only_what_lies_within_the_gap_counts() -> None:
@@ -32,8 +39,14 @@ def test_only_what_lies_within_the_gap_counts() -> None:
     assert detail(TraceBuilder().op("torchdynamo", 100, 300), 150, 400) == IdleDetail.COMPILATION
 
 
-@pytest.mark.parametrize(("kind", "expected"), [
-    (OverheadKind.DRIVER, IdleDetail.LOADING), (OverheadKind.PROFILER, IdleDetail.NONE),
-])  # fmt: skip
-def test_what_the_driver_does_of_its_own_is_loading(kind: OverheadKind, expected: IdleDetail) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (OverheadKind.DRIVER, IdleDetail.LOADING),
+        (OverheadKind.PROFILER, IdleDetail.NONE),
+    ],
+)
+def test_what_the_driver_does_of_its_own_is_loading(
+    kind: OverheadKind, expected: IdleDetail
+) -> None:
     assert detail(TraceBuilder().overhead(kind, 100, 800), 10, 1006) == expected

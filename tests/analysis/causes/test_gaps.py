@@ -29,7 +29,9 @@ class Program(TraceBuilder):
         self.now += us
         return self
 
-    def launch(self, name: str = "k", us: float = KERNEL_US, call: str = "cudaLaunchKernel", kind: int = 1) -> Program:
+    def launch(
+        self, name: str = "k", us: float = KERNEL_US, call: str = "cudaLaunchKernel", kind: int = 1
+    ) -> Program:
         self.launched += 1
         self.call(call, self.now, self.now + 4, self.launched)
         start = max(self.now + 6, self.device_free + 1)
@@ -125,7 +127,9 @@ def test_an_asynchronous_copy_is_not() -> None:
 
 def test_loading_input_owns_the_gap_also_after_a_wait() -> None:
     program = Program().launch(us=50).sync()
-    program.within("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 900).spend(10).launch()
+    program.within("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 900).spend(
+        10
+    ).launch()
     assert causes(program) == ["input"]
 
 
@@ -135,15 +139,20 @@ def test_a_long_stretch_without_operators_is_host_work() -> None:
 
 
 def loading_steps(nbytes: int = 1 << 20, *, answers: bool = False, steps: int = 3) -> Program:
-    """Steps of host work, a copy to the device and a kernel; with `answers` each copies its results back first."""
+    """Steps of host work, a copy to the device and a kernel; with `answers` each copies its results
+    back first."""
     program = Program()
     for i in range(steps):
         start = program.now
         if answers:
-            program.launch("Memcpy DtoH (Device -> Pinned)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+            program.launch(
+                "Memcpy DtoH (Device -> Pinned)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY
+            )
             program.rows["op"][-1] |= {"copy_kind": CopyKind.DEVICE_TO_HOST, "bytes": 1 << 20}
         program.spend(800)
-        program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+        program.launch(
+            "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY
+        )
         program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": nbytes}
         program.launch()
         program.annotation(f"ProfilerStep#{i}", start, program.now)
@@ -153,13 +162,17 @@ def loading_steps(nbytes: int = 1 << 20, *, answers: bool = False, steps: int = 
 def test_host_work_before_a_copy_that_every_step_makes_is_input() -> None:
     assert "input" in causes(loading_steps())
     assert "input" not in causes(loading_steps(8)), "eight bytes are no data"
-    assert "input" not in causes(loading_steps(answers=True)), "its results went back first: the host computes"
+    assert "input" not in causes(loading_steps(answers=True)), (
+        "its results went back first: the host computes"
+    )
     assert "input" not in causes(loading_steps(steps=1)), "once is no habit"
 
 
 def test_without_steps_nothing_is_input() -> None:
     program = Program().launch().spend(800)
-    program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    program.launch(
+        "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY
+    )
     program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
     assert causes(program) == ["host"]
 
@@ -171,9 +184,13 @@ def test_a_loaders_functions_are_evidence_in_a_single_step() -> None:
     program = Program().launch()
     start = program.now
     program.spend(800)
-    program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    program.launch(
+        "Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY
+    )
     program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
-    program.annotation("ProfilerStep#0", 0, program.now).python("train.py(7): preprocess", start, program.now)
+    program.annotation("ProfilerStep#0", 0, program.now).python(
+        "train.py(7): preprocess", start, program.now
+    )
     assert causes(program) == ["input"]
 
 
@@ -220,7 +237,13 @@ def test_a_first_launch_that_takes_long_loads_its_kernel() -> None:
 
 def test_pages_that_migrate_are_not_unexplained() -> None:
     b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
-    b.kernel("Unified DtoH", 200, 210, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.UNIFIED_DEVICE_TO_HOST)
+    b.kernel(
+        "Unified DtoH",
+        200,
+        210,
+        kind=DeviceOpKind.MEMCPY,
+        copy_kind=CopyKind.UNIFIED_DEVICE_TO_HOST,
+    )
     gaps = find_gaps(measure(b.build()).started)
     assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.PAGE_MIGRATION]
 
@@ -248,12 +271,15 @@ def test_launches_into_a_capture_are_not_lost() -> None:
     assert m.launches.captured_calls == 2
 
 
-@pytest.mark.parametrize(("operator", "cause"), [("aten::to", "input"), ("aten::_chunk_cat", "host")])
+@pytest.mark.parametrize(
+    ("operator", "cause"), [("aten::to", "input"), ("aten::_chunk_cat", "host")]
+)
 def test_what_an_operator_copies_for_itself_is_no_input(operator: str, cause: str) -> None:
     program = loading_steps()
     copies = [row["correlation"] for row in program.rows["op"] if "bytes" in row]
     for row in [row for row in program.rows["call"] if row["correlation"] in copies]:
-        at, end = row["start"] / US, row["end"] / US
+        at = row["start"] / US
+        end = row["end"] / US
         program.op(operator, at - 5, end + 5).op("aten::copy_", at - 4, end + 4)
     assert cause in causes(program)
     assert {"host", "input"} - {cause} - set(causes(program))
@@ -292,7 +318,9 @@ def test_a_thread_that_waits_for_the_autograd_thread_does_not_count() -> None:
     for i in range(5):
         at = 20 + 60 * i
         b.op("MmBackward0", at, at + 58, thread=1)
-        b.call("cudaLaunchKernel", at + 40, at + 44, i + 2, thread=1).kernel("backward", at + 46, at + 50, i + 2)
+        b.call("cudaLaunchKernel", at + 40, at + 44, i + 2, thread=1).kernel(
+            "backward", at + 46, at + 50, i + 2
+        )
     b.call("cudaLaunchKernel", 330, 334, 7, thread=0).kernel("optimizer", 336, 340, 7)
     assert set(causes(b)) == {"launch"}
 
@@ -310,7 +338,9 @@ def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
     b = Program()
     for i in range(3):
         start = b.now
-        b.within("enumerate(DataLoader)#x.__next__", 300).launch(us=20).spend(150).launch(us=20).sync().spend(30)
+        b.within("enumerate(DataLoader)#x.__next__", 300).launch(us=20).spend(150).launch(
+            us=20
+        ).sync().spend(30)
         b.annotation(f"ProfilerStep#{i}", start, b.now)
     ctx = measure(b.build())
     budgets = step_budgets(ctx.timed, find_gaps(ctx.started), 0)
@@ -353,10 +383,14 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
         b.call("cudaFuncGetAttributes", 100 + 90 * i, 110 + 90 * i, thread=1)
     b.call("cudaLaunchKernel", 950, 960, 2, thread=1).kernel("k2", 960, 1100, 2)
     # the first thread comes back and launches: it rested for all of the last gap as well
-    b.op("aten::add_", 2000, 2020).call("cudaLaunchKernel", 2005, 2010, 3).kernel("k3", 2010, 3000, 3)
+    b.op("aten::add_", 2000, 2020).call("cudaLaunchKernel", 2005, 2010, 3).kernel(
+        "k3", 2010, 3000, 3
+    )
     ctx = measure(b.build())
     gaps = find_gaps(ctx.started)
-    details = [row.detail for row in gap_rows(ctx.timed, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])]
+    details = [
+        row.detail for row in gap_rows(ctx.timed, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])
+    ]
     assert details == [
         "host in aten::conv2d on thread 1; ended by k2",
         "host in ProfilerStep#0 on thread 0; ended by k3",
@@ -364,28 +398,43 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
 
 
 def test_the_histogram_says_what_its_gaps_were_for() -> None:
-    """Of three gaps of one length one is a wait's, one slow launching's, one the program's own work."""
+    """Of three gaps of one length one is a wait's, one slow launching's, one the program's own
+    work."""
     program = Program().launch(us=50).sync().spend(141).launch(us=200).within("aten::long", 0)
     ctx = measure(program.build())
     gaps = find_gaps(ctx.started)
-    steps, idle = ctx.timed.steps.steady_count, gaps.duration / 1e6
+    steps = ctx.timed.steps.steady_count
+    idle = gaps.duration / 1e6
     for row in gap_histogram(ctx.timed, gaps):
         assert row.idle_ms == pytest.approx(row.launch_ms + row.sync_ms + row.other_ms)
     by_cause = {cause: idle[gaps.cause == cause].sum() / steps for cause in IdleCause}
     rows = gap_histogram(ctx.timed, gaps)
     assert sum(row.sync_ms for row in rows) == pytest.approx(by_cause[IdleCause.SYNC])
     assert sum(row.launch_ms for row in rows) == pytest.approx(by_cause[IdleCause.LAUNCH])
-    rest = sum(spent for cause, spent in by_cause.items() if cause not in (IdleCause.SYNC, IdleCause.LAUNCH))
+    rest = sum(
+        spent
+        for cause, spent in by_cause.items()
+        if cause not in (IdleCause.SYNC, IdleCause.LAUNCH)
+    )
     assert rest > 0.1
     assert sum(row.other_ms for row in rows) == pytest.approx(rest)
 
 
 def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
     program = (
-        Program().launch(us=50).sync().spend(141).launch(us=200).sync().spend(60).launch().within("load_batch", 300)
+        Program()
+        .launch(us=50)
+        .sync()
+        .spend(141)
+        .launch(us=200)
+        .sync()
+        .spend(60)
+        .launch()
+        .within("load_batch", 300)
     )
     ctx = measure(program.within("load_batch", 300).launch("last").build())
-    gaps, steps = find_gaps(ctx.started), ctx.timed.steps.steady_count
+    gaps = find_gaps(ctx.started)
+    steps = ctx.timed.steps.steady_count
     rows = gap_places(ctx.timed, gaps)
     assert sum(row.idle_ms for row in rows) * steps * 1e6 == pytest.approx(gaps.duration.sum())
     assert sum(row.share_of_idle for row in rows) == pytest.approx(1.0)
@@ -398,7 +447,8 @@ def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
 
 
 def test_what_waited_after_its_launch_returned_is_not_launch_bound() -> None:
-    """The kernel is launched 38 us after the gap began, and starts 20 ms later: it waited for something else."""
+    """The kernel is launched 38 us after the gap began, and starts 20 ms later: it waited for
+    something else."""
     program = Program()
     for _ in range(3):
         program.launch().spend(38).launch(us=5)

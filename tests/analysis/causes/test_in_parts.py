@@ -47,9 +47,14 @@ def check(whole: Measurements, parts: Measurements, rows: int) -> None:
         )
         assert whole.timed.steady_calls.tolist() == parts.timed.steady_calls.tolist()
         for name in ("by", "op", "start", "lag"):
-            assert getattr(whole.started.bindings, name).tolist() == getattr(parts.started.bindings, name).tolist()
+            assert (
+                getattr(whole.started.bindings, name).tolist()
+                == getattr(parts.started.bindings, name).tolist()
+            )
         assert whole.rated.roofline.bound.tolist() == parts.rated.roofline.bound.tolist()
-        np.testing.assert_array_equal(whole.rated.roofline.attainable, parts.rated.roofline.attainable)
+        np.testing.assert_array_equal(
+            whole.rated.roofline.attainable, parts.rated.roofline.attainable
+        )
         same(whole.causes.gaps, parts.causes.gaps)
         same(whole.causes.critical_path, parts.causes.critical_path)
         assert (whole.path_time, whole.path, whole.ops) == (parts.path_time, parts.path, parts.ops)
@@ -62,7 +67,9 @@ def _threads(m: Measurements, rows: int) -> list[ThreadTimeline]:
 
 def pieces(one: ThreadTimeline) -> list[tuple[int, int, int]]:
     return [
-        piece for cut in one.pieces for piece in zip(*(c.tolist() for c in (cut.start, cut.end, cut.node)), strict=True)
+        piece
+        for cut in one.pieces
+        for piece in zip(*(c.tolist() for c in (cut.start, cut.end, cut.node)), strict=True)
     ]
 
 

@@ -13,7 +13,9 @@ from traceanalyzer.analysis.joined.blocking import read_ranges
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.trace import Trace, WaitKind, Waits
 
-COMPUTE, COPY, COMM = 7, 20, 17
+COMPUTE = 7
+COPY = 20
+COMM = 17
 
 
 def waits(**columns: Any) -> Waits:
@@ -23,7 +25,8 @@ def waits(**columns: Any) -> Waits:
 
 
 def two_buckets() -> TraceBuilder:
-    """Two kernels, each followed by a collective that waits for it, and a last kernel that waits for both."""
+    """Two kernels, each followed by a collective that waits for it, and a last kernel that waits
+    for both."""
     b = TraceBuilder()
     rows = (
         ("k1", COMPUTE, 0, 10, 110, 1),
@@ -49,14 +52,21 @@ def test_an_op_waits_for_what_its_stream_was_told_to_wait_for() -> None:
     trace = two_buckets().build()
     names = [trace.strings[n] for n in trace.device_ops.name]
     assert names == ["k1", "k2", "n1", "n2", "k3"]
-    found = recorded(trace, stream=[COMM, COMM, COMPUTE, COMPUTE], correlation=[11, 12, 13, 14], event=[4, 4, 1, 2])
+    found = recorded(
+        trace,
+        stream=[COMM, COMM, COMPUTE, COMPUTE],
+        correlation=[11, 12, 13, 14],
+        event=[4, 4, 1, 2],
+    )
     assert found == [(-1, -1), (-1, -1), (0, -1), (1, -1), (3, -1)]
 
 
 def test_a_record_that_is_known_says_which_op_is_waited_for() -> None:
     b = two_buckets()
     b.call("cudaEventRecord", 15, 15.5, 21)
-    found = recorded(b.build(), stream=[COMPUTE], correlation=[14], event=[1], source_stream=[COMM], record=[21])
+    found = recorded(
+        b.build(), stream=[COMPUTE], correlation=[14], event=[1], source_stream=[COMM], record=[21]
+    )
     # The event was recorded behind n1, before n2 was launched.
     assert found[4] == (2, -1)
 
@@ -91,7 +101,9 @@ def test_streams_on_which_nothing_ran_and_waits_of_the_host_say_nothing() -> Non
     trace = two_buckets().build()
     assert recorded(trace, stream=[99], correlation=[11])[2] == (-1, -1)
     host = {"kind": [WaitKind.EVENT_SYNC], "stream": [COMM], "correlation": [11]}
-    assert recorded(trace, **host) == recorded(trace, stream=[], correlation=[], kind=[], context=[])
+    assert recorded(trace, **host) == recorded(
+        trace, stream=[], correlation=[], kind=[], context=[]
+    )
 
 
 def test_without_recorded_waits_times_are_believed() -> None:
@@ -101,13 +113,21 @@ def test_without_recorded_waits_times_are_believed() -> None:
 
 def test_an_op_that_follows_another_stream_does_not_keep_its_pause_as_its_own() -> None:
     trace = two_buckets().build()
-    started = measure(replace(trace, waits=waits(stream=[COMPUTE], correlation=[14], source_stream=[COMM]))).started
+    started = measure(
+        replace(trace, waits=waits(stream=[COMPUTE], correlation=[14], source_stream=[COMM]))
+    ).started
     starts = started.starts
     assert starts.pause[4] + starts.held[4] < 20_000
     assert starts.dependencies.delay[4] == 5000
 
 
 def test_reads_are_operators_that_bring_a_value_to_the_host() -> None:
-    trace = TraceBuilder().op("aten::item", 10, 20).op("aten::mul", 30, 40).op("aten::is_nonzero", 15, 25).build()
+    trace = (
+        TraceBuilder()
+        .op("aten::item", 10, 20)
+        .op("aten::mul", 30, 40)
+        .op("aten::is_nonzero", 15, 25)
+        .build()
+    )
     found = read_ranges(measure(trace).linked)
     assert (found.start.tolist(), found.end.tolist()) == ([10_000], [25_000])

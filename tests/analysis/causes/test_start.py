@@ -12,7 +12,8 @@ from traceanalyzer.diagnosis.measurements import measure
 def bound(builder: TraceBuilder) -> tuple[Bound, str | None]:
     """What bound the last op, and the name of the op that it waited for."""
     m = measure(builder.build())
-    by, op = m.started.bindings.by[-1], int(m.started.bindings.op[-1])
+    by = m.started.bindings.by[-1]
+    op = int(m.started.bindings.op[-1])
     return Bound(by), m.trace.strings[m.trace.device_ops.name[op]] if op >= 0 else None
 
 

@@ -29,15 +29,27 @@ def left(program: Program) -> list[int]:
     ctx = measure(program.build())
     gaps = find_gaps(ctx.started)
     inside = gaps.side == GapSide.INSIDE
-    parts = gaps_without_waits(ctx.started, gaps.start[inside], gaps.end[inside], gaps.next_op[inside])
+    parts = gaps_without_waits(
+        ctx.started, gaps.start[inside], gaps.end[inside], gaps.next_op[inside]
+    )
     return np.concatenate([lengths for _, lengths in parts]).tolist()
 
 
 def event_by_event(
-    host: list[int], first: list[bool], latency: list[int], pause: list[int], busy: list[int], begin: int
+    host: list[int],
+    first: list[bool],
+    latency: list[int],
+    pause: list[int],
+    busy: list[int],
+    begin: int,
 ):
-    """The gaps, one launch after the other: each begins a stretch of work or belongs to the one begun last."""
-    blocked, ended, started, found, stretch = 0, begin, [], [], begin
+    """The gaps, one launch after the other: each begins a stretch of work or belongs to the one
+    begun last."""
+    blocked = 0
+    ended = begin
+    started = []
+    found = []
+    stretch = begin
     for j, time in enumerate(host):
         if j >= unwaited.QUEUE_DEPTH:
             blocked = max(blocked, started[j - unwaited.QUEUE_DEPTH] - time)
@@ -57,14 +69,20 @@ def programs(draw):
     first = [True, *draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))]
     gaps = sum(first)
     some = st.lists(st.integers(0, 30), min_size=gaps, max_size=gaps)
-    return np.cumsum(draw(times)), np.array(first), *(np.array(draw(some)) for _ in range(3)), draw(st.integers(0, 50))
+    return (
+        np.cumsum(draw(times)),
+        np.array(first),
+        *(np.array(draw(some)) for _ in range(3)),
+        draw(st.integers(0, 50)),
+    )
 
 
 @tried(5)
 @given(programs())
 def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> None:
     host, first, latency, pause, busy, begin = program
-    stretch, offset = np.cumsum(first), np.zeros_like(host)
+    stretch = np.cumsum(first)
+    offset = np.zeros_like(host)
     found = unwaited._schedule(
         host,
         np.flatnonzero(first),
@@ -82,7 +100,8 @@ def test_without_waits_nothing_changes() -> None:
 
 
 def waiting(long_us: float) -> Program:
-    """30 short kernels, launched in 570 us, follow a long one for which the host waits before it launches them."""
+    """30 short kernels, launched in 570 us, follow a long one for which the host waits before it
+    launches them."""
     program = Program()
     for _ in range(4):
         program.launch(us=long_us).sync()
@@ -96,8 +115,11 @@ def launch_and_sync(program: Program) -> tuple[int, int]:
     return found.count("launch"), found.count("sync")
 
 
-def test_a_wait_that_costs_the_lead_is_what_exposes_the_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it all 30 would have been launched while the long kernel ran; what is left are pauses of queued ops."""
+def test_a_wait_that_costs_the_lead_is_what_exposes_the_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it all 30 would have been launched while the long kernel ran; what is left are pauses
+    of queued ops."""
     monkeypatch.setattr(unwaited, "QUEUE_DEPTH", 1024)
     assert launch_and_sync(waiting(800)) == (3, 120)
 
@@ -117,8 +139,9 @@ def test_the_host_is_never_further_ahead_than_the_queue_is_long() -> None:
 
 
 def test_the_queue_has_room_as_soon_as_the_op_a_queue_before_begins() -> None:
-    """Without the wait the second kernel begins as the first one ends and runs 50 us; two follow, each a pause later.
-    The last is launched when the second begins, not when it ends, and so runs right after the one before it."""
+    """Without the wait the second kernel begins as the first one ends and runs 50 us; two follow,
+    each a pause later. The last is launched when the second begins, not when it ends, and so runs
+    right after the one before it."""
     program = Program().launch(us=100).sync()
     for us in (50, 1, 1, 1):
         program.spend(15).launch(us=us)

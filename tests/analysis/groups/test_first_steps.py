@@ -9,7 +9,12 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.replay.compile.test_steps import program
-from traceanalyzer.analysis.groups.first_steps import PaidBack, begin_of_first, first_steps, paid_back
+from traceanalyzer.analysis.groups.first_steps import (
+    PaidBack,
+    begin_of_first,
+    first_steps,
+    paid_back,
+)
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Stopwatch
@@ -93,7 +98,8 @@ def test_the_first_step_begins_with_its_host_or_as_earlier_work_ends():
     def begin_us(*earlier):
         trace = TraceBuilder()
         for i in range(6):
-            begin, end = (9000 + 1000 * i if i else 100), 10_000 + 1000 * i
+            begin = 9000 + 1000 * i if i else 100
+            end = 10_000 + 1000 * i
             trace.annotation(f"ProfilerStep#{i}", begin, end - 1)
             for j, at in enumerate((end - 800, end - 400)):
                 trace.call("cudaLaunchKernel", at, at + 5, 2 * i + j + 1)

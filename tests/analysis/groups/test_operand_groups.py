@@ -1,4 +1,5 @@
-"""Groups told by operands: channel counts of convolutions, operands in different orders, small copies, concurrency."""
+"""Groups told by operands: channel counts of convolutions, operands in different orders, small
+copies, concurrency."""
 
 from __future__ import annotations
 
@@ -42,12 +43,14 @@ def operator(
     lists: int = 0,
     groups: int = 1,
 ) -> None:
-    """One operator with one kernel of 100 us; its last `lists` inputs are a convolution's padding, stride, dilation and
-    groups."""
+    """One operator with one kernel of 100 us; its last `lists` inputs are a convolution's padding,
+    stride, dilation and groups."""
     types = [*[dtype] * (len(shapes) - lists), *["ScalarList"] * lists]
     columns = {"shapes": json.dumps(shapes), "dtypes": b.code(json.dumps(types))}
     if lists:
-        columns["concrete"] = b.code(json.dumps(["", "", "[1, 1]", "[1, 1]", "[1, 1]", str(groups)]))
+        columns["concrete"] = b.code(
+            json.dumps(["", "", "[1, 1]", "[1, 1]", "[1, 1]", str(groups)])
+        )
     if strides is not None:
         columns["strides"] = b.code(json.dumps(strides))
     b.op(name, 0, 10, **columns)
@@ -57,11 +60,19 @@ def operator(
 def odd(x: list[int], weight: list[int], dtype: str = HALF, kernel: str = CONV) -> list[str] | None:
     b = TraceBuilder()
     operator(
-        b, "aten::cudnn_convolution", kernel, [x, weight, [], [], [], []], dtype, lists=4, groups=x[1] // weight[1]
+        b,
+        "aten::cudnn_convolution",
+        kernel,
+        [x, weight, [], [], [], []],
+        dtype,
+        lists=4,
+        groups=x[1] // weight[1],
     )
     m = measured(b)
     found = odd_convolutions(m.rated, np.ones(1, bool))
-    assert [draft.id for draft in odd_channels(m, np.ones(1, bool))] == (["odd-channels"] if found else [])
+    assert [draft.id for draft in odd_channels(m, np.ones(1, bool))] == (
+        ["odd-channels"] if found else []
+    )
     return found.shapes if found else None
 
 
@@ -90,7 +101,9 @@ def strided(name: str, shape: list[int], *strides: list[int], dtype: str = "floa
     operator(b, name, kernel, [shape] * len(strides), dtype, list(strides))
     m = measured(b)
     found = strided_work(m.rated) is not None
-    assert [draft.id for draft in uncoalesced(m, np.ones(1, bool))] == (["uncoalesced-access"] if found else [])
+    assert [draft.id for draft in uncoalesced(m, np.ones(1, bool))] == (
+        ["uncoalesced-access"] if found else []
+    )
     return found
 
 
@@ -104,7 +117,9 @@ def test_a_transposed_and_a_contiguous_operand() -> None:
 
 def test_small_operands_narrow_ones_and_broadcast_ones_are_no_matter() -> None:
     assert not strided("aten::copy_", [64, 64], [64, 1], [1, 64])
-    assert not strided("aten::copy_", [1 << 22, 2], [2, 1], [1, 1 << 22])  # two floats share a sector
+    assert not strided(
+        "aten::copy_", [1 << 22, 2], [2, 1], [1, 1 << 22]
+    )  # two floats share a sector
     assert not strided("aten::add", [4096, 1024], [1024, 1], [0, 1])
     assert not strided("aten::add", [4096, 1024], [1024, 1])
 
@@ -116,12 +131,14 @@ def test_small_operands_narrow_ones_and_broadcast_ones_are_no_matter() -> None:
     element=st.sampled_from(["float", HALF, "double"]),
 )
 def test_crossing_operands_against_a_walk(shape: list[int], order: list[int], element: str) -> None:
-    """The slow way: walk one operand in its own order, and count how often the other stays in its sector."""
+    """The slow way: walk one operand in its own order, and count how often the other stays in its
+    sector."""
     dims = [d for d in order if d < len(shape)]
     dtype = DTYPES[element]
 
     def strides_of(order: list[int]) -> tuple[int, ...]:
-        result, step = [0] * len(shape), 1
+        result = [0] * len(shape)
+        step = 1
         for d in order:
             result[d] = step
             step *= shape[d]
@@ -135,11 +152,14 @@ def test_crossing_operands_against_a_walk(shape: list[int], order: list[int], el
         return sum(i * s for i, s in zip(place, tensor.strides, strict=True))
 
     def jumps(walked: Tensor, other: Tensor) -> bool:
-        """Whether neighbours of the walked one are never neighbours within a sector of the other."""
+        """Whether neighbours of the walked one are never neighbours within a sector of the
+        other."""
         assert walked.strides is not None
         fast = walked.strides.index(1)
         places = [p for p in product(*map(range, shape)) if p[fast] + 1 < shape[fast]]
-        steps = {abs(at(other, (*p[:fast], p[fast] + 1, *p[fast + 1 :])) - at(other, p)) for p in places}
+        steps = {
+            abs(at(other, (*p[:fast], p[fast] + 1, *p[fast + 1 :])) - at(other, p)) for p in places
+        }
         return all(step * dtype.bytes >= SECTOR_BYTES for step in steps)
 
     assert crosses(a, b) == (jumps(a, b) and jumps(b, a))
@@ -153,7 +173,9 @@ def test_operands_have_to_be_large() -> None:
 
 def sending(copies: int, size: int = 1024, inside: str | None = None) -> Measurements:
     """Three steps that send so many tensors, each in 20 us, and then compute for 100 us."""
-    b, now, number = TraceBuilder(), 1000.0, 0
+    b = TraceBuilder()
+    now = 1000.0
+    number = 0
     for i in range(3):
         start = now
         if inside:
@@ -165,7 +187,9 @@ def sending(copies: int, size: int = 1024, inside: str | None = None) -> Measure
             b.kernel("Memcpy HtoD", now + 8, now + 9, number, stream=7, **copied(size))
             now += 20
         number += 1
-        b.call("cudaLaunchKernel", now, now + 5, number).kernel("at::native::k", now + 6, now + 106, number, stream=7)
+        b.call("cudaLaunchKernel", now, now + 5, number).kernel(
+            "at::native::k", now + 6, now + 106, number, stream=7
+        )
         now += 110
         b.annotation(f"ProfilerStep#{i}", start, now)
     return measured(b)
@@ -183,7 +207,9 @@ def test_many_small_copies() -> None:
     assert found.device_ms == pytest.approx(50 * 0.001)
 
 
-@pytest.mark.parametrize("m", [sending(MANY - 1), sending(50, 1_000_000), sending(50, inside="aten::index")])
+@pytest.mark.parametrize(
+    "m", [sending(MANY - 1), sending(50, 1_000_000), sending(50, inside="aten::index")]
+)
 def test_few_or_large_ones_or_an_operators_own_are_none(m: Measurements) -> None:
     assert small_copies(m.timed) is None
 
@@ -197,7 +223,9 @@ def test_the_finding_says_what_one_copy_would_bring() -> None:
     (advice,) = [r for r in diagnosis.recommendations if r.id == "small-copies"]
     assert advice.predicted_step_ms is not None
     # 49 of the 50 copies cost 20 us of the host each
-    assert advice.predicted_step_ms == pytest.approx(m.step.step_ms * (110 + 20) / (110 + 1000), rel=0.35)
+    assert advice.predicted_step_ms == pytest.approx(
+        m.step.step_ms * (110 + 20) / (110 + 1000), rel=0.35
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -214,4 +242,7 @@ def test_kernels_side_by_side_by_counting(kernels: list[tuple[int, int]]) -> Non
 def test_graphs_recorded_as_one_hide_their_kernels() -> None:
     b = TraceBuilder().kernel("graph", 0, 10, kind=DeviceOpKind.GRAPH).kernel("k", 20, 30)
     assert concurrent_kernel_share(measure(b.build()).timed) is None
-    assert concurrent_kernel_share(measure(TraceBuilder().op("aten::add", 0, 10).build()).timed) is None
+    assert (
+        concurrent_kernel_share(measure(TraceBuilder().op("aten::add", 0, 10).build()).timed)
+        is None
+    )

@@ -20,7 +20,9 @@ def test_number_formats_with_most_time_first() -> None:
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 50, {}))
     mm(b, 1000, ("sm80_xmma_gemm_tf32f32_tf32f32_f32_nn", 120, 220, {}), at=100, dtype="float")
-    mm(b, 1000, ("ampere_sgemm_128x64_nn", 320, 322, {}), at=300, dtype="float")  # too little to count
+    mm(
+        b, 1000, ("ampere_sgemm_128x64_nn", 320, 322, {}), at=300, dtype="float"
+    )  # too little to count
     assert seen(b) == {"number formats of matrix kernels": "tf32, bf16"}
 
 
@@ -28,7 +30,10 @@ def test_shapes_of_the_input() -> None:
     b = TraceBuilder()
     for i, (shape, kind) in enumerate([([32, 3, 64, 64], "float"), ([32, 512], "long int")]):
         at = 100.0 * i
-        columns = {"shapes": json.dumps([shape, shape, []]), "dtypes": b.code(json.dumps([kind, kind, ""]))}
+        columns = {
+            "shapes": json.dumps([shape, shape, []]),
+            "dtypes": b.code(json.dumps([kind, kind, ""])),
+        }
         b.op("aten::copy_", at, at + 20, **columns).call("cudaMemcpyAsync", at + 2, at + 10, i + 1)
         copy = {"kind": DeviceOpKind.MEMCPY, "copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
         b.kernel("Memcpy HtoD", at + 5, at + 9, i + 1, **copy)

@@ -17,11 +17,15 @@ from traceanalyzer.trace import OverheadKind
 
 
 def steps(
-    times: list[float], busy: list[float] | None = None, name: str = "at::native::copy", flush: int = -1
+    times: list[float],
+    busy: list[float] | None = None,
+    name: str = "at::native::copy",
+    flush: int = -1,
 ) -> Measurements:
-    """A marked step of each length, us, in which one kernel runs for `busy` of it; in step `flush` the profiler works
-    while the GPU is idle."""
-    b, now = TraceBuilder(), 1000.0
+    """A marked step of each length, us, in which one kernel runs for `busy` of it; in step `flush`
+    the profiler works while the GPU is idle."""
+    b = TraceBuilder()
+    now = 1000.0
     for i, time in enumerate(times):
         b.annotation(f"ProfilerStep#{i}", now, now + time)
         b.call("cudaLaunchKernel", now + 1, now + 3, i + 1)
@@ -33,7 +37,11 @@ def steps(
 
 
 def found(m: Measurements) -> set[str]:
-    return {finding.id for finding in diagnose(m).findings} & {"slow-outliers", "two-kinds-of-steps", "drift"}
+    return {finding.id for finding in diagnose(m).findings} & {
+        "slow-outliers",
+        "two-kinds-of-steps",
+        "drift",
+    }
 
 
 def test_few_steps_have_no_percentiles_and_no_regularity() -> None:
@@ -44,7 +52,9 @@ def test_few_steps_have_no_percentiles_and_no_regularity() -> None:
     assert m.regularity is None
 
 
-@pytest.mark.parametrize(("count", "q", "known"), [(19, 95, False), (20, 95, True), (99, 99, False), (100, 99, True)])
+@pytest.mark.parametrize(
+    ("count", "q", "known"), [(19, 95, False), (20, 95, True), (99, 99, False), (100, 99, True)]
+)
 def test_a_percentile_needs_a_value_beyond_it(count: int, q: float, known: bool) -> None:
     time = np.arange(1.0, count + 1)
     value = percentile(time, q)
@@ -104,7 +114,11 @@ def test_a_host_that_slows_under_the_profiler_is_no_drift() -> None:
 def test_latency_is_that_of_inference_alone() -> None:
     m = steps([100.0] * MIN_STEPS)
     assert m.latency is not None
-    assert (m.latency.requests, m.latency.mean_ms, m.latency.p99_ms) == (MIN_STEPS, pytest.approx(0.1), None)
+    assert (m.latency.requests, m.latency.mean_ms, m.latency.p99_ms) == (
+        MIN_STEPS,
+        pytest.approx(0.1),
+        None,
+    )
     assert m.latency.p95_ms == pytest.approx(0.1)
     assert steps([100.0] * MIN_STEPS, name="multi_tensor_apply_kernel").latency is None
     assert steps([100.0] * MIN_STEPS, name="at::native::clamp::{lambda()#1}").latency is not None
@@ -113,7 +127,8 @@ def test_latency_is_that_of_inference_alone() -> None:
 def test_latency_of_a_recording_by_hand() -> None:
     m = measured(load(str(recording("kineto/tiny_mlp_infer.base")))).critical
     assert m.latency is not None
-    ops, chosen = m.trace.device_ops, m.timed.steps
+    ops = m.trace.device_ops
+    chosen = m.timed.steps
     times = []
     for i in range(chosen.warmup, len(chosen)):
         mine = [int(e) for e, of in zip(ops.end, chosen.of_op, strict=True) if of == i]

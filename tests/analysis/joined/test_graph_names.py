@@ -1,4 +1,5 @@
-"""Operators of kernels that a CUDA graph replays: from its capture, or from the same kernels launched one by one."""
+"""Operators of kernels that a CUDA graph replays: from its capture, or from the same kernels
+launched one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def launches(b: TraceBuilder, at: float, correlation: int, *, run: bool, shape: 
             b.kernel(kernel, begin + 5, begin + 9, correlation + i, blocks=shape, threads=64)
 
 
-def replay(b: TraceBuilder, at: float, correlation: int, requests: int, kernels: tuple[str, ...] = KERNELS) -> None:
+def replay(
+    b: TraceBuilder, at: float, correlation: int, requests: int, kernels: tuple[str, ...] = KERNELS
+) -> None:
     b.annotation(DECODE.format(requests, 100), at, at + 20)
     b.call("cudaGraphLaunch", at + 2, at + 18, correlation)
     for i, kernel in enumerate(kernels):
@@ -57,12 +60,19 @@ def test_the_same_kernels_launched_one_by_one_name_a_replay() -> None:
         "plus": "aten::add",
     }
     assert {row.name: row.calls for row in m.ops if row.device_total_ms} == {
-        "aten::mm": 2.0, "aten::embedding": 1.0, "aten::softmax": 1.0, "aten::add": 1.0,
-    }  # fmt: skip
-    assert sum(row.device_self_ms for row in m.ops) * 2 == sum(row.gpu_busy_ms or 0 for row in m.iterations)
+        "aten::mm": 2.0,
+        "aten::embedding": 1.0,
+        "aten::softmax": 1.0,
+        "aten::add": 1.0,
+    }
+    assert sum(row.device_self_ms for row in m.ops) * 2 == sum(
+        row.gpu_busy_ms or 0 for row in m.iterations
+    )
     assert [row.name for row in m.modules if row.device_ms] == ["Model"]
     assert named_in_graphs(m.linked, m.joined.launch_node) == (10, 10)
-    assert [(row.gpu_ops, row.launches, row.graph_launches) for row in m.iterations] == [(5, 0, 1)] * 2
+    assert [(row.gpu_ops, row.launches, row.graph_launches) for row in m.iterations] == [
+        (5, 0, 1)
+    ] * 2
 
 
 def test_a_capture_names_it_by_order_and_the_smallest_batch_that_fits_tells_shapes() -> None:
@@ -73,7 +83,10 @@ def test_a_capture_names_it_by_order_and_the_smallest_batch_that_fits_tells_shap
     replay(b, 1200, 51, 12)
     m = measure(b.build())
     assert operators(m)["gemm"] == "aten::mm"
-    assert {row.shapes for row in m.ops_by_shape if row.name == "aten::mm"} == {"[[8,4]]", "[[16,4]]"}
+    assert {row.shapes for row in m.ops_by_shape if row.name == "aten::mm"} == {
+        "[[8,4]]",
+        "[[16,4]]",
+    }
 
 
 def test_captures_of_another_number_of_launches_name_nothing() -> None:
@@ -88,7 +101,8 @@ def test_captures_of_another_number_of_launches_name_nothing() -> None:
 
 
 def test_a_recording_of_the_capture_given_with_it_names_its_kernels() -> None:
-    b, beside = TraceBuilder(), TraceBuilder()
+    b = TraceBuilder()
+    beside = TraceBuilder()
     capture(beside, 0, 1, 8)
     replay(b, 1000, 50, 7)
     both = join(Run((b.build(), beside.build())))

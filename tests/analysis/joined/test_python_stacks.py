@@ -10,8 +10,12 @@ from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 
 def stacks() -> PythonStacks:
     b = TraceBuilder().python("train.py(10): main", 0, 100).python("train.py(20): step", 10, 90)
-    b.python("/opt/lib/site-packages/torch/nn/module.py(5): __call__", 20, 60).python("nn.Module: Linear_0", 21, 59)
-    b.python("<built-in method item of Tensor object>", 30, 40).python("loader.py(3): fetch", 0, 50, thread=1)
+    b.python("/opt/lib/site-packages/torch/nn/module.py(5): __call__", 20, 60).python(
+        "nn.Module: Linear_0", 21, 59
+    )
+    b.python("<built-in method item of Tensor object>", 30, 40).python(
+        "loader.py(3): fetch", 0, 50, thread=1
+    )
     return PythonStacks.build(b.op("aten::item", 31, 39).build())
 
 
@@ -40,7 +44,9 @@ def test_nothing_outside_the_frames() -> None:
 def test_the_source_line_is_the_programs_own() -> None:
     s = stacks()
     assert s.source_line(0, 35 * US) == "train.py(20): step"
-    only_library = PythonStacks.build(TraceBuilder().python("torch/utils/data.py(7): next", 0, 9).build())
+    only_library = PythonStacks.build(
+        TraceBuilder().python("torch/utils/data.py(7): next", 0, 9).build()
+    )
     assert only_library.source_line(0, 5 * US) == "torch/utils/data.py(7): next"
 
 
@@ -48,7 +54,10 @@ def test_the_stack_goes_from_the_outside_in() -> None:
     s = stacks()
     frame = int(s.frames_at(np.array([0]), np.array([70 * US]))[0])
     around = int(s.parent[frame])
-    assert [s.strings[s.name[one]] for one in (around, frame)] == ["train.py(10): main", "train.py(20): step"]
+    assert [s.strings[s.name[one]] for one in (around, frame)] == [
+        "train.py(10): main",
+        "train.py(20): step",
+    ]
     assert s.parent[around] == -1
 
 
@@ -62,7 +71,9 @@ def test_without_stacks_there_is_no_answer() -> None:
     st.integers(0, 1),
     st.integers(-1, 45),
 )
-def test_a_frame_that_was_found_was_running(rows: list[tuple[int, int, int]], thread: int, time: int) -> None:
+def test_a_frame_that_was_found_was_running(
+    rows: list[tuple[int, int, int]], thread: int, time: int
+) -> None:
     b = TraceBuilder()
     for t, start, length in rows:
         b.python("f", start, start + length, thread=t)

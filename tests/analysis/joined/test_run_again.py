@@ -1,4 +1,5 @@
-"""Operators of a forward pass that run again in the backward pass: by autograd's numbers, else by their names."""
+"""Operators of a forward pass that run again in the backward pass: by autograd's numbers, else by
+their names."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def again(builder: TraceBuilder) -> list[str]:
 
 
 def backward(builder: TraceBuilder, *, numbered: bool = True) -> TraceBuilder:
-    """A forward operator, and an autograd node that runs it and an elementwise one again before its own two."""
+    """A forward operator, and an autograd node that runs it and an elementwise one again before its
+    own two."""
     number = {"sequence": 7} if numbered else {}
     builder.op("aten::addmm", 0, 10, **number)
     builder.op(NODE, 100, 200, thread=1, forward_thread=1, sequence=7)

@@ -15,7 +15,11 @@ from traceanalyzer.analysis.memory.checkpointing import _instances, _module_call
     [
         ([8, 8, 16], [4, 3, 2], 8),
         ([16, 16, 32], [4, 3, 2], 16),
-        ([22, 8, 32, 24], [0.6, 4, 3, 3], 8),  # the first block's norm keeps one tensor of three: no gradient before it
+        (
+            [22, 8, 32, 24],
+            [0.6, 4, 3, 3],
+            8,
+        ),  # the first block's norm keeps one tensor of three: no gradient before it
         ([8, 8, 2], [4, 3, 0.1], 8),  # and the norm after the blocks keeps its statistics
         ([12, 18], [1, 1], 6),
     ],
@@ -27,9 +31,15 @@ def test_the_number_of_blocks(counts: list[int], weight: list[float], blocks: in
 @pytest.mark.parametrize(
     ("stacks", "instances"),
     [
-        ([1, 2, 2, 1, 2, 2], [0, 0, 0, 1, 1, 1]),  # what follows the stack of all blocks is of the block it begins
+        (
+            [1, 2, 2, 1, 2, 2],
+            [0, 0, 0, 1, 1, 1],
+        ),  # what follows the stack of all blocks is of the block it begins
         ([2, 1, 2, 1], [0, 0, 1, 1]),  # what comes before it, of the one it ends
-        ([2, 1, 2, 1, 2], [0, 0, 0, 1, 1]),  # before the first and after the last: it begins a block
+        (
+            [2, 1, 2, 1, 2],
+            [0, 0, 0, 1, 1],
+        ),  # before the first and after the last: it begins a block
     ],
 )
 def test_the_block_of_each_allocation(stacks: list[int], instances: list[int]) -> None:

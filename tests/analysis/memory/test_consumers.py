@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.memory.course import CURVE_POINTS, TOP_LINES, Level, edges_of, moments_of
+from traceanalyzer.analysis.memory.course import (
+    CURVE_POINTS,
+    TOP_LINES,
+    Level,
+    edges_of,
+    moments_of,
+)
 from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.ingest.memory import read_snapshot
 
@@ -21,7 +27,9 @@ DATA = Path(__file__).parents[2] / "data" / "memory"
 def test_what_the_curve_is_made_of_sums_to_it(name: str, kind: str) -> None:
     device = measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
     rows = [one for one in device.consumers if one.kind == kind]
-    assert np.sum([one.bytes for one in rows], axis=0).tolist() == [allocated for _, allocated, _ in device.curve]
+    assert np.sum([one.bytes for one in rows], axis=0).tolist() == [
+        allocated for _, allocated, _ in device.curve
+    ]
     assert max(allocated for _, allocated, _ in device.curve) == device.peak_bytes
     assert len(rows) <= TOP_LINES + 1
 

@@ -26,21 +26,33 @@ def content_of(name: str) -> dict[str, Any]:
 
 
 def together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """One snapshot of two GPUs, the second one's content on GPU 1: addresses may be the same on both."""
+    """One snapshot of two GPUs, the second one's content on GPU 1: addresses may be the same on
+    both."""
     second = copy.deepcopy(second)
     segments = [{**one, "device": 1} for one in second["segments"]]
-    notes = [*first.get("external_annotations", []), *({**a, "device": 1} for a in second["external_annotations"])]
+    notes = [
+        *first.get("external_annotations", []),
+        *({**a, "device": 1} for a in second["external_annotations"]),
+    ]
     traces = [first["device_traces"][0], second["device_traces"][0]]
-    return {**first, "segments": first["segments"] + segments, "device_traces": traces, "external_annotations": notes}
+    return {
+        **first,
+        "segments": first["segments"] + segments,
+        "device_traces": traces,
+        "external_annotations": notes,
+    }
 
 
 def alone(folder: Path, value: dict[str, Any]) -> MemoryOfDevice:
     return measured(snapshot(folder, value))[0]
 
 
-@pytest.mark.parametrize(("one", "two"), [("base", "oom_leak"), ("ring", "kept_forward"), ("expandable", "expandable")])
+@pytest.mark.parametrize(
+    ("one", "two"), [("base", "oom_leak"), ("ring", "kept_forward"), ("expandable", "expandable")]
+)
 def test_each_gpu_is_as_it_is_alone(tmp_path: Path, one: str, two: str) -> None:
-    first, second = content_of(one), content_of(two)
+    first = content_of(one)
+    second = content_of(two)
     second.setdefault("external_annotations", [])
     found = measured(snapshot(tmp_path, together(first, second)))
     assert [device.device for device in found] == [0, 1]

@@ -1,4 +1,5 @@
-"""The ledger against what torch.cuda.max_memory_allocated measured, and hand-made histories for each rule."""
+"""The ledger against what torch.cuda.max_memory_allocated measured, and hand-made histories for
+each rule."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ def of(name: str) -> MemoryOfDevice:
 @pytest.mark.parametrize("name", [*TRUTH, "kv_cat.base"])
 def test_the_ledger_adds_up_to_the_byte(name: str) -> None:
     device = of(name)
-    assert sum(device.at_peak.values()) == device.peak_bytes == sum(site.bytes for site in device.sites)
+    assert (
+        sum(device.at_peak.values())
+        == device.peak_bytes
+        == sum(site.bytes for site in device.sites)
+    )
     assert device.unexplained_bytes == 0
     if name in TRUTH:
         assert device.end_bytes == TRUTH[name]["end"]
@@ -49,7 +54,8 @@ def test_the_ledger_adds_up_to_the_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_peaks_of_every_phase_and_step_are_what_was_measured(name: str) -> None:
-    device, truth = of(name), TRUTH[name]
+    device = of(name)
+    truth = TRUTH[name]
     assert device.peak_bytes == truth["peak"]
     for phase, wanted in truth["phase_peaks"].items():
         assert [step.phase_peaks[phase] for step in device.steps] == wanted
@@ -61,7 +67,8 @@ def test_peaks_of_every_phase_and_step_are_what_was_measured(name: str) -> None:
 
 
 def test_a_ring_that_overflowed_still_adds_up() -> None:
-    device, truth = of("ring"), TRUTH["ring"]
+    device = of("ring")
+    truth = TRUTH["ring"]
     assert device.peak_bytes == truth["peak"]
     assert device.at_peak["before_recording"] > truth["parameters"] + truth["optimizer_state"]
     assert "before the recorded history" in device.notes[0]
@@ -86,7 +93,9 @@ PREDICTED = [
 
 
 @pytest.mark.parametrize(("base", "scenario", "changed"), PREDICTED)
-def test_predicted_peaks_are_what_the_changed_program_reaches(base: str, scenario: str, changed: str) -> None:
+def test_predicted_peaks_are_what_the_changed_program_reaches(
+    base: str, scenario: str, changed: str
+) -> None:
     predicted = {s.id: s.peak_bytes for s in of(base).scenarios}[scenario]
     assert predicted == pytest.approx(TRUTH[changed]["peak"], rel=0.01)
 
@@ -106,7 +115,8 @@ def test_the_leaking_line_is_named() -> None:
 
 
 def step(k: int, kept: bool = False) -> list[dict[str, Any]]:
-    """Forward, backward, optimizer: an activation, a gradient, a temporary; with `kept` one more stays each step."""
+    """Forward, backward, optimizer: an activation, a gradient, a temporary; with `kept` one more
+    stays each step."""
     at = SEGMENT + 64 * MIB
     stays = [event("alloc", at + (10 + k) * 4 * MIB, 4 * MIB, FORWARD)] if kept else []
     state = [event("alloc", at + 4 * MIB, 3 * MIB, OPTIMIZER)] if k == 0 else []
@@ -129,7 +139,9 @@ def program(tmp_path: Path, steps: int, kept: bool = False) -> MemoryOfDevice:
     alive = {SEGMENT: 5 * MIB, SEGMENT + 68 * MIB: 3 * MIB}
     if kept:
         alive |= {SEGMENT + 64 * MIB + (10 + k) * 4 * MIB: 4 * MIB for k in range(steps)}
-    blocks = [(address, asked, asked, "active_allocated") for address, asked in sorted(alive.items())]
+    blocks = [
+        (address, asked, asked, "active_allocated") for address, asked in sorted(alive.items())
+    ]
     return measured(snapshot(tmp_path, content(events, [segment(blocks, size)])))[0]
 
 
@@ -158,11 +170,18 @@ def test_growth_needs_steps(tmp_path: Path) -> None:
 
 
 def test_a_rest_that_is_not_split_off_belongs_to_the_allocation(tmp_path: Path) -> None:
-    """What the history asks for is less than the block: 512 bytes of rounding, and a rest of up to 1 MiB."""
+    """What the history asks for is less than the block: 512 bytes of rounding, and a rest of up to
+    1 MiB."""
     size = 20 * MIB
     asked = size - MIB // 2 - 100
-    events = [event("segment_alloc", SEGMENT, size), event("alloc", SEGMENT, asked, FORWARD), *freed(SEGMENT, asked)]
-    device = measured(snapshot(tmp_path, content(events, [segment([(SEGMENT, size, asked, "inactive")], size)])))[0]
+    events = [
+        event("segment_alloc", SEGMENT, size),
+        event("alloc", SEGMENT, asked, FORWARD),
+        *freed(SEGMENT, asked),
+    ]
+    device = measured(
+        snapshot(tmp_path, content(events, [segment([(SEGMENT, size, asked, "inactive")], size)]))
+    )[0]
     assert device.peak_bytes == size
     assert device.fragmentation.internal_bytes == size - asked
 
@@ -188,33 +207,58 @@ def test_what_waits_for_another_stream_is_not_allocated(tmp_path: Path) -> None:
     device = measured(found)[0]
     assert (device.peak_bytes, device.end_bytes, device.unexplained_bytes) == (8 * MIB, 4 * MIB, 0)
     lives = lives_of(found.devices[0], {})
-    assert at_moments(np.arange(5), (lives.born, lives.freed, lives.size)).tolist() == [0, 0, 8 * MIB, 0, 4 * MIB]
+    assert at_moments(np.arange(5), (lives.born, lives.freed, lives.size)).tolist() == [
+        0,
+        0,
+        8 * MIB,
+        0,
+        4 * MIB,
+    ]
 
 
 def test_without_a_history_the_state_is_all_there_is(tmp_path: Path) -> None:
-    blocks = [(SEGMENT, 2 * MIB, MIB, "active_allocated"), (SEGMENT + 2 * MIB, 18 * MIB, 0, "inactive")]
+    blocks = [
+        (SEGMENT, 2 * MIB, MIB, "active_allocated"),
+        (SEGMENT + 2 * MIB, 18 * MIB, 0, "inactive"),
+    ]
     device = measured(snapshot(tmp_path, content([], [segment(blocks, 20 * MIB)])))[0]
-    assert (device.peak_bytes, device.reserved_bytes, device.peak_phase) == (2 * MIB, 20 * MIB, None)
+    assert (device.peak_bytes, device.reserved_bytes, device.peak_phase) == (
+        2 * MIB,
+        20 * MIB,
+        None,
+    )
     assert device.at_peak["before_recording"] == 2 * MIB
     assert device.notes[0].startswith("No history was recorded")
 
 
 def test_half_the_batch_twice_is_between_half_and_all_of_it() -> None:
-    """The measured peak of half the batch, and the gradients of the first half beside it at most."""
-    base, half = (measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0] for name in ("base", "half_batch"))
+    """The measured peak of half the batch, and the gradients of the first half beside it at
+    most."""
+    base, half = (
+        measured(read_snapshot(DATA / f"{name}.snapshot.pickle.gz"))[0]
+        for name in ("base", "half_batch")
+    )
     (found,) = (scenario for scenario in base.scenarios if scenario.id == "accumulate")
     gradients = base.at_peak["parameters"]
-    assert half.peak_bytes <= found.peak_bytes <= half.peak_bytes + gradients < base.peak_bytes + gradients
+    assert (
+        half.peak_bytes
+        <= found.peak_bytes
+        <= half.peak_bytes + gradients
+        < base.peak_bytes + gradients
+    )
 
 
 def test_state_that_does_not_fit_is_predicted_whole_and_what_makes_it_fit_is_advised() -> None:
     device = of("oom_optimizer_state")
-    made, parameters = device.at_peak["optimizer_state"], device.at_peak["parameters"]
+    made = device.at_peak["optimizer_state"]
+    parameters = device.at_peak["parameters"]
     unmade = 2 * parameters - made
     assert unmade == 2_202_714_112
     peaks = {one.id: one.peak_bytes for one in device.scenarios}
     assert peaks["bf16-states"] == device.peak_bytes - made // 2 + unmade // 2
-    assert peaks["shard-optimizer-8"] == pytest.approx(device.peak_bytes - made * 7 / 8 + unmade / 8, abs=4096)
+    assert peaks["shard-optimizer-8"] == pytest.approx(
+        device.peak_bytes - made * 7 / 8 + unmade / 8, abs=4096
+    )
     assert device.oom is not None
     assert peaks["bf16-states"] > device.oom.usable_bytes
     assert device.oom.fits_with_batch_share is None

@@ -1,4 +1,5 @@
-"""Room for a larger batch: exact on a hand-made step, null with a reason where the batch's part cannot be told."""
+"""Room for a larger batch: exact on a hand-made step, null with a reason where the batch's part
+cannot be told."""
 
 from __future__ import annotations
 
@@ -30,18 +31,31 @@ if TYPE_CHECKING:
 WEIGHTS, ACTIVATION, GRADIENT, CACHE = (SEGMENT + k * 128 * MIB for k in range(4))
 
 
-def room(tmp_path: Path, capacity: int | None = None, *, cache: int = 0, failed: bool = False) -> LargerBatch:
-    """Steps of 10 MiB of weights, 20 MiB of activations and 10 MiB of gradients; with a cache that the second makes."""
+def room(
+    tmp_path: Path, capacity: int | None = None, *, cache: int = 0, failed: bool = False
+) -> LargerBatch:
+    """Steps of 10 MiB of weights, 20 MiB of activations and 10 MiB of gradients; with a cache that
+    the second makes."""
     events = [event("segment_alloc", SEGMENT, 1024 * MIB), event("alloc", WEIGHTS, 10 * MIB, CAST)]
     for k in range(4):
         events += [event("alloc", ACTIVATION, 20 * MIB, FORWARD)]
         events += [event("alloc", CACHE, cache, FORWARD)] if cache and k == 1 else []
-        events += [event("alloc", GRADIENT, 10 * MIB, BACKWARD), *freed(ACTIVATION, 20 * MIB, BACKWARD)]
+        events += [
+            event("alloc", GRADIENT, 10 * MIB, BACKWARD),
+            *freed(ACTIVATION, 20 * MIB, BACKWARD),
+        ]
         events += [event("alloc", ACTIVATION, MIB, OPTIMIZER), *freed(ACTIVATION, MIB, OPTIMIZER)]
         events += freed(GRADIENT, 10 * MIB, ZERO)
     if failed:
-        events += [event("alloc", ACTIVATION, 20 * MIB, FORWARD), event("oom", 0, 2048 * MIB, FORWARD)]
-    alive = {WEIGHTS: 10 * MIB, **({CACHE: cache} if cache else {}), **({ACTIVATION: 20 * MIB} if failed else {})}
+        events += [
+            event("alloc", ACTIVATION, 20 * MIB, FORWARD),
+            event("oom", 0, 2048 * MIB, FORWARD),
+        ]
+    alive = {
+        WEIGHTS: 10 * MIB,
+        **({CACHE: cache} if cache else {}),
+        **({ACTIVATION: 20 * MIB} if failed else {}),
+    }
     blocks = [(address, size, size, "active_allocated") for address, size in sorted(alive.items())]
     found = snapshot(tmp_path, content(events, [segment(blocks, 1024 * MIB)]))
     return measured(found, capacity=None if capacity is None else {0: capacity})[0].larger_batch
@@ -63,9 +77,12 @@ def test_without_a_size_there_is_no_factor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "cache", "reason"), [(200, 100, "kept from step to step"), (20, 0, "fills the GPU")]
+    ("capacity", "cache", "reason"),
+    [(200, 100, "kept from step to step"), (20, 0, "fills the GPU")],
 )
-def test_what_is_not_known_is_null_with_a_reason(tmp_path: Path, capacity: int, cache: int, reason: str) -> None:
+def test_what_is_not_known_is_null_with_a_reason(
+    tmp_path: Path, capacity: int, cache: int, reason: str
+) -> None:
     found = room(tmp_path, capacity * MIB, cache=cache * MIB)
     assert (found.largest_times, found.peak_bytes) == (None, None)
     assert reason in str(found.reason)
@@ -80,10 +97,16 @@ def test_an_activation_as_large_as_a_weight_goes_with_the_batch(tmp_path: Path) 
     events: list[dict[str, Any]] = [event("segment_alloc", SEGMENT, 1024 * MIB)]
     events += [event("alloc", WEIGHTS + k * 32 * MIB, (16 + 8 * k) * MIB, CAST) for k in range(2)]
     for _ in range(4):
-        events += [event("alloc", ACTIVATION, 16 * MIB, FORWARD), event("alloc", GRADIENT, 16 * MIB, BACKWARD)]
+        events += [
+            event("alloc", ACTIVATION, 16 * MIB, FORWARD),
+            event("alloc", GRADIENT, 16 * MIB, BACKWARD),
+        ]
         events += [*freed(GRADIENT, 16 * MIB, BACKWARD), *freed(ACTIVATION, 16 * MIB, BACKWARD)]
         events += [event("alloc", CACHE, MIB, OPTIMIZER), *freed(CACHE, MIB, OPTIMIZER)]
-    blocks = [(WEIGHTS + k * 32 * MIB, (16 + 8 * k) * MIB, (16 + 8 * k) * MIB, "active_allocated") for k in range(2)]
+    blocks = [
+        (WEIGHTS + k * 32 * MIB, (16 + 8 * k) * MIB, (16 + 8 * k) * MIB, "active_allocated")
+        for k in range(2)
+    ]
     device = measured(snapshot(tmp_path, content(events, [segment(blocks, 1024 * MIB)])))[0]
     peaks = {scenario.id: scenario.peak_bytes for scenario in device.scenarios}
     assert peaks["batch-x2"] == (40 + 2 * 32) * MIB

@@ -11,9 +11,13 @@ from traceanalyzer.analysis.memory.segments import ranges_at, reserved_of
 from traceanalyzer.trace.snapshot import CODE
 
 HISTORY = [
-    ("segment_map", 100, 100), ("segment_map", 200, 100), ("segment_alloc", 1000, 50), ("alloc", 1000, 10),
-    ("segment_unmap", 300, 100), ("segment_free", 2000, 20),
-]  # fmt: skip
+    ("segment_map", 100, 100),
+    ("segment_map", 200, 100),
+    ("segment_alloc", 1000, 50),
+    ("alloc", 1000, 10),
+    ("segment_unmap", 300, 100),
+    ("segment_free", 2000, 20),
+]
 """At its end 100 to 300 is mapped and 1000 to 1050 reserved."""
 
 
@@ -28,7 +32,8 @@ def memory() -> SimpleNamespace:
         SimpleNamespace(address=1000, size=50, is_expandable=False),
     ]
     return SimpleNamespace(
-        events=SimpleNamespace(**{name: np.array(column) for name, column in columns.items()}), segments=segments
+        events=SimpleNamespace(**{name: np.array(column) for name, column in columns.items()}),
+        segments=segments,
     )
 
 
@@ -37,7 +42,10 @@ def memory() -> SimpleNamespace:
     [
         (6, [(100, 200), (1000, 50)]),
         (5, [(100, 200), (1000, 50), (2000, 20)]),
-        (4, [(100, 300), (1000, 50), (2000, 20)]),  # the unmapped range went on where the mapped one ends
+        (
+            4,
+            [(100, 300), (1000, 50), (2000, 20)],
+        ),  # the unmapped range went on where the mapped one ends
         (2, [(100, 300), (2000, 20)]),
         (1, [(100, 100), (300, 100), (2000, 20)]),
         (0, [(300, 100), (2000, 20)]),

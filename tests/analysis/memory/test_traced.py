@@ -1,4 +1,5 @@
-"""GPU memory from a trace alone: peaks of phases, and what grows, on allocator events written by hand."""
+"""GPU memory from a trace alone: peaks of phases, and what grows, on allocator events written by
+hand."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ class Program:
     """Steps of 1,000 us, and the allocator's events in them; sizes are MiB."""
 
     def __init__(self, steps: int, held: int = 100) -> None:
-        self.events = [annotation(f"ProfilerStep#{i}", i * STEP, (i + 1) * STEP) for i in range(steps)]
-        self.total, self.address = held, 0
+        self.events = [
+            annotation(f"ProfilerStep#{i}", i * STEP, (i + 1) * STEP) for i in range(steps)
+        ]
+        self.total = held
+        self.address = 0
 
     def alloc(self, at: float, size: int) -> int:
         self.total += size
@@ -48,8 +52,10 @@ def annotation(name: str, start: float, end: float) -> dict[str, Any]:
 
 
 def training_step(program: Program, i: int, batch: int = 10, update: int = 7) -> None:
-    """Forward (activations of `batch`, and the loss), backward (gradients), an update with temporaries."""
-    t, number = i * STEP, {"Sequence number": i, "Fwd thread id": 0}
+    """Forward (activations of `batch`, and the loss), backward (gradients), an update with
+    temporaries."""
+    t = i * STEP
+    number = {"Sequence number": i, "Fwd thread id": 0}
     program.events += [
         {**op("aten::mm", t + 100, t + 200), "args": number},
         {
@@ -79,9 +85,16 @@ def test_peaks_of_phases(tmp_path: Path) -> None:
     for i in range(3):
         training_step(program, i)
     found = program.found(tmp_path).stats
-    assert [in_mib(size) for size in (found.forward, found.backward, found.optimizer, found.other, found.peak)] == [
-        111, 131, 127, 120, 131,
-    ]  # fmt: skip
+    assert [
+        in_mib(size)
+        for size in (found.forward, found.backward, found.optimizer, found.other, found.peak)
+    ] == [
+        111,
+        131,
+        127,
+        120,
+        131,
+    ]
     assert (found.peak_phase, found.growth, found.growth_per_step) == ("backward", "steady", 0)
 
 
@@ -103,18 +116,25 @@ def test_what_every_step_leaves_is_a_leak_of_the_operator(tmp_path: Path) -> Non
     assert in_mib(found.stats.growth_per_step) == pytest.approx(3.5)
     assert found.stats.growth_at == "aten::clone between optimizer and forward"
     (finding,), (advice,) = of_a_trace(found, 1 << 30)
-    assert (finding.id, advice.remedy, advice.predicted_step_ms) == ("memory-leak", "free_tensors", None)
+    assert (finding.id, advice.remedy, advice.predicted_step_ms) == (
+        "memory-leak",
+        "free_tensors",
+        None,
+    )
     assert ("steps until the GPU is full", 253) in [(e.metric, e.value) for e in finding.evidence]
 
 
 def test_one_tensor_that_gets_larger_is_growth(tmp_path: Path) -> None:
-    program, old, size = Program(4), 0, 0
+    program = Program(4)
+    old = 0
+    size = 0
     for i in range(4):
         program.events.append(op("aten::cat", i * STEP + 100, i * STEP + 150))
         new = program.alloc(i * STEP + 110, size + 5)
         if old:
             program.free(i * STEP + 200, size, old)
-        old, size = new, size + 5
+        old = new
+        size = size + 5
     found = program.found(tmp_path)
     assert (found.stats.growth, found.stats.growth_at) == ("growth", "aten::cat")
     assert in_mib(found.stats.growth_per_step) == pytest.approx(5)
@@ -124,8 +144,10 @@ def test_one_tensor_that_gets_larger_is_growth(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [[0, 40, 0], [9, 3, 7], [30, 0, 0]])
 def test_what_is_only_kept_for_a_while_is_none(tmp_path: Path, kept: list[int]) -> None:
-    """A step's results that the next replaces, batches of other sizes, what the first step makes."""
-    program, held = Program(4), (0, 0)
+    """A step's results that the next replaces, batches of other sizes, what the first step
+    makes."""
+    program = Program(4)
+    held = (0, 0)
     for i in range(4):
         training_step(program, i)
         size = [*kept, 5][i]
@@ -140,7 +162,9 @@ def test_what_is_only_kept_for_a_while_is_none(tmp_path: Path, kept: list[int]) 
 
 def test_a_leak_is_what_stays_where_what_is_freed_again_is_of_other_sizes(tmp_path: Path) -> None:
     """Kept for a step, or until garbage is collected; what was there before is given up in turn."""
-    program, held, garbage = Program(6), list[tuple[int, int]](), list[tuple[int, int]]()
+    program = Program(6)
+    held = list[tuple[int, int]]()
+    garbage = list[tuple[int, int]]()
     for i in range(6):
         training_step(program, i)
         program.events.append(op("aten::empty", i * STEP + 900, i * STEP + 990))

@@ -1,4 +1,5 @@
-"""Peaks of phases of programs that PyTorch really ran, against the allocator's totals between marks around each phase.
+"""Peaks of phases of programs that PyTorch really ran, against the allocator's totals between marks
+around each phase.
 
 The programs run on the CPU; their allocator events are given to a GPU, as those of a GPU look.
 """
@@ -19,12 +20,16 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from traceanalyzer.diagnosis.selection import measured  # noqa: E402
 from traceanalyzer.ingest.run import load  # noqa: E402
 
-WIDTH, BASE, MARK = 128, 10**9, "zz_"
+WIDTH = 128
+BASE = 10**9
+MARK = "zz_"
 Forward = Callable[[Any], Any]
 
 
 def mlp(blocks: int = 3) -> Any:
-    layers = [layer for _ in range(blocks) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())]
+    layers = [
+        layer for _ in range(blocks) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())
+    ]
     return torch.nn.Sequential(*layers)
 
 
@@ -32,7 +37,9 @@ def marked(phase: str) -> Any:
     return torch.profiler.record_function(MARK + phase)
 
 
-def training(forward: Forward, parameters: Any, micro_steps: int = 1, **options: Any) -> Callable[[], None]:
+def training(
+    forward: Forward, parameters: Any, micro_steps: int = 1, **options: Any
+) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(parameters, **options)
 
     def step() -> None:
@@ -67,8 +74,10 @@ def inference(net: Any) -> Callable[[], None]:
 
 
 def programs() -> dict[str, Callable[[], object]]:
-    net, frozen = mlp(), mlp().requires_grad_(False)
-    one, two = training(net, net.parameters()), training(second := mlp(1), second.parameters())
+    net = mlp()
+    frozen = mlp().requires_grad_(False)
+    one = training(net, net.parameters())
+    two = training(second := mlp(1), second.parameters())
     return {
         "plain": one,
         "foreach": training(net, net.parameters(), foreach=True),
@@ -84,9 +93,11 @@ def recorded(step: Callable[[], object], path: Path) -> list[dict[str, Any]]:
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=4, repeat=1)
     step()
     with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, schedule=schedule,
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        profile_memory=True,
+        schedule=schedule,
         on_trace_ready=lambda p: p.export_chrome_trace(str(path)),
-    ) as profiler:  # fmt: skip
+    ) as profiler:
         for _ in range(5):
             step()
             profiler.step()
@@ -98,18 +109,29 @@ def recorded(step: Callable[[], object], path: Path) -> list[dict[str, Any]]:
 def test_peaks(name: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     events = recorded(programs()[name], path)
-    memory = sorted((e for e in events if e["name"] == "[memory]"), key=lambda e: (e["ts"], e["args"]["Ev Idx"]))
+    memory = sorted(
+        (e for e in events if e["name"] == "[memory]"), key=lambda e: (e["ts"], e["args"]["Ev Idx"])
+    )
     total = BASE
     for event in memory:
         total += event["args"]["Bytes"]
-        event["args"] |= {"Device Type": 1, "Device Id": 0, "Total Allocated": total, "Total Reserved": total}
+        event["args"] |= {
+            "Device Type": 1,
+            "Device Id": 0,
+            "Total Allocated": total,
+            "Total Reserved": total,
+        }
     truth: dict[str, int] = {}
     for mark in (e for e in events if e["name"].startswith(MARK) and e["ph"] == "X"):
         before = [e["args"]["Total Allocated"] for e in memory if e["ts"] < mark["ts"]]
-        inside = [e["args"]["Total Allocated"] for e in memory if 0 <= e["ts"] - mark["ts"] <= mark["dur"]]
+        inside = [
+            e["args"]["Total Allocated"] for e in memory if 0 <= e["ts"] - mark["ts"] <= mark["dur"]
+        ]
         phase = mark["name"].removeprefix(MARK)
         truth[phase] = max(truth.get(phase, 0), *(before[-1:] or [BASE]), *inside)
-    path.write_text(json.dumps({"traceEvents": [e for e in events if not e["name"].startswith(MARK)]}))
+    path.write_text(
+        json.dumps({"traceEvents": [e for e in events if not e["name"].startswith(MARK)]})
+    )
     found = measured(load([path])).critical.memory
     assert found is not None
     assert {phase: getattr(found, phase) for phase in truth} == truth

@@ -1,4 +1,5 @@
-"""Programs that nobody tuned on, on an H200: AMP, accumulation, LoRA, convolutions, generation, FSDP, captures."""
+"""Programs that nobody tuned on, on an H200: AMP, accumulation, LoRA, convolutions, generation,
+FSDP, captures."""
 
 from __future__ import annotations
 
@@ -32,17 +33,21 @@ def test_the_ledger_adds_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*FAMILIES, "generate"])
 def test_every_phase_of_every_step_is_what_was_measured(name: str) -> None:
-    device, base = of(name), TRUTH[f"family {name}"]["base"]
+    device = of(name)
+    base = TRUTH[f"family {name}"]["base"]
     assert device.peak_bytes == base["peak"] + (GENERATED if name == "generate" else 0)
     for phase, wanted in base["phase_peaks"].items():
         found = [step.phase_peaks.get(phase) for step in device.steps]
-        assert [pair for pair in zip(found, wanted, strict=True) if pair[0] not in (None, pair[1])] == []
+        assert [
+            pair for pair in zip(found, wanted, strict=True) if pair[0] not in (None, pair[1])
+        ] == []
         assert device.phase_peaks[phase] in (max(wanted), device.peak_bytes)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_the_peak_is_made_of(name: str) -> None:
-    device, base = of(name), TRUTH[f"family {name}"]["base"]
+    device = of(name)
+    base = TRUTH[f"family {name}"]["base"]
     assert device.at_peak["parameters"] == pytest.approx(base["parameters"], rel=0.02)
     assert device.at_peak["optimizer_state"] == pytest.approx(base["optimizer_state"], rel=0.02)
 
@@ -50,11 +55,19 @@ def test_what_the_peak_is_made_of(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "scenario"),
     [
-        ("amp", "chunked-loss"), ("amp", "checkpoint"), ("accumulated", "checkpoint"), ("states", "bf16-states"),
-        ("states", "shard-optimizer-8"), ("amp", "batch-x2"), ("amp", "batch-x0.5"), ("accumulated", "batch-x2"),
-        ("lora", "batch-x2"), ("lora", "checkpoint"), ("conv", "batch-x0.5"),
+        ("amp", "chunked-loss"),
+        ("amp", "checkpoint"),
+        ("accumulated", "checkpoint"),
+        ("states", "bf16-states"),
+        ("states", "shard-optimizer-8"),
+        ("amp", "batch-x2"),
+        ("amp", "batch-x0.5"),
+        ("accumulated", "batch-x2"),
+        ("lora", "batch-x2"),
+        ("lora", "checkpoint"),
+        ("conv", "batch-x0.5"),
     ],
-)  # fmt: skip
+)
 def test_predicted_peaks(name: str, scenario: str) -> None:
     (predicted,) = (s.peak_bytes for s in of(name).scenarios if s.id == scenario)
     assert predicted == pytest.approx(TRUTH[f"family {name}"][scenario]["peak"], rel=0.03)
@@ -71,7 +84,9 @@ def test_of_a_cache_that_grows_no_batch_is_predicted() -> None:
 def test_a_captures_parameters_and_state_are_named_though_they_came_before() -> None:
     base = TRUTH["family amp"]["base"]
     assert of("capture").at_peak["parameters"] == pytest.approx(base["parameters"], rel=0.02)
-    assert of("capture").at_peak["optimizer_state"] == pytest.approx(base["optimizer_state"], rel=0.02)
+    assert of("capture").at_peak["optimizer_state"] == pytest.approx(
+        base["optimizer_state"], rel=0.02
+    )
 
 
 def test_the_collectors_snapshot_of_a_failure_names_the_leak() -> None:

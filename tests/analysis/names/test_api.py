@@ -1,4 +1,5 @@
-"""API calls by the names that recordings hold: CUDA runtime and driver, HIP, MUSA, Level Zero and Unified Runtime."""
+"""API calls by the names that recordings hold: CUDA runtime and driver, HIP, MUSA, Level Zero and
+Unified Runtime."""
 
 from __future__ import annotations
 
@@ -85,7 +86,9 @@ NAMES = {
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_kind_of_a_call(kind):
-    assert {name: api_kind(name) for name in NAMES[kind].split()} == dict.fromkeys(NAMES[kind].split(), kind)
+    assert {name: api_kind(name) for name in NAMES[kind].split()} == dict.fromkeys(
+        NAMES[kind].split(), kind
+    )
 
 
 def test_every_kind_has_names():
@@ -93,7 +96,9 @@ def test_every_kind_has_names():
 
 
 def test_kinds_of_a_table_follow_its_rows():
-    calls = ApiCalls.from_columns({"start": [1, 2, 3, 4], "end": [2, 3, 4, 5], "name": [1, 0, -1, 1]})
+    calls = ApiCalls.from_columns(
+        {"start": [1, 2, 3, 4], "end": [2, 3, 4, 5], "name": [1, 0, -1, 1]}
+    )
     kinds = api_kinds(calls, ["cudaMemcpyAsync", "cudaLaunchKernel"])
     assert kinds.tolist() == [ApiKind.LAUNCH, ApiKind.COPY, ApiKind.OTHER, ApiKind.LAUNCH]
     assert kinds.dtype == np.uint8

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
+from traceanalyzer.analysis.names.collectives import (
+    bus_factor,
+    collective_kind,
+    element_bytes,
+    message_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +43,14 @@ def test_kind_of_a_name(name, kind):
 
 @pytest.mark.parametrize(
     ("dtype", "size"),
-    [("Float", 4), ("BFloat16", 2), ("c10::Half", 2), ("torch.int64", 8), ("Float8_e4m3fn", 1), ("?", None)],
+    [
+        ("Float", 4),
+        ("BFloat16", 2),
+        ("c10::Half", 2),
+        ("torch.int64", 8),
+        ("Float8_e4m3fn", 1),
+        ("?", None),
+    ],
 )
 def test_element_size(dtype, size):
     assert element_bytes(dtype) == size

@@ -84,7 +84,8 @@ NAMES = {
         "ampere_scudnn_128x64_relu_xregs_large_nn_v1",
         "volta_fp16_s884cudnn_fp16_256x128_ldg8_relu_exp_medium_nhwc_tn_v1",
         "void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*, int, cudnn::reduced_divisor)",
-        ANON + "conv_depthwise2d_forward_kernel<3, float, int>(at::GenericPackedTensorAccessor<float const>)",
+        ANON
+        + "conv_depthwise2d_forward_kernel<3, float, int>(at::GenericPackedTensorAccessor<float const>)",
         "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1",
         "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x256x32_wt32x32x8_ws2x2_wr2x2",
         "void ck::tensor_operation::device::kernel_grouped_conv_fwd_xdl_cshuffle_v3<...>(ck::Argument)",
@@ -95,11 +96,13 @@ NAMES = {
     ],
     "normalisation": [
         ANON + "vectorized_layer_norm_kernel<float, float, false>(int, float, float const*)",
-        ANON + "GammaBetaBackwardCUDAKernelTemplate<float, float, 32u, 32u, 256u, false, true, false>(long, long)",
+        ANON
+        + "GammaBetaBackwardCUDAKernelTemplate<float, float, 32u, 32u, 256u, false, true, false>(long, long)",
         ANON + "RowwiseMomentsCUDAKernel<float>(long, float, float const*, float*, float*)",
         "void cudnn::bn_fw_tr_1C11_singleread<float, 512, true, 1, 2, 0>(cudnn::bn_fw_tr_1C11_args<float>)",
         AT + "batch_norm_transform_input_kernel<float, float, float, true, int>(PackedAccessor)",
-        AT + "batch_norm_collect_statistics_channels_last_kernel<at::native::Var, float, float, 4>(float const*)",
+        AT
+        + "batch_norm_collect_statistics_channels_last_kernel<at::native::Var, float, float, 4>(float const*)",
         "void cuApplyLayerNorm<float, float, float>(float*, float*, float*, float const*, int, int)",
         "void welford_kernel<float, float, float>(float const*, float*, float*, int, int, int)",
         "void vllm::rms_norm_kernel<c10::BFloat16>(c10::BFloat16*, c10::BFloat16 const*)",
@@ -113,7 +116,8 @@ NAMES = {
         "triton_per_fused_native_layer_norm_5",
     ],
     "softmax": [
-        ANON + "cunn_SoftMaxForwardReg<float, float, float, LogSoftMaxForwardEpilogue, long, 8>(float*)",
+        ANON
+        + "cunn_SoftMaxForwardReg<float, float, float, LogSoftMaxForwardEpilogue, long, 8>(float*)",
         "void (anonymous namespace)::softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 10, true>(int)",
         "void (anonymous namespace)::scaled_upper_triang_masked_softmax_warp_forward<c10::BFloat16>(int)",
         "void softmax_fw_kernel<2, float, float, 256, 1, 1, 0, 0>(cudnnTensorStruct, float const*)",
@@ -122,8 +126,10 @@ NAMES = {
     "elementwise": [
         AT + "vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, " + TENSORS,
         AT + "vectorized_elementwise_kernel<(int)4, at::native::AbsFunctor<float>, " + TENSORS,
-        AT + "vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#2}>",
-        AT + "elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float> > >(int)",
+        AT
+        + "vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#2}>",
+        AT
+        + "elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float> > >(int)",
         AT + "unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, " + TENSORS,
         AT + "vectorized_elementwise_kernel<4, at::native::masked_fill_kernel(int)::{lambda()#1}>",
         AT + "vectorized_elementwise_kernel<4, at::native::where_kernel_impl(int)::{lambda()#1}>",
@@ -142,7 +148,8 @@ NAMES = {
         "vectorAdd(float const*, float const*, float*, int)",
     ],
     "reduction": [
-        AT + "reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float> > >(int)",
+        AT
+        + "reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float> > >(int)",
         "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<float, float, int, cub::Sum>::Policy600>(float*)",
         "void cub::DeviceSegmentedReduceKernel<Policy600, float*, float*, int*, int*, int, cub::Sum, float>(float*)",
         "triton_red_fused_sum_12",
@@ -152,28 +159,37 @@ NAMES = {
         "input_reduce_fusion_2",
     ],
     "embedding": [
-        ANON + "indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>(at::cuda::detail::TensorInfo<float>)",
+        ANON
+        + "indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>(at::cuda::detail::TensorInfo<float>)",
         AT + "vectorized_gather_kernel<16, long>(char*, char*, long*, int, long)",
-        ANON + "embedding_backward_feature_kernel<float, float, long>(long const*, float const*, float*)",
+        ANON
+        + "embedding_backward_feature_kernel<float, float, long>(long const*, float const*, float*)",
         ANON + "compute_grad_weight<float, long>(long const*, float const*, long const*)",
-        AT + "index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_kernel_impl> >(long)",
-        AT + "_scatter_gather_elementwise_kernel<128, 4, at::native::_cuda_scatter_gather_internal_kernel>(int)",
+        AT
+        + "index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::index_kernel_impl> >(long)",
+        AT
+        + "_scatter_gather_elementwise_kernel<128, 4, at::native::_cuda_scatter_gather_internal_kernel>(int)",
         "void split_embedding_codegen_forward_unweighted_kernel<float, float, float, int>(float*)",
         "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>(int)",
         "triton_poi_fused_embedding_0",
         "void nonzero_kernel<float>(float const*, long*)",
     ],
     "optimizer": [
-        ANON + "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(int)",
-        ANON + "multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float, 2, 1, 1>, Sqrt<float> >(int)",
-        ANON + "multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<float, (NormType)1> >(int)",
+        ANON
+        + "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(int)",
+        ANON
+        + "multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<float, 2, 1, 1>, Sqrt<float> >(int)",
+        ANON
+        + "multi_tensor_apply_kernel<TensorListMetadata<1>, LpNormFunctor<float, (NormType)1> >(int)",
         "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctorMaster<float, int> >(long, int volatile*)",
         "void kOptimizerStatic8bit2StateBlockwise<float, 0, 256, 1>(float*, float*)",
         "triton_for_fused_0",
     ],
     "loss": [
         ANON + "nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(float*, float*)",
-        AT + "vectorized_elementwise_kernel<4, at::native::mse_kernel_cuda(int)::{lambda()#1}, " + TENSORS,
+        AT
+        + "vectorized_elementwise_kernel<4, at::native::mse_kernel_cuda(int)::{lambda()#1}, "
+        + TENSORS,
         "void (anonymous namespace)::cunn_SoftMaxXEntropyForward<4, float, float, float, float>(float*)",
         "liger_cross_entropy_kernel",
         "triton_red_fused_nll_loss_forward_1",
@@ -181,17 +197,22 @@ NAMES = {
     "sort": [
         "void at_cuda_detail::cub::detail::radix_sort::DeviceRadixSortOnesweepKernel<Policy1000>(long*)",
         "void at_cuda_detail::cub::detail::scan::DeviceScanKernel<Policy1000, long const*>(long)",
-        AT + "sbtopk::gatherTopK<float, unsigned int, 2, false>(at::cuda::detail::TensorInfo<float const>)",
-        AT + "bitonicSortKVInPlace<-2, -1, 16, 16, float, long, at::native::GTOp<float, true>, unsigned int>(int)",
-        ANON + "tensor_kernel_scan_innermost_dim<long, std::plus<long> >(long*, long const*, unsigned int)",
+        AT
+        + "sbtopk::gatherTopK<float, unsigned int, 2, false>(at::cuda::detail::TensorInfo<float const>)",
+        AT
+        + "bitonicSortKVInPlace<-2, -1, 16, 16, float, long, at::native::GTOp<float, true>, unsigned int>(int)",
+        ANON
+        + "tensor_kernel_scan_innermost_dim<long, std::plus<long> >(long*, long const*, unsigned int)",
         "void cub::DeviceSelectSweepKernel<Policy, long*>(int)",
         "void selective_scan_fwd_kernel<Selective_Scan_fwd_kernel_traits<128, 16> >(SSMParamsBase)",
         "_chunk_scan_fwd_kernel",
     ],
     "random": [
         ANON + "distribution_elementwise_grid_stride_kernel<float, 4, normal_and_transform>(long)",
-        AT + "fused_dropout_kernel_vec<float, float, unsigned int, 1, 4, bool>(TensorInfo<float const>)",
-        AT + "vectorized_elementwise_kernel<4, at::native::masked_scale_kernel<bool, float>(int)::{lambda()#1}>",
+        AT
+        + "fused_dropout_kernel_vec<float, float, unsigned int, 1, 4, bool>(TensorInfo<float const>)",
+        AT
+        + "vectorized_elementwise_kernel<4, at::native::masked_scale_kernel<bool, float>(int)::{lambda()#1}>",
         "void flashinfer::sampling::SamplingFromProbKernel<1024u, float, int>(float*)",
         "triton_poi_fused_native_dropout_1",
     ],
@@ -202,20 +223,26 @@ NAMES = {
         ANON + "adaptive_average_pool<float>(float const*, float*, int, int)",
     ],
     "layout": [
-        ANON + "CatArrayBatchedCopy_vectorized<OpaqueType<2u>, unsigned int, 1, 128, 1, 16, 8>(char*)",
-        AT + "elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda(int)> >",
-        AT + "vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(int)::{lambda()#1}, " + TENSORS,
+        ANON
+        + "CatArrayBatchedCopy_vectorized<OpaqueType<2u>, unsigned int, 1, 128, 1, 16, 8>(char*)",
+        AT
+        + "elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::direct_copy_kernel_cuda(int)> >",
+        AT
+        + "vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(int)::{lambda()#1}, "
+        + TENSORS,
         "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true>(params_t<float>)",
         "void cudnn::engines_precompiled::nhwcToNchwKernel<float, float, float, true>(nhwc2nchw_params_t<float>)",
         "batched_transpose_32x32_dword",
         "__amd_rocclr_copyBuffer",
         "void at::native::detail::split_with_sizes_copy_out_contiguous_no_cast_kernel(char**)",
-        AT + "triu_tril_kernel<float, int, true, 4, false>(at::cuda::detail::TensorInfo<float, int>)",
+        AT
+        + "triu_tril_kernel<float, int, true, 4, false>(at::cuda::detail::TensorInfo<float, int>)",
         "triton_poi_fused_cat_3",
         "triton_poi_fused__to_copy_transpose_1",
     ],
     "fill": [
-        AT + "vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
+        AT
+        + "vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
         "void (anonymous namespace)::elementwise_kernel_with_index<int, at::native::arange_cuda_out(int)>",
         "__amd_rocclr_fillBufferAligned",
         "triton_poi_fused_zeros_0",
@@ -284,22 +311,36 @@ NAMES = {
 @pytest.mark.parametrize("expected", NAMES)
 def test_class_of_a_name(expected: str) -> None:
     classes = KernelClasses.load()
-    assert {name: classes.names[classes.class_of(name)] for name in NAMES[expected]} == dict.fromkeys(
-        NAMES[expected], expected
-    )
+    assert {
+        name: classes.names[classes.class_of(name)] for name in NAMES[expected]
+    } == dict.fromkeys(NAMES[expected], expected)
 
 
 def ops_of(names: list[str], kinds: list[DeviceOpKind]) -> Trace:
     strings = sorted(set(names))
     codes = [strings.index(n) for n in names]
-    ops = DeviceOps.from_columns({"kind": kinds, "name": codes, "start": range(len(names)), "end": range(len(names))})
+    ops = DeviceOps.from_columns(
+        {"kind": kinds, "name": codes, "start": range(len(names)), "end": range(len(names))}
+    )
     return Trace("x", "kineto", strings, device_ops=ops)
 
 
 def test_copies_are_never_communication() -> None:
     classes = KernelClasses.load()
-    names = ["hipMemcpyAsync", "Memcpy PtoP (Device -> Device)", "Memset (Device)", "graph 1", "CopyDeviceToDevice"]
-    kinds = [DeviceOpKind.MEMCPY, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET, DeviceOpKind.GRAPH, DeviceOpKind.MEMCPY]
+    names = [
+        "hipMemcpyAsync",
+        "Memcpy PtoP (Device -> Device)",
+        "Memset (Device)",
+        "graph 1",
+        "CopyDeviceToDevice",
+    ]
+    kinds = [
+        DeviceOpKind.MEMCPY,
+        DeviceOpKind.MEMCPY,
+        DeviceOpKind.MEMSET,
+        DeviceOpKind.GRAPH,
+        DeviceOpKind.MEMCPY,
+    ]
     found = classes.classify(ops_of(names, kinds))
     assert [classes.names[c] for c in found] == ["memcpy", "memcpy", "memset", "graph", "memcpy"]
     assert not np.array(classes.is_communication)[found].any()
@@ -323,8 +364,18 @@ def test_no_device_ops() -> None:
 
 def test_every_class_has_a_rule_or_a_kind() -> None:
     classes = KernelClasses.load()
-    assert set(classes.names) - {classes.names[i] for _, i in classes.rules} == {"other", "memcpy", "memset", "graph"}
-    assert len(classes.titles) == len(classes.bound) == len(classes.is_communication) == len(classes.names)
+    assert set(classes.names) - {classes.names[i] for _, i in classes.rules} == {
+        "other",
+        "memcpy",
+        "memset",
+        "graph",
+    }
+    assert (
+        len(classes.titles)
+        == len(classes.bound)
+        == len(classes.is_communication)
+        == len(classes.names)
+    )
     assert classes.names[0] == "other"
 
 

@@ -1,4 +1,5 @@
-"""The name that a kernel goes by, told from its parameters and its result; mangled names made legible."""
+"""The name that a kernel goes by, told from its parameters and its result; mangled names made
+legible."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ GEMV = (
         ("void kernel_IMGA(float*, curandStateXORWOW*)", "void kernel_IMGA", "kernel_IMGA"),
         ("unsigned int count<int>(cudnn::reduced*)", "count<int>", "count"),
         (GEMV, "internal::gemvx::kernel<int, float, 8>", "internal::gemvx::kernel"),
-        ("void (anonymous namespace)::soft<float>(float*)", "void (anonymous namespace)::soft<float>", "soft"),
+        (
+            "void (anonymous namespace)::soft<float>(float*)",
+            "void (anonymous namespace)::soft<float>",
+            "soft",
+        ),
         ("a::operator<(a const&)", "a::operator<", "a::operator"),
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD ", "Memcpy HtoD"),
         ("nvjet_tst_192x192_64x4", "nvjet_tst_192x192_64x4", "nvjet_tst_192x192_64x4"),

@@ -46,7 +46,9 @@ def step(builder: Ranked, at: float) -> None:
     builder.annotation("backward", at + 110, at + 200).launched(GEMM, at + 150, at + 250, at + 120)
     builder.launched(REDUCE, at + 200, at + 400, at + 130)
     builder.launched(GEMM, at + 250, at + 300, at + 140)
-    builder.annotation("optimizer", at + 210, at + 300).launched("multi_tensor", at + 400, at + 450, at + 220)
+    builder.annotation("optimizer", at + 210, at + 300).launched(
+        "multi_tensor", at + 400, at + 450, at + 220
+    )
 
 
 def training(steps: int = 3) -> Measurements:
@@ -79,7 +81,10 @@ def test_a_wait_outside_of_all_phases_is_told_by_those_around_it() -> None:
     for i in range(3):
         step(builder, 1000.0 * i)
         builder.call("cudaStreamSynchronize", 1000.0 * i + 204, 1000.0 * i + 206)
-    assert {row.phase for row in measure(builder.trace()).syncs} == {"forward", "between backward and optimizer"}
+    assert {row.phase for row in measure(builder.trace()).syncs} == {
+        "forward",
+        "between backward and optimizer",
+    }
 
 
 def test_exposed_communication_is_split_into_tail_and_the_rest() -> None:
@@ -89,7 +94,9 @@ def test_exposed_communication_is_split_into_tail_and_the_rest() -> None:
 
 
 def test_without_a_backward_pass_there_is_no_tail() -> None:
-    time = measure(Ranked().launched(GEMM, 0, 9, 0).launched(REDUCE, 9, 20, 1).trace()).communication
+    time = measure(
+        Ranked().launched(GEMM, 0, 9, 0).launched(REDUCE, 9, 20, 1).trace()
+    ).communication
     assert time is not None
     assert time.exposed_ms > 0
     assert time.tail_ms is time.between_ms is None
@@ -97,7 +104,9 @@ def test_without_a_backward_pass_there_is_no_tail() -> None:
 
 def test_the_tail_by_looking_at_every_nanosecond_stretch() -> None:
     m = measured("ranks2/ddp_accum_sync.base.rank0")
-    ops, roles, device = m.trace.device_ops, m.phases.of_op, m.timed.device
+    ops = m.trace.device_ops
+    roles = m.phases.of_op
+    device = m.timed.device
     compute = [
         (int(ops.start[i]), int(ops.end[i]), int(roles[i]))
         for i in range(len(ops))
@@ -107,9 +116,21 @@ def test_the_tail_by_looking_at_every_nanosecond_stretch() -> None:
     tail = 0
     exposed = m.timed.activity[device].exposed_communication
     for start, end in zip(exposed.start.tolist(), exposed.end.tolist(), strict=True):
-        before = [c for c in compute if c[0] <= start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)]
-        after = [c for c in compute if c[0] > start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)]
-        behind = bool(before) and before[-1][2] == Role.BACKWARD and not (after and after[0][2] == Role.BACKWARD)
+        before = [
+            c
+            for c in compute
+            if c[0] <= start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
+        ]
+        after = [
+            c
+            for c in compute
+            if c[0] > start and c[2] in (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
+        ]
+        behind = (
+            bool(before)
+            and before[-1][2] == Role.BACKWARD
+            and not (after and after[0][2] == Role.BACKWARD)
+        )
         tail += max(min(end, window[1]) - max(start, window[0]), 0) if behind else 0
     time = m.communication
     assert time is not None
@@ -133,17 +154,26 @@ def test_roles_by_annotation_and_by_autograd_agree() -> None:
 
 
 def autograd_loop() -> TraceBuilder:
-    """Two steps of one operator, its backward node and an optimizer; gradients are read before the optimizer."""
+    """Two steps of one operator, its backward node and an optimizer; gradients are read before the
+    optimizer."""
     builder = Ranked()
     for i in range(2):
         at = 1000.0 * i
         builder.annotation(f"ProfilerStep#{i}", at, at + 1000)
-        builder.op("aten::linear", at + 10, at + 30, sequence=5 + i).launched(GEMM, at + 40, at + 60, at + 20)
-        builder.op("autograd::engine::evaluate_function: AddmmBackward0", at + 60, at + 90, thread=1)
+        builder.op("aten::linear", at + 10, at + 30, sequence=5 + i).launched(
+            GEMM, at + 40, at + 60, at + 20
+        )
+        builder.op(
+            "autograd::engine::evaluate_function: AddmmBackward0", at + 60, at + 90, thread=1
+        )
         builder.op("AddmmBackward0", at + 61, at + 89, thread=1, sequence=5 + i, forward_thread=1)
         builder.launched(GEMM, at + 80, at + 120, at + 70, thread=1)
-        builder.op("aten::item", at + 100, at + 130, sequence=6 + i).call("cudaStreamSynchronize", at + 105, at + 125)
-        builder.annotation("Optimizer.step#SGD.step", at + 140, at + 170).launched("add", at + 150, at + 160, at + 145)
+        builder.op("aten::item", at + 100, at + 130, sequence=6 + i).call(
+            "cudaStreamSynchronize", at + 105, at + 125
+        )
+        builder.annotation("Optimizer.step#SGD.step", at + 140, at + 170).launched(
+            "add", at + 150, at + 160, at + 145
+        )
     return builder
 
 
@@ -177,7 +207,9 @@ def test_steps_that_a_grad_scaler_skipped_are_counted() -> None:
     builder = Ranked()
     for i in range(4):
         at = 1000.0 * i
-        builder.annotation(f"ProfilerStep#{i}", at, at + 1000).launched(GEMM, at + 100, at + 200, at + 50)
+        builder.annotation(f"ProfilerStep#{i}", at, at + 1000).launched(
+            GEMM, at + 100, at + 200, at + 50
+        )
         builder.op("aten::_amp_foreach_non_finite_check_and_unscale_", at + 300, at + 310)
         if i != 2:
             builder.annotation("Optimizer.step#Adam.step", at + 320, at + 400)

@@ -20,17 +20,30 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
 
 RUNS = [
-    f"{program}.{side}" for program in ("ddp_accum_sync", "straggler", "tensor_parallel") for side in ("base", "fix")
+    f"{program}.{side}"
+    for program in ("ddp_accum_sync", "straggler", "tensor_parallel")
+    for side in ("base", "fix")
 ]
 EPOCH = 1_700_000_000_000_000_000
 STEP = 1000
 
 
 def rank_trace(
-    rank: int, *, compute: float, step: float = STEP, steps: int = 4, clock: float = 0.0, last: float = 0.0,
-    collectives: int = 1, kernel: str = "allreduce", ranks: int = 2, world: int = 2, epoch: int = EPOCH,
-) -> Trace:  # fmt: skip
-    """Steps of `compute` us of work, then collectives that all end at 950 us; `clock` is added to every time."""
+    rank: int,
+    *,
+    compute: float,
+    step: float = STEP,
+    steps: int = 4,
+    clock: float = 0.0,
+    last: float = 0.0,
+    collectives: int = 1,
+    kernel: str = "allreduce",
+    ranks: int = 2,
+    world: int = 2,
+    epoch: int = EPOCH,
+) -> Trace:
+    """Steps of `compute` us of work, then collectives that all end at 950 us; `clock` is added to
+    every time."""
     builder = Ranked()
     for i in range(steps):
         at = step * i + clock
@@ -81,12 +94,16 @@ def test_a_collective_is_skew_or_transfer():
 
 
 def test_too_few_collectives_are_inconclusive():
-    (row,) = compare(rank_trace(0, compute=200, steps=2), rank_trace(1, compute=210, steps=2)).collectives
+    (row,) = compare(
+        rank_trace(0, compute=200, steps=2), rank_trace(1, compute=210, steps=2)
+    ).collectives
     assert row.cause == "inconclusive"
 
 
 def test_missing_ranks_may_have_arrived_later_still():
-    result = compare(rank_trace(0, compute=200, ranks=4, world=4), rank_trace(2, compute=210, ranks=4, world=4))
+    result = compare(
+        rank_trace(0, compute=200, ranks=4, world=4), rank_trace(2, compute=210, ranks=4, world=4)
+    )
     assert (result.collectives[0].ranks, result.collectives[0].group_size) == (2, 4)
     assert result.collectives[0].cause == "inconclusive"
     assert "2 of 4 ranks are missing (1, 3)" in result.notes[0]
@@ -122,7 +139,9 @@ def test_epochs_are_taken_off_first():
 
 
 def test_without_epochs_the_collectives_alone_tell_the_clocks():
-    result = compare(rank_trace(0, compute=200, epoch=0), rank_trace(1, compute=700, clock=5e6, epoch=0))
+    result = compare(
+        rank_trace(0, compute=200, epoch=0), rank_trace(1, compute=700, clock=5e6, epoch=0)
+    )
     assert result.rows[0].waiting_ms == pytest.approx(0.5)
 
 
@@ -156,7 +175,9 @@ def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
     for i in range(3):
         builder.annotation(f"ProfilerStep#{i}", i * STEP, (i + 1) * STEP)
         for c in range(2 if i == 1 else 1):
-            builder.collective(i * STEP + 100 + 300 * c, i * STEP + 200 + 300 * c, i * STEP + 50 + 10 * c)
+            builder.collective(
+                i * STEP + 100 + 300 * c, i * STEP + 200 + 300 * c, i * STEP + 50 + 10 * c
+            )
     traces = rank_trace(0, compute=10, steps=3), builder.trace(1, epoch_ns=EPOCH)
     matches = match_collectives([digest_of(measure(trace).timed) for trace in traces])
     assert len(matches) == 2
@@ -164,12 +185,19 @@ def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
 
 
 def test_matching_stops_where_kinds_differ():
-    a, b = Ranked(), Ranked()
-    for builder, kinds in ((a, ("allreduce", "allgather", "allreduce")), (b, ("allreduce", "broadcast", "allreduce"))):
+    a = Ranked()
+    b = Ranked()
+    for builder, kinds in (
+        (a, ("allreduce", "allgather", "allreduce")),
+        (b, ("allreduce", "broadcast", "allreduce")),
+    ):
         for i, kind in enumerate(kinds):
             builder.collective(100 * i + 50, 100 * i + 90, 100 * i, name=kind)
     matches = match_collectives(
-        [digest_of(measure(t).timed) for t in (a.trace(0, epoch_ns=EPOCH), b.trace(1, epoch_ns=EPOCH))]
+        [
+            digest_of(measure(t).timed)
+            for t in (a.trace(0, epoch_ns=EPOCH), b.trace(1, epoch_ns=EPOCH))
+        ]
     )
     assert len(matches) == 1
     assert "2 collectives were not matched" in matches.notes[0]
@@ -200,7 +228,9 @@ def test_the_same_rank_twice_is_noted():
 
 def test_a_rank_without_device_work_does_not_stop_the_others():
     empty = Ranked().annotation("ProfilerStep#0", 0, 100).trace(2, 3, epoch_ns=EPOCH)
-    result = compare(rank_trace(0, compute=200, world=3), rank_trace(1, compute=700, world=3), empty)
+    result = compare(
+        rank_trace(0, compute=200, world=3), rank_trace(1, compute=700, world=3), empty
+    )
     assert result.rows[2].device is None
     assert any("No device work was recorded on rank 2" in note for note in result.notes)
 
@@ -209,17 +239,22 @@ def test_a_rank_without_device_work_does_not_stop_the_others():
 def recorded(run: str):
     from traceanalyzer.ingest import load
 
-    return compare_ranks([digest_of(measure(trace).timed) for trace in load(ranks(f"ranks2/{run}")).traces])
+    return compare_ranks(
+        [digest_of(measure(trace).timed) for trace in load(ranks(f"ranks2/{run}")).traces]
+    )
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_communication_of_a_rank_is_waiting_and_transfer(run):
     for row in recorded(run).rows:
-        assert row.communication_ms == pytest.approx((row.waiting_ms or 0) + (row.transfer_ms or 0), abs=1e-6)
+        assert row.communication_ms == pytest.approx(
+            (row.waiting_ms or 0) + (row.transfer_ms or 0), abs=1e-6
+        )
 
 
 def test_the_straggler_recording():
-    """Rank 1 does 60 products, rank 0 does 20: two thirds of what rank 1 computes is what rank 0 waits."""
+    """Rank 1 does 60 products, rank 0 does 20: two thirds of what rank 1 computes is what rank 0
+    waits."""
     result = recorded("straggler.base")
     waits, late = result.rows
     assert result.critical == 1
@@ -243,7 +278,8 @@ def test_recordings_of_equal_ranks(run):
 
 def test_with_collectives_the_longest_step_is_that_of_who_began_early_and_waited():
     """Rank 0's step is half as long again, all of it waiting for rank 1."""
-    early, late = Ranked(), Ranked()
+    early = Ranked()
+    late = Ranked()
     for i in range(4):
         at = 2000 * i
         early.annotation(f"ProfilerStep#{i}", at, at + 2000)
@@ -291,7 +327,9 @@ def test_collectives_that_carry_their_number_are_matched_by_it():
         )
         rows = trace.host_ranges.collective.copy()
         rows[rows >= 0] = np.arange(count)
-        trace = replace(trace, collectives=numbered, host_ranges=replace(trace.host_ranges, collective=rows))
+        trace = replace(
+            trace, collectives=numbered, host_ranges=replace(trace.host_ranges, collective=rows)
+        )
         if rank:
             kept = np.ones(len(trace.device_ops), bool)
             kept[1] = False
@@ -314,7 +352,9 @@ def by_turns(rank: int, late: tuple[float, ...], world: int = 3) -> Trace:
 
 
 def test_ranks_that_take_turns_are_all_named_with_what_each_costs() -> None:
-    result = compare(by_turns(0, (400, 0) * 4), by_turns(1, (0, 300) * 4), by_turns(2, (50, 50) * 4))
+    result = compare(
+        by_turns(0, (400, 0) * 4), by_turns(1, (0, 300) * 4), by_turns(2, (50, 50) * 4)
+    )
     assert [row.straggler for row in result.rows] == [True, True, False]
     assert [(one.position, one.gain_ms) for one in result.late] == [
         (0, pytest.approx(0.175, rel=0.01)),
@@ -324,7 +364,9 @@ def test_ranks_that_take_turns_are_all_named_with_what_each_costs() -> None:
 
 
 def test_one_hiccup_is_no_straggler() -> None:
-    result = compare(by_turns(0, (0, 0, 800, 0)), by_turns(1, (5, 0, 0, 5)), by_turns(2, (0, 5, 0, 0)))
+    result = compare(
+        by_turns(0, (0, 0, 800, 0)), by_turns(1, (5, 0, 0, 5)), by_turns(2, (0, 5, 0, 0))
+    )
     assert result.late == ()
     assert not any(row.straggler for row in result.rows)
 
@@ -338,9 +380,11 @@ def test_a_rank_costs_what_it_comes_later_than_the_last_but_one() -> None:
 
 
 def overlapped(rank: int, late: float, gemm: float = 100.0) -> Trace:
-    """Steps of four products, each with an all-reduce that overlaps with the next ones, and a product that waits for
-    them all; the first product begins `late` us after the step. Rank 1 comes last to each."""
-    builder, step = Ranked(), 2000
+    """Steps of four products, each with an all-reduce that overlaps with the next ones, and a
+    product that waits for them all; the first product begins `late` us after the step. Rank 1 comes
+    last to each."""
+    builder = Ranked()
+    step = 2000
     for i in range(4):
         at = step * i
         builder.annotation(f"ProfilerStep#{i}", at, at + step)
@@ -349,14 +393,16 @@ def overlapped(rank: int, late: float, gemm: float = 100.0) -> Trace:
         for n in range(4):
             builder.launched(GEMM, free, free + gemm, at + 5 + 4 * n)
             free += gemm
-            start, ended = max(free + 2, ended), max(at + 20 + 400 + 100 * (n + 1), ended) + 30
+            start = max(free + 2, ended)
+            ended = max(at + 20 + 400 + 100 * (n + 1), ended) + 30
             builder.collective(start, ended, at + 7 + 4 * n, ranks=2)
         builder.launched(GEMM, ended + 5, ended + 50, at + 40)
     return builder.trace(rank, 2, epoch_ns=EPOCH)
 
 
 def test_lateness_at_overlapped_collectives_counts_one_time() -> None:
-    """Rank 1 begins 400 us late, and is so at each of four collectives: it costs 0.4 ms, and not 1.6."""
+    """Rank 1 begins 400 us late, and is so at each of four collectives: it costs 0.4 ms, and not
+    1.6."""
     result = compare(overlapped(0, 0), overlapped(1, 400))
     (late,) = result.late
     assert (late.position, late.gain_ms) == (1, pytest.approx(0.4, rel=0.02))
@@ -379,12 +425,15 @@ def test_compute_that_waiting_slows_is_no_work_of_its_own() -> None:
     ],
 )
 def test_two_ranks_of_a_real_job(run: str, named: dict[int, tuple[float, float]]) -> None:
-    found = {one.position: one.gain_ms for one in compare(*load(ranks(f"two_ranks/{run}")).traces).late}
+    found = {
+        one.position: one.gain_ms for one in compare(*load(ranks(f"two_ranks/{run}")).traces).late
+    }
     assert found == {rank: pytest.approx(gain, rel=rel) for rank, (gain, rel) in named.items()}
 
 
 def test_no_rank_costs_more_than_what_the_step_has_besides_compute() -> None:
-    """Hosts that never wait run ahead by more than a step: one of these came 78 ms late in steps of 75."""
+    """Hosts that never wait run ahead by more than a step: one of these came 78 ms late in steps of
+    75."""
     compared = compare_ranks(
         [digest_of(measure(one).timed) for one in load(ranks("two_ranks/encoder_fsdp.base")).traces]
     )

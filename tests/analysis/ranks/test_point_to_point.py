@@ -1,4 +1,5 @@
-"""Who sends whom how much: from Kineto traces of a pipeline, written by hand as PyTorch writes them."""
+"""Who sends whom how much: from Kineto traces of a pipeline, written by hand as PyTorch writes
+them."""
 
 from __future__ import annotations
 
@@ -11,17 +12,28 @@ from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html.rank_charts import traffic as chart_of
 
-STEPS, STEP_US = 4, 1000
+STEPS = 4
+STEP_US = 1000
 
 
 def point_to_point(trace, kind, at, elements, peer, dtype="Float"):
     """A send or a receive: its host range says the peer, its kernel is launched inside."""
     side = {"Dst_Rank": peer} if kind == "send" else {"Src_Rank": peer}
     trace.op(
-        "record_param_comms", at, 20, Collective_name=kind, In_msg_nelems=elements, Out_msg_nelems=elements,
-        dtype=dtype, Group_size=3, Process_Group_Ranks="[0, 1, 2]", **side,
-    )  # fmt: skip
-    trace.launched("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", at + 5, at + 30, 100, stream=20)
+        "record_param_comms",
+        at,
+        20,
+        Collective_name=kind,
+        In_msg_nelems=elements,
+        Out_msg_nelems=elements,
+        dtype=dtype,
+        Group_size=3,
+        Process_Group_Ranks="[0, 1, 2]",
+        **side,
+    )
+    trace.launched(
+        "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", at + 5, at + 30, 100, stream=20
+    )
 
 
 def recording(tmp_path, rank, calls):
@@ -38,10 +50,15 @@ def recording(tmp_path, rank, calls):
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """Ranks 0 and 1 of three: 0 sends to 1 forwards, 1 sends back, and on to 2, whose recording is missing."""
+    """Ranks 0 and 1 of three: 0 sends to 1 forwards, 1 sends back, and on to 2, whose recording is
+    missing."""
     return [
         recording(tmp_path, 0, [("send", 1000, 1), ("recv", 500, 1)]),
-        recording(tmp_path, 1, [("recv", 1000, 0), ("send", 500, 0), ("send", 700, 2, "BFloat16"), ("recv", 9, 2)]),
+        recording(
+            tmp_path,
+            1,
+            [("recv", 1000, 0), ("send", 500, 0), ("send", 700, 2, "BFloat16"), ("recv", 9, 2)],
+        ),
     ]
 
 
@@ -65,11 +82,21 @@ def test_a_message_of_unknown_size_is_counted_without_bytes(tmp_path):
 
 @pytest.mark.parametrize("peer", ["one", -3, "", 2**40, None, [1]])
 def test_a_peer_that_is_no_rank_is_none(tmp_path, peer):
-    assert traffic([m.timed for m in measured(load(recording(tmp_path, 0, [("send", 1000, peer)]))).each]) == []
+    assert (
+        traffic(
+            [m.timed for m in measured(load(recording(tmp_path, 0, [("send", 1000, peer)]))).each]
+        )
+        == []
+    )
 
 
 def test_collectives_have_no_peer(tmp_path):
-    assert traffic([m.timed for m in measured(load(recording(tmp_path, 0, [("allreduce", 1000, 1)]))).each]) == []
+    assert (
+        traffic(
+            [m.timed for m in measured(load(recording(tmp_path, 0, [("allreduce", 1000, 1)]))).each]
+        )
+        == []
+    )
 
 
 def test_the_map_has_a_cell_for_each_pair(pipeline):

@@ -19,15 +19,20 @@ def recorded(kernel: str, version: str | None) -> Trace:
     return replace(TraceBuilder().kernel(kernel, 0, 10).build(), conditions=conditions)
 
 
-@pytest.mark.parametrize(("kernel", "version", "said"), [
-    (SOFTMAX, f"{COUNTED}.0+cu130", False),
-    (SOFTMAX, "1.13.1", True),
-    (SOFTMAX, f"{COUNTED}0.0", True),
-    (SOFTMAX, "a build of mine", False),
-    (SOFTMAX, None, False),
-    ("my_kernel", "1.13.1", False),
-])  # fmt: skip
-def test_it_is_said_where_the_recordings_version_is_another(kernel: str, version: str | None, said: bool) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "version", "said"),
+    [
+        (SOFTMAX, f"{COUNTED}.0+cu130", False),
+        (SOFTMAX, "1.13.1", True),
+        (SOFTMAX, f"{COUNTED}0.0", True),
+        (SOFTMAX, "a build of mine", False),
+        (SOFTMAX, None, False),
+        ("my_kernel", "1.13.1", False),
+    ],
+)
+def test_it_is_said_where_the_recordings_version_is_another(
+    kernel: str, version: str | None, said: bool
+) -> None:
     sentence = other_version(recorded(kernel, version))
     assert (sentence is not None) is said
     if sentence and version:

@@ -1,4 +1,5 @@
-"""The roofline against arithmetic by hand, on a GPU of round figures: 100 TFLOP/s bf16, 10 fp32, 1 TB/s, 10 SMs."""
+"""The roofline against arithmetic by hand, on a GPU of round figures: 100 TFLOP/s bf16, 10 fp32, 1
+TB/s, 10 SMs."""
 
 from __future__ import annotations
 
@@ -36,14 +37,17 @@ GPU = Hardware(
     shared_per_sm=100_000,
 )
 TABLE = HardwareTable((GPU,))
-GEMM, ADD = "ampere_bf16_s16816gemm_bf16_128x64", "void at::native::vectorized_elementwise_kernel<4, add>"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
+ADD = "void at::native::vectorized_elementwise_kernel<4, add>"
 
 
 def context(builder: TraceBuilder, name: str | None = "round") -> Measurements:
     return measure(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
-def op(builder: TraceBuilder, name: str, at: float, shapes: str, dtypes: str, *kernels: tuple[Any, ...]) -> None:
+def op(
+    builder: TraceBuilder, name: str, at: float, shapes: str, dtypes: str, *kernels: tuple[Any, ...]
+) -> None:
     """An operator that launches kernels (name, start, end, columns)."""
     builder.op(name, at, at + 10, shapes=shapes, dtypes=builder.code(dtypes))
     for i, (kernel, start, end, columns) in enumerate(kernels):
@@ -52,7 +56,13 @@ def op(builder: TraceBuilder, name: str, at: float, shapes: str, dtypes: str, *k
         builder.kernel(kernel, start, end, correlation, **columns)
 
 
-def mm(builder: TraceBuilder, n: int, *kernels: tuple[Any, ...], at: float = 0, dtype: str = "c10::BFloat16") -> None:
+def mm(
+    builder: TraceBuilder,
+    n: int,
+    *kernels: tuple[Any, ...],
+    at: float = 0,
+    dtype: str = "c10::BFloat16",
+) -> None:
     op(builder, "aten::mm", at, f"[[{n},{n}],[{n},{n}]]", f'["{dtype}","{dtype}"]', *kernels)
 
 
@@ -85,7 +95,9 @@ def test_memory_bound_copy_and_memset_and_host_copy() -> None:
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64>", 200, Precision.FP32),
     ],
 )
-def test_fp32_product_is_held_against_the_cores_that_it_uses(kernel: str, attainable_us: float, precision: int) -> None:
+def test_fp32_product_is_held_against_the_cores_that_it_uses(
+    kernel: str, attainable_us: float, precision: int
+) -> None:
     b = TraceBuilder()
     mm(b, 1000, (kernel, 20, 320, {}), dtype="float")
     r = context(b).rated.roofline
@@ -222,7 +234,11 @@ def test_rows_of_kernels_and_operators_carry_the_roofline() -> None:
         assert row.tflops == pytest.approx(50)
         assert row.headroom_ms == pytest.approx(0.02)
         assert row.intensity == pytest.approx(2e9 / 6e6)
-    assert (kernel.tensor_cores, kernel.waves, kernel.occupancy_share) == (True, pytest.approx(1.5), 0.5)
+    assert (kernel.tensor_cores, kernel.waves, kernel.occupancy_share) == (
+        True,
+        pytest.approx(1.5),
+        0.5,
+    )
 
 
 def test_a_step_that_is_mostly_unmodelled_has_no_ideal_time() -> None:
@@ -241,9 +257,15 @@ def test_collectives_are_held_against_the_links_and_use_few_blocks_on_purpose() 
     b.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 0, 100, **columns)
     b.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 200, 220, **columns | {"collective": 1})
     codes = [b.code(text) for text in ("allreduce", "BFloat16")]
-    table = {"name": codes[:1] * 2, "in_elements": [10**6] * 2, "out_elements": [10**6] * 2, "dtype": codes[1:] * 2}
+    table = {
+        "name": codes[:1] * 2,
+        "in_elements": [10**6] * 2,
+        "out_elements": [10**6] * 2,
+        "dtype": codes[1:] * 2,
+    }
     trace = b.build(
-        devices=(Device(0, "round"),), collectives=Collectives.from_columns(table | {"group_size": [2, 64]})
+        devices=(Device(0, "round"),),
+        collectives=Collectives.from_columns(table | {"group_size": [2, 64]}),
     )
     r = measure(trace, Knowledge(hardware=TABLE)).rated.roofline
     assert r.bytes[0] == pytest.approx(2e6)  # 2(n-1)/n of 2 MB

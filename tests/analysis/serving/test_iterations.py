@@ -23,17 +23,34 @@ def rows(b: TraceBuilder, name: str | None = None) -> list[IterationRow]:
     return measure(b.build(), Knowledge(iteration_name=name)).iterations
 
 
-def decode(b: TraceBuilder, i: int, at: float, busy: float, *, late: float = 10, stage: str = "") -> None:
-    """One synchronous iteration: prepare, replay, copy the tokens back, wait; then a stage until the next."""
+def decode(
+    b: TraceBuilder, i: int, at: float, busy: float, *, late: float = 10, stage: str = ""
+) -> None:
+    """One synchronous iteration: prepare, replay, copy the tokens back, wait; then a stage until
+    the next."""
     number = 10 * i + 1
     b.call("cudaMemcpyAsync", at, at + 2, number)
-    b.kernel("Memcpy HtoD", at + 3, at + 4, number, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.HOST_TO_DEVICE)
+    b.kernel(
+        "Memcpy HtoD",
+        at + 3,
+        at + 4,
+        number,
+        kind=DeviceOpKind.MEMCPY,
+        copy_kind=CopyKind.HOST_TO_DEVICE,
+    )
     b.annotation(DECODE.format(8, 100 + i), at + 5, at + 12)
     b.call("cudaGraphLaunch", at + 6, at + 10, number + 1)
     b.kernel("gemm", at + 10, at + 10 + busy, number + 1)
     b.call("cudaMemcpyAsync", at + 13, at + 14, number + 2)
     end = at + 10 + busy
-    b.kernel("Memcpy DtoH", end, end + 1, number + 2, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.DEVICE_TO_HOST)
+    b.kernel(
+        "Memcpy DtoH",
+        end,
+        end + 1,
+        number + 2,
+        kind=DeviceOpKind.MEMCPY,
+        copy_kind=CopyKind.DEVICE_TO_HOST,
+    )
     b.call("cudaStreamSynchronize", at + 15, end + 1)
     if stage:
         b.annotation(stage, end + 1, end + 1 + late)
@@ -76,7 +93,11 @@ def test_marks_that_overlap_on_two_threads_are_two_iterations() -> None:
 
 
 def test_nested_and_doubled_marks_are_one_and_tell_what_the_other_does_not() -> None:
-    b = TraceBuilder().annotation("step[DECODE bs=32]", 0, 50).annotation(DECODE.format(32, 900), 1, 49)
+    b = (
+        TraceBuilder()
+        .annotation("step[DECODE bs=32]", 0, 50)
+        .annotation(DECODE.format(32, 900), 1, 49)
+    )
     b.annotation("step[DECODE bs=32]", 0, 50, thread=1)
     b.call("cudaGraphLaunch", 2, 4, 1).kernel("gemm", 5, 60, 1)
     (row,) = rows(b)
@@ -101,7 +122,9 @@ def test_a_draft_is_part_of_the_iteration_that_verifies_it() -> None:
 def test_the_capture_of_graphs_is_no_iteration() -> None:
     b = TraceBuilder().annotation("capture_32_FULL", 0, 50).annotation(DECODE.format(32, 0), 1, 49)
     b.call("cudaLaunchKernel", 2, 3, 1)
-    b.annotation(DECODE.format(8, 64), 100, 150).call("cudaGraphLaunch", 102, 104, 2).kernel("gemm", 105, 145, 2)
+    b.annotation(DECODE.format(8, 64), 100, 150).call("cudaGraphLaunch", 102, 104, 2).kernel(
+        "gemm", 105, 145, 2
+    )
     assert [row.requests for row in rows(b)] == [8]
 
 
@@ -118,7 +141,9 @@ def test_what_was_launched_in_time_waits_for_what_is_not_recorded() -> None:
     b = TraceBuilder()
     for i, starts in enumerate((5, 5000)):
         b.annotation(DECODE.format(8, 64), 20 * i, 20 * i + 10)
-        b.call("cudaGraphLaunch", 20 * i + 1, 20 * i + 3, i + 1).kernel("gemm", starts, starts + 10, i + 1)
+        b.call("cudaGraphLaunch", 20 * i + 1, 20 * i + 3, i + 1).kernel(
+            "gemm", starts, starts + 10, i + 1
+        )
     assert rows(b)[0].gap_cause == "unknown"
 
 
@@ -126,7 +151,9 @@ def test_without_a_mark_the_unit_is_unknown_and_a_name_tells_it() -> None:
     b = TraceBuilder()
     for i in range(4):
         b.annotation(f"my forward {i}", 100 * i, 100 * i + 50)
-        b.call("cudaGraphLaunch", 100 * i + 1, 100 * i + 3, i + 1).kernel("gemm", 100 * i + 5, 100 * i + 60, i + 1)
+        b.call("cudaGraphLaunch", 100 * i + 1, 100 * i + 3, i + 1).kernel(
+            "gemm", 100 * i + 5, 100 * i + 60, i + 1
+        )
     assert rows(b) == []
     assert [row.phase for row in rows(b, "^my forward")] == [None] * 4
 
@@ -134,7 +161,10 @@ def test_without_a_mark_the_unit_is_unknown_and_a_name_tells_it() -> None:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("execute_8192_context_9(sq8155sk8430sqsq7sqsk7)_generation_37(sq37sk34489sqsq37sqsk4)", (9, 8155, 37, 37)),
+        (
+            "execute_8192_context_9(sq8155sk8430sqsq7sqsk7)_generation_37(sq37sk34489sqsq37sqsk4)",
+            (9, 8155, 37, 37),
+        ),
         ("execute_context_1(888_788544)_generation_0(0)", (1, 888, 0, 0)),
         ("execute_new_2_cached_30", (None, None, None, None)),
         ("step[EXTEND bs=15 toks=15360]", (15, 15360, 0, 0)),
@@ -155,8 +185,14 @@ def test_prefills_and_decodes_of_a_mark(name: str, parts: tuple[int | None, ...]
     ("name", "stage"),
     [
         ("vllm/v1/core/sched/scheduler.py(168): schedule", "scheduling"),
-        ("/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(2200): get_next_batch_to_run", "scheduling"),
-        ("/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(900): event_loop_overlap", None),
+        (
+            "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(2200): get_next_batch_to_run",
+            "scheduling",
+        ),
+        (
+            "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(900): event_loop_overlap",
+            None,
+        ),
         ("vllm/v1/worker/gpu_model_runner.py(931): _update_states", "input preparation"),
         ("vllm/v1/sample/sampler.py(60): forward", "sampling"),
         ("vllm/v1/engine/output_processor.py(300): process_outputs", "detokenising"),
@@ -171,7 +207,25 @@ def test_stages_of_a_servers_loop(name: str, stage: str | None) -> None:
 def made(requests: int, kv: int, a: float, b: float, c: float) -> IterationRow:
     time = a + b * requests + c * kv
     return IterationRow(
-        0, 0.0, "decode", requests, 0, requests, kv, 1, time, time, time + 0.5, 0, 0, None, None, 1, 0, 1, None
+        0,
+        0.0,
+        "decode",
+        requests,
+        0,
+        requests,
+        kv,
+        1,
+        time,
+        time,
+        time + 0.5,
+        0,
+        0,
+        None,
+        None,
+        1,
+        0,
+        1,
+        None,
     )
 
 
@@ -193,10 +247,18 @@ def test_a_term_below_zero_is_no_term_and_few_batches_make_no_fit() -> None:
 
 
 def test_sentences_tell_waiting_for_the_cpu_from_an_unknown_wait() -> None:
-    late, unknown = TraceBuilder(), TraceBuilder()
+    late = TraceBuilder()
+    unknown = TraceBuilder()
     for i in range(3):
         decode(late, i, 1000 * i, 50)
         unknown.annotation(DECODE.format(8, 64), 20 * i, 20 * i + 10)
-        unknown.call("cudaGraphLaunch", 20 * i + 1, 20 * i + 3, i + 1).kernel("g", 5 + 5000 * i, 20 + 5000 * i, i + 1)
-    assert re.search("3 decode iterations .*: 1 ms, .* waiting for the CPU", next(sentences(measure(late.build()))))
-    assert "waiting for what the recording does not show" in next(sentences(measure(unknown.build())))
+        unknown.call("cudaGraphLaunch", 20 * i + 1, 20 * i + 3, i + 1).kernel(
+            "g", 5 + 5000 * i, 20 + 5000 * i, i + 1
+        )
+    assert re.search(
+        "3 decode iterations .*: 1 ms, .* waiting for the CPU",
+        next(sentences(measure(late.build()))),
+    )
+    assert "waiting for what the recording does not show" in next(
+        sentences(measure(unknown.build()))
+    )

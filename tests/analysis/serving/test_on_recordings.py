@@ -23,10 +23,14 @@ SAID = {
 
 
 def brute_force(name: str) -> tuple[int, float, float, int, int]:
-    """GPU rows, span, busy time (ms), graph launches and kernel launches of all that the file holds."""
-    events: list[dict[str, Any]] = json.loads(gzip.decompress((DATA / f"{name}.json.gz").read_bytes()))["traceEvents"]
+    """GPU rows, span, busy time (ms), graph launches and kernel launches of all that the file
+    holds."""
+    events: list[dict[str, Any]] = json.loads(
+        gzip.decompress((DATA / f"{name}.json.gz").read_bytes())
+    )["traceEvents"]
     rows = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") in GPU)
-    busy, reach = 0.0, rows[0][0]
+    busy = 0.0
+    reach = rows[0][0]
     for start, end in rows:
         busy += max(end - max(start, reach), 0)
         reach = max(reach, end)
@@ -40,7 +44,14 @@ def brute_force(name: str) -> tuple[int, float, float, int, int]:
 def test_an_iteration_is_what_its_mark_and_the_raw_file_say(name: str) -> None:
     m = measure(load([DATA / f"{name}.json.gz"]).traces[0])
     (row,) = m.iterations
-    said = (row.phase, row.requests, row.context_tokens, row.generation_tokens, row.kv_tokens, row.graph)
+    said = (
+        row.phase,
+        row.requests,
+        row.context_tokens,
+        row.generation_tokens,
+        row.kv_tokens,
+        row.graph,
+    )
     assert (serving_values(m)["server"], *said) == SAID[name]
     ops, span, busy, graphs, launches = brute_force(name)
     assert (row.gpu_ops, row.graph_launches, row.launches) == (ops, graphs, launches)
@@ -48,7 +59,8 @@ def test_an_iteration_is_what_its_mark_and_the_raw_file_say(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [("vllm_decode", "gpu"), ("sglang_decode", "unknown"), ("vllm_piecewise", "gpu")]
+    ("name", "limit"),
+    [("vllm_decode", "gpu"), ("sglang_decode", "unknown"), ("vllm_piecewise", "gpu")],
 )
 def test_what_limits_it(name: str, limit: str) -> None:
     m = measure(load([DATA / f"{name}.json.gz"]).traces[0])

@@ -26,7 +26,8 @@ def recorded(path: Path) -> Measurements:
 
 
 def test_overlapping_intervals_share_their_time():
-    start, end = np.array([0, 50, 300]), np.array([100, 150, 300])
+    start = np.array([0, 50, 300])
+    end = np.array([100, 150, 300])
     within = IntervalSet(np.array([20]), np.array([120]))
     # 20-50 alone, 50-100 shared by two, 100-120 alone.
     assert shared_time(start, end, within).tolist() == [30 + 25, 25 + 20, 0]
@@ -39,7 +40,9 @@ spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8)
 def test_shared_time_adds_up_to_the_union(intervals, others):
     start = np.array([a for a, _ in intervals], np.int64)
     end = np.array([a + length for a, length in intervals], np.int64)
-    within = union(*(np.array(side, np.int64) for side in ([a for a, _ in others], [a + b for a, b in others])))
+    within = union(
+        *(np.array(side, np.int64) for side in ([a for a, _ in others], [a + b for a, b in others]))
+    )
     shared = shared_time(start, end, within)
     assert shared.sum() == pytest.approx(intersect(union(start, end), within).total)
     assert (shared >= 0).all()
@@ -49,7 +52,12 @@ def test_shared_time_adds_up_to_the_union(intervals, others):
 def test_metadata_comes_from_the_call_that_encloses_the_launch():
     ctx = measure(Ranked().collective(10, 20, 5, elements=1000).trace())
     (row,) = collective_stats(ctx.timed)
-    assert (row.collective, row.group, row.group_size, row.dtype) == ("all_reduce", "pg", 2, "Float")
+    assert (row.collective, row.group, row.group_size, row.dtype) == (
+        "all_reduce",
+        "pg",
+        2,
+        "Float",
+    )
     assert row.message_bytes == 4000
     assert row.algorithm_gbs == pytest.approx(4000 / 10_000)
     assert row.bus_gbs == pytest.approx(4000 / 10_000 * 2 * 1 / 2)
@@ -69,12 +77,19 @@ def test_metadata_of_the_kernel_itself_goes_first():
 def test_without_metadata_the_kernel_name_tells_the_kind_alone():
     ctx = measure(Ranked().launched(ALL_REDUCE, 10, 20, 5).trace())
     (row,) = collective_stats(ctx.timed)
-    assert (row.collective, row.group, row.message_bytes, row.bus_gbs) == ("all_reduce", None, None, None)
+    assert (row.collective, row.group, row.message_bytes, row.bus_gbs) == (
+        "all_reduce",
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_metadata_range_on_another_thread_is_not_the_launching_one():
     builder = Ranked()
-    builder.op("record_param_comms", 0, 30, thread=1, collective=builder.described("allreduce", 1000))
+    builder.op(
+        "record_param_comms", 0, 30, thread=1, collective=builder.described("allreduce", 1000)
+    )
     (row,) = collective_stats(measure(builder.launched(ALL_REDUCE, 10, 20, 5).trace()).timed)
     assert row.message_bytes is None
 
@@ -95,7 +110,12 @@ def test_kernels_of_one_call_are_one_collective():
 def test_a_group_of_calls_launches_at_its_end():
     builder = Ranked()
     for i, elements in enumerate((1000, 500)):
-        builder.op("record_param_comms", 10 * i, 10 * i + 5, collective=builder.described("allreduce", elements))
+        builder.op(
+            "record_param_comms",
+            10 * i,
+            10 * i + 5,
+            collective=builder.described("allreduce", elements),
+        )
     builder.launched(ALL_REDUCE, 40, 60, 30)
     (row,) = collective_stats(measure(builder.trace()).timed)
     assert row.message_bytes == 6000
@@ -104,7 +124,9 @@ def test_a_group_of_calls_launches_at_its_end():
 
 def test_a_call_that_launched_nothing_does_not_describe_another_kind():
     builder = Ranked()
-    builder.op("record_param_comms", 0, 5, collective=builder.described("_reduce_scatter_base", 1000))
+    builder.op(
+        "record_param_comms", 0, 5, collective=builder.described("_reduce_scatter_base", 1000)
+    )
     builder.launched(ALL_REDUCE, 40, 60, 30)
     (row,) = collective_stats(measure(builder.trace()).timed)
     assert (row.collective, row.message_bytes) == ("all_reduce", None)
@@ -121,7 +143,9 @@ def test_a_barrier_is_a_barrier_and_not_the_all_reduce_inside_it():
 def test_exposed_time_is_shared_and_hidden_time_is_not_exposed():
     builder = Ranked()
     builder.launched(GEMM, 0, 100, 0)
-    builder.collective(50, 150, 10, stream=8, elements=10).collective(120, 200, 20, stream=9, elements=20)
+    builder.collective(50, 150, 10, stream=8, elements=10).collective(
+        120, 200, 20, stream=9, elements=20
+    )
     ctx = measure(builder.trace())
     small, large = sorted(collective_stats(ctx.timed), key=lambda row: row.message_bytes)
     # 100-120 the first alone, 120-150 both, 150-200 the second alone.
@@ -152,7 +176,8 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
     nccl = [
         i
         for i in range(len(ops))
-        if "nccl" in ctx.trace.strings[ops.name[i]] and ctx.timed.steps.of_op[i] >= ctx.timed.steps.warmup
+        if "nccl" in ctx.trace.strings[ops.name[i]]
+        and ctx.timed.steps.of_op[i] >= ctx.timed.steps.warmup
     ]
     rows = collective_stats(ctx.timed)
     steps = ctx.timed.steps.steady_count
@@ -166,8 +191,11 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
             if "nccl" not in ctx.trace.strings[ops.name[j]] and ops.kind[j] != 2:
                 busy[max(ops.start[j] - ops.start[i], 0) : ops.end[j] - ops.start[i]] = True
         hidden += int(busy.sum())
-    # NCCL runs collectives of one group one after the other: none is shared, so exposed is what is not hidden.
-    assert sum(row.exposed_ms for row in rows) * steps == pytest.approx(total - hidden / 1e6, abs=1e-3)
+    # NCCL runs collectives of one group one after the other: none is shared, so exposed is what is
+    # not hidden.
+    assert sum(row.exposed_ms for row in rows) * steps == pytest.approx(
+        total - hidden / 1e6, abs=1e-3
+    )
 
 
 @pytest.mark.parametrize("path", TWO_RANKS, ids=label)
@@ -192,7 +220,9 @@ def test_figures_of_the_straggler_recording():
 
 def test_waiting_is_apart_from_transfer_where_the_ranks_are_known():
     """Both end at 500 us; rank 1 comes at 400 us, 300 us after rank 0."""
-    traces = [Ranked().collective(at, 500, 10, ranks=2).trace(i, 2) for i, at in enumerate((100, 400))]
+    traces = [
+        Ranked().collective(at, 500, 10, ranks=2).trace(i, 2) for i, at in enumerate((100, 400))
+    ]
     early, late = (one.collectives[0] for one in measure_ranks(traces))
     assert (early.transfer_ms, early.waiting_ms) == pytest.approx((0.1, 0.3))
     assert (late.transfer_ms, late.waiting_ms) == pytest.approx((0.1, 0.0))

@@ -13,7 +13,8 @@ GEMM = "nvjet_sm90_tst_128x128_TNT"
 
 
 def two_steps() -> TraceBuilder:
-    """Two steps of 1000 us: a GEMM of 100 us and one of 300 us by aten::mm, a copy of 50 us by nobody."""
+    """Two steps of 1000 us: a GEMM of 100 us and one of 300 us by aten::mm, a copy of 50 us by
+    nobody."""
     b = TraceBuilder()
     for step in range(2):
         t = 1000.0 * step
@@ -23,7 +24,9 @@ def two_steps() -> TraceBuilder:
             b.call("cudaLaunchKernel", t + at + 5, t + at + 10, correlation=10 * step + i + 1)
             b.kernel(GEMM, t + at + 20, t + at + 20 + length, correlation=10 * step + i + 1)
         b.call("cudaMemcpyAsync", t + 600, t + 605, correlation=10 * step + 9)
-        b.kernel("Memcpy HtoD", t + 620, t + 670, correlation=10 * step + 9, kind=DeviceOpKind.MEMCPY)
+        b.kernel(
+            "Memcpy HtoD", t + 620, t + 670, correlation=10 * step + 9, kind=DeviceOpKind.MEMCPY
+        )
     return b
 
 
@@ -46,7 +49,12 @@ def test_classes_hold_all_device_work() -> None:
 
 
 def test_most_time_first_and_graphs_are_rows() -> None:
-    b = TraceBuilder().kernel("a", 0, 1).kernel("b", 10, 30).kernel("graph 7", 40, 140, kind=DeviceOpKind.GRAPH)
+    b = (
+        TraceBuilder()
+        .kernel("a", 0, 1)
+        .kernel("b", 10, 30)
+        .kernel("graph 7", 40, 140, kind=DeviceOpKind.GRAPH)
+    )
     rows = kernel_stats(measure(b.build()).rated)
     assert [r.name for r in rows] == ["graph 7", "b", "a"]
     assert [r.cls for r in rows] == ["graph", "other", "other"]
@@ -60,7 +68,12 @@ def test_a_kernel_without_a_call_row_belongs_to_the_op_with_its_external_id() ->
 
 
 def test_a_kernel_launched_outside_operators_belongs_to_the_annotation() -> None:
-    b = TraceBuilder().annotation("custom", 0, 10).call("cuLaunchKernel", 2, 4, 1).kernel("k", 5, 9, 1)
+    b = (
+        TraceBuilder()
+        .annotation("custom", 0, 10)
+        .call("cuLaunchKernel", 2, 4, 1)
+        .kernel("k", 5, 9, 1)
+    )
     assert kernel_stats(measure(b.build()).rated)[0].op == "custom"
 
 
@@ -102,9 +115,15 @@ def test_every_figure_is_defined() -> None:
             "void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(T1::Params)",
             "cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>",
         ),
-        ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
+        (
+            "ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "ncclDevKernel_AllReduce_RING_LL",
+        ),
         ("add_one(const float *, float *, int)", "add_one"),
-        ("void clover::k<PdV_kernel(bool, Buffer2D<double> &)::[lambda(int) (instance 1)]>()", "clover::k<PdV_kernel>"),
+        (
+            "void clover::k<PdV_kernel(bool, Buffer2D<double> &)::[lambda(int) (instance 1)]>()",
+            "clover::k<PdV_kernel>",
+        ),
         ("(odd)", "(odd)"),
         ("", ""),
     ],

@@ -54,7 +54,12 @@ def test_negative_queue_delay_is_absent() -> None:
 
 
 def test_a_driver_call_beneath_a_runtime_call_counts_once() -> None:
-    b = TraceBuilder().call("cudaLaunchKernel", 0, 10, 1).call("cuLaunchKernel", 1, 9, 1).kernel("k", 12, 20, 1)
+    b = (
+        TraceBuilder()
+        .call("cudaLaunchKernel", 0, 10, 1)
+        .call("cuLaunchKernel", 1, 9, 1)
+        .kernel("k", 12, 20, 1)
+    )
     stats = measured(b)
     assert stats.launch_calls == 1
     assert stats.launch_ms == pytest.approx(0.010)
@@ -71,7 +76,9 @@ def test_recorded_back_pressure_is_kept_apart() -> None:
 
 
 @pytest.mark.parametrize(("queued", "blocked"), [(FULL_QUEUE + 5, 0.295), (20, 0.0)])
-def test_a_long_launch_is_back_pressure_only_if_the_queue_was_full(queued: int, blocked: float) -> None:
+def test_a_long_launch_is_back_pressure_only_if_the_queue_was_full(
+    queued: int, blocked: float
+) -> None:
     b = TraceBuilder()
     for i in range(queued):
         b.call("cudaLaunchKernel", 10 * i, 10 * i + 5, i + 1)
@@ -97,7 +104,11 @@ def test_graph_launches() -> None:
 
 
 def test_a_graph_recorded_as_a_whole_hides_its_kernels() -> None:
-    b = TraceBuilder().call("cudaGraphLaunch", 0, 50, 1).kernel("graph", 60, 160, 1, kind=DeviceOpKind.GRAPH)
+    b = (
+        TraceBuilder()
+        .call("cudaGraphLaunch", 0, 50, 1)
+        .kernel("graph", 60, 160, 1, kind=DeviceOpKind.GRAPH)
+    )
     stats = measured(b)
     assert stats.kernels_per_graph_launch is None
     assert stats.kernels == 0
@@ -107,7 +118,9 @@ def test_a_graph_recorded_as_a_whole_hides_its_kernels() -> None:
 
 def test_copies_memsets_and_unlaunched_ops() -> None:
     b = TraceBuilder().call("cudaMemcpyAsync", 0, 5, 1).call("cudaMemsetAsync", 10, 15, 2)
-    b.kernel("Memcpy", 20, 25, 1, kind=DeviceOpKind.MEMCPY).kernel("Memset", 26, 27, 2, kind=DeviceOpKind.MEMSET)
+    b.kernel("Memcpy", 20, 25, 1, kind=DeviceOpKind.MEMCPY).kernel(
+        "Memset", 26, 27, 2, kind=DeviceOpKind.MEMSET
+    )
     b.kernel("k", 30, 40, 99)
     stats = measured(b)
     assert (stats.copy_calls, stats.memset_calls, stats.without_launch) == (1, 1, 1)
@@ -120,7 +133,8 @@ def test_every_figure_is_defined() -> None:
 
 
 def test_what_the_recorder_saw_of_a_full_queue_goes_before_what_is_inferred() -> None:
-    """The long call is blocked for all but 5 us of its 300, were it inferred; the recorder saw 50 us."""
+    """The long call is blocked for all but 5 us of its 300, were it inferred; the recorder saw 50
+    us."""
     queued = FULL_QUEUE + 5
     b = TraceBuilder()
     for i in range(queued):

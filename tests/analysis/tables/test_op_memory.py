@@ -1,4 +1,5 @@
-"""Operators by memory: on hand-made allocator events, and on a recording whose cache grows by `torch.cat`."""
+"""Operators by memory: on hand-made allocator events, and on a recording whose cache grows by
+`torch.cat`."""
 
 from __future__ import annotations
 
@@ -20,11 +21,25 @@ ADDRESS = 1 << 40
 
 
 def op(name: str, start: float, end: float, thread: int = 1) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": thread, "ts": start, "dur": end - start}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": thread,
+        "ts": start,
+        "dur": end - start,
+    }
 
 
 def memory(at: float, size: int, address: int, total: int, device: int = 0) -> dict[str, Any]:
-    args = {"Bytes": size, "Addr": ADDRESS + address, "Total Allocated": total, "Device Type": 1, "Device Id": device}
+    args = {
+        "Bytes": size,
+        "Addr": ADDRESS + address,
+        "Total Allocated": total,
+        "Device Type": 1,
+        "Device Id": device,
+    }
     return {
         "ph": "i",
         "cat": "cpu_instant_event",
@@ -60,7 +75,9 @@ def test_each_byte_belongs_to_who_allocated_it(tmp_path: Path) -> None:
             memory(80, -4000, 9, 2000),
         ],
     )
-    assert {name: (r.allocated_bytes, r.freed_bytes, r.held_at_peak_bytes) for name, r in found.items()} == {
+    assert {
+        name: (r.allocated_bytes, r.freed_bytes, r.held_at_peak_bytes) for name, r in found.items()
+    } == {
         "aten::addmm": (1000, 1000, 1000),
         "MulBackward0": (500, 0, 500),
         "aten::linear": (200, 0, 200),
@@ -94,24 +111,29 @@ BLOCKS = 8
 
 
 def with_snapshot(folder: Path, wrong_by_us: int = 0) -> dict[str, OpMemory]:
-    """Two steps that each make and free eight tensors of 1 MiB in one operator, with a history and no `[memory]` rows;
-    another MiB was allocated before the trace, and stays."""
+    """Two steps that each make and free eight tensors of 1 MiB in one operator, with a history and
+    no `[memory]` rows; another MiB was allocated before the trace, and stays."""
     trace = KinetoTrace(metadata={"schemaVersion": 1, "baseTimeNanoseconds": EPOCH_US * 1000})
     events = [event("alloc", SEGMENT, MIB, time_us=EPOCH_US - 5000)]
     for step in range(2):
         begin = 1000 + step * STEP_US
         trace.step(step, begin, STEP_US - 10)
         for block in range(BLOCKS):
-            at, address = begin + 10 + 30 * block, SEGMENT + (1 + block) * MIB
+            at = begin + 10 + 30 * block
+            address = SEGMENT + (1 + block) * MIB
             trace.op("aten::mul", at, 12)
             trace.op("aten::empty", at + 2, 4)
             events.append(event("alloc", address, MIB, time_us=EPOCH_US + at + 4 + wrong_by_us))
         for block in range(BLOCKS):
             address = SEGMENT + (1 + block) * MIB
-            events += [event(action, address, MIB, time_us=EPOCH_US + begin + 280) for action in ENDS]
+            events += [
+                event(action, address, MIB, time_us=EPOCH_US + begin + 280) for action in ENDS
+            ]
     held = segment([(SEGMENT, MIB, MIB, "active_allocated")], 9 * MIB)
     run = load([trace.write(folder / "trace.json")])
-    return {row.name: row for row in traced(run, snapshot(folder, content(events, [held]))).operators}
+    return {
+        row.name: row for row in traced(run, snapshot(folder, content(events, [held]))).operators
+    }
 
 
 ENDS = ("free_requested", "free_completed")
@@ -120,7 +142,8 @@ ENDS = ("free_requested", "free_completed")
 def test_a_history_of_the_same_time_names_the_operators_too(tmp_path: Path) -> None:
     found = with_snapshot(tmp_path)
     assert {
-        name: (r.allocations, r.allocated_bytes, r.freed_bytes, r.held_at_peak_bytes) for name, r in found.items()
+        name: (r.allocations, r.allocated_bytes, r.freed_bytes, r.held_at_peak_bytes)
+        for name, r in found.items()
     } == {
         "aten::mul": (BLOCKS, BLOCKS * MIB, BLOCKS * MIB, BLOCKS * MIB),
         BEFORE: (0, 0, 0, MIB),
@@ -128,16 +151,29 @@ def test_a_history_of_the_same_time_names_the_operators_too(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("wrong_by_us", [14, -18, 100_000_000])
-def test_a_history_by_another_clock_or_of_another_time_names_nothing(tmp_path: Path, wrong_by_us: int) -> None:
+def test_a_history_by_another_clock_or_of_another_time_names_nothing(
+    tmp_path: Path, wrong_by_us: int
+) -> None:
     assert with_snapshot(tmp_path, wrong_by_us) == {}
 
 
 def test_events_outside_operators_belong_to_none(tmp_path: Path) -> None:
     """The last event of the host is an API call, of which there are more than ranges."""
     calls = [
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, "ts": at, "dur": 2}
+        {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaDeviceSynchronize",
+            "pid": 1,
+            "tid": 1,
+            "ts": at,
+            "dur": 2,
+        }
         for at in (60, 70, 80)
     ]
-    found = rows(tmp_path, [op("aten::mm", 0, 10), *calls, memory(20, 1000, 0, 1000), memory(50, -1000, 0, 0)])
+    found = rows(
+        tmp_path,
+        [op("aten::mm", 0, 10), *calls, memory(20, 1000, 0, 1000), memory(50, -1000, 0, 0)],
+    )
     assert list(found) == [OUTSIDE]
     assert found[OUTSIDE].allocated_bytes == 1000

@@ -15,18 +15,25 @@ def rows(builder: TraceBuilder, **options: bool) -> dict[str, OpStats]:
 
 
 def linear() -> TraceBuilder:
-    """aten::linear 0-100 calls aten::t 10-20 and aten::addmm 30-90, which launches two kernels of 50 and 70 us."""
+    """aten::linear 0-100 calls aten::t 10-20 and aten::addmm 30-90, which launches two kernels of
+    50 and 70 us."""
     b = TraceBuilder().op("aten::linear", 0, 100).op("aten::t", 10, 20)
     b.op("aten::addmm", 30, 90, shapes="[[2,3]]")
     for i, length in ((1, 50), (2, 70)):
-        b.call("cudaLaunchKernel", 30 + 10 * i, 35 + 10 * i, i).kernel("k", 100 * i, 100 * i + length, i)
+        b.call("cudaLaunchKernel", 30 + 10 * i, 35 + 10 * i, i).kernel(
+            "k", 100 * i, 100 * i + length, i
+        )
     return b
 
 
 def test_host_and_device_time_of_a_tree() -> None:
     found = rows(linear())
-    outer, inner, view = found["aten::linear"], found["aten::addmm"], found["aten::t"]
-    assert (outer.calls, outer.host_total_ms, outer.host_self_ms) == pytest.approx((1, 0.100, 0.030))
+    outer = found["aten::linear"]
+    inner = found["aten::addmm"]
+    view = found["aten::t"]
+    assert (outer.calls, outer.host_total_ms, outer.host_self_ms) == pytest.approx(
+        (1, 0.100, 0.030)
+    )
     assert (inner.host_total_ms, inner.host_self_ms) == pytest.approx((0.060, 0.050))
     assert (outer.device_total_ms, outer.device_self_ms) == pytest.approx((0.120, 0))
     assert (inner.device_total_ms, inner.device_self_ms) == pytest.approx((0.120, 0.120))
@@ -39,7 +46,11 @@ def test_host_and_device_time_of_a_tree() -> None:
 
 
 def test_rows_come_by_device_total_then_host_self() -> None:
-    assert [r.name for r in op_stats(measure(linear().build()).rated)] == ["aten::addmm", "aten::linear", "aten::t"]
+    assert [r.name for r in op_stats(measure(linear().build()).rated)] == [
+        "aten::addmm",
+        "aten::linear",
+        "aten::t",
+    ]
 
 
 def test_figures_are_per_step_and_warm_up_is_left_out() -> None:
@@ -97,7 +108,12 @@ def test_a_call_inside_one_of_its_own_name_counts_its_device_work_once() -> None
 
 
 def test_bookkeeping_is_its_parents_own_time() -> None:
-    b = TraceBuilder().op("f", 0, 100).op("profiler::_record_function_enter_new", 10, 20).op("g", 12, 15)
+    b = (
+        TraceBuilder()
+        .op("f", 0, 100)
+        .op("profiler::_record_function_enter_new", 10, 20)
+        .op("g", 12, 15)
+    )
     found = rows(b)
     assert set(found) == {"f", "g"}
     assert found["f"].host_self_ms == pytest.approx(0.097)
@@ -120,9 +136,12 @@ def test_by_shape() -> None:
 
 
 def forward_and_backward() -> TraceBuilder:
-    """linear > (t, addmm) on thread 0; their autograd nodes on thread 1 with kernels of 10 and 40 us."""
+    """linear > (t, addmm) on thread 0; their autograd nodes on thread 1 with kernels of 10 and 40
+    us."""
     b = TraceBuilder().op("aten::linear", 0, 100, sequence=4).op("aten::t", 10, 20, sequence=4)
-    b.op("aten::addmm", 30, 90, sequence=5).call("cudaLaunchKernel", 40, 45, 1).kernel("k", 50, 70, 1)
+    b.op("aten::addmm", 30, 90, sequence=5).call("cudaLaunchKernel", 40, 45, 1).kernel(
+        "k", 50, 70, 1
+    )
     for number, at, length in ((5, 200, 40), (4, 300, 10)):
         name = {5: "AddmmBackward0", 4: "TBackward0"}[number]
         node = {"sequence": number, "forward_thread": 1, "thread": 1}
@@ -177,7 +196,9 @@ def test_operators_and_kernels_agree_on_the_bytes_of_a_call_with_a_memset() -> N
     b = TraceBuilder()
     types = b.code('["float", "float"]')
     b.op("aten::mm", 0, 50, shapes="[[64, 32], [32, 16]]", dtypes=types)
-    b.call("cudaMemsetAsync", 5, 8, 1).kernel("Memset (Device)", 10, 20, 1, kind=DeviceOpKind.MEMSET, bytes=10**6)
+    b.call("cudaMemsetAsync", 5, 8, 1).kernel(
+        "Memset (Device)", 10, 20, 1, kind=DeviceOpKind.MEMSET, bytes=10**6
+    )
     b.call("cudaLaunchKernel", 10, 15, 2).kernel("sgemm", 20, 60, 2)
     m = measure(b.build(devices=(Device(0, "NVIDIA H200"),)))
     (kernel,), (op,) = kernel_stats(m.rated), op_stats(m.rated)

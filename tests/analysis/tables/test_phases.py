@@ -28,7 +28,9 @@ def stepped() -> Ranked:
     builder = Ranked()
     for step in range(3):
         at = 1000 * step
-        builder.annotation(f"ProfilerStep#{step}", at, at + 1000).annotation("forward", at + 100, at + 400)
+        builder.annotation(f"ProfilerStep#{step}", at, at + 1000).annotation(
+            "forward", at + 100, at + 400
+        )
         builder.launched(GEMM, at + 500, at + 600, at + 200)
     return builder
 
@@ -76,7 +78,9 @@ def test_numbers_are_dropped_only_where_instances_differ_in_them():
 def test_repeated_phases_count_their_union_on_the_device():
     builder = Ranked()
     for i in range(2):
-        builder.annotation("micro", 100 * i, 100 * i + 50).launched(GEMM, 200 + 50 * i, 300 + 50 * i, 100 * i + 10)
+        builder.annotation("micro", 100 * i, 100 * i + 50).launched(
+            GEMM, 200 + 50 * i, 300 + 50 * i, 100 * i + 10
+        )
     builder.launched(GEMM, 1000, 1001, 900)
     row = phases(builder)["micro"]
     assert row.calls == 2
@@ -108,7 +112,9 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
     builder = stepped()
     for step in range(3):
         at = 1000 * step
-        builder.annotation("wait", at + 420, at + 900).annotation("prefetch", at + 580, at + 650, thread=1)
+        builder.annotation("wait", at + 420, at + 900).annotation(
+            "prefetch", at + 580, at + 650, thread=1
+        )
         builder.launched(GEMM, at + 700, at + 750, at + 600, thread=1)
     rows = phases(builder)
     assert rows["wait"].device_ms == 0
@@ -116,7 +122,9 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
 
 
 def test_input_loading_is_told_by_its_name():
-    builder = stepped().annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90)
+    builder = stepped().annotation(
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90
+    )
     assert [row.is_input for row in measure(builder.trace()).phase_rows] == [True, False]
 
 
@@ -151,16 +159,22 @@ def test_autograd_tells_the_phases_where_nobody_annotated():
         {"forward": 0.03, "backward": 0.06, "optimizer": 0.01}
     )
     assert rows["backward"].host_ms == pytest.approx(0.03)
-    assert all(row.derived and row.calls is None and row.device_span_ms is None for row in rows.values())
+    assert all(
+        row.derived and row.calls is None and row.device_span_ms is None for row in rows.values()
+    )
 
 
 def test_a_phase_that_lies_outside_of_the_steps_waits_for_nothing():
     builder = autograd()
     for at in (1000, 2000, 3000):
-        builder.annotation(f"ProfilerStep#{at}", at, at + 1000).launched(GEMM, at + 500, at + 600, at + 200)
+        builder.annotation(f"ProfilerStep#{at}", at, at + 1000).launched(
+            GEMM, at + 500, at + 600, at + 200
+        )
         builder.call("cudaDeviceSynchronize", at + 300, at + 600)
     rows = phases(builder)
-    assert [(rows[name].host_ms, rows[name].waits) for name in ("forward", "backward")] == [(0.0, 0.0)] * 2
+    assert [(rows[name].host_ms, rows[name].waits) for name in ("forward", "backward")] == [
+        (0.0, 0.0)
+    ] * 2
 
 
 def test_nothing_is_derived_where_the_program_annotates():
@@ -180,7 +194,9 @@ def test_an_annotated_optimizer_is_not_derived_as_well():
 def test_derived_phases_agree_with_annotated_ones(name):
     ctx = recorded(recording(name))
     ranges = ctx.trace.host_ranges
-    marks = [i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")]
+    marks = [
+        i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")
+    ]
     without = replace(ctx.trace, host_ranges=ranges.take(~np.isin(ranges.name, marks)))
     annotated = {row.name: row for row in ctx.phase_rows}
     derived = {row.name: row for row in measure(without).phase_rows if row.derived}
@@ -191,14 +207,18 @@ def test_derived_phases_agree_with_annotated_ones(name):
 
 def test_phases_against_a_search_through_every_range():
     ctx = recorded(recording("ranks2/ddp_accum_sync.base.rank0"))
-    trace, steps = ctx.trace, ctx.timed.steps
-    ranges, calls, ops = trace.host_ranges, trace.api_calls, trace.device_ops
+    trace = ctx.trace
+    steps = ctx.timed.steps
+    ranges = trace.host_ranges
+    calls = trace.api_calls
+    ops = trace.device_ops
     rows = {row.name: row for row in ctx.phase_rows}
     for name in ("forward", "DistributedDataParallel.forward", "optimizer", "backward"):
         marks = [
-            i for i in range(len(ranges))
+            i
+            for i in range(len(ranges))
             if ranges.kind[i] == RangeKind.ANNOTATION and trace.strings[ranges.name[i]] == name
-        ]  # fmt: skip
+        ]
         covered = []
         for op in range(len(ops)):
             call = ctx.linked.launch[op]
@@ -206,11 +226,13 @@ def test_phases_against_a_search_through_every_range():
                 continue
             for i in marks:
                 inside = ranges.start[i] <= calls.start[call] < ranges.end[i]
-                # The backward pass is launched by autograd's thread, all else by the annotating one.
+                # The backward pass is launched by autograd's thread, all else by the annotating
+                # one.
                 if inside and (calls.thread[call] == ranges.thread[i] or name == "backward"):
                     covered.append((int(ops.start[op]), int(ops.end[op])))
         covered.sort()
-        total, reach = 0, 0
+        total = 0
+        reach = 0
         for start, end in covered:
             total += max(end - max(start, reach), 0)
             reach = max(reach, end)
@@ -219,7 +241,11 @@ def test_phases_against_a_search_through_every_range():
 
 
 def test_the_device_time_of_a_training_step_is_in_its_phases():
-    rows = {row.name: row for row in recorded(recording("kineto/gpt_large_batch.base")).phase_rows if row.depth == 0}
+    rows = {
+        row.name: row
+        for row in recorded(recording("kineto/gpt_large_batch.base")).phase_rows
+        if row.depth == 0
+    }
     assert [rows[n].device_ms for n in ("forward", "backward", "optimizer")] == pytest.approx(
         [31.289, 69.105, 3.618], abs=1e-3
     )

@@ -9,7 +9,9 @@ from traceanalyzer.analysis.tables.profiled import ProfiledRow, profiled
 from traceanalyzer.trace import ProfilerRow
 from traceanalyzer.trace.hardware import Hardware
 
-GPU = Hardware("round", "by hand", (), (80.0,), 1e12, {"fp16": 100e12, "bf16": 50e12}, {"fp32": 10e12})
+GPU = Hardware(
+    "round", "by hand", (), (80.0,), 1e12, {"fp16": 100e12, "bf16": 50e12}, {"fp32": 10e12}
+)
 """A terabyte and a hundred half-precision teraflops a second."""
 
 
@@ -37,7 +39,11 @@ def row(gpu: Hardware | None = GPU, **columns: object) -> ProfiledRow:
     ],
 )
 def test_rates_of_stated_work(
-    flops: dict[str, float], moved: float | None, tflops: float | None, gbs: float | None, share: float | None
+    flops: dict[str, float],
+    moved: float | None,
+    tflops: float | None,
+    gbs: float | None,
+    share: float | None,
 ) -> None:
     found = row(flops=flops, bytes=moved)
     assert (found.tflops, found.gbs) == (pytest.approx(tflops), pytest.approx(gbs))
@@ -46,4 +52,8 @@ def test_rates_of_stated_work(
 
 def test_of_an_unknown_gpu_only_the_rates_are_known() -> None:
     found = row(None, flops={"16": 50e9}, bytes=1e9)
-    assert (found.tflops, found.gbs, found.roofline_share) == (pytest.approx(25.0), pytest.approx(500.0), None)
+    assert (found.tflops, found.gbs, found.roofline_share) == (
+        pytest.approx(25.0),
+        pytest.approx(500.0),
+        None,
+    )

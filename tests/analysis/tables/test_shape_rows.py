@@ -46,21 +46,28 @@ def test_equal_steps_have_none() -> None:
 
 
 def test_without_steps_there_is_nothing_to_compare() -> None:
-    b = TraceBuilder().op("aten::mm", 0, 10, shapes="[[1, 2]]").op("aten::mm", 20, 30, shapes="[[1, 3]]")
+    b = (
+        TraceBuilder()
+        .op("aten::mm", 0, 10, shapes="[[1, 2]]")
+        .op("aten::mm", 20, 30, shapes="[[1, 3]]")
+    )
     assert measure(b.build()).shape_rows == []
 
 
 @pytest.mark.parametrize("name", ["changing_shapes", "wasteful_kernels"])
 def test_a_recording_by_hand(name: str) -> None:
     m = measured(load(str(ROOT / "sample_traces" / name))).critical
-    ranges, chosen = m.trace.host_ranges, m.timed.steps
+    ranges = m.trace.host_ranges
+    chosen = m.timed.steps
     shapes: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for i in range(len(ranges)):
         if ranges.kind[i] != RangeKind.OP or ranges.shapes[i] < 0:
             continue
         for step in range(chosen.warmup, len(chosen)):
             if chosen.host_start[step] <= ranges.start[i] < chosen.host_end[step]:
-                shapes[m.trace.strings[ranges.name[i]]][step][m.trace.strings[ranges.shapes[i]]] += 1
+                shapes[m.trace.strings[ranges.name[i]]][step][
+                    m.trace.strings[ranges.shapes[i]]
+                ] += 1
     expected: dict[str, Any] = {}
     for operator, by_step in shapes.items():
         kinds = [sorted(by_step[step].items()) for step in sorted(by_step)]
@@ -68,4 +75,6 @@ def test_a_recording_by_hand(name: str) -> None:
             expected[operator] = (len(kinds), sum(a != b for a, b in pairwise(kinds)))
     found = {row.name: (row.steps, row.changed) for row in m.shape_rows}
     working = {row.name for row in m.ops if row.device_self_ms > 0}
-    assert found == {operator: counts for operator, counts in expected.items() if operator in working}
+    assert found == {
+        operator: counts for operator, counts in expected.items() if operator in working
+    }

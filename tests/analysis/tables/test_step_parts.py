@@ -15,13 +15,18 @@ from traceanalyzer.diagnosis.measurements import Measurements, measure
 
 
 def steps_of(count: int) -> TraceBuilder:
-    """Steps of 100 us: an addition and a product of 20 us each, half of it side by side, then a wait of the host."""
+    """Steps of 100 us: an addition and a product of 20 us each, half of it side by side, then a
+    wait of the host."""
     built = TraceBuilder()
     for i in range(count):
         at = 100 * i
         built.annotation(f"ProfilerStep#{i}", at, at + 100)
-        built.op("aten::add", at + 1, at + 5, shapes="[[4]]").call("cudaLaunchKernel", at + 2, at + 4, 2 * i + 1)
-        built.op("aten::mm", at + 6, at + 10, shapes="[[8, 8]]").call("cudaLaunchKernel", at + 7, at + 9, 2 * i + 2)
+        built.op("aten::add", at + 1, at + 5, shapes="[[4]]").call(
+            "cudaLaunchKernel", at + 2, at + 4, 2 * i + 1
+        )
+        built.op("aten::mm", at + 6, at + 10, shapes="[[8, 8]]").call(
+            "cudaLaunchKernel", at + 7, at + 9, 2 * i + 2
+        )
         built.kernel("void add<float>(int)", at + 10, at + 30, 2 * i + 1, stream=7)
         built.kernel("gemm", at + 20, at + 40, 2 * i + 2, stream=8)
     return built
@@ -33,7 +38,13 @@ def parts_of(trace):
 
 def test_what_runs_side_by_side_is_split_evenly_and_named_by_operator_shapes_and_kernel():
     add, mm, *idle = parts_of(steps_of(3).build())
-    assert (add.part, add.op, add.shapes, add.kernel, add.calls) == ("compute", "aten::add", "[[4]]", "add", 1.0)
+    assert (add.part, add.op, add.shapes, add.kernel, add.calls) == (
+        "compute",
+        "aten::add",
+        "[[4]]",
+        "add",
+        1.0,
+    )
     assert (mm.op, mm.shapes, mm.kernel) == ("aten::mm", "[[8, 8]]", "gemm")
     assert add.ms == mm.ms == pytest.approx(0.015)
     assert {part.part for part in idle} == {"idle"}
@@ -57,7 +68,10 @@ def test_without_device_work_there_are_none():
     assert parts_of(TraceBuilder().annotation("ProfilerStep#1", 0, 5).build()) == []
 
 
-spans = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 80), st.sampled_from(["a", "nccl_b", "c"])), min_size=1)
+spans = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(0, 80), st.sampled_from(["a", "nccl_b", "c"])),
+    min_size=1,
+)
 
 
 @given(spans)
@@ -66,7 +80,9 @@ def test_the_parts_are_the_budget_whatever_runs(rows):
     for i in range(4):
         built.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
     for i, (start, length, name) in enumerate(rows):
-        built.call("cudaLaunchKernel", start, start + 1, i + 1).kernel(name, start + 1, start + 1 + length, i + 1)
+        built.call("cudaLaunchKernel", start, start + 1, i + 1).kernel(
+            name, start + 1, start + 1 + length, i + 1
+        )
     holds(measure(built.build()))
 
 
@@ -81,7 +97,9 @@ def holds(m: Measurements) -> None:
     assert m.budget is not None
     assert m.idle is not None
     for name in BUDGET:
-        assert sum(p.ms for p in m.step_parts if p.part == name) == pytest.approx(getattr(m.budget, name), abs=1e-6)
+        assert sum(p.ms for p in m.step_parts if p.part == name) == pytest.approx(
+            getattr(m.budget, name), abs=1e-6
+        )
     for cause in vars(m.idle):
         idle = [p.ms for p in m.step_parts if p.part == "idle" and p.cls == cause]
         assert sum(idle) == pytest.approx(getattr(m.idle, cause), abs=1e-6)

@@ -16,7 +16,8 @@ def rows_of(program: Program) -> list[SyncRow]:
 
 
 def stepped(pauses: list[float]) -> Program:
-    """A step for each pause: 50 us of work that the host waits for, the pause, then 100 us that it does not."""
+    """A step for each pause: 50 us of work that the host waits for, the pause, then 100 us that it
+    does not."""
     program = Program()
     for i, pause in enumerate(pauses):
         start = program.now

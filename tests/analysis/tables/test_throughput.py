@@ -23,7 +23,8 @@ def of(name: str, knowledge: Knowledge | None = None) -> Measurements:
 
 def test_work_per_second_of_amounts_that_are_given() -> None:
     m = of("ranks2/ddp_accum_sync.base", GIVEN)
-    work, seconds = m.throughput, m.step.step_ms / 1e3
+    work = m.throughput
+    seconds = m.step.step_ms / 1e3
     assert work is not None
     assert work.source == "given"
     assert work.steps_per_s == pytest.approx(1 / seconds)
@@ -51,14 +52,17 @@ def test_ranks_that_share_their_samples_are_no_replicas() -> None:
 
 def test_mfu_from_known_operations_is_their_rate_over_the_peak_of_the_format() -> None:
     name = "kineto/gpt_large_batch.base"
-    plain, m = of(name), of(name, Knowledge(amounts=StepAmounts(flops=1e14)))
+    plain = of(name)
+    m = of(name, Knowledge(amounts=StepAmounts(flops=1e14)))
     assert m.utilisation is not None
     assert m.utilisation.mfu == pytest.approx(1e14 / (m.step.step_ms / 1e3) / 989.4e12, rel=1e-3)
     assert m.utilisation.sol == pytest.approx(m.roofline_step.ideal_ms / m.step.step_ms)
     assert m.utilisation.room == pytest.approx(1 / m.utilisation.sol)
     own = plain.utilisation
     assert own is not None
-    assert own.mfu == pytest.approx(plain.roofline_step.mfu * plain.mean_step_ms / plain.step.step_ms)
+    assert own.mfu == pytest.approx(
+        plain.roofline_step.mfu * plain.mean_step_ms / plain.step.step_ms
+    )
     assert own.attainable_mfu == pytest.approx(own.mfu / own.sol)
     assert own.mfu < own.attainable_mfu < 1
 
@@ -73,14 +77,26 @@ def test_a_peak_of_the_users_own() -> None:
 def test_what_is_not_known_is_null() -> None:
     work = of("kineto/gpt_large_batch.base").throughput
     assert work is not None
-    assert work.samples is work.samples_per_s is work.tokens_per_s is work.global_batch is work.source is None
+    assert (
+        work.samples
+        is work.samples_per_s
+        is work.tokens_per_s
+        is work.global_batch
+        is work.source
+        is None
+    )
     assert work.flops_source == "modelled"
 
 
 def test_operations_of_the_models_by_a_sum_over_operators() -> None:
     m = of("kineto/gpt_large_batch.base")
-    roofline, steady = m.rated.roofline, m.timed.steady_ops
-    total = sum(float(f) for f, s in zip(roofline.flops.tolist(), steady.tolist(), strict=True) if s and f == f)
+    roofline = m.rated.roofline
+    steady = m.timed.steady_ops
+    total = sum(
+        float(f)
+        for f, s in zip(roofline.flops.tolist(), steady.tolist(), strict=True)
+        if s and f == f
+    )
     assert m.throughput is not None
     assert m.throughput.tflop == pytest.approx(total / 1e12 / m.timed.steps.steady_count)
 
@@ -93,11 +109,16 @@ def test_the_loaders_batch_size_times_its_batches() -> None:
 
 
 def test_a_batch_is_of_the_step_in_which_it_is_asked_for() -> None:
-    """Four steps of 100 us; the last one's two batches come while it runs, one only after its end."""
+    """Four steps of 100 us; the last one's two batches come while it runs, one only after its
+    end."""
     b = TraceBuilder()
     for i in range(4):
-        b.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100).kernel("gemm", 100 * i + 50, 100 * i + 90)
-        b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * i + 1, 100 * i + 20)
+        b.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100).kernel(
+            "gemm", 100 * i + 50, 100 * i + 90
+        )
+        b.annotation(
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * i + 1, 100 * i + 20
+        )
     b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 390, 410)
     work = measure(b.build(batch_size=8)).throughput
     assert work is not None
@@ -106,20 +127,26 @@ def test_a_batch_is_of_the_step_in_which_it_is_asked_for() -> None:
 
 def captured(folder: Path, **environment: object) -> Measurements:
     """A capture of a recording with this `environment.json`."""
-    (folder / "trace.rank0.json.gz").write_bytes(recording("kineto/slow_dataloader.base").read_bytes())
+    (folder / "trace.rank0.json.gz").write_bytes(
+        recording("kineto/slow_dataloader.base").read_bytes()
+    )
     (folder / "environment.json").write_text(json.dumps(environment))
     return measured(load([folder])).critical
 
 
 def test_amounts_of_a_capture(tmp_path: Path) -> None:
-    work = captured(tmp_path, step={"samples": 64, "tokens": 4096}, loader={"batch_size": 8}).throughput
+    work = captured(
+        tmp_path, step={"samples": 64, "tokens": 4096}, loader={"batch_size": 8}
+    ).throughput
     assert work is not None
     assert (work.source, work.samples, work.tokens) == ("environment", 64.0, 4096.0)
 
 
 @pytest.mark.parametrize("size", [0, -1, True, "8", 1.5, None, 10**30])
 def test_a_senseless_batch_size_is_none(tmp_path: Path, size: object) -> None:
-    work = captured(tmp_path, step={"samples": size, "flops": float("nan")}, loader={"batch_size": size}).throughput
+    work = captured(
+        tmp_path, step={"samples": size, "flops": float("nan")}, loader={"batch_size": size}
+    ).throughput
     assert work is not None
     assert work.samples in (None, 1.5)
 
@@ -130,7 +157,11 @@ def test_a_log_keeps_tokens_and_padding(tmp_path: Path) -> None:
     log.write_text("".join(json.dumps({"step": i, **line}) + "\n" for i in range(30)))
     work = measured(load([log])).critical.throughput
     assert work is not None
-    assert (work.source, work.samples_per_s, work.tokens_per_s) == ("log", pytest.approx(400), pytest.approx(45_000))
+    assert (work.source, work.samples_per_s, work.tokens_per_s) == (
+        "log",
+        pytest.approx(400),
+        pytest.approx(45_000),
+    )
     assert (work.padding_share, work.tflops_per_s) == pytest.approx((0.25, 150.0))
     assert work.global_batch is None
 

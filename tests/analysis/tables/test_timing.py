@@ -1,4 +1,5 @@
-"""Step times as a measurement, and what the diagnosis makes of a run of which only they are known."""
+"""Step times as a measurement, and what the diagnosis makes of a run of which only they are
+known."""
 
 from dataclasses import replace
 
@@ -21,7 +22,9 @@ def steady(count=200, ms=100.0, spread=0.02):
 def table(duration, **columns):
     duration = np.asarray(duration).astype(np.int64)
     start = np.concatenate(([0], np.cumsum(np.maximum(duration, 0))[:-1]))
-    return StepTimings.from_columns({"step": np.arange(len(duration)), "start": start, "duration": duration, **columns})
+    return StepTimings.from_columns(
+        {"step": np.arange(len(duration)), "start": start, "duration": duration, **columns}
+    )
 
 
 def report(duration, **columns):
@@ -34,14 +37,17 @@ def finding(result, name):
 
 
 def test_a_step_without_the_profiler_is_the_captures_else_that_of_the_log_given_with_it():
-    trace, log = Trace("trace.json", "kineto", []), table([90 * MS, *[100 * MS] * 19, 0])
+    trace = Trace("trace.json", "kineto", [])
+    log = table([90 * MS, *[100 * MS] * 19, 0])
     assert unprofiled_time(trace) is None
     assert unprofiled_time(replace(trace, step_timings=log)).step_ms == 100.0
     timed = replace(trace, step_timings=log, unprofiled_step_ns=70.0 * MS)
     assert unprofiled_time(timed) == UnprofiledTime(70.0, 70.0, 70.0)
 
 
-@pytest.mark.parametrize("noise", [RNG.normal(100, 3, 500), RNG.uniform(90, 110, 500), RNG.exponential(5, 500) + 100])
+@pytest.mark.parametrize(
+    "noise", [RNG.normal(100, 3, 500), RNG.uniform(90, 110, 500), RNG.exponential(5, 500) + 100]
+)
 def test_noise_is_neither_a_drift_nor_two_kinds(noise):
     assert two_modes(noise) is None
     assert abs(drift(noise)) < 0.03
@@ -93,11 +99,18 @@ def test_warmup_is_left_out():
 
 
 def test_throughput_from_counts_else_as_logged():
-    counted = timing_stats(table([100 * MS] * 4, samples=[32] * 4, tokens=[4096] * 4, tokens_per_s=[1.0] * 4))
+    counted = timing_stats(
+        table([100 * MS] * 4, samples=[32] * 4, tokens=[4096] * 4, tokens_per_s=[1.0] * 4)
+    )
     assert counted.samples_per_s == pytest.approx(320)
     assert counted.tokens_per_s == pytest.approx(40960)
     logged = timing_stats(table([-1] * 3, tokens_per_s=[10.0, 20.0, -1.0], mfu=[0.4, 0.5, -1.0]))
-    assert (logged.tokens_per_s, logged.mfu, logged.median_ms, logged.samples_per_s) == (15.0, 0.45, None, None)
+    assert (logged.tokens_per_s, logged.mfu, logged.median_ms, logged.samples_per_s) == (
+        15.0,
+        0.45,
+        None,
+        None,
+    )
 
 
 def test_no_log_no_figures():

@@ -1,4 +1,5 @@
-"""What a collective is where its kernel does not say: NCCL makes many of them of sends and receives."""
+"""What a collective is where its kernel does not say: NCCL makes many of them of sends and
+receives."""
 
 from __future__ import annotations
 
@@ -20,11 +21,15 @@ from traceanalyzer.diagnosis.measurements import measure
         (("AllToAll4D", "c10d::_reduce_scatter_base_"), "reduce_scatter"),
     ],
 )
-def test_the_ranges_around_a_send_say_what_it_is_part_of(around: tuple[str, ...], kind: str) -> None:
+def test_the_ranges_around_a_send_say_what_it_is_part_of(
+    around: tuple[str, ...], kind: str
+) -> None:
     b = TraceBuilder()
     for depth, name in enumerate(around):
         b.annotation(name, depth, 100 - depth)
-    b.call("cuLaunchKernelEx", 50, 52, 1).kernel("ncclDevKernel_SendRecv(ncclDevKernelArgs)", 60, 90, 1)
+    b.call("cuLaunchKernelEx", 50, 52, 1).kernel(
+        "ncclDevKernel_SendRecv(ncclDevKernelArgs)", 60, 90, 1
+    )
     calls = measure(b.build()).timed.collective_calls
     assert [KINDS[k] for k in calls.kind] == [kind]
 
@@ -39,7 +44,13 @@ def test_the_ranges_around_a_send_say_what_it_is_part_of(around: tuple[str, ...]
             "c10::BFloat16",
             5114880,
         ),
-        ("nccl:all_reduce", "ncclKernel_AllReduce_RING_LL_Sum_float", "[[2049000]]", "float", 8196000),
+        (
+            "nccl:all_reduce",
+            "ncclKernel_AllReduce_RING_LL_Sum_float",
+            "[[2049000]]",
+            "float",
+            8196000,
+        ),
         ("nccl:reduce_scatter", "ncclDevKernel_ReduceScatter_x", "[[8, 4], [4]]", "float", 128),
         ("nccl:all_gather", "ncclDevKernel_AllGather_x", "[[4], [8, 4]]", "float", 128),
         ("vllm::all_gather", "ncclDevKernel_AllGather_x", "[[4], [], []]", "float", -1),

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 DECODE = "step[DECODE bs=32]"
 
 
-def layers(b: TraceBuilder, at: float, count: int = 12, *, correlation: int = 1, us: float = 10) -> None:
+def layers(
+    b: TraceBuilder, at: float, count: int = 12, *, correlation: int = 1, us: float = 10
+) -> None:
     """A pass of equal layers, three kernels each, launched one by one."""
     for i in range(count):
         for j, name in enumerate(("norm", "gemm", "act")):
@@ -54,7 +56,8 @@ def test_nested_marks_are_one_iteration() -> None:
 
 
 def test_an_iteration_is_cut_by_its_device_work() -> None:
-    """The host is through with each iteration long before the device; sampling is launched after the mark."""
+    """The host is through with each iteration long before the device; sampling is launched after
+    the mark."""
     b = TraceBuilder()
     for i in range(3):
         b.annotation(f"execute_context_0(0)_generation_8({8 + i})", 100 * i, 100 * i + 20)
@@ -95,7 +98,9 @@ def test_markers_around_the_set_up_are_not_steps() -> None:
     b = TraceBuilder()
     for i in range(10):
         b.annotation("model.cuda()", 20 * i, 20 * i + 10)
-        b.call("cudaMemcpy", 20 * i + 1, 20 * i + 5, i + 1).kernel("Memcpy HtoD", 20 * i + 2, 20 * i + 4, i + 1, kind=2)
+        b.call("cudaMemcpy", 20 * i + 1, 20 * i + 5, i + 1).kernel(
+            "Memcpy HtoD", 20 * i + 2, 20 * i + 4, i + 1, kind=2
+        )
     for i in range(40):
         at = 1000 + 50 * i
         b.call("cudaLaunchKernel", at, at + 2, 100 + i).kernel(f"k{i}", at + 3, at + 43, 100 + i)
@@ -156,7 +161,9 @@ def test_old_recordings_have_annotations_among_the_operators(category: str, tmp_
     trace = KinetoTrace()
     for i in range(4):
         trace.step(i, 100 * i, 90)["cat"] = category
-        trace.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * i, 40)["cat"] = category
+        trace.annotation(
+            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * i, 40
+        )["cat"] = category
         trace.op("aten::mm", 100 * i + 50, 10)["cat"] = category
         trace.launched("k", 100 * i + 52, 100 * i + 60, 20)
     path = tmp_path / "old.json"
@@ -183,7 +190,12 @@ def test_coverage_says_what_lies_outside() -> None:
 
 def test_the_recorders_own_waits_are_torchs_alone() -> None:
     """nsys synchronises nothing: the last wait of the program is its own."""
-    b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 900, 1).call("cudaDeviceSynchronize", 10, 910)
+    b = (
+        TraceBuilder()
+        .call("cudaLaunchKernel", 0, 4, 1)
+        .kernel("k", 6, 900, 1)
+        .call("cudaDeviceSynchronize", 10, 910)
+    )
     trace = b.build()
     assert not measure(trace).joined.blocks.any()
     assert measure(type(trace)(**{**vars(trace), "source": "nsys"})).joined.blocks.any()
@@ -194,7 +206,9 @@ def test_the_recorders_own_waits_are_torchs_alone() -> None:
 def test_steps_never_claim_more_than_was_recorded(names: list[int], marked: bool) -> None:
     b = TraceBuilder()
     for i, name in enumerate(names):
-        b.call("cudaLaunchKernel", 20 * i, 20 * i + 3, i + 1).kernel(f"k{name}", 20 * i + 4, 20 * i + 9, i + 1)
+        b.call("cudaLaunchKernel", 20 * i, 20 * i + 3, i + 1).kernel(
+            f"k{name}", 20 * i + 4, 20 * i + 9, i + 1
+        )
         if marked:
             b.annotation(f"range {name}", 20 * i, 20 * i + 15)
     m = built(b)
@@ -231,7 +245,10 @@ def test_numbered_layers_that_repeat_are_parts_of_a_step() -> None:
 
 
 def test_a_model_of_one_numbered_layer_may_repeat_by_steps() -> None:
-    assert built(numbered_layers(["FSDP::pre_forward (blocks.0._module)"] * 6)).timed.steps.source != "none"
+    assert (
+        built(numbered_layers(["FSDP::pre_forward (blocks.0._module)"] * 6)).timed.steps.source
+        != "none"
+    )
 
 
 @pytest.mark.parametrize("name", [KERNEL_OF_LAMBDA, "RegisterPostBackwardFunction"])

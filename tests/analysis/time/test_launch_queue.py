@@ -16,12 +16,15 @@ SLOW = 5 * FULL_QUEUE
 
 
 def blocked_us(queued: int, ends: list[float]) -> int:
-    """How long the slow launch was blocked, with so many ops queued, of which the first end at these times."""
+    """How long the slow launch was blocked, with so many ops queued, of which the first end at
+    these times."""
     b = TraceBuilder()
     for i in range(queued):
         end = ends[i] if i < len(ends) else SLOW + 1000 + i
         b.call("cudaLaunchKernel", 4 * i, 4 * i + 2, i + 1).kernel("gemm", 4 * i + 3, end, i + 1)
-    b.call("cudaLaunchKernel", SLOW, SLOW + 100, queued + 1).kernel("late", SLOW + 5000, SLOW + 5001, queued + 1)
+    b.call("cudaLaunchKernel", SLOW, SLOW + 100, queued + 1).kernel(
+        "late", SLOW + 5000, SLOW + 5001, queued + 1
+    )
     timed = measure(b.build()).timed
     blocked = blocked_time(timed, np.arange(queued + 1))
     assert not blocked[:queued].any()
@@ -38,7 +41,9 @@ def blocked_us(queued: int, ends: list[float]) -> int:
         (FULL_QUEUE + 1, [SLOW], 100 - 2),
     ],
 )
-def test_a_slow_launch_into_a_full_queue_was_blocked(queued: int, ends: list[float], blocked: int) -> None:
+def test_a_slow_launch_into_a_full_queue_was_blocked(
+    queued: int, ends: list[float], blocked: int
+) -> None:
     assert blocked_us(queued, ends) == blocked
 
 

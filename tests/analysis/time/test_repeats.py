@@ -12,7 +12,8 @@ PERIODS = 10
 
 
 def periodic(*, within: int, behind: int = 0) -> Measurements:
-    """Ten periods of 1 ms that nothing names; a short range lies within so many of them, others behind the last."""
+    """Ten periods of 1 ms that nothing names; a short range lies within so many of them, others
+    behind the last."""
     trace = TraceBuilder()
     for i in range(PERIODS):
         at = 1000 * i

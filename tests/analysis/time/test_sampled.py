@@ -12,8 +12,10 @@ from traceanalyzer.analysis.time.sampled import sampled_ops, samples_of
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.trace import GpuMetrics, Trace
 
-SM, TENSOR = "SMs Active [Throughput %]", "Tensor Active [Throughput %]"
-READ, WRITE = "DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]"
+SM = "SMs Active [Throughput %]"
+TENSOR = "Tensor Active [Throughput %]"
+READ = "DRAM Read Bandwidth [Throughput %]"
+WRITE = "DRAM Write Bandwidth [Throughput %]"
 CLOCK = "GPC Clock Frequency [MHz]"
 
 Sample = tuple[str, int, int]
@@ -40,8 +42,12 @@ def two_steps(samples: list[Sample]) -> Measurements:
     for i in range(2):
         at = 10_000 + 1000 * i
         b.annotation(f"ProfilerStep#{i}", at, at + 1000)
-        b.call("cudaLaunchKernel", at, at + 2, 2 * i + 1).kernel("long", at + 10, at + 610, 2 * i + 1, stream=7)
-        b.call("cudaLaunchKernel", at + 3, at + 5, 2 * i + 2).kernel("short", at + 700, at + 750, 2 * i + 2, stream=7)
+        b.call("cudaLaunchKernel", at, at + 2, 2 * i + 1).kernel(
+            "long", at + 10, at + 610, 2 * i + 1, stream=7
+        )
+        b.call("cudaLaunchKernel", at + 3, at + 5, 2 * i + 2).kernel(
+            "short", at + 700, at + 750, 2 * i + 2, stream=7
+        )
     return measure(trace(b, samples))
 
 
@@ -52,10 +58,14 @@ def every(name: str, value: int, period: int = 100) -> list[Sample]:
 def test_a_kernel_shorter_than_the_sampling_period_is_unsampled() -> None:
     m = two_steps([*every(SM, 80), *every(READ, 30), *every(WRITE, 10)])
     rows = {row.name: row for row in m.kernels}
-    long, short = rows["long"], rows["short"]
+    long = rows["long"]
+    short = rows["short"]
     # 10_100 < t - 100 and t <= 10_610: the samples at 10_200 ... 10_600
     assert long.samples == 5
-    assert (long.sampled_sm_share, long.sampled_dram_share) == (pytest.approx(0.8), pytest.approx(0.4))
+    assert (long.sampled_sm_share, long.sampled_dram_share) == (
+        pytest.approx(0.8),
+        pytest.approx(0.4),
+    )
     assert long.sampled_tensor_share is None
     assert (short.samples, short.sampled_sm_share) == (0, None)
 
@@ -72,7 +82,9 @@ def test_counters_of_the_step() -> None:
     values = [(SM, 10_000 + 100 * i, 10 * i) for i in range(1, 21)]
     m = two_steps([*values, *every(TENSOR, 50), *every(CLOCK, 1980)])
     assert m.counters is not None
-    inside = [v for _, t, v in values if 10_000 < t <= 12_000]  # of both steps, the first begins with its kernel
+    inside = [
+        v for _, t, v in values if 10_000 < t <= 12_000
+    ]  # of both steps, the first begins with its kernel
     assert m.counters.sm_active_share == pytest.approx(np.mean(inside) / 100, abs=0.01)
     assert m.counters.tensor_active_share == pytest.approx(0.5)
     assert m.counters.dram_share is None
@@ -84,7 +96,12 @@ def test_counters_one_by_one() -> None:
     m = two_steps([*every(SM, 80), *every(CLOCK, 1980)])
     clock, sm = m.counter_rows
     assert (clock.counter, clock.counted_in, clock.mean) == ("GPC Clock Frequency", "MHz", 1980)
-    assert (sm.counter, sm.counted_in, sm.mean, sm.busy_mean) == ("SMs Active", "Throughput %", 80, 80)
+    assert (sm.counter, sm.counted_in, sm.mean, sm.busy_mean) == (
+        "SMs Active",
+        "Throughput %",
+        80,
+        80,
+    )
 
 
 def test_a_read_without_the_writes_is_no_bandwidth() -> None:
@@ -96,25 +113,34 @@ def test_a_read_without_the_writes_is_no_bandwidth() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    ops=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 120), st.integers(0, 2)), min_size=1, max_size=12),
+    ops=st.lists(
+        st.tuples(st.integers(0, 300), st.integers(1, 120), st.integers(0, 2)),
+        min_size=1,
+        max_size=12,
+    ),
     times=st.lists(st.integers(0, 450), min_size=3, max_size=30, unique=True),
 )
-def test_samples_are_a_kernels_where_it_ran_alone(ops: list[tuple[int, int, int]], times: list[int]) -> None:
+def test_samples_are_a_kernels_where_it_ran_alone(
+    ops: list[tuple[int, int, int]], times: list[int]
+) -> None:
     b = TraceBuilder()
     for i, (start, length, stream) in enumerate(sorted(ops)):
         b.kernel(f"k{i}", start, start + length, stream=stream)
     values = [(SM, t, 1 + i) for i, t in enumerate(sorted(times))]
     m = measure(trace(b, values))
-    samples, found = samples_of(m.timed, 0), sampled_ops(m.timed)
+    samples = samples_of(m.timed, 0)
+    found = sampled_ops(m.timed)
     assert samples is not None
     assert found is not None
     period = int(np.median(np.diff(sorted(t * US for t in times))))
     assert samples.period_ns == period
     device = m.trace.device_ops
     spans = list(zip(device.start.tolist(), device.end.tolist(), strict=True))
-    count, total = [0] * len(spans), [0.0] * len(spans)
+    count = [0] * len(spans)
+    total = [0.0] * len(spans)
     for _, t, value in values:
-        low, high = t * US - period, t * US
+        low = t * US - period
+        high = t * US
         beside = [i for i, (start, end) in enumerate(spans) if start < high and end > low]
         if len(beside) == 1 and spans[beside[0]][0] <= low and spans[beside[0]][1] >= high:
             count[beside[0]] += 1

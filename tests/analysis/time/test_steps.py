@@ -77,8 +77,11 @@ def test_steps_from_a_repeated_annotation_that_holds_the_launches() -> None:
         b.annotation(f"iteration {i}", i * 100, i * 100 + 90)
         b.annotation("forward", i * 100, i * 100 + 40)
         for j in range(2):
-            at, correlation = i * 100 + 10 + 50 * j, 2 * i + j + 1
-            b.call("cudaLaunchKernel", at, at + 2, correlation).kernel("k", at + 3, at + 9, correlation)
+            at = i * 100 + 10 + 50 * j
+            correlation = 2 * i + j + 1
+            b.call("cudaLaunchKernel", at, at + 2, correlation).kernel(
+                "k", at + 3, at + 9, correlation
+            )
     steps = steps_of(b)
     assert steps.source == "annotation"
     assert steps.names == ("iteration 0", "iteration 1", "iteration 2", "iteration 3")
@@ -88,8 +91,11 @@ def test_steps_between_optimizer_steps() -> None:
     b = TraceBuilder()
     for i in range(4):
         for j in range(3):
-            at, correlation = i * 100 + 20 * j, 3 * i + j + 1
-            b.call("cudaLaunchKernel", at, at + 2, correlation).kernel("k", at + 3, at + 9, correlation)
+            at = i * 100 + 20 * j
+            correlation = 3 * i + j + 1
+            b.call("cudaLaunchKernel", at, at + 2, correlation).kernel(
+                "k", at + 3, at + 9, correlation
+            )
         b.annotation("Optimizer.step#AdamW.step", i * 100 + 70, i * 100 + 90)
     steps = steps_of(b)
     assert steps.source == "annotation"
@@ -98,7 +104,8 @@ def test_steps_between_optimizer_steps() -> None:
 
 
 def test_steps_from_the_period_of_the_device_work() -> None:
-    """Five ops repeat; the pause before `embed` is the widest. How long the last one took is not recorded."""
+    """Five ops repeat; the pause before `embed` is the widest. How long the last one took is not
+    recorded."""
     b = TraceBuilder()
     for i in range(6):
         for j, name in enumerate(("embed", "mm", "relu", "mm", "head")):
@@ -124,7 +131,12 @@ def test_gpu_only_recordings_use_the_projected_steps() -> None:
         b.kernel("k", i * 100, i * 100 + 80)
     codes = [b.code(f"ProfilerStep#{i}") for i in range(3)]
     ranges = DeviceRanges.from_columns(
-        {"name": codes, "start": [0, 100_000, 200_000], "end": [80_000, 180_000, 280_000], "device": [0] * 3}
+        {
+            "name": codes,
+            "start": [0, 100_000, 200_000],
+            "end": [80_000, 180_000, 280_000],
+            "device": [0] * 3,
+        }
     )
     steps = steps_of(b, device_ranges=ranges)
     assert steps.source == "profiler_step"
@@ -137,7 +149,14 @@ def test_an_empty_recording_has_one_empty_step() -> None:
 
 @pytest.mark.parametrize(
     ("durations", "warmup"),
-    [([10, 10, 10], 0), ([100, 10, 10], 1), ([100, 40, 10, 10, 10], 2), ([100, 10], 1), ([100], 0), ([10, 100], 0)],
+    [
+        ([10, 10, 10], 0),
+        ([100, 10, 10], 1),
+        ([100, 40, 10, 10, 10], 2),
+        ([100, 10], 1),
+        ([100], 0),
+        ([10, 100], 0),
+    ],
 )
 def test_slow_leading_steps_are_warmup(durations: list[int], warmup: int) -> None:
     assert count_warmup(np.array(durations)) == warmup
@@ -151,7 +170,13 @@ def test_one_step_alone_keeps_its_index_and_window() -> None:
         steps_of(device_behind()).only(9)
 
 
-GPU_BOUND = ("gpt_large_batch.base", "gemm_fp32.base", "gemm_fp32.fix", "manual_layernorm.base", "adam_big.base")
+GPU_BOUND = (
+    "gpt_large_batch.base",
+    "gemm_fp32.base",
+    "gemm_fp32.fix",
+    "manual_layernorm.base",
+    "adam_big.base",
+)
 
 
 @pytest.mark.parametrize("name", GPU_BOUND)
@@ -163,14 +188,21 @@ def test_gpu_bound_steps_agree_with_the_stopwatch(name: str) -> None:
     assert steps.duration[steps.steady].mean() / 1e6 == pytest.approx(truth, rel=0.03)
 
 
-@pytest.mark.parametrize("name", ["gpt_large_batch.base", "vit_small_batch.base", "slow_dataloader.base"])
+@pytest.mark.parametrize(
+    "name", ["gpt_large_batch.base", "vit_small_batch.base", "slow_dataloader.base"]
+)
 def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path: Path) -> None:
-    """With every annotation taken out, the step time from periodicity is that of the profiler's own steps."""
+    """With every annotation taken out, the step time from periodicity is that of the profiler's own
+    steps."""
     from traceanalyzer.ingest import load
 
     path = recording(f"kineto/{name}")
     whole = json.loads(gzip.decompress(path.read_bytes()))
-    kept = [e for e in whole["traceEvents"] if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
+    kept = [
+        e
+        for e in whole["traceEvents"]
+        if e.get("cat") not in ("user_annotation", "gpu_user_annotation")
+    ]
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps(whole | {"traceEvents": kept}))
     found = measure(load([bare]).traces[0]).timed.steps
@@ -181,7 +213,8 @@ def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path:
 
 @pytest.mark.parametrize(("last", "steps"), [(5, 5), (2, 4)])
 def test_a_last_repetition_without_the_pause_behind_it_is_no_step(last: int, steps: int) -> None:
-    """Repetitions of 50 us and a pause of 50 us; of the last one the work of 80, or of 50, us is recorded."""
+    """Repetitions of 50 us and a pause of 50 us; of the last one the work of 80, or of 50, us is
+    recorded."""
     b = TraceBuilder()
     for i in range(5):
         for j, name in enumerate(("embed", "mm", "relu", "mm", "head")):

@@ -1,4 +1,5 @@
-"""What figures are of: marked steps that are all there, one annotation that holds the work, else the recording."""
+"""What figures are of: marked steps that are all there, one annotation that holds the work, else
+the recording."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import DeviceRanges, Run
 
 
-def launches(b: TraceBuilder, at: float, count: int, first: int, behind: float = 3, run: float = 8) -> None:
+def launches(
+    b: TraceBuilder, at: float, count: int, first: int, behind: float = 3, run: float = 8
+) -> None:
     for i in range(count):
         b.call("cudaLaunchKernel", at + 10 * i, at + 10 * i + 2, first + i)
         b.kernel(f"k{i}", at + behind + 10 * i, at + behind + 10 * i + run, first + i)
@@ -62,15 +65,20 @@ def test_without_a_whole_step_the_recording_is_the_unit_and_says_why() -> None:
 
 
 def test_work_launched_before_the_recording_is_no_steps() -> None:
-    """The first step's copies run at once on a stream of their own, while the device still works on earlier steps."""
+    """The first step's copies run at once on a stream of their own, while the device still works on
+    earlier steps."""
     b = TraceBuilder()
     for i in range(2):
         b.kernel("earlier", 100 * i, 100 * i + 99, 900 + i, stream=7)
     for i in range(3):
         at = 200 * i
         b.annotation(f"ProfilerStep#{i}", at, at + 100)
-        b.call("cudaMemcpyAsync", at + 1, at + 2, 100 + i).kernel("copy", at + 3, at + 4, 100 + i, stream=9)
-        b.call("cudaLaunchKernel", at + 5, at + 6, 200 + i).kernel("work", at + 205, at + 395, 200 + i, stream=7)
+        b.call("cudaMemcpyAsync", at + 1, at + 2, 100 + i).kernel(
+            "copy", at + 3, at + 4, 100 + i, stream=9
+        )
+        b.call("cudaLaunchKernel", at + 5, at + 6, 200 + i).kernel(
+            "work", at + 205, at + 395, 200 + i, stream=7
+        )
     steps = steps_of(b)
     assert steps.start[0] >= 199_000
     assert steps.of_op.tolist().count(0) == 2
@@ -83,8 +91,11 @@ def test_what_is_left_of_a_range_on_the_device_is_no_step() -> None:
         if i:
             b.kernel("ncclDevKernel_AllReduce", 1000 * i - 690, 1000 * i - 10)
     codes = [b.code(f"ProfilerStep#{i}") for i in range(3)]
-    start, end = [0, 1_000_000, 2_000_000], [300_000, 1_300_000, 2_300_000]
-    ranges = DeviceRanges.from_columns({"name": codes, "start": start, "end": end, "device": [0] * 3})
+    start = [0, 1_000_000, 2_000_000]
+    end = [300_000, 1_300_000, 2_300_000]
+    ranges = DeviceRanges.from_columns(
+        {"name": codes, "start": start, "end": end, "device": [0] * 3}
+    )
     steps = measure(b.build(device_ranges=ranges)).timed.steps
     assert steps.names == ("ProfilerStep#1", "ProfilerStep#2")
     assert steps.duration.tolist() == [1_000_000, 1_000_000]
@@ -92,13 +103,20 @@ def test_what_is_left_of_a_range_on_the_device_is_no_step() -> None:
 
 @pytest.mark.parametrize("name", ["training_step", "model_inference", "run"])
 def test_one_annotation_that_holds_the_work_is_a_step(name: str) -> None:
-    b = TraceBuilder().annotation(name, 0, 400).annotation("forward", 5, 150).annotation("backward", 160, 390)
+    b = (
+        TraceBuilder()
+        .annotation(name, 0, 400)
+        .annotation("forward", 5, 150)
+        .annotation("backward", 160, 390)
+    )
     launches(b, 10, 30, 1)
     steps = steps_of(b)
     assert (steps.names, steps.duration.tolist()) == ((name,), [400_000])
 
 
-@pytest.mark.parametrize("name", ["forward", "backward", "Optimizer.step#Adam.step", "layers.3", "nccl:all_reduce"])
+@pytest.mark.parametrize(
+    "name", ["forward", "backward", "Optimizer.step#Adam.step", "layers.3", "nccl:all_reduce"]
+)
 def test_neither_phases_nor_layers_nor_marks_of_libraries_are_a_step(name: str) -> None:
     b = TraceBuilder().annotation(name, 0, 400)
     launches(b, 10, 30, 1)

@@ -12,7 +12,8 @@ from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.privacy.redact import redact
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
-BOUND, FIXED = SAMPLES / "sync_bound", SAMPLES / "sync_fixed"
+BOUND = SAMPLES / "sync_bound"
+FIXED = SAMPLES / "sync_fixed"
 
 
 @pytest.fixture
@@ -34,13 +35,22 @@ def test_nothing_is_sent_by_default(saved, run, monkeypatch, tmp_path):
     assert status == 0
     assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()), advice_first=True)}"
     assert "alice" not in out
-    assert f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
-    assert "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -), or edits" in err
+    assert (
+        f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
+    )
+    assert (
+        "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -), or edits"
+        in err
+    )
 
 
 def test_what_was_shown_is_what_is_published(saved, run, gh):
     shown = run("attach", saved, "--issue", "o/r#7", "--redact-name", "xmma")[1]
-    assert run("attach", saved, "--issue", "o/r#7", "--redact-name", "xmma", "--publish") == (0, f"{URL}\n", "")
+    assert run("attach", saved, "--issue", "o/r#7", "--redact-name", "xmma", "--publish") == (
+        0,
+        f"{URL}\n",
+        "",
+    )
     assert gh.calls()[-1]["body"] == shown
     assert "xmma" not in shown
 
@@ -88,7 +98,10 @@ def test_a_second_time_the_comment_is_edited(saved, run, gh):
 def test_comments_of_other_names_stay(saved, run, gh):
     gh.answers["api"] = comments((True, "<!-- traceanalyzer -->\nold"))
     gh.install()
-    assert run("attach", saved, "--issue", "o/r#7", "--name", "eight-gpus", "--publish")[1] == f"{URL}\n"
+    assert (
+        run("attach", saved, "--issue", "o/r#7", "--name", "eight-gpus", "--publish")[1]
+        == f"{URL}\n"
+    )
     assert gh.calls()[-1]["body"].startswith("<!-- traceanalyzer: eight-gpus -->\n")
     assert run("attach", saved, "--issue", "o/r#7", "--name", "a-->b")[0] == 2
 
@@ -119,7 +132,9 @@ def test_a_picture_is_written_beside(run, tmp_path):
     assert status == 0
     assert file.read_text().startswith("<svg ")
     assert "sync- and compute-bound" in file.read_text()
-    status, _, error = run("attach", sample, "--issue", "a/b#1", "--picture", tmp_path / "report.png")
+    status, _, error = run(
+        "attach", sample, "--issue", "a/b#1", "--picture", tmp_path / "report.png"
+    )
     assert (status, "does not end in .svg" in error) == (2, True)
 
 

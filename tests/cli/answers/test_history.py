@@ -16,7 +16,12 @@ from traceanalyzer.report.model import Report
 def runs(tmp_path):
     """A history of four runs of two branches, of which two are of the same recording."""
     path = tmp_path / "runs.db"
-    for branch, mean, mark in (("main", 10.0, "a"), ("fix", 5.0, "b"), ("main", 12.0, "a"), ("<b>\x1b[1m`|", 8.0, "d")):
+    for branch, mean, mark in (
+        ("main", 10.0, "a"),
+        ("fix", 5.0, "b"),
+        ("main", 12.0, "a"),
+        ("<b>\x1b[1m`|", 8.0, "d"),
+    ):
         store_report(path, timed(mean), tags={"branch": branch, "gpu": "H200"}, fingerprint=mark)
     return path
 
@@ -27,7 +32,10 @@ def timed(mean: float) -> Report:
     report = full()
     assert report.metrics.step_time_ms is not None
     return replace(
-        report, metrics=replace(report.metrics, step_time_ms=replace(report.metrics.step_time_ms, mean=mean))
+        report,
+        metrics=replace(
+            report.metrics, step_time_ms=replace(report.metrics.step_time_ms, mean=mean)
+        ),
     )
 
 
@@ -38,7 +46,9 @@ def listed(out):
 def test_analyze_keeps_the_report_as_it_prints_it(asked, run, tmp_path):
     path = tmp_path / "runs.db"
     options = ("--store", path, "--tag", "branch=main", "--tag", "lr=1e-3=x")
-    status, out, err = run("analyze", "t.json", "--format", "json", "--redact", "--rank", 0, *options)
+    status, out, err = run(
+        "analyze", "t.json", "--format", "json", "--redact", "--rank", 0, *options
+    )
     assert (status, err) == (0, f"traceanalyzer: stored as {path}#1\n")
     assert "alice" not in out
     assert b"alice" not in path.read_bytes()
@@ -108,7 +118,11 @@ def test_the_same_recording_is_seen(runs, run):
 
 def test_no_run_matches(runs, run):
     assert run("history", runs, "--tag", "a=b") == (0, "No run matches.\n", "")
-    assert run("history", runs, "--tag", "a=b", "--metric", "step_time_ms") == (0, "No run matches.\n", "")
+    assert run("history", runs, "--tag", "a=b", "--metric", "step_time_ms") == (
+        0,
+        "No run matches.\n",
+        "",
+    )
 
 
 def test_a_metric_over_runs(runs, run):
@@ -154,7 +168,9 @@ def test_an_unknown_metric_names_similar_ones(runs, run):
     assert "step_time_ms.mean" in err
 
 
-@pytest.mark.parametrize("options", [("--metrics", "--format", "html"), ("--metric", "a", "--metrics"), ("--last", 0)])
+@pytest.mark.parametrize(
+    "options", [("--metrics", "--format", "html"), ("--metric", "a", "--metrics"), ("--last", 0)]
+)
 def test_what_makes_no_sense_is_a_usage_error(runs, run, options):
     assert run("history", runs, *options)[0] == 2
 
@@ -166,7 +182,9 @@ def test_no_history_is_one_line(run, tmp_path):
 
 def test_no_run_is_overwritten_by_what_is_made_from_it(runs, run):
     before = runs.read_bytes()
-    status, _, err = run("compare", f"{runs}#1", f"{runs}#branch=fix", "--format", "json", "-o", runs)
+    status, _, err = run(
+        "compare", f"{runs}#1", f"{runs}#branch=fix", "--format", "json", "-o", runs
+    )
     assert (status, runs.read_bytes()) == (2, before)
     assert "would overwrite what it is made from" in err
 

@@ -17,7 +17,8 @@ from traceanalyzer.diagnosis.pages import finding_page
 DATA = Path(__file__).parents[2] / "data" / "memory"
 SAMPLES = Path(__file__).parents[3] / "sample_traces"
 LEAK, FRAGMENTED, BASE, FIXED = (
-    str(DATA / f"{name}.snapshot.pickle.gz") for name in ("oom_leak", "oom_fragmentation", "wide", "wide_fused")
+    str(DATA / f"{name}.snapshot.pickle.gz")
+    for name in ("oom_leak", "oom_fragmentation", "wide", "wide_fused")
 )
 
 
@@ -45,16 +46,26 @@ def test_the_json_has_the_contracts_names() -> None:
         "oom",
     } <= set(device)
     assert list(device["at_peak"]) == [
-        "parameters", "gradients", "optimizer_state", "activations", "temporaries", "other", "before_recording",
-    ]  # fmt: skip
+        "parameters",
+        "gradients",
+        "optimizer_state",
+        "activations",
+        "temporaries",
+        "other",
+        "before_recording",
+    ]
     assert sum(device["at_peak"].values()) == device["peak_bytes"]
     assert {"site", "category", "bytes", "allocations"} <= set(device["sites"][0])
     assert {"bytes_per_step", "low", "high", "verdict", "sites"} <= set(device["growth"])
-    assert {"internal_bytes", "inactive_bytes", "largest_free_block_bytes"} <= set(device["fragmentation"])
+    assert {"internal_bytes", "inactive_bytes", "largest_free_block_bytes"} <= set(
+        device["fragmentation"]
+    )
     assert {"requested_bytes", "device_free_bytes", "verdict"} <= set(device["oom"])
     assert [finding["id"] for finding in told["findings"]][:2] == ["oom-leak", "memory-leak"]
     assert all(finding_page(finding["id"]) for finding in told["findings"])
-    assert all(advice["predicted_peak_bytes"] <= device["peak_bytes"] for advice in told["recommendations"])
+    assert all(
+        advice["predicted_peak_bytes"] <= device["peak_bytes"] for advice in told["recommendations"]
+    )
 
 
 def test_the_fused_optimizer_is_recommended_with_its_peak() -> None:
@@ -104,10 +115,14 @@ def test_a_folder_stands_for_the_snapshot_in_it(tmp_path: Path) -> None:
 def test_operators_are_spoken_of_only_with_a_trace() -> None:
     assert "Operators by memory" not in run(BASE, "--full")
     assert "Operators by memory" not in run(BASE, "--redact", "--full")
-    assert "the trace has no allocator events" in " ".join(run(BASE, str(SAMPLES / "memory_bound"), "--full").split())
+    assert "the trace has no allocator events" in " ".join(
+        run(BASE, str(SAMPLES / "memory_bound"), "--full").split()
+    )
 
 
-@pytest.mark.parametrize("file", sorted(DATA.glob("*.snapshot.pickle.gz")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted(DATA.glob("*.snapshot.pickle.gz")), ids=lambda file: file.name
+)
 def test_the_answer_is_one_screen_and_analyze_has_one_too(file: Path) -> None:
     text = run(str(file))
     assert len(text.splitlines()) <= 24

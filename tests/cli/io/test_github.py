@@ -55,8 +55,23 @@ def test_what_names_no_issue(text):
 
 
 def test_the_command_is_that_of_the_kind_and_the_host():
-    assert comment_command(Issue("o/r", 7)) == ["gh", "issue", "comment", "7", "--repo", "o/r", "--body-file", "-"]
-    assert comment_command(Issue("o/r", 8, "git.acme.example", True))[:5] == ["gh", "pr", "comment", "8", "--repo"]
+    assert comment_command(Issue("o/r", 7)) == [
+        "gh",
+        "issue",
+        "comment",
+        "7",
+        "--repo",
+        "o/r",
+        "--body-file",
+        "-",
+    ]
+    assert comment_command(Issue("o/r", 8, "git.acme.example", True))[:5] == [
+        "gh",
+        "pr",
+        "comment",
+        "8",
+        "--repo",
+    ]
     assert comment_command(Issue("o/r", 8, "git.acme.example"))[5] == "git.acme.example/o/r"
 
 
@@ -75,16 +90,23 @@ def test_gh_is_missing(tmp_path, monkeypatch):
 
 
 def test_gh_is_not_logged_in(gh):
-    gh.answers["issue"] = FINE | {"err": "To get started with GitHub CLI, please run:  gh auth login", "status": 4}
+    gh.answers["issue"] = FINE | {
+        "err": "To get started with GitHub CLI, please run:  gh auth login",
+        "status": 4,
+    }
     gh.install()
-    with pytest.raises(TraceAnalyzerError, match=r"gh is not logged in to github\.com: run gh auth login"):
+    with pytest.raises(
+        TraceAnalyzerError, match=r"gh is not logged in to github\.com: run gh auth login"
+    ):
         publish(Issue("o/r", 7), "text")
 
 
 def test_gh_refuses(gh):
     gh.answers["issue"] = FINE | {"err": "GraphQL: Could not resolve to an\nissue", "status": 1}
     gh.install()
-    with pytest.raises(TraceAnalyzerError, match=r"could not comment on .*/o/r/issues/7: GraphQL: Could not") as raised:
+    with pytest.raises(
+        TraceAnalyzerError, match=r"could not comment on .*/o/r/issues/7: GraphQL: Could not"
+    ) as raised:
         publish(Issue("o/r", 7), "text")
     assert "\n" not in str(raised.value)
 

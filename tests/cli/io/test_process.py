@@ -49,7 +49,10 @@ def test_a_missing_file_is_one_line():
 
 
 def test_a_terminal_without_unicode_gets_something_readable():
-    done = python(PRINT_REPORT.format(report="hostile", times=1), env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    done = python(
+        PRINT_REPORT.format(report="hostile", times=1),
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"Findings\n--------\n" in done.stdout
 
@@ -57,7 +60,16 @@ def test_a_terminal_without_unicode_gets_something_readable():
 def test_closed_standard_streams_are_no_traceback(tmp_path):
     def started(*arguments, closed):
         return subprocess.run(
-            ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "traceanalyzer", *arguments],
+            [
+                "/bin/sh",
+                "-c",
+                f'exec "$@" {closed}',
+                "sh",
+                sys.executable,
+                "-m",
+                "traceanalyzer",
+                *arguments,
+            ],
             capture_output=True,
             check=False,
         )
@@ -73,7 +85,8 @@ def test_closed_standard_streams_are_no_traceback(tmp_path):
 
 def test_a_reader_that_leaves_is_no_error():
     code = PRINT_REPORT.format(report="full", times=100)
-    # Unbuffered, Python drops the rest of a write that a closed pipe cut short, and nobody learns of it.
+    # Unbuffered, Python drops the rest of a write that a closed pipe cut short, and nobody learns
+    # of it.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], env=buffered, **pipes) as process:
@@ -93,7 +106,10 @@ load_numpy()
 import numpy
 print(dict(os.environ) == before, len(list(Path("/proc/self/task").glob("*"))) if Path("/proc").is_dir() else 1)
 """
-    done = python(code, env={name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"})
+    done = python(
+        code,
+        env={name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"},
+    )
     assert (done.stderr, done.stdout.split()) == (b"", [b"True", b"1"])
 
 

@@ -17,7 +17,9 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("terminal", "waited_s", "drawn"), [(True, 2.0, True), (True, 0.5, False), (False, 2.0, False)]
 )
-def test_a_bar_is_drawn_only_on_a_terminal_and_after_a_while(monkeypatch, terminal, waited_s, drawn):
+def test_a_bar_is_drawn_only_on_a_terminal_and_after_a_while(
+    monkeypatch, terminal, waited_s, drawn
+):
     stream = Terminal() if terminal else io.StringIO()
     now = [0.0]
     monkeypatch.setattr(sys, "stderr", stream)

@@ -35,10 +35,21 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("format_", ["json", "html"])
-def test_the_same_with_any_number_of_jobs(format_: str, files: Path, run: Any, started: list[Any]) -> None:
+def test_the_same_with_any_number_of_jobs(
+    format_: str, files: Path, run: Any, started: list[Any]
+) -> None:
     said = []
     for jobs in (1, 2, 3):
-        run("compare", "a.json.gz", "b.json.gz", "-o", f"{jobs}.{format_}", "--no-cache", "--jobs", jobs)
+        run(
+            "compare",
+            "a.json.gz",
+            "b.json.gz",
+            "-o",
+            f"{jobs}.{format_}",
+            "--no-cache",
+            "--jobs",
+            jobs,
+        )
         said.append((files / f"{jobs}.{format_}").read_bytes())
     assert said == [said[0]] * 3
     assert [process.exitcode for process in started] == [0, 0]
@@ -54,13 +65,20 @@ def test_what_was_worked_out_before_needs_no_process(
         run("analyze", file)
     together = run("compare", "a.json.gz", "b.json.gz", "--jobs", 2, "--format", "json")
     assert started == []
-    assert together == run("compare", "a.json.gz", "b.json.gz", "--no-cache", "--jobs", 1, "--format", "json")
+    assert together == run(
+        "compare", "a.json.gz", "b.json.gz", "--no-cache", "--jobs", 1, "--format", "json"
+    )
     run("compare", "a.json.gz", "b.json.gz", "--jobs", 2, "--step", 1)
     assert len(started) == 1
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [("rubbish.json", "b.json.gz"), ("a.json.gz", "rubbish.json"), ("rubbish.json", "rubbish.json")]
+    ("a", "b"),
+    [
+        ("rubbish.json", "b.json.gz"),
+        ("a.json.gz", "rubbish.json"),
+        ("rubbish.json", "rubbish.json"),
+    ],
 )
 def test_what_is_wrong_is_said_as_by_one(a: str, b: str, files: Path, run: Any) -> None:
     alone, together = (run("compare", a, b, "--no-cache", "--jobs", jobs) for jobs in (1, 2))
@@ -69,7 +87,9 @@ def test_what_is_wrong_is_said_as_by_one(a: str, b: str, files: Path, run: Any) 
 
 
 def test_a_step_that_there_is_not(files: Path, run: Any) -> None:
-    alone, together = (run("compare", "a.json.gz", "b.json.gz", "--step", 999, "--jobs", jobs) for jobs in (1, 2))
+    alone, together = (
+        run("compare", "a.json.gz", "b.json.gz", "--step", 999, "--jobs", jobs) for jobs in (1, 2)
+    )
     assert together == alone
 
 
@@ -77,7 +97,8 @@ def test_a_process_that_dies_costs_nothing_but_time(
     files: Path, run: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run("compare", "a.json.gz", "b.json.gz", "--format", "json", "--no-cache", "--jobs", 1)
-    here, side = os.getpid(), sides._side
+    here = os.getpid()
+    side = sides._side
 
     def killed(*given: Any) -> Any:
         if os.getpid() != here:
@@ -85,11 +106,16 @@ def test_a_process_that_dies_costs_nothing_but_time(
         return side(*given)
 
     monkeypatch.setattr(sides, "_side", killed)
-    assert run("compare", "a.json.gz", "b.json.gz", "--format", "json", "--no-cache", "--jobs", 2) == alone
+    assert (
+        run("compare", "a.json.gz", "b.json.gz", "--format", "json", "--no-cache", "--jobs", 2)
+        == alone
+    )
     assert len(started) == 1
 
 
-def test_an_interruption_ends_both(files: Path, run: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_ends_both(
+    files: Path, run: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -102,7 +128,9 @@ def test_an_interruption_ends_both(files: Path, run: Any, started: list[Any], mo
 
 def test_what_was_read_is_not_overwritten(files: Path, run: Any, started: list[Any]) -> None:
     before = (files / "a.json.gz").read_bytes()
-    status, _, _ = run("compare", "a.json.gz", "b.json.gz", "--format", "json", "-o", "a.json.gz", "--jobs", 2)
+    status, _, _ = run(
+        "compare", "a.json.gz", "b.json.gz", "--format", "json", "-o", "a.json.gz", "--jobs", 2
+    )
     assert status != 0
     assert (files / "a.json.gz").read_bytes() == before
 

@@ -90,7 +90,10 @@ def test_gpus_are_described_with_what_slows_them(monkeypatch):
 def test_samples_are_written_until_closed(tmp_path, monkeypatch):
     _fake_nvml(monkeypatch)
     sampler = nvml.Sampler(tmp_path / "nvml.rank0.jsonl", 0.01)
-    while not (tmp_path / "nvml.rank0.jsonl").exists() or not (tmp_path / "nvml.rank0.jsonl").stat().st_size:
+    while (
+        not (tmp_path / "nvml.rank0.jsonl").exists()
+        or not (tmp_path / "nvml.rank0.jsonl").stat().st_size
+    ):
         pass
     sampler.close()
     sample = json.loads((tmp_path / "nvml.rank0.jsonl").read_text().splitlines()[0])

@@ -35,10 +35,21 @@ def test_the_objects_of_a_training_are_described() -> None:
     net = Net().eval()
     optimizer = torch.optim.AdamW(net.parameters(), foreach=True)
     found = program._describe([net.first, net, optimizer, loader(batch_size=4), 5, "text"])
-    assert found["model"] == {"name": "Net", "parameters": 40 + 18, "dtypes": ["float32"], "training": False}
+    assert found["model"] == {
+        "name": "Net",
+        "parameters": 40 + 18,
+        "dtypes": ["float32"],
+        "training": False,
+    }
     assert found["optimizers"] == ["AdamW (foreach)"]
     assert found["loaders"] == [
-        {"batch_size": 4, "num_workers": 0, "pin_memory": False, "persistent_workers": False, "prefetch_factor": None}
+        {
+            "batch_size": 4,
+            "num_workers": 0,
+            "pin_memory": False,
+            "persistent_workers": False,
+            "prefetch_factor": None,
+        }
     ]
 
 
@@ -71,11 +82,21 @@ def test_without_any_of_them_nothing_is_said() -> None:
 
 
 def test_a_capture_states_them_as_conditions(tmp_path: Path) -> None:
-    described = program._describe([(net := Net()), torch.optim.SGD(net.parameters()), loader(batch_size=4)])
+    described = program._describe(
+        [(net := Net()), torch.optim.SGD(net.parameters()), loader(batch_size=4)]
+    )
     capture(tmp_path, environment={**ENVIRONMENT, "program": described})
     stated = {row.name: row.value for row in ta.analyze(str(tmp_path)).tables["conditions"]}
-    assert (stated["model"], stated["parameters"], stated["mode of the model"]) == ("Net", "58", "train")
-    assert (stated["loader batch size"], stated["loader num_workers"], stated["loader pin_memory"]) == ("4", "0", "off")
+    assert (stated["model"], stated["parameters"], stated["mode of the model"]) == (
+        "Net",
+        "58",
+        "train",
+    )
+    assert (
+        stated["loader batch size"],
+        stated["loader num_workers"],
+        stated["loader pin_memory"],
+    ) == ("4", "0", "off")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,15 @@ from traceanalyzer.collect.torch_recording import TorchRecording
 
 @pytest.mark.parametrize(
     ("variables", "several"),
-    [({}, False), ({"WORLD_SIZE": "1"}, False), ({"WORLD_SIZE": "2"}, True), ({"SLURM_NTASKS": "8"}, True),
-     ({"WORLD_SIZE": "many"}, False), ({"WORLD_SIZE": "1", "SLURM_NTASKS": "8"}, False)],
-)  # fmt: skip
+    [
+        ({}, False),
+        ({"WORLD_SIZE": "1"}, False),
+        ({"WORLD_SIZE": "2"}, True),
+        ({"SLURM_NTASKS": "8"}, True),
+        ({"WORLD_SIZE": "many"}, False),
+        ({"WORLD_SIZE": "1", "SLURM_NTASKS": "8"}, False),
+    ],
+)
 def test_the_launcher_says_whether_there_are_several(monkeypatch, variables, several):
     for name in SIZE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -26,7 +32,8 @@ def test_the_launcher_says_whether_there_are_several(monkeypatch, variables, sev
 
 @pytest.mark.parametrize("ranks", ["1", "2"])
 def test_each_of_several_times_so_many_steps_as_the_others(monkeypatch, tmp_path, ranks):
-    """Steps that never settle: one process goes on timing them, several must begin to record at the same one."""
+    """Steps that never settle: one process goes on timing them, several must begin to record at the
+    same one."""
     pytest.importorskip("torch")
     monkeypatch.setenv("WORLD_SIZE", ranks)
     times_ns = itertools.accumulate(itertools.cycle([1_000_000, 5_000_000]))

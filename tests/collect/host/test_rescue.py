@@ -1,4 +1,5 @@
-"""A process that hangs while its recording is cut short still ends by the signal that it was sent."""
+"""A process that hangs while its recording is cut short still ends by the signal that it was
+sent."""
 
 from __future__ import annotations
 
@@ -30,9 +31,13 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("where", "finishes"), [("finish", True), ("nowhere", True), ("main thread", False)])
+@pytest.mark.parametrize(
+    ("where", "finishes"), [("finish", True), ("nowhere", True), ("main thread", False)]
+)
 def test_it_ends_by_sigterm(where, finishes):
-    with subprocess.Popen([sys.executable, "-c", HANGS, where], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS, where], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline() == "armed\n"
         time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
@@ -43,7 +48,11 @@ def test_it_ends_by_sigterm(where, finishes):
 
 def test_a_process_that_ends_by_itself_does_not_hang_either():
     done = subprocess.run(
-        [sys.executable, "-c", HANGS, "exit"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HANGS, "exit"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stdout == "armed\nfinishing\n"
     assert done.returncode == 1

@@ -18,7 +18,10 @@ from traceanalyzer.report.memory.build import memory_report
 from traceanalyzer.report.memory.document import memory_document
 
 torch = pytest.importorskip("torch")
-BLOCKS = [(SEGMENT, 30 * MIB, 30 * MIB, "active_allocated"), (SEGMENT + 30 * MIB, 10 * MIB, 0, "inactive")]
+BLOCKS = [
+    (SEGMENT, 30 * MIB, 30 * MIB, "active_allocated"),
+    (SEGMENT + 30 * MIB, 10 * MIB, 0, "inactive"),
+]
 STALE = event("alloc", SEGMENT, 30 * MIB, FORWARD)
 
 
@@ -31,7 +34,9 @@ class Allocator:
         monkeypatch.setattr(memory_history.cuda, "in_use", lambda: True)
         monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", self.record)
         monkeypatch.setattr(torch.cuda.memory, "_snapshot", self.snapshot)
-        monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", self.observers.append, raising=False)
+        monkeypatch.setattr(
+            torch._C, "_cuda_attach_out_of_memory_observer", self.observers.append, raising=False
+        )
 
     def record(self, enabled: Any = "all", **_: Any) -> None:
         self.recording.append(enabled)
@@ -53,18 +58,26 @@ def paused(monkeypatch: pytest.MonkeyPatch, file: Path) -> Allocator:
     return allocator
 
 
-def test_a_failure_while_steps_are_timed_leaves_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_steps_are_timed_leaves_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "memory.rank0.pickle"
     paused(monkeypatch, file).fail(asked=20 * MIB, free=2 * MIB)
     snapshot = read_snapshot(file)
     (device,) = measured(snapshot)
     oom = device.oom
     assert oom is not None
-    assert (oom.requested_bytes, oom.device_free_bytes, oom.allocated_bytes) == (20 * MIB, 2 * MIB, 30 * MIB)
+    assert (oom.requested_bytes, oom.device_free_bytes, oom.allocated_bytes) == (
+        20 * MIB,
+        2 * MIB,
+        30 * MIB,
+    )
     assert oom.largest_free_block_bytes == 10 * MIB
     assert oom.site.startswith("test_memory_history.py:")
     assert device.at_peak["before_recording"] == device.peak_bytes == 30 * MIB
-    assert "Out of memory on GPU 0" in memory_document(memory_report(snapshot)).terminal(80, colour=False)
+    assert "Out of memory on GPU 0" in memory_document(memory_report(snapshot)).terminal(
+        80, colour=False
+    )
 
 
 def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(
@@ -84,11 +97,15 @@ def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(
     assert oom.site.startswith("test_memory_history.py:")
 
 
-def test_of_a_failure_without_a_history_no_cause_is_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_failure_without_a_history_no_cause_is_made_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "memory.rank0.pickle"
     allocator = paused(monkeypatch, file)
     blocks = [(SEGMENT + k * MIB, MIB, MIB, "active_allocated") for k in range(40)]
-    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: content([], [segment(blocks, 40 * MIB)]))
+    monkeypatch.setattr(
+        torch.cuda.memory, "_snapshot", lambda: content([], [segment(blocks, 40 * MIB)])
+    )
     allocator.fail(asked=4 * MIB, free=0)
     oom = measured(read_snapshot(file))[0].oom
     assert oom is not None
@@ -96,7 +113,9 @@ def test_of_a_failure_without_a_history_no_cause_is_made_up(tmp_path: Path, monk
     assert "before the history" in memory_report(read_snapshot(file)).headline
 
 
-def test_a_failure_of_the_snapshot_stays_the_collectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_snapshot_stays_the_collectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     allocator = paused(monkeypatch, tmp_path / "gone" / "memory.rank0.pickle")
     allocator.fail(asked=20 * MIB, free=0)
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: 1 // 0)
@@ -104,7 +123,9 @@ def test_a_failure_of_the_snapshot_stays_the_collectors(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_is_too_large_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory_history, "MAX_BYTES", 100)
     paused(monkeypatch, tmp_path / "memory.rank0.pickle").fail(asked=20 * MIB, free=0)
     assert list(tmp_path.iterdir()) == []

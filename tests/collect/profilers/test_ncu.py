@@ -26,10 +26,24 @@ def stand_in(tmp_path):
     return standing_in("ncu", tmp_path)
 
 
-def test_top_kernels_of_a_recording_are_measured_and_the_table_says_nothing_else(tmp_path, stand_in):
+def test_top_kernels_of_a_recording_are_measured_and_the_table_says_nothing_else(
+    tmp_path, stand_in
+):
     environment, log = stand_in
     folder = tmp_path / "capture"
-    done = collect("ncu", "-o", folder, "--trace", RECORDING, "--top", 2, "--whole-run", "--", *PRINTS, **environment)
+    done = collect(
+        "ncu",
+        "-o",
+        folder,
+        "--trace",
+        RECORDING,
+        "--top",
+        2,
+        "--whole-run",
+        "--",
+        *PRINTS,
+        **environment,
+    )
     assert (done.returncode, done.stdout) == (5, "out\n"), done.stderr
     assert f"next: traceanalyzer analyze TRACE --ncu {folder}/ncu.csv" in done.stderr
     words = json.loads(log.read_text())
@@ -57,7 +71,18 @@ def test_every_metric_is_one_that_analyze_reads(tmp_path, stand_in):
 def test_stalls_are_measured_if_asked_for(tmp_path, stand_in):
     environment, log = stand_in
     folder = tmp_path / "capture"
-    collect("ncu", "-o", folder, "--kernel", "softmax", "--whole-run", "--stalls", "--", *PRINTS, **environment)
+    collect(
+        "ncu",
+        "-o",
+        folder,
+        "--kernel",
+        "softmax",
+        "--whole-run",
+        "--stalls",
+        "--",
+        *PRINTS,
+        **environment,
+    )
     words = json.loads(log.read_text())
     assert words[words.index("--metrics") + 1].split(",") == [*METRICS, *STALLS]
 
@@ -75,7 +100,16 @@ def test_what_went_wrong_is_said(tmp_path, stand_in, says, expected):
     environment, _ = stand_in
     folder = tmp_path / "capture"
     done = collect(
-        "ncu", "-o", folder, "--kernel", "x", "--whole-run", "--", *PRINTS, STAND_IN_SAYS=says, **environment
+        "ncu",
+        "-o",
+        folder,
+        "--kernel",
+        "x",
+        "--whole-run",
+        "--",
+        *PRINTS,
+        STAND_IN_SAYS=says,
+        **environment,
     )
     assert done.returncode == 5
     assert expected in done.stderr
@@ -85,7 +119,17 @@ def test_what_went_wrong_is_said(tmp_path, stand_in, says, expected):
 def test_one_step_is_measured_of_a_script(tmp_path, stand_in):
     pytest.importorskip("torch")
     environment, log = stand_in
-    words = ("-o", tmp_path / "capture", "--wait", 2, "--kernel", "x", "--", SCRIPTS / "train.py", 6)
+    words = (
+        "-o",
+        tmp_path / "capture",
+        "--wait",
+        2,
+        "--kernel",
+        "x",
+        "--",
+        SCRIPTS / "train.py",
+        6,
+    )
     done = collect("ncu", *words, STAND_IN_SAYS="none", **environment)
     assert "the script does not use CUDA" in done.stderr
     assert "--profile-from-start" in json.loads(log.read_text())
@@ -99,7 +143,9 @@ def test_kernels_must_be_chosen(tmp_path):
 
 def test_a_trace_without_kernels_is_refused(tmp_path):
     trace = tmp_path / "empty.json"
-    trace.write_text('{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2}]}')
+    trace.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2}]}'
+    )
     done = collect("ncu", "-o", tmp_path / "capture", "--trace", trace, "--", sys.executable, "x")
     assert done.returncode == 1
     assert "holds no kernels" in done.stderr
@@ -116,7 +162,10 @@ def test_without_ncu_it_says_where_to_get_it(tmp_path):
 @pytest.mark.parametrize(
     ("kernel", "function"),
     [
-        ("void at::native::(anonymous namespace)::softmax_warp_forward<c10::BFloat16, 10>(c10::BFloat16*)", None),
+        (
+            "void at::native::(anonymous namespace)::softmax_warp_forward<c10::BFloat16, 10>(c10::BFloat16*)",
+            None,
+        ),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_nn_align1>(int)", "Kernel2"),
         ("nvjet_sm90_tst_64x8_64x16_2x4_h_bz_NNT", "nvjet_sm90_tst_64x8_64x16_2x4_h_bz_NNT"),
         ("void f<g(int)::{lambda(float)#1}>(int, h<2>)", "f"),

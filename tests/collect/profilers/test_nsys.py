@@ -39,7 +39,9 @@ def test_a_whole_run_is_exported_scrubbed_and_keeps_its_status(tmp_path, stand_i
     assert SECRET.encode() not in (folder / "nsys.sqlite").read_bytes()
     profile, export = _calls(log)
     assert profile[0] == "profile"
-    assert {"--trace=cuda,nvtx,cublas,cudnn", "--cuda-graph-trace=node", "--sample=none"} <= set(profile)
+    assert {"--trace=cuda,nvtx,cublas,cudnn", "--cuda-graph-trace=node", "--sample=none"} <= set(
+        profile
+    )
     assert not any("osrt" in word or "capture-range" in word for word in profile)
     assert profile[-len(command) :] == list(command)
     assert "--include-blobs=true" in export
@@ -57,7 +59,17 @@ def test_nothing_that_nsys_wrote_stays_unless_asked_for(tmp_path, stand_in, says
     environment, _ = stand_in
     folder = tmp_path / "capture"
     command = (sys.executable, "-c", "")
-    done = collect("nsys", "-o", folder, "--whole-run", *options, "--", *command, STAND_IN_SAYS=says, **environment)
+    done = collect(
+        "nsys",
+        "-o",
+        folder,
+        "--whole-run",
+        *options,
+        "--",
+        *command,
+        STAND_IN_SAYS=says,
+        **environment,
+    )
     assert done.returncode == 0
     assert ("nsys export failed with status 1" in done.stderr) == (says == "error")
     assert {file.name for file in folder.iterdir()} == left
@@ -67,7 +79,17 @@ def test_nsys_is_cleaned_up_after_where_the_folder_is_refused(tmp_path, stand_in
     environment, _ = stand_in
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture" / "nsys.sqlite").touch()
-    done = collect("nsys", "-o", tmp_path / "capture", "--whole-run", "--", sys.executable, "-c", "", **environment)
+    done = collect(
+        "nsys",
+        "-o",
+        tmp_path / "capture",
+        "--whole-run",
+        "--",
+        sys.executable,
+        "-c",
+        "",
+        **environment,
+    )
     assert done.returncode == 1
     assert "holds a capture already" in done.stderr
     assert [file.name for file in (tmp_path / "capture").iterdir()] == ["nsys.sqlite"]
@@ -85,7 +107,9 @@ def test_chosen_steps_need_a_script_on_a_gpu(tmp_path, stand_in):
 
 
 def test_without_nsys_it_says_where_to_get_it(tmp_path):
-    done = collect("nsys", "-o", tmp_path / "capture", "--", sys.executable, "x", PATH="/nonexistent")
+    done = collect(
+        "nsys", "-o", tmp_path / "capture", "--", sys.executable, "x", PATH="/nonexistent"
+    )
     assert done.returncode == 1
     assert "nsys is not installed" in done.stderr
     assert not (tmp_path / "capture").exists()
@@ -99,7 +123,8 @@ def test_scrubbing_keeps_what_is_analysed(tmp_path, schema):
     assert SECRET.encode() not in path.read_bytes()
     (after,) = load(path).traces
     for table in ("device_ops", "api_calls", "waits"):
-        left, right = getattr(before, table), getattr(after, table)
+        left = getattr(before, table)
+        right = getattr(after, table)
         assert left.to_frame(before.strings).equals(right.to_frame(after.strings)), table
     assert len(after.host_ranges) == len(before.host_ranges)
     names = {after.text(code) for code in after.host_ranges.name}

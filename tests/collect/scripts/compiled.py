@@ -1,4 +1,5 @@
-"""Train a small compiled network on the CPU: STEPS. Ends with status 1 if it was compiled more than once."""
+"""Train a small compiled network on the CPU: STEPS. Ends with status 1 if it was compiled more than
+once."""
 
 import sys
 import time

@@ -1,4 +1,5 @@
-"""Train with DDP on gloo: STEPS [crash|hang] [RANK]. `hang` leaves the rank's peers in a collective for ever."""
+"""Train with DDP on gloo: STEPS [crash|hang] [RANK]. `hang` leaves the rank's peers in a collective
+for ever."""
 
 import sys
 import time

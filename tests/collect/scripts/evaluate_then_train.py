@@ -1,4 +1,5 @@
-"""Evaluate often enough to be taken for inference, then train, with batches from forked DataLoader workers."""
+"""Evaluate often enough to be taken for inference, then train, with batches from forked DataLoader
+workers."""
 
 import torch
 

@@ -18,4 +18,8 @@ def answer(x):
 for _ in range(int(sys.argv[1])):
     answer(torch.randn(4, 16))
 hooks = torch.nn.modules.module
-print(len(hooks._global_forward_pre_hooks) + len(hooks._global_forward_hooks) + len(model._forward_hooks))
+print(
+    len(hooks._global_forward_pre_hooks)
+    + len(hooks._global_forward_hooks)
+    + len(model._forward_hooks)
+)

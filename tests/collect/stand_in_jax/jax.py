@@ -1,4 +1,5 @@
-"""Stands in for JAX: a profiler that writes a small profile, and a compiler that says when it is done."""
+"""Stands in for JAX: a profiler that writes a small profile, and a compiler that says when it is
+done."""
 
 import json
 import sys
@@ -12,7 +13,8 @@ _listeners = []
 
 class _Annotation:
     def __init__(self, name, step_num=0):
-        self.name, self.number = name, step_num
+        self.name = name
+        self.number = step_num
 
     def __enter__(self):
         if self.name == "step":
@@ -61,5 +63,6 @@ numpy = types.SimpleNamespace(zeros=lambda shape: 0)
 profiler = types.ModuleType("jax.profiler")
 profiler.StepTraceAnnotation = StepTraceAnnotation
 profiler.ProfileOptions = types.SimpleNamespace
-profiler.start_trace, profiler.stop_trace = _start_trace, _stop_trace
+profiler.start_trace = _start_trace
+profiler.stop_trace = _stop_trace
 monitoring = types.SimpleNamespace(register_event_duration_secs_listener=_listeners.append)

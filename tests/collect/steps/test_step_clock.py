@@ -20,7 +20,11 @@ class Host:
         self.recorded = 0
         monkeypatch.setattr(step_clock.time, "perf_counter_ns", lambda: int(self.now_ms * 1e6))
         monkeypatch.setattr(cuda, "synchronize", lambda: None)
-        monkeypatch.setattr(cuda, "timing_events", lambda count: [Event(self) for _ in range(count)] if device else [])
+        monkeypatch.setattr(
+            cuda,
+            "timing_events",
+            lambda count: [Event(self) for _ in range(count)] if device else [],
+        )
 
 
 class Event:
@@ -88,7 +92,9 @@ def test_the_host_is_read_where_there_is_no_device(monkeypatch):
 @pytest.mark.parametrize("device", [True, False])
 def test_steps_are_timed_until_they_are_steady_and_only_those_count(monkeypatch, device):
     warm_up = [57.0, 50.0, 3.0, 48.0, 40.0, 51.0, 30.0, 45.0, 20.0, 12.0]
-    found = until_steady(Host(monkeypatch, device=device), [*warm_up, *[11.0, 11.2] * 20], 10, 30).measured()
+    found = until_steady(
+        Host(monkeypatch, device=device), [*warm_up, *[11.0, 11.2] * 20], 10, 30
+    ).measured()
     assert found["steady"]
     assert (found["steps"], found["timed_steps"]) == (10, 20)
     assert 11.0 <= found["low_ms"] <= found["step_time_ms"] <= found["high_ms"] <= 11.2

@@ -1,8 +1,9 @@
 """Records these traces on a GPU host, with what `key_averages()` says of them:
 `PYTHONPATH=sample_traces python tests/data/gpu/record.py OUTPUT [NAME...]`.
 
-Each workload has one deliberate bottleneck. It is timed first without a profiler (median of five rounds of 20
-steps), then recorded with torch.profiler (4 active steps). `manifest.json` keeps the times.
+Each workload has one deliberate bottleneck. It is timed first without a profiler (median of five
+rounds of 20 steps), then recorded with torch.profiler (4 active steps). `manifest.json` keeps the
+times.
 """
 
 from __future__ import annotations
@@ -23,13 +24,21 @@ from workloads import WORKLOADS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS, STEPS = 5, 20
+ROUNDS = 5
+STEPS = 20
 STACKS = {"sync_bound", "host_bound"}
 MEMORY = {"compiled"}
 RECORDED = (
-    "launch_bound", "cuda_graph", "sync_bound", "input_bound", "host_bound", "compute_bound", "memory_bound",
-    "transfer_bound", "compiled",
-)  # fmt: skip
+    "launch_bound",
+    "cuda_graph",
+    "sync_bound",
+    "input_bound",
+    "host_bound",
+    "compute_bound",
+    "memory_bound",
+    "transfer_bound",
+    "compiled",
+)
 
 
 def unprofiled_ms(step: Callable[[], object]) -> list[float]:
@@ -48,7 +57,8 @@ def unprofiled_ms(step: Callable[[], object]) -> list[float]:
 
 
 def without_paths(trace: bytes) -> bytes:
-    """The trace without its own path and the folders of source files, which say where it was recorded."""
+    """The trace without its own path and the folders of source files, which say where it was
+    recorded."""
     trace = re.sub(rb',\s*"traceName": "[^"]*"', b"", trace)
     return re.sub(rb'"(?:/[^"/]+)+/([^"/]+\.py)', rb'"\1', trace)
 
@@ -68,7 +78,9 @@ def record(name: str, step: Callable[[], object], folder: Path) -> None:
         torch.cuda.synchronize()
     plain = folder / f"{name}.json"
     recording.export_chrome_trace(str(plain))
-    (folder / f"{name}.json.gz").write_bytes(gzip.compress(without_paths(plain.read_bytes()), mtime=0))
+    (folder / f"{name}.json.gz").write_bytes(
+        gzip.compress(without_paths(plain.read_bytes()), mtime=0)
+    )
     plain.unlink()
     rows = [
         {

@@ -1,4 +1,5 @@
-"""What decides how fast a server is, against generated servers whose time without the profiler is known."""
+"""What decides how fast a server is, against generated servers whose time without the profiler is
+known."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ def test_decodes_without_the_profiler(server: Server, m: Measurements) -> None:
     decode = next(phase for phase in phases(m) if phase.phase == "decode")
     assert decode.unprofiled is not None
     assert decode.unprofiled.ms == pytest.approx(timed(server, waves(RECORDED)), rel=0.05)
-    assert decode.unprofiled.low_ms <= decode.unprofiled.ms <= decode.unprofiled.high_ms <= decode.iteration_ms
+    assert (
+        decode.unprofiled.low_ms
+        <= decode.unprofiled.ms
+        <= decode.unprofiled.high_ms
+        <= decode.iteration_ms
+    )
 
 
 def test_decodes_of_batches_that_were_not_recorded(server: Server, m: Measurements) -> None:
@@ -60,14 +66,22 @@ def test_decodes_of_batches_that_were_not_recorded(server: Server, m: Measuremen
         assert predict.ms(requests, requests * kv) == pytest.approx(truth, rel=0.1), (requests, kv)
 
 
-def test_graphs_and_asynchronous_scheduling_bring_what_the_other_server_takes(server: Server, m: Measurements) -> None:
+def test_graphs_and_asynchronous_scheduling_bring_what_the_other_server_takes(
+    server: Server, m: Measurements
+) -> None:
     gains = {gain.change: gain for gain in outlook(m).gains if gain.phase == "decode"}
     less = gains.pop("less_python", None)
-    assert less is None or less.now_ms - less.predicted_ms <= 0.5 * (server.scheduling + 64 * server.text + 20) / 1e3
+    assert (
+        less is None
+        or less.now_ms - less.predicted_ms
+        <= 0.5 * (server.scheduling + 64 * server.text + 20) / 1e3
+    )
     changed = {"cuda_graphs": replace(server, graphs=True, log=[])}
     changed["asynchronous_scheduling"] = replace(server, overlap=True, log=[])
     for change, gain in gains.items():
-        assert gain.predicted_ms == pytest.approx(timed(changed[change], waves(RECORDED)), rel=0.1), change
+        assert gain.predicted_ms == pytest.approx(
+            timed(changed[change], waves(RECORDED)), rel=0.1
+        ), change
     assert ("cuda_graphs" in gains) <= (not server.graphs)
     assert not (server.overlap and "asynchronous_scheduling" in gains)
 
@@ -91,8 +105,13 @@ def test_a_log_takes_the_profiler_out() -> None:
     m = measure(replace(trace, step_timings=server.timings()))
     decode = next(phase for phase in phases(m) if phase.phase == "decode")
     assert decode.unprofiled is not None
-    assert (decode.unprofiled.source, decode.unprofiled.ms) == ("log", pytest.approx(truth, rel=0.05))
-    assert serving_values(m)["profiler_stretch"] == pytest.approx(decode.iteration_ms / truth, rel=0.05)
+    assert (decode.unprofiled.source, decode.unprofiled.ms) == (
+        "log",
+        pytest.approx(truth, rel=0.05),
+    )
+    assert serving_values(m)["profiler_stretch"] == pytest.approx(
+        decode.iteration_ms / truth, rel=0.05
+    )
     assert any("The profiler makes decodes" in text for text in sentences(m))
 
 
@@ -108,7 +127,9 @@ def test_a_log_alone_tells_what_larger_batches_bring(tmp_path: Path) -> None:
     found = outlook(measure(load([tmp_path / "server.log"]).traces[0]))
     assert found.now is not None
     assert found.twice is not None
-    now, twice = (timed(server, [(0, round(one.requests), 0)] * 8) for one in (found.now, found.twice))
+    now, twice = (
+        timed(server, [(0, round(one.requests), 0)] * 8) for one in (found.now, found.twice)
+    )
     assert (found.now.decode_ms, found.twice.decode_ms) == pytest.approx((now, twice), rel=0.03)
 
 
@@ -121,9 +142,19 @@ def test_a_rate_of_tokens_is_that_without_the_profiler() -> None:
     """200 tokens a second with iterations of 10 ms are 400 with those of 5."""
     unprofiled = SimpleNamespace(ms=5.0, low_ms=4.0, high_ms=6.0)
     phase = SimpleNamespace(
-        phase="decode", iterations=3, requests=2.0, context_tokens=0.0, iteration_ms=10.0, busy_ms=8.0,
-        host_idle_ms=1.0, tokens_per_s=200.0, unprofiled=unprofiled, limit="host", memory_ms=None, arithmetic_ms=None,
-    )  # fmt: skip
+        phase="decode",
+        iterations=3,
+        requests=2.0,
+        context_tokens=0.0,
+        iteration_ms=10.0,
+        busy_ms=8.0,
+        host_idle_ms=1.0,
+        tokens_per_s=200.0,
+        unprofiled=unprofiled,
+        limit="host",
+        memory_ms=None,
+        arithmetic_ms=None,
+    )
     assert _about(phase) == (
         "3 decode iterations (2 requests): 5 ms without the profiler (4 ms to 6 ms), 10 ms recorded, "
         "GPU busy 8 ms (80%), 1 ms waiting for the CPU. 400 generated tokens/s."

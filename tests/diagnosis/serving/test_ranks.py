@@ -15,7 +15,8 @@ EPOCH = 1_700_000_000_000_000_000
 
 
 def decodes(rank: int, late: float) -> Trace:
-    """Iterations of 1 ms: 200 us of work, on a late rank so many more, then an all-reduce until 900 us."""
+    """Iterations of 1 ms: 200 us of work, on a late rank so many more, then an all-reduce until 900
+    us."""
     b = Ranked()
     for i in range(12):
         at = 1000 * i
@@ -30,13 +31,19 @@ def served(*late: float) -> Measured:
 
 
 @pytest.mark.parametrize(("late", "who"), [((0, 300), 1), ((150, 0), 0)])
-def test_the_rank_that_the_other_waits_for_is_named_with_the_time(late: tuple[float, float], who: int) -> None:
+def test_the_rank_that_the_other_waits_for_is_named_with_the_time(
+    late: tuple[float, float], who: int
+) -> None:
     of = served(*late)
-    text = f"In a mean iteration ranks wait 0 us to {max(late)} us for each other, rank {who} least."
+    text = (
+        f"In a mean iteration ranks wait 0 us to {max(late)} us for each other, rank {who} least."
+    )
     assert text in list(sentences(of.critical))
     assert text in report_of(of).notes
     assert of.ranks.rows[of.ranks.critical].rank == who
-    assert [row.waiting_ms for row in of.ranks.rows] == pytest.approx([by / 1e3 for by in reversed(late)])
+    assert [row.waiting_ms for row in of.ranks.rows] == pytest.approx(
+        [by / 1e3 for by in reversed(late)]
+    )
     assert len(of.critical.iterations) == 12
 
 

@@ -20,7 +20,9 @@ HOST_BOUND = {"a": 300.0, "b": 1.0, "c": 0.001}
         (Server(overlap=True, noise=0.02), None),
     ],
 )
-def test_a_server_is_told_what_its_phases_gain(server: Server, wanted: tuple[str, str] | None) -> None:
+def test_a_server_is_told_what_its_phases_gain(
+    server: Server, wanted: tuple[str, str] | None
+) -> None:
     m = measure(server.recorded(waves((4, 16, 48, 8, 64))))
     advice = {one.remedy: one for one in diagnose(m).recommendations if one.cls in HOST_CLASSES}
     assert set(advice) <= {"cuda_graph", "asynchronous_scheduling", "move_host_work"}
@@ -41,4 +43,6 @@ def test_the_mean_iteration_without_the_profiler() -> None:
     m = measure(server.recorded(waves((4, 16, 48, 8, 64))))
     server.run(waves((4, 16, 48, 8, 64)), profiled=False)
     assert m.step.basis == "unprofiled"
-    assert m.step.step_ms == pytest.approx(sum(line[4] for line in server.log) / len(server.log), rel=0.05)
+    assert m.step.step_ms == pytest.approx(
+        sum(line[4] for line in server.log) / len(server.log), rel=0.05
+    )

@@ -88,7 +88,10 @@ def test_who_asks_slowly_keeps_nobody_waiting(server):
 def test_it_ends_where_nobody_fetches(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "PATIENCE_S", 0.0)
     monkeypatch.setattr(serve, "WAIT_S", 0.01)
-    with OneFile(tmp_path / "trace.json", 0) as server, pytest.raises(TraceAnalyzerError, match="has not read"):
+    with (
+        OneFile(tmp_path / "trace.json", 0) as server,
+        pytest.raises(TraceAnalyzerError, match="has not read"),
+    ):
         server.until_fetched()
 
 
@@ -114,6 +117,8 @@ def test_the_command_serves_the_recording_with_its_findings(sample, monkeypatch)
     result = CliRunner().invoke(cli, ["open", str(ROOT / "sample_traces" / sample)])
     assert result.exit_code == 0, result.output
     assert f"{VIEWER}/#!/?url=http://127.0.0.1:" in result.output
-    names = {event["args"]["name"] for event in seen["events"] if event.get("name") == "thread_name"}
+    names = {
+        event["args"]["name"] for event in seen["events"] if event.get("name") == "thread_name"
+    }
     assert "critical path" in names
     assert any("name" in event and "gemm" in str(event["name"]) for event in seen["events"])

@@ -5,20 +5,35 @@ from pathlib import Path
 
 import numpy as np
 
-START_S, STEP_MS, DATA_MS = 1_760_000_000.0, 500.0, 20.0
+START_S = 1_760_000_000.0
+STEP_MS = 500.0
+DATA_MS = 20.0
 
 
-def write_logs(folder: Path, steps: int, ranks: int = 4, *, longer: dict[int, float] | None = None,
-               slow: tuple[int, int, float] | None = None, back: dict[int, tuple[int, float]] | None = None,
-               data: bool = True, clock: bool = True) -> list[Path]:  # fmt: skip
-    """A log a rank. `longer`: factors of the step time from a step on; `slow`: a rank, the step from which on it waits
-    for data, and how long; `back`: before a step, how many steps a restart goes back and after how many seconds."""
-    rng, t, step, back = np.random.default_rng(0), START_S, 0, dict(back or {})
+def write_logs(
+    folder: Path,
+    steps: int,
+    ranks: int = 4,
+    *,
+    longer: dict[int, float] | None = None,
+    slow: tuple[int, int, float] | None = None,
+    back: dict[int, tuple[int, float]] | None = None,
+    data: bool = True,
+    clock: bool = True,
+) -> list[Path]:
+    """A log a rank. `longer`: factors of the step time from a step on; `slow`: a rank, the step
+    from which on it waits for data, and how long; `back`: before a step, how many steps a restart
+    goes back and after how many seconds."""
+    rng = np.random.default_rng(0)
+    t = START_S
+    step = 0
+    back = dict(back or {})
     rows: list[list[str]] = [[] for _ in range(ranks)]
     while step < steps:
         if step in back:
             steps_back, gap = back.pop(step)
-            step, t = step - steps_back, t + gap
+            step = step - steps_back
+            t = t + gap
         ms = STEP_MS * (1 + 0.01 * rng.standard_normal())
         ms *= np.prod([factor for first, factor in (longer or {}).items() if step >= first])
         waits = DATA_MS + rng.standard_normal(ranks)

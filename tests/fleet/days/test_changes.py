@@ -22,7 +22,9 @@ def test_rare_long_steps_are_no_change():
     assert changes(series) == ([], None)
 
 
-@pytest.mark.parametrize(("steps", "at", "share"), [(200, 80, 0.06), (2_000, 1_500, 0.03), (60_000, 20_001, -0.03)])
+@pytest.mark.parametrize(
+    ("steps", "at", "share"), [(200, 80, 0.06), (2_000, 1_500, 0.03), (60_000, 20_001, -0.03)]
+)
 def test_one_change(steps, at, share):
     series = noisy(steps)
     series[at:] *= 1 + share
@@ -48,7 +50,8 @@ def test_drift(share):
 
 def test_noise_that_lasts_is_no_change():
     rng = np.random.default_rng(3)
-    series, state = np.empty(4_000), 0.0
+    series = np.empty(4_000)
+    state = 0.0
     for i in range(len(series)):
         state = 0.9 * state + rng.standard_normal()
         series[i] = 500 * (1 + 0.01 * state)
@@ -57,11 +60,13 @@ def test_noise_that_lasts_is_no_change():
 
 @pytest.mark.parametrize("steps", [200, 400, 800])
 def test_noise_that_lasts_in_a_short_series_is_rarely_a_change(steps):
-    """Of 20 series without a change at most one is given one (before: up to 7); a change of 15 % is found in all."""
+    """Of 20 series without a change at most one is given one (before: up to 7); a change of 15 % is
+    found in all."""
     found = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        state, series = 0.0, np.empty(steps)
+        state = 0.0
+        series = np.empty(steps)
         for i in range(steps):
             state = 0.9 * state + 0.44 * rng.standard_normal()
             series[i] = 500 * (1 + 0.02 * state)

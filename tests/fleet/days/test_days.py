@@ -29,7 +29,9 @@ def test_longer_since(tmp_path):
     found = answer(tmp_path, longer={900: 1.1}, data=False)
     before, after = found["levels"]
     assert after["first_step"] == pytest.approx(900, abs=3)
-    assert (before["step_ms"], after["step_ms"]) == pytest.approx((STEP_MS, STEP_MS * 1.1), rel=0.01)
+    assert (before["step_ms"], after["step_ms"]) == pytest.approx(
+        (STEP_MS, STEP_MS * 1.1), rel=0.01
+    )
     assert after["change_share"] == pytest.approx(0.1, abs=0.01)
     assert after["since"] == "2025-10-09 09:00:50"  # 900 steps of half a second after 08:53:20
     assert "Steps take 10% longer since step 9" in found["summary"]["headline"]
@@ -68,7 +70,9 @@ def test_restarts(tmp_path):
 def test_without_a_clock(tmp_path):
     found = answer(tmp_path, 600, back={400: (50, 600.0)}, clock=False)
     assert found["goodput"] is None
-    assert [(one["kind"], one["stopped_s"], one["repeated_steps"]) for one in found["stops"]] == [("restart", None, 50)]
+    assert [(one["kind"], one["stopped_s"], one["repeated_steps"]) for one in found["stops"]] == [
+        ("restart", None, 50)
+    ]
     assert "The logs have no times" in found["notes"][-1]
 
 
@@ -94,7 +98,9 @@ def test_any_parquet_of_these_columns(tmp_path, unit):
     t = pd.Series([1.76e9 + 0.5 * i for i in steps])
     frame = pd.DataFrame({"rank": 0, "step": steps, "step_ms": 500.0, "compute_ms": 400.0})
     frame["t"] = (
-        pd.to_datetime(t, unit="s") if unit == "timestamp" else (t * per_s).astype("int64" if per_s > 1 else float)
+        pd.to_datetime(t, unit="s")
+        if unit == "timestamp"
+        else (t * per_s).astype("int64" if per_s > 1 else float)
     )
     folder = tmp_path / "run=7" / "day=2025-10-09"
     folder.mkdir(parents=True)
@@ -118,6 +124,8 @@ def test_what_cannot_be_answered(tmp_path):
     pd.DataFrame({"rank": [1]}).to_parquet(folder / "part.parquet")
     with pytest.raises(UnreadableInputError, match="no column step, step_ms"):
         days_page(tmp_path, (), "1")
-    pd.DataFrame({"rank": [1], "step": [1], "step_ms": [float("nan")]}).to_parquet(folder / "part.parquet")
+    pd.DataFrame({"rank": [1], "step": [1], "step_ms": [float("nan")]}).to_parquet(
+        folder / "part.parquet"
+    )
     with pytest.raises(UnreadableInputError, match="no steps with a time"):
         days_page(tmp_path, (), "1")

@@ -1,8 +1,9 @@
-"""Ranks, groups and faults without time: how far each rank comes when something breaks, and what it then dumps.
+"""Ranks, groups and faults without time: how far each rank comes when something breaks, and what it
+then dumps.
 
-A rank's CPU issues the operations of its program until it has to wait for its GPU; its GPU begins an operation when
-those that its input depends on are complete; a collective completes when all its ranks have begun it. Nothing here
-knows how hangs are explained.
+A rank's CPU issues the operations of its program until it has to wait for its GPU; its GPU begins
+an operation when those that its input depends on are complete; a collective completes when all its
+ranks have begun it. Nothing here knows how hangs are explained.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-CPU, GPU = "cpu", "gpu"
+CPU = "cpu"
+GPU = "gpu"
 FRAMES = [
-    {"name": "all_reduce", "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py",
-     "line": 3245},
-    {"name": "wrapper", "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/c10d_logger.py",
-     "line": 83},
+    {
+        "name": "all_reduce",
+        "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py",
+        "line": 3245,
+    },
+    {
+        "name": "wrapper",
+        "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/c10d_logger.py",
+        "line": 83,
+    },
     {"name": "train_step", "filename": "/home/me/job/train.py", "line": 0},
-]  # fmt: skip
+]
 
 
 @dataclass
@@ -38,19 +46,29 @@ class Layout:
 
     def groups(self) -> list[tuple[str, list[int]]]:
         """What each group is for and its ranks; the place in the list is its name."""
-        tp, dp, pp, world = self.tp, self.dp, self.pp, self.world
+        tp = self.tp
+        dp = self.dp
+        pp = self.pp
+        world = self.world
         stage = tp * dp
         found = [("default_pg", list(range(world)))]
-        found += [("DATA_PARALLEL", [p * stage + d * tp + t for d in range(dp)]) for p in range(pp) for t in range(tp)]
+        found += [
+            ("DATA_PARALLEL", [p * stage + d * tp + t for d in range(dp)])
+            for p in range(pp)
+            for t in range(tp)
+        ]
         found += [("TENSOR_PARALLEL", list(range(i, i + tp))) for i in range(0, world, tp)]
         found += [("PIPELINE_PARALLEL", [p * stage + i for p in range(pp)]) for i in range(stage)]
-        found += [("EXPERT_PARALLEL", list(range(i, i + self.ep))) for i in range(0, world, self.ep)]
+        found += [
+            ("EXPERT_PARALLEL", list(range(i, i + self.ep))) for i in range(0, world, self.ep)
+        ]
         return [(desc if self.named else "undefined", ranks) for desc, ranks in found]
 
 
 @dataclass
 class Op:
-    """An operation in a rank's program. `blocking`: what follows on the GPU depends on it; `peer` is a global rank."""
+    """An operation in a rank's program. `blocking`: what follows on the GPU depends on it; `peer`
+    is a global rank."""
 
     group: int
     kind: str
@@ -65,13 +83,15 @@ class Op:
     done: bool = False
 
 
-WAIT, SYNC = "wait", "sync"
+WAIT = "wait"
+SYNC = "sync"
 """Of the GPU for all operations so far, and of the CPU for its GPU."""
 
 
 @dataclass
 class Fault:
-    """`kind` at a rank, when it comes to the item `at` of its program. `other`: the other end of a link."""
+    """`kind` at a rank, when it comes to the item `at` of its program. `other`: the other end of a
+    link."""
 
     kind: str
     rank: int
@@ -93,14 +113,18 @@ class Rank:
 class Job:
     """The job, run until nothing moves."""
 
-    def __init__(self, layout: Layout, steps: int, micro: int, layers: int, moe: bool, faults: list[Fault]) -> None:
+    def __init__(
+        self, layout: Layout, steps: int, micro: int, layers: int, moe: bool, faults: list[Fault]
+    ) -> None:
         self.layout, self.groups, self.faults = layout, layout.groups(), faults
         self._mine = {r: {} for r in range(layout.world)}
         for index, (_, ranks) in enumerate(self.groups):
             for rank in ranks:
                 kind = self._kind_of(index)
                 self._mine[rank].setdefault(kind, index)
-        self.ranks = [Rank(r, self._program(r, steps, micro, layers, moe)) for r in range(layout.world)]
+        self.ranks = [
+            Rank(r, self._program(r, steps, micro, layers, moe)) for r in range(layout.world)
+        ]
         self._apply()
         for rank in self.ranks:
             self._number(rank.program)
@@ -108,7 +132,12 @@ class Job:
     def _kind_of(self, index: int) -> str:
         layout = self.layout
         stage = layout.tp * layout.dp
-        edges = [("world", 1), ("dp", layout.pp * layout.tp), ("tp", layout.world // layout.tp), ("pp", stage)]
+        edges = [
+            ("world", 1),
+            ("dp", layout.pp * layout.tp),
+            ("tp", layout.world // layout.tp),
+            ("pp", stage),
+        ]
         for kind, count in edges:
             if index < count:
                 return kind
@@ -116,7 +145,8 @@ class Job:
         return "ep"
 
     def _program(self, r: int, steps: int, micro: int, layers: int, moe: bool) -> list[Any]:  # noqa: C901
-        mine, layout = self._mine[r], self.layout
+        mine = self._mine[r]
+        layout = self.layout
         stage = layout.tp * layout.dp
         before = r - stage if r >= stage else -1
         after = r + stage if r + stage < layout.world else -1
@@ -125,7 +155,15 @@ class Job:
         def layer(n: int, back: bool) -> None:
             line = 100 + n + 50 * back
             if layout.tp > 1:
-                items.append(Op(mine["tp"], "_all_gather_base", [[512, 64]], out=[[512 * layout.tp, 64]], line=line))
+                items.append(
+                    Op(
+                        mine["tp"],
+                        "_all_gather_base",
+                        [[512, 64]],
+                        out=[[512 * layout.tp, 64]],
+                        line=line,
+                    )
+                )
             if moe and layout.ep > 1:
                 items.append(
                     Op(
@@ -139,15 +177,38 @@ class Job:
                 )
                 if not back:
                     items.append(SYNC)
-                items.append(Op(mine["ep"], "all_to_all", [[512 + 7 * r, 64]], out=[[500 + 3 * r, 64]], line=line + 2))
+                items.append(
+                    Op(
+                        mine["ep"],
+                        "all_to_all",
+                        [[512 + 7 * r, 64]],
+                        out=[[500 + 3 * r, 64]],
+                        line=line + 2,
+                    )
+                )
             if layout.tp > 1:
                 items.append(
-                    Op(mine["tp"], "_reduce_scatter_base", [[512 * layout.tp, 64]], out=[[512, 64]], line=line + 3)
+                    Op(
+                        mine["tp"],
+                        "_reduce_scatter_base",
+                        [[512 * layout.tp, 64]],
+                        out=[[512, 64]],
+                        line=line + 3,
+                    )
                 )
 
         def pair(kind: str, peer: int) -> None:
             if peer >= 0:
-                items.append(Op(mine["pp"], kind, [[512, 1, 64]], peer=peer, line=90, blocking=kind == "recv"))
+                items.append(
+                    Op(
+                        mine["pp"],
+                        kind,
+                        [[512, 1, 64]],
+                        peer=peer,
+                        line=90,
+                        blocking=kind == "recv",
+                    )
+                )
 
         for _ in range(steps):
             for _ in range(micro):
@@ -176,7 +237,9 @@ class Job:
             items.append(Op(0, "all_reduce", [[1]], "Float", line=400))
             items.append(SYNC)
             if layout.dp > 1:
-                items.append(Op(mine["dp"], "_all_gather_base", [[300]], out=[[300 * layout.dp]], line=401))
+                items.append(
+                    Op(mine["dp"], "_all_gather_base", [[300]], out=[[300 * layout.dp]], line=401)
+                )
         return items
 
     def _apply(self) -> None:
@@ -216,7 +279,9 @@ class Job:
         start = rank.pc
         while rank.pc < end:
             item = rank.program[rank.pc]
-            if item == SYNC and (rank.gpu_at < len(rank.issued) or not all(op.done for op in rank.open)):
+            if item == SYNC and (
+                rank.gpu_at < len(rank.issued) or not all(op.done for op in rank.open)
+            ):
                 break
             if item != SYNC:
                 rank.issued.append(item)
@@ -273,12 +338,14 @@ class Job:
     def hangs(self) -> bool:
         """Whether no rank came to the end of its program, and each fault struck."""
         struck = all(
-            self.ranks[f.rank].pc >= f.at if f.kind not in ("gpu_stuck", "gpu_error")
+            self.ranks[f.rank].pc >= f.at
+            if f.kind not in ("gpu_stuck", "gpu_error")
             else self.ranks[f.rank].program[f.at] in self.ranks[f.rank].issued
             and self.ranks[f.rank].gpu_at < len(self.ranks[f.rank].issued)
-            and self.ranks[f.rank].issued[self.ranks[f.rank].gpu_at] is self.ranks[f.rank].program[f.at]
+            and self.ranks[f.rank].issued[self.ranks[f.rank].gpu_at]
+            is self.ranks[f.rank].program[f.at]
             for f in self.faults
-        )  # fmt: skip
+        )
         return struck and all(rank.pc < len(rank.program) for rank in self.ranks)
 
 
@@ -312,8 +379,12 @@ class Writer:
         if lost:  # an error: nothing that was issued later is noticed either
             first = ops.index(done[len(done) - lost])
             unnoticed |= {id(op) for op in ops[first:]}
-        entries, status = [], {}
-        groups = sorted({op.group for op in ops} | {i for i, (_, ranks) in enumerate(job.groups) if rank.rank in ranks})
+        entries = []
+        status = {}
+        groups = sorted(
+            {op.group for op in ops}
+            | {i for i, (_, ranks) in enumerate(job.groups) if rank.rank in ranks}
+        )
         number = {group: i for i, group in enumerate(groups)}
         collectives: Counter[int] = Counter()
         for record, op in enumerate(ops):
@@ -321,25 +392,45 @@ class Writer:
             completed = op.done and id(op) not in unnoticed
             of = status.setdefault(
                 str(number[op.group]),
-                {"last_enqueued_collective": -1, "last_started_collective": -1, "last_completed_collective": -1},
+                {
+                    "last_enqueued_collective": -1,
+                    "last_started_collective": -1,
+                    "last_completed_collective": -1,
+                },
             )
             of["last_enqueued_collective"] = op.seq
             if completed:
                 of["last_completed_collective"] = op.seq
             if self.active_only and completed:
                 continue
-            entries.append(self._entry(job, rank, op, record, number[op.group], collectives[op.group], completed))
-        dump = {"version": "1.4" if self.old else "2.9", "entries": entries[-self.ring :], "pg_config": {}}
+            entries.append(
+                self._entry(
+                    job, rank, op, record, number[op.group], collectives[op.group], completed
+                )
+            )
+        dump = {
+            "version": "1.4" if self.old else "2.9",
+            "entries": entries[-self.ring :],
+            "pg_config": {},
+        }
         if self.config:
             dump["pg_config"] = {
-                str(g): {"name": str(g), "desc": job.groups[g][0], "ranks": str(job.groups[g][1])} for g in groups
+                str(g): {"name": str(g), "desc": job.groups[g][0], "ranks": str(job.groups[g][1])}
+                for g in groups
             }
         if self.counters and not self.old:
             dump["pg_status"] = status
         return dump
 
     def _entry(
-        self, job: Job, rank: Rank, op: Op, record: int, number: int, collectives: int, completed: bool
+        self,
+        job: Job,
+        rank: Rank,
+        op: Op,
+        record: int,
+        number: int,
+        collectives: int,
+        completed: bool,
     ) -> dict[str, Any]:
         ranks = job.groups[op.group][1]
         name = f"{self.backend}:{op.kind}"
@@ -350,14 +441,25 @@ class Writer:
         state = "completed" if completed else "started" if begun else "scheduled"
         created = 1_758_000_000_000_000_000 + record * 1_000_000 + rank.rank * 1000
         entry = {
-            "record_id": record, "pg_id": number, "process_group": (str(op.group), job.groups[op.group][0]),
-            "collective_seq_id": collectives, "p2p_seq_id": op.seq if op.peer >= 0 else 0, "op_id": record + 1,
-            "profiling_name": name, "time_created_ns": created, "input_sizes": op.sizes, "input_dtypes": [op.dtype],
-            "output_sizes": op.out or op.sizes, "output_dtypes": [op.dtype], "state": state,
+            "record_id": record,
+            "pg_id": number,
+            "process_group": (str(op.group), job.groups[op.group][0]),
+            "collective_seq_id": collectives,
+            "p2p_seq_id": op.seq if op.peer >= 0 else 0,
+            "op_id": record + 1,
+            "profiling_name": name,
+            "time_created_ns": created,
+            "input_sizes": op.sizes,
+            "input_dtypes": [op.dtype],
+            "output_sizes": op.out or op.sizes,
+            "output_dtypes": [op.dtype],
+            "state": state,
             "time_discovered_started_ns": created + 1000 if begun else None,
             "time_discovered_completed_ns": created + 2000 if completed else None,
-            "retired": completed, "timeout_ms": 600_000, "is_p2p": op.peer >= 0,
-        }  # fmt: skip
+            "retired": completed,
+            "timeout_ms": 600_000,
+            "is_p2p": op.peer >= 0,
+        }
         if self.frames:
             entry["frames"] = [*FRAMES[:2], {**FRAMES[2], "line": op.line}]
         if self.old:
@@ -380,13 +482,33 @@ class Case:
 
 
 LAYOUTS = (
-    (2, 2, 2, 4), (2, 4, 1, 4), (4, 2, 2, 8), (1, 8, 1, 4), (2, 2, 4, 2), (4, 1, 4, 4), (1, 4, 4, 4), (2, 4, 2, 8),
-    (8, 2, 2, 16), (4, 4, 2, 8), (1, 16, 1, 1), (2, 8, 2, 4),
-)  # fmt: skip
+    (2, 2, 2, 4),
+    (2, 4, 1, 4),
+    (4, 2, 2, 8),
+    (1, 8, 1, 4),
+    (2, 2, 4, 2),
+    (4, 1, 4, 4),
+    (1, 4, 4, 4),
+    (2, 4, 2, 8),
+    (8, 2, 2, 16),
+    (4, 4, 2, 8),
+    (1, 16, 1, 1),
+    (2, 8, 2, 4),
+)
 KINDS = (
-    "gil", "killed", "sigstop", "storage", "gpu_error", "gpu_stuck", "skip", "mismatch_size", "mismatch_dtype",
-    "mismatch_kind", "link", "two",
-)  # fmt: skip
+    "gil",
+    "killed",
+    "sigstop",
+    "storage",
+    "gpu_error",
+    "gpu_stuck",
+    "skip",
+    "mismatch_size",
+    "mismatch_dtype",
+    "mismatch_kind",
+    "link",
+    "two",
+)
 
 
 def case(seed: int) -> Case:
@@ -404,14 +526,21 @@ def case(seed: int) -> Case:
         if job.hangs:
             break
     writer = Writer(
-        active_only=draw.random() < 0.3, ring=draw.choice((2000, 2000, 2000, 40)), counters=draw.random() < 0.8,
-        frames=draw.random() < 0.5, timing=draw.random() < 0.4, old=draw.random() < 0.15,
-    )  # fmt: skip
+        active_only=draw.random() < 0.3,
+        ring=draw.choice((2000, 2000, 2000, 40)),
+        counters=draw.random() < 0.8,
+        frames=draw.random() < 0.5,
+        timing=draw.random() < 0.4,
+        old=draw.random() < 0.15,
+    )
     if writer.active_only:
-        writer.counters, writer.old = True, False
+        writer.counters = True
+        writer.old = False
     silent = {f.rank for f in faults if f.kind in ("killed", "sigstop")}
     lost = {f.rank: draw.randint(1, 5) for f in faults if f.kind == "gpu_error"}
-    dumps = {r.rank: writer.dump(job, r, lost.get(r.rank, 0)) for r in job.ranks if r.rank not in silent}
+    dumps = {
+        r.rank: writer.dump(job, r, lost.get(r.rank, 0)) for r in job.ranks if r.rank not in silent
+    }
     culprits = set() if kind == "link" else {f.rank for f in faults}
     return Case(seed, job, writer, kind, culprits, dumps)
 
@@ -427,7 +556,11 @@ def _faults(draw: random.Random, kind: str, job: Job) -> list[Fault] | None:
         if one == "storage":  # where a step begins: after the collective that ends the one before
             places = [i for i in places if program[i - 1] == SYNC and program[i - 2].line == 400]
         if one == "skip" or one.startswith("mismatch"):
-            places = [i for i in places if len(job.groups[program[i].group][1]) > 2 and program[i].peer < 0]
+            places = [
+                i
+                for i in places
+                if len(job.groups[program[i].group][1]) > 2 and program[i].peer < 0
+            ]
         if one == "mismatch_size":
             places = [i for i in places if program[i].kind != "all_to_all"]
         if not places:

@@ -1,4 +1,5 @@
-"""`hang` as it is typed: one screen, the contract, a page, nothing private after `--redact`; and as an agent asks."""
+"""`hang` as it is typed: one screen, the contract, a page, nothing private after `--redact`; and as
+an agent asks."""
 
 from __future__ import annotations
 
@@ -46,7 +47,11 @@ def test_the_contract(hangs: Path) -> None:
     found = json.loads(run(str(hangs / "nvidia" / "lock_gil_1st"), "--format", "json").output)
     verdict = found["verdict"]
     assert {"culprits", "kind", "collective", "group", "confidence"} <= verdict.keys()
-    assert (verdict["culprits"], verdict["kind"], verdict["confidence"]) == ([9, 14], "cpu_stopped", "sure")
+    assert (verdict["culprits"], verdict["kind"], verdict["confidence"]) == (
+        [9, 14],
+        "cpu_stopped",
+        "sure",
+    )
     assert (verdict["collective"], verdict["sequence"]) == ("all_to_all", 45265)
     assert (found["silent"], found["cpu_behind"], found["gpu_behind"]) == ([9, 14], [9, 14], [])
     assert found["mismatches"] == []
@@ -69,12 +74,16 @@ def test_nothing_private_is_left(hangs: Path, tmp_path: Path) -> None:
     for path in (hangs / "gloo" / "storage").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "rank_1").write_bytes(b"\x80\x02cos\nsystem\n.")
-    line = {"header": {"id": "0x7f", "rank": 3, "n_ranks": 6, "nnodes": 1}, "metadata": {"hostname": "secrethost7"},
-            "coll_perf": {"coll": "AllReduce", "coll_sn": 64}}  # fmt: skip
+    line = {
+        "header": {"id": "0x7f", "rank": 3, "n_ranks": 6, "nnodes": 1},
+        "metadata": {"hostname": "secrethost7"},
+        "coll_perf": {"coll": "AllReduce", "coll_sn": 64},
+    }
     (tmp_path / "secrethost7.log").write_text(json.dumps(line))
     for form in ("terminal", "markdown", "json", "html"):
         arguments = (str(tmp_path), "--world-size", "6", "--format", form)
-        shown, hidden = run(*arguments).output, run(*arguments, "--redact").output
+        shown = run(*arguments).output
+        hidden = run(*arguments, "--redact").output
         assert "secrethost7" in shown
         for secret in ("secrethost7", "/home/me", str(tmp_path)):
             assert secret not in hidden
@@ -94,10 +103,16 @@ def test_an_agent_is_told_in_few_words(hangs: Path) -> None:
 
 def test_what_waits_for_a_moment_is_no_hang(tmp_path: Path) -> None:
     folder = simulated(tmp_path, KINDS.index("gil"))
-    oldest = min(entry["time_created_ns"] for dump in case(0).dumps.values() for entry in dump["entries"])
+    oldest = min(
+        entry["time_created_ns"] for dump in case(0).dumps.values() for entry in dump["entries"]
+    )
     for path in folder.iterdir():
         os.utime(path, ns=(oldest, oldest + 10**9))
     found = json.loads(run(str(folder), "--format", "json").output)
-    assert (found["verdict"]["kind"], found["verdict"]["culprits"], found["culprits"]) == ("nothing_wrong", [], [])
+    assert (found["verdict"]["kind"], found["verdict"]["culprits"], found["culprits"]) == (
+        "nothing_wrong",
+        [],
+        [],
+    )
     assert found["cpu_behind"]
     assert "Nothing wrong is seen" in run(str(folder)).output

@@ -19,14 +19,28 @@ from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_fligh
 from traceanalyzer.trace.flight import InGroup
 
 
-def entry(seq: int, kind: str = "all_reduce", state: str = "completed", **more: Any) -> dict[str, Any]:
+def entry(
+    seq: int, kind: str = "all_reduce", state: str = "completed", **more: Any
+) -> dict[str, Any]:
     """An entry of group 0."""
     return {
-        "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": seq, "p2p_seq_id": 0,
-        "profiling_name": f"nccl:{kind}", "time_created_ns": 1_758_000_000_000_000_000 + seq, "input_sizes": [[4]],
-        "input_dtypes": ["Float"], "output_sizes": [[4]], "output_dtypes": ["Float"], "state": state,
-        "retired": state == "completed", "timeout_ms": 600_000, "is_p2p": False, **more,
-    }  # fmt: skip
+        "record_id": seq,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": seq,
+        "p2p_seq_id": 0,
+        "profiling_name": f"nccl:{kind}",
+        "time_created_ns": 1_758_000_000_000_000_000 + seq,
+        "input_sizes": [[4]],
+        "input_dtypes": ["Float"],
+        "output_sizes": [[4]],
+        "output_dtypes": ["Float"],
+        "state": state,
+        "retired": state == "completed",
+        "timeout_ms": 600_000,
+        "is_p2p": False,
+        **more,
+    }
 
 
 def dump(entries: list[dict[str, Any]], ranks: str = "[0, 1, 2, 3]", **more: Any) -> dict[str, Any]:
@@ -69,7 +83,9 @@ def test_a_pickle_that_does_more_than_state_values_is_refused(name: str) -> None
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_plain_values_come_out_whatever_the_protocol(protocol: int) -> None:
-    value = dump([entry(n, numbers=[n, -n, 1 << 40, -(1 << 33), 0.5, None, True]) for n in range(400)])
+    value = dump(
+        [entry(n, numbers=[n, -n, 1 << 40, -(1 << 33), 0.5, None, True]) for n in range(400)]
+    )
     assert plain_values(pickle.dumps(value, protocol)) == value
 
 
@@ -80,10 +96,19 @@ def test_a_deep_list_is_no_crash() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [[], {}, {"entries": 1}, {"entries": [1]}, {"entries": [{}]}, dump([entry(1, collective_seq_id="x")]),
-     dump([entry(1)], ranks="__import__('os')"), dump([entry(1)], pg_status={"0": {}}),
-     {**dump([entry(1)]), "pg_config": {"0": {}}}, dump([entry(1, input_sizes=[["a"]])])],
-)  # fmt: skip
+    [
+        [],
+        {},
+        {"entries": 1},
+        {"entries": [1]},
+        {"entries": [{}]},
+        dump([entry(1, collective_seq_id="x")]),
+        dump([entry(1)], ranks="__import__('os')"),
+        dump([entry(1)], pg_status={"0": {}}),
+        {**dump([entry(1)]), "pg_config": {"0": {}}},
+        dump([entry(1, input_sizes=[["a"]])]),
+    ],
+)
 def test_what_is_no_dump_is_refused_in_a_line(value: Any) -> None:
     with pytest.raises(UnreadableInputError):
         Digests().digest(value, "")
@@ -97,21 +122,33 @@ def test_the_first_operation_that_is_not_completed() -> None:
 
 
 def test_what_gloo_retires_has_ended() -> None:
-    state = first(dump([entry(1, state="scheduled", retired=True), entry(2, state="scheduled", retired=False)]))
+    state = first(
+        dump(
+            [entry(1, state="scheduled", retired=True), entry(2, state="scheduled", retired=False)]
+        )
+    )
     assert (state.completed, state.ended_unseen) == (1, True)
 
 
 def test_counters_of_a_group_without_entries_are_found_by_order() -> None:
     value = dump([entry(4, pg_id=3, process_group=("7", "tp"))])
     value["pg_config"]["7"] = {"name": "7", "desc": "tp", "ranks": "[0, 1]"}
-    counters = {"last_enqueued_collective": 9, "last_started_collective": -1, "last_completed_collective": 9}
+    counters = {
+        "last_enqueued_collective": 9,
+        "last_started_collective": -1,
+        "last_completed_collective": 9,
+    }
     value["pg_status"] = {"0": counters, "3": {**counters, "last_enqueued_collective": 4}}
     state = first(value)
     assert (state.enqueued, state.completed, state.from_status) == (9, 9, True)
 
 
 def test_an_operation_that_was_overwritten_is_known_by_the_counter() -> None:
-    counters = {"last_enqueued_collective": 30, "last_started_collective": -1, "last_completed_collective": 3}
+    counters = {
+        "last_enqueued_collective": 30,
+        "last_started_collective": -1,
+        "last_completed_collective": 3,
+    }
     value = dump([entry(n, state="scheduled") for n in range(20, 31)], pg_status={"0": counters})
     head = first(value).head
     assert head is not None
@@ -126,13 +163,21 @@ def test_the_operations_of_a_batch_have_the_state_of_its_end() -> None:
     assert first(dump(batch)).pairs == ()
     batch[-1] = pair(1, "coalesced")
     assert [(op.kind, op.peer) for op in first(dump(batch)).pairs] == [("send", 1), ("recv", 1)]
-    counters = {"last_enqueued_collective": 1, "last_started_collective": -1, "last_completed_collective": 1}
+    counters = {
+        "last_enqueued_collective": 1,
+        "last_started_collective": -1,
+        "last_completed_collective": 1,
+    }
     assert first(dump(batch[:2], pg_status={"0": counters})).pairs == ()
 
 
 def test_the_frame_is_the_programs_own() -> None:
     frames = [
-        {"name": "all_reduce", "filename": "/v/site-packages/torch/distributed/distributed_c10d.py", "line": 1},
+        {
+            "name": "all_reduce",
+            "filename": "/v/site-packages/torch/distributed/distributed_c10d.py",
+            "line": 1,
+        },
         {"name": "step", "filename": "/home/me/train.py", "line": 24},
     ]
     head = first(dump([entry(1, state="scheduled", frames=frames)])).head
@@ -150,9 +195,15 @@ def write(folder: Path, name: Callable[[int], str], ranks: int = 4, **more: Any)
 
 @pytest.mark.parametrize(
     "name",
-    [lambda r: f"rank_{r}", lambda r: f"_dump_{r}", lambda r: f"host-17/nccl_trace_rank_{r}",
-     lambda r: f"job77_rank{r:05d}_of_4.pkl", lambda r: f"{r}/20261123-1437.bin", lambda r: f"fr.{r}.{1758000000 + r}"],
-)  # fmt: skip
+    [
+        lambda r: f"rank_{r}",
+        lambda r: f"_dump_{r}",
+        lambda r: f"host-17/nccl_trace_rank_{r}",
+        lambda r: f"job77_rank{r:05d}_of_4.pkl",
+        lambda r: f"{r}/20261123-1437.bin",
+        lambda r: f"fr.{r}.{1758000000 + r}",
+    ],
+)
 def test_ranks_by_any_name(name: Callable[[int], str], tmp_path: Path) -> None:
     write(tmp_path, name)
     flight = read_flight(tmp_path)
@@ -222,9 +273,11 @@ Warnings
 def test_what_nccl_says_is_added(tmp_path: Path) -> None:
     write(tmp_path, lambda r: f"rank_{r}")
     (tmp_path / "ras.txt").write_text(RAS)
-    line = {"header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
-            "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},
-            "coll_perf": {"coll": "AllReduce", "coll_sn": 64}}  # fmt: skip
+    line = {
+        "header": {"id": "0x7f", "rank": 1, "n_ranks": 4, "nnodes": 1},
+        "metadata": {"dump_timestamp_us": 1, "hostname": "node-7", "pid": 3},
+        "coll_perf": {"coll": "AllReduce", "coll_sn": 64},
+    }
     (tmp_path / "node-7-pid3.log").write_text(json.dumps(line))
     flight = read_flight(tmp_path)
     clues = flight.clues

@@ -1,5 +1,6 @@
-"""Hangs that happened: two of 16 GPUs that NVIDIA published with their injection logs (nvidia-resiliency-ext,
-Apache-2.0), and nine of gloo on the CPU (`python -m benchmarks.gloo_hangs`, PyTorch 2.13), faults known."""
+"""Hangs that happened: two of 16 GPUs that NVIDIA published with their injection logs
+(nvidia-resiliency-ext, Apache-2.0), and nine of gloo on the CPU (`python -m benchmarks.gloo_hangs`,
+PyTorch 2.13), faults known."""
 
 from __future__ import annotations
 
@@ -18,12 +19,18 @@ def found(folder: Path, world: int | None = None) -> Hang:
     return hang_of(read_flight(folder, world=world))
 
 
-@pytest.mark.parametrize(("name", "kind"), [("gpu_error_1st", "gpu_stopped"), ("lock_gil_1st", "cpu_stopped")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gpu_error_1st", "gpu_stopped"), ("lock_gil_1st", "cpu_stopped")]
+)
 def test_a_published_hang(name: str, kind: str, hangs: Path) -> None:
     folder = hangs / "nvidia" / name
     injected = re.findall(r"Rank (\d+), fault_type", (folder / "fault_injection.log").read_text())
     verdict = found(folder).verdict
-    assert (set(verdict.culprits), verdict.kind, verdict.confidence) == ({*map(int, injected)}, kind, "sure")
+    assert (set(verdict.culprits), verdict.kind, verdict.confidence) == (
+        {*map(int, injected)},
+        kind,
+        "sure",
+    )
     assert verdict.victims == 14
 
 
@@ -36,7 +43,9 @@ def test_a_hang_of_gloo(fault: str, hangs: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", range(16))
-def test_without_the_dump_of_a_victim_nobody_else_is_sure_to_blame(lost: int, hangs: Path, tmp_path: Path) -> None:
+def test_without_the_dump_of_a_victim_nobody_else_is_sure_to_blame(
+    lost: int, hangs: Path, tmp_path: Path
+) -> None:
     culprits = {12, 14}
     for path in (hangs / "nvidia" / "gpu_error_1st").glob("_dump_*"):
         if path.name != f"_dump_{lost}":

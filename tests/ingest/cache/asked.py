@@ -22,7 +22,8 @@ def told(*words: object) -> str:
 
 
 def assert_told_again(words: list[str], file: Path, refuse: Callable[[], None]) -> None:
-    """A command prints the same without a cache, with an empty one, and once what it needed before is refused."""
+    """A command prints the same without a cache, with an empty one, and once what it needed before
+    is refused."""
     without = told(*words, file, "--no-cache")
     read_with(cache=True)
     assert told(*words, file) == without

@@ -1,4 +1,5 @@
-"""A kept answer is the one that would be worked out, byte for byte, and belongs to all that it depends on."""
+"""A kept answer is the one that would be worked out, byte for byte, and belongs to all that it
+depends on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from traceanalyzer.report.kept import kept_rows
 from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.table_entries import TABLES, RowFilter
 
-SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
+SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted(
+    (ROOT / "sample_traces").glob("*/*.sqlite*")
+)
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
 
 
@@ -46,7 +49,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED[::5], ids=label)
-def test_reports_and_tables_come_back_as_they_were(path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_and_tables_come_back_as_they_were(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = load([path])
     asked = Asked(run)
     report = kept_report(asked)
@@ -81,7 +86,8 @@ def test_commands_answer_without_working_out_again(
 
 
 def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) -> None:
-    first, second = told("analyze", trace_file, "--format", "html"), told("analyze", trace_file, "--format", "html")
+    first = told("analyze", trace_file, "--format", "html")
+    second = told("analyze", trace_file, "--format", "html")
     assert first == second
 
 
@@ -125,14 +131,18 @@ def test_what_lies_beside_a_recording_is_part_of_the_question(cache: Path, tmp_p
     assert after["metrics"]["unprofiled_source"] == "estimated"
 
 
-def test_the_program_is_part_of_the_question(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_is_part_of_the_question(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told("analyze", trace_file)
     monkeypatch.setattr(answers, "program", lambda *_: "another version")
     told("analyze", trace_file)
     assert len(kept(cache)) == 2
 
 
-def test_answers_that_depend_on_files_of_the_users_are_not_kept(cache: Path, trace_file: Path, tmp_path: Path) -> None:
+def test_answers_that_depend_on_files_of_the_users_are_not_kept(
+    cache: Path, trace_file: Path, tmp_path: Path
+) -> None:
     mine = """
         [[gpu]]
         name = "Mine"
@@ -148,8 +158,16 @@ def test_answers_that_depend_on_files_of_the_users_are_not_kept(cache: Path, tra
     assert kept(cache) == []
 
 
-@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-1], lambda data: data + b" ",
-                                    lambda data: data[:60] + b"x" + data[61:], lambda _: b"[" * 100_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + b" ",
+        lambda data: data[:60] + b"x" + data[61:],
+        lambda _: b"[" * 100_000,
+    ],
+)
 def test_a_damaged_answer_is_worked_out_again(change, cache: Path, trace_file: Path) -> None:
     first = told("analyze", trace_file)
     (answer,) = kept(cache)
@@ -180,21 +198,31 @@ def test_an_answer_that_others_may_write_is_not_believed(
 
 def test_what_would_not_come_back_as_it_was_is_not_kept(cache: Path, trace_file: Path) -> None:
     run = load([trace_file])
-    for value, decode in ((float("nan"), json.loads), ((1, 2), json.loads), (1.0, lambda data: int(json.loads(data)))):
-        asked = answered_once(run, ("?", repr(value)), lambda value=value: value, json.dumps, decode)
+    for value, decode in (
+        (float("nan"), json.loads),
+        ((1, 2), json.loads),
+        (1.0, lambda data: int(json.loads(data))),
+    ):
+        asked = answered_once(
+            run, ("?", repr(value)), lambda value=value: value, json.dumps, decode
+        )
         assert repr(asked) == repr(value)
     assert kept(cache) == []
     answered_once(run, ("?",), lambda: [1], json.dumps, json.loads)
     assert len(kept(cache)) == 1
 
 
-def test_a_very_long_answer_is_not_kept(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_answer_is_not_kept(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "MOST_TEXT_BYTES", 1000)
     told("analyze", trace_file)
     assert kept(cache) == []
 
 
-def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_nothing(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told("gaps", trace_file)
     monkeypatch.setattr(store, "LEAST_FREE_BYTES", 1 << 62)
     before = kept(cache)

@@ -1,4 +1,5 @@
-"""A kept model answers as the recording does, byte for byte; damaged, planted or foreign ones are never believed."""
+"""A kept model answers as the recording does, byte for byte; damaged, planted or foreign ones are
+never believed."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.trace import Table, Trace
 
-SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
+SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted(
+    (ROOT / "sample_traces").glob("*/*.sqlite*")
+)
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
 MANY = 10**9
 KEY = "ab" * 20
@@ -55,10 +58,12 @@ def no_reader(*_: Any) -> Any:
 
 def same_trace(one: Trace, other: Trace) -> None:
     for f in fields(Trace):
-        a, b = getattr(one, f.name), getattr(other, f.name)
+        a = getattr(one, f.name)
+        b = getattr(other, f.name)
         if isinstance(a, Table):
             for column in fields(a):
-                x, y = getattr(a, column.name), getattr(b, column.name)
+                x = getattr(a, column.name)
+                y = getattr(b, column.name)
                 assert x.dtype == y.dtype, (f.name, column.name)
                 assert np.array_equal(x, y), (f.name, column.name)
         elif f.name != "kept_as":
@@ -85,7 +90,9 @@ def test_a_model_holds_all_of_a_recording(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED[::8], ids=label)
-def test_the_second_report_is_the_first_without_reading(path: Path, cache: Path, monkeypatch) -> None:
+def test_the_second_report_is_the_first_without_reading(
+    path: Path, cache: Path, monkeypatch
+) -> None:
     read_with(cache=False)
     without = report(path)
     assert not cache.exists()
@@ -122,7 +129,9 @@ def test_a_library_keeps_nothing() -> None:
 
 @given(
     st.sampled_from([np.uint8, np.int16, np.int32, np.int64]).flatmap(
-        lambda dtype: hnp.arrays(dtype, st.integers(0, 20), elements=hnp.from_dtype(np.dtype(dtype)))
+        lambda dtype: hnp.arrays(
+            dtype, st.integers(0, 20), elements=hnp.from_dtype(np.dtype(dtype))
+        )
     )
 )
 def test_packing_loses_nothing(values: Any) -> None:
@@ -139,7 +148,12 @@ def test_columns_take_the_bytes_that_their_values_need() -> None:
 
 @pytest.mark.parametrize(
     ("form", "rows", "data"),
-    [(Packed(0, 300), 2, b""), (Packed(1, 0), 2, b"a"), (Packed(3, 0), 1, b"aaa"), (Packed(1, 200), 1, b"\xff")],
+    [
+        (Packed(0, 300), 2, b""),
+        (Packed(1, 0), 2, b"a"),
+        (Packed(3, 0), 1, b"aaa"),
+        (Packed(1, 200), 1, b"\xff"),
+    ],
 )
 def test_columns_that_are_none_are_refused(form: Packed, rows: int, data: bytes) -> None:
     with pytest.raises(ValueError, match="column"):
@@ -182,7 +196,9 @@ def test_a_model_of_another_recording_is_refused() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", SMALL[:-1] + b"x"])
-def test_a_damaged_model_costs_a_reading_and_is_replaced(damage: bytes, cache: Path, trace_file: Path) -> None:
+def test_a_damaged_model_costs_a_reading_and_is_replaced(
+    damage: bytes, cache: Path, trace_file: Path
+) -> None:
     first = report(trace_file)
     (model,) = files_in(cache)
     sound = model.read_bytes()
@@ -191,7 +207,9 @@ def test_a_damaged_model_costs_a_reading_and_is_replaced(damage: bytes, cache: P
     assert model.read_bytes() == sound
 
 
-def test_a_model_that_others_may_write_is_not_believed(cache: Path, trace_file: Path, monkeypatch) -> None:
+def test_a_model_that_others_may_write_is_not_believed(
+    cache: Path, trace_file: Path, monkeypatch
+) -> None:
     report(trace_file)
     (model,) = files_in(cache)
     model.chmod(0o666)
@@ -236,7 +254,8 @@ def test_what_is_kept_is_the_users_alone(cache: Path, trace_file: Path) -> None:
 def test_a_recording_that_changed_is_read_again(cache: Path, trace_file: Path) -> None:
     """Also where its length and the time of its last write stay as they were."""
     report(trace_file)
-    before, about = identity_of(trace_file), trace_file.stat()
+    before = identity_of(trace_file)
+    about = trace_file.stat()
     data = bytearray(trace_file.read_bytes())
     data[len(data) // 2] ^= 1
     trace_file.write_bytes(bytes(data))
@@ -244,7 +263,9 @@ def test_a_recording_that_changed_is_read_again(cache: Path, trace_file: Path) -
     assert identity_of(trace_file) != before
 
 
-def test_what_a_reader_depends_on_is_part_of_the_identity(cache: Path, trace_file: Path, monkeypatch) -> None:
+def test_what_a_reader_depends_on_is_part_of_the_identity(
+    cache: Path, trace_file: Path, monkeypatch
+) -> None:
     from traceanalyzer.base.limits import raised
 
     before = identity_of(trace_file)
@@ -255,13 +276,17 @@ def test_what_a_reader_depends_on_is_part_of_the_identity(cache: Path, trace_fil
     assert identity_of(trace_file) != before
 
 
-def test_a_recording_that_is_still_written_is_not_kept(cache: Path, trace_file: Path, monkeypatch) -> None:
+def test_a_recording_that_is_still_written_is_not_kept(
+    cache: Path, trace_file: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(identity, "SETTLED_S", 3600.0)
     report(trace_file)
     assert not cache.exists()
 
 
-def test_a_recording_that_changes_while_it_is_read_is_not_kept(cache: Path, trace_file: Path) -> None:
+def test_a_recording_that_changes_while_it_is_read_is_not_kept(
+    cache: Path, trace_file: Path
+) -> None:
     traces = read_anew(trace_file)
 
     def read() -> list[Trace]:
@@ -275,7 +300,8 @@ def test_a_recording_that_changes_while_it_is_read_is_not_kept(cache: Path, trac
 
 def test_small_recordings_and_parts_of_others_are_not_kept(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(identity, "SETTLED_S", -1)
-    small, large = tmp_path / "small.json", tmp_path / "large.sqlite"
+    small = tmp_path / "small.json"
+    large = tmp_path / "large.sqlite"
     small.write_bytes(b"x" * (identity.LEAST_PACKED_BYTES + 1))
     assert identity_of(small) is None
     large.write_bytes(b"x" * identity.LEAST_BYTES)
@@ -298,7 +324,9 @@ def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch) -
     assert files_in(cache) == []
 
 
-def test_a_disk_that_is_nearly_full_is_left_alone(cache: Path, trace_file: Path, monkeypatch) -> None:
+def test_a_disk_that_is_nearly_full_is_left_alone(
+    cache: Path, trace_file: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(models, "_SHARE_OF_DISK", 10**15)
     report(trace_file)
     assert files_in(cache) == []
@@ -319,7 +347,8 @@ def test_a_cache_that_is_a_file_costs_nothing(cache: Path, trace_file: Path) -> 
 
 def test_two_at_once(cache: Path, trace_file: Path) -> None:
     """Both write; whoever is last, the model is whole."""
-    traces, gate = read_anew(trace_file), threading.Barrier(2)
+    traces = read_anew(trace_file)
+    gate = threading.Barrier(2)
 
     def ask() -> None:
         about = identity_of(trace_file)
@@ -349,7 +378,9 @@ def test_the_model_used_longest_ago_goes_first(cache: Path) -> None:
 
 def test_what_was_left_unfinished_goes_too(cache: Path) -> None:
     cache.mkdir(mode=0o700)
-    left, now, another = f"{'a' * 40}_0left_0.part", f"{'b' * 40}_0now__0.part", "download.part"
+    left = f"{'a' * 40}_0left_0.part"
+    now = f"{'b' * 40}_0now__0.part"
+    another = "download.part"
     for name, age in ((left, 2 * 3600), (now, 0), (another, 2 * 3600)):
         (cache / name).touch()
         os.utime(cache / name, (cache.stat().st_mtime - age,) * 2)
@@ -370,7 +401,9 @@ def test_show_and_clear(cache: Path, trace_file: Path) -> None:
         (cache / name).write_text("of the user's own")
     (cache / f"{'0' * 40}.answer").write_text("an answer")
     assert told("show").startswith(f"{cache}: 1 model, 1 answer, 0.0 MB")
-    assert told("clear") == told("show").replace("0 models, 0 answers, 0.0 MB", "1 model, 1 answer, 0.0 MB removed")
+    assert told("clear") == told("show").replace(
+        "0 models, 0 answers, 0.0 MB", "1 model, 1 answer, 0.0 MB removed"
+    )
     store.make_room(cache, 0)
     assert [path.name for path in files_in(cache)] == mine
 

@@ -65,8 +65,12 @@ def test_commands_print_again_what_they_printed(
     assert_told_again(words, trace_file, lambda: refuse(monkeypatch))
 
 
-def test_two_recordings_are_compared_again(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Path(shutil.copy(recording("kineto/gemm_fp32.fix"), trace_file.with_name("other.json.gz")))
+def test_two_recordings_are_compared_again(
+    cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Path(
+        shutil.copy(recording("kineto/gemm_fp32.fix"), trace_file.with_name("other.json.gz"))
+    )
     first = told("compare", trace_file, other)
     refuse(monkeypatch)
     assert told("compare", trace_file, other) == first
@@ -86,7 +90,9 @@ def test_a_capture_is_answered_again_until_anything_in_it_changes(
     assert len(kept(cache)) == 2
 
 
-def test_a_result_in_the_folder_that_is_asked_about_is_replaced(cache: Path, only_pages: None, tmp_path: Path) -> None:
+def test_a_result_in_the_folder_that_is_asked_about_is_replaced(
+    cache: Path, only_pages: None, tmp_path: Path
+) -> None:
     here = tmp_path / "capture"
     shutil.copytree(CAPTURE, here)
     (old := here / "result.json").write_text("{}")
@@ -96,15 +102,21 @@ def test_a_result_in_the_folder_that_is_asked_about_is_replaced(cache: Path, onl
         assert old.read_text() == (tmp_path / "result.json").read_text()
 
 
-@pytest.mark.parametrize("name", ["environment.json", "nvml.rank0.jsonl", "light.rank0.json.gz", "memory.rank0.pickle"])
-def test_what_appears_beside_a_recording_is_seen(name: str, cache: Path, only_pages: None, trace_file: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["environment.json", "nvml.rank0.jsonl", "light.rank0.json.gz", "memory.rank0.pickle"]
+)
+def test_what_appears_beside_a_recording_is_seen(
+    name: str, cache: Path, only_pages: None, trace_file: Path
+) -> None:
     told("gaps", trace_file)
     (trace_file.parent / name).write_bytes(b"{}")
     told("gaps", trace_file)
     assert len(kept(cache)) == 2
 
 
-def test_other_files_beside_a_recording_do_not_matter(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_other_files_beside_a_recording_do_not_matter(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     told("gaps", trace_file)
     (trace_file.parent / "notes.txt").write_text("later")
     told("gaps", trace_file, "-o", trace_file.parent / "gaps.txt")
@@ -112,14 +124,20 @@ def test_other_files_beside_a_recording_do_not_matter(cache: Path, only_pages: N
     assert len(kept(cache)) == 2, "on a screen, and in a file"
 
 
-def test_a_recording_that_was_written_anew_is_read_anew(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_a_recording_that_was_written_anew_is_read_anew(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     first = told("gaps", trace_file, "--format", "json")
     shutil.copy(recording("kineto/gemm_fp32.fix"), trace_file)
     assert told("gaps", trace_file, "--format", "json") != first
 
 
-@pytest.mark.parametrize("words", ["--top 3", "--device 0", "--step 0", "--limit ranks=10", "-q", "--format json"])
-def test_options_are_part_of_the_question(words: str, cache: Path, only_pages: None, trace_file: Path) -> None:
+@pytest.mark.parametrize(
+    "words", ["--top 3", "--device 0", "--step 0", "--limit ranks=10", "-q", "--format json"]
+)
+def test_options_are_part_of_the_question(
+    words: str, cache: Path, only_pages: None, trace_file: Path
+) -> None:
     plain = told("gaps", trace_file)
     told("gaps", trace_file, *words.split())
     assert len(kept(cache)) == 2
@@ -145,7 +163,9 @@ def test_the_program_is_part_of_the_question(
     assert len(kept(cache)) == 2
 
 
-def test_what_does_more_than_print_is_done_again(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_what_does_more_than_print_is_done_again(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     database = trace_file.with_name("runs.db")
     for _ in range(2):
         told("analyze", trace_file, "--store", database)
@@ -155,14 +175,18 @@ def test_what_does_more_than_print_is_done_again(cache: Path, only_pages: None, 
 
 def test_a_command_that_warns_warns_again(cache: Path, only_pages: None, trace_file: Path) -> None:
     for _ in range(2):
-        assert "no device work has this name" in told("whatif", trace_file, "--speedup", "nothing_of_the_kind=2")
+        assert "no device work has this name" in told(
+            "whatif", trace_file, "--speedup", "nothing_of_the_kind=2"
+        )
     (trace_file.parent / "broken.json").write_text("{")
     for _ in range(2):
         assert "could not be read" in told("gaps", trace_file, trace_file.parent / "broken.json")
     assert not kept(cache)
 
 
-def test_what_depends_on_files_of_the_users_is_not_kept(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_what_depends_on_files_of_the_users_is_not_kept(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     (gpus := trace_file.with_name("gpus.toml")).write_text("")
     told("analyze", trace_file, "--hardware", gpus)
     assert not kept(cache)
@@ -171,19 +195,32 @@ def test_what_depends_on_files_of_the_users_is_not_kept(cache: Path, only_pages:
 def test_what_was_read_is_not_overwritten(cache: Path, trace_file: Path) -> None:
     told("gaps", trace_file, "-o", trace_file.with_name("gaps.csv"))
     before = trace_file.read_bytes()
-    result = CliRunner().invoke(cli, ["gaps", str(trace_file), "--format", "csv", "-o", str(trace_file)])
+    result = CliRunner().invoke(
+        cli, ["gaps", str(trace_file), "--format", "csv", "-o", str(trace_file)]
+    )
     assert result.exit_code != 0
     assert trace_file.read_bytes() == before
 
 
-def test_a_file_in_a_folder_that_is_not_there_is_an_error_again(cache: Path, trace_file: Path) -> None:
+def test_a_file_in_a_folder_that_is_not_there_is_an_error_again(
+    cache: Path, trace_file: Path
+) -> None:
     told("gaps", trace_file, "-o", trace_file.with_name("gaps.csv"))
-    result = CliRunner().invoke(cli, ["gaps", str(trace_file), "-o", str(trace_file.parent / "none" / "gaps.csv")])
+    result = CliRunner().invoke(
+        cli, ["gaps", str(trace_file), "-o", str(trace_file.parent / "none" / "gaps.csv")]
+    )
     assert "is not a folder" in str(result.exception)
 
 
-@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-1], lambda data: data + b" ",
-                                    lambda data: data[:60] + b"x" + data[61:]])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + b" ",
+        lambda data: data[:60] + b"x" + data[61:],
+    ],
+)
 def test_a_damaged_page_is_made_again(
     change: Callable[[bytes], bytes], cache: Path, only_pages: None, trace_file: Path
 ) -> None:
@@ -195,7 +232,9 @@ def test_a_damaged_page_is_made_again(
     assert page.read_bytes() == sound
 
 
-def test_the_page_of_another_question_is_refused(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_the_page_of_another_question_is_refused(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     told("gaps", trace_file, "--format", "json")
     (other,) = kept(cache)
     right = told("gaps", trace_file)
@@ -204,7 +243,9 @@ def test_the_page_of_another_question_is_refused(cache: Path, only_pages: None, 
     assert told("gaps", trace_file) == right
 
 
-def test_a_page_that_others_may_write_is_not_believed(cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_a_page_that_others_may_write_is_not_believed(
+    cache: Path, only_pages: None, trace_file: Path
+) -> None:
     first = told("gaps", trace_file)
     (page,) = kept(cache)
     text = b"planted"
@@ -235,7 +276,9 @@ def test_where_more_may_be_read_no_page_is_kept(name: str, cache: Path, trace_fi
     assert page_of(("?",), [str(trace_file.parent / "nothing")]) is None
 
 
-def test_a_recording_that_changes_while_it_is_read_leaves_no_page(cache: Path, trace_file: Path) -> None:
+def test_a_recording_that_changes_while_it_is_read_leaves_no_page(
+    cache: Path, trace_file: Path
+) -> None:
     page = page_of(("?",), [str(trace_file)])
     assert page is not None
     with trace_file.open("ab") as file:
@@ -245,10 +288,13 @@ def test_a_recording_that_changes_while_it_is_read_leaves_no_page(cache: Path, t
 
 
 def test_printing_again_loads_no_analysis(cache: Path, trace_file: Path) -> None:
-    """In processes of their own, as users run it: a recording large enough to be kept, and long settled."""
+    """In processes of their own, as users run it: a recording large enough to be kept, and long
+    settled."""
     with trace_file.open("ab") as file:
         file.write(bytes(MIB - trace_file.stat().st_size))  # as if it were large
     command = [sys.executable, "-c", PRINTS_AND_LOOKS, "gaps", str(trace_file)]
-    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
     assert (first.splitlines()[-1], second.splitlines()[-1]) == ("numpy: True", "numpy: False")
     assert first.splitlines()[:-1] == second.splitlines()[:-1]

@@ -1,4 +1,5 @@
-"""Counters in Kineto traces: the GPU's are samples, those of the viewer are left out, damaged ones harm nothing."""
+"""Counters in Kineto traces: the GPU's are samples, those of the viewer are left out, damaged ones
+harm nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def sample(ts: float, value: Any, name: str = "dram__throughput.pct", **changes: Any) -> dict[str, Any]:
-    row = {"ph": "C", "cat": "hardware_counters", "name": name, "pid": "GPU 0 Counters", "ts": ts, "args": {"": value}}
+def sample(
+    ts: float, value: Any, name: str = "dram__throughput.pct", **changes: Any
+) -> dict[str, Any]:
+    row = {
+        "ph": "C",
+        "cat": "hardware_counters",
+        "name": name,
+        "pid": "GPU 0 Counters",
+        "ts": ts,
+        "args": {"": value},
+    }
     return row | changes
 
 
@@ -71,10 +81,18 @@ def test_counters_say_what_limits_kernels_that_nobody_knows(
         at = 12_000 * step
         trace.annotation(f"ProfilerStep#{step}", at, at + 11_900)
         for i in range(10):
-            trace.launched(f"solver_stage_{i % 2}", at + 20 * i + 1, at + 1000 * i + 300, 900, graph=1 + 10 * step + i)
+            trace.launched(
+                f"solver_stage_{i % 2}",
+                at + 20 * i + 1,
+                at + 1000 * i + 300,
+                900,
+                graph=1 + 10 * step + i,
+            )
     for at in range(0, 36_000, 100):
         trace.add(sample(at, dram))
-        trace.add(sample(at, tensor, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"))
+        trace.add(
+            sample(at, tensor, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        )
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": trace.rows}))
     summary = ta.analyze(path).summary

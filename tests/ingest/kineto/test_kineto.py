@@ -15,7 +15,15 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
-from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, OverheadKind, RangeKind, Trace, WaitKind
+from traceanalyzer.trace import (
+    CopyKind,
+    DeviceOpKind,
+    MemoryKind,
+    OverheadKind,
+    RangeKind,
+    Trace,
+    WaitKind,
+)
 
 
 @pytest.fixture
@@ -38,11 +46,21 @@ def names(trace: Trace, table) -> list[str]:
 
 def test_device_work_its_call_and_the_op_around_it(read):
     t = KinetoTrace()
-    t.op("aten::mm", 1, 20, External_id=7, Sequence_number=3, Input_Dims=[[2, 3], []], Input_type=["float", "Scalar"])
+    t.op(
+        "aten::mm",
+        1,
+        20,
+        External_id=7,
+        Sequence_number=3,
+        Input_Dims=[[2, 3], []],
+        Input_type=["float", "Scalar"],
+    )
     t.launched("gemm", 2, 30, 4.5, graph=1)
     t.rows[-1]["args"] |= {"External id": 7, "graph id": 12, "graph node id": 99}
     trace = read(t)
-    ops, calls, ranges = trace.device_ops, trace.api_calls, trace.host_ranges
+    ops = trace.device_ops
+    calls = trace.api_calls
+    ranges = trace.host_ranges
     assert names(trace, ops) == ["gemm"]
     assert (ops.kind[0], ops.start[0], ops.end[0]) == (DeviceOpKind.KERNEL, 30_000, 34_500)
     assert (ops.device[0], ops.context[0], ops.stream[0], ops.correlation[0]) == (0, 1, 7, 1)
@@ -83,8 +101,17 @@ def test_a_bare_array_and_metadata_after_the_events(read):
     t = KinetoTrace()
     t.kernel("k", 1, 1)
     assert len(read(json.dumps(t.rows).encode()).device_ops) == 1
-    late = {"traceEvents": t.rows, "distributedInfo": {"rank": 3, "world_size": 8}, "baseTimeNanoseconds": 17}
-    late |= {"deviceProperties": [{"id": 0, "name": "MI300X", "numSms": 304}, {"id": 1, "name": "MI300X"}]}
+    late = {
+        "traceEvents": t.rows,
+        "distributedInfo": {"rank": 3, "world_size": 8},
+        "baseTimeNanoseconds": 17,
+    }
+    late |= {
+        "deviceProperties": [
+            {"id": 0, "name": "MI300X", "numSms": 304},
+            {"id": 1, "name": "MI300X"},
+        ]
+    }
     trace = read(json.dumps(late).encode())
     assert (trace.rank, trace.process.world_size, trace.epoch_ns) == (3, 8, 17)
     assert [d.name for d in trace.devices] == ["MI300X", "MI300X"]
@@ -137,7 +164,9 @@ def test_what_lies_on_the_device_but_is_not_work(read):
     t = KinetoTrace()
     t.kernel("k", 1, 1)
     t.device_op("gpu_user_annotation", "ProfilerStep#1", 0, 50)
-    t.device_op("cuda_sync", "Stream Wait Event", 3, 4, cuda_sync_kind="Stream Wait Event", correlation=9)
+    t.device_op(
+        "cuda_sync", "Stream Wait Event", 3, 4, cuda_sync_kind="Stream Wait Event", correlation=9
+    )
     t.rows[-1]["args"] |= {"wait_on_stream": 20, "wait_on_cuda_event_id": 138}
     t.device_op("cuda_sync", "Context Sync", 5, 4, stream=-1)
     t.add(span("overhead", "Command Buffer Full", 9, 2, -1, 0))
@@ -146,7 +175,11 @@ def test_what_lies_on_the_device_but_is_not_work(read):
     assert names(trace, trace.device_ranges) == ["ProfilerStep#1"]
     waits = trace.waits
     assert waits.kind.tolist() == [WaitKind.STREAM_WAIT_EVENT, WaitKind.CONTEXT_SYNC]
-    assert (waits.stream.tolist(), waits.source_stream.tolist(), waits.event.tolist()) == ([7, -1], [20, -1], [138, -1])
+    assert (waits.stream.tolist(), waits.source_stream.tolist(), waits.event.tolist()) == (
+        [7, -1],
+        [20, -1],
+        [138, -1],
+    )
     assert trace.overheads.kind.tolist() == [OverheadKind.BACK_PRESSURE]
     assert trace.collected.sync_events
 
@@ -157,7 +190,16 @@ def test_allocator_events(read):
     for device_type, size in ((1, 512), (0, -64)):
         args = {"Total Reserved": 2048, "Total Allocated": 1024, "Bytes": size, "Addr": 2**64 - 1}
         args |= {"Device Id": 3, "Device Type": device_type}
-        t.add({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": 1, "args": args})
+        t.add(
+            {
+                "ph": "i",
+                "cat": "cpu_instant_event",
+                "s": "t",
+                "name": "[memory]",
+                "ts": 1,
+                "args": args,
+            }
+        )
     trace = read(t)
     memory = trace.memory_events
     assert (memory.bytes.tolist(), memory.device.tolist()) == ([512, -64], [3, -1])
@@ -174,13 +216,18 @@ def test_collective_metadata_on_the_op_or_on_the_kernel(read, carrier):
         "dtype": "Float",
         "Group size": 2,
     }
-    args |= {"Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
+    args |= {
+        "Process Group Name": "0",
+        "Process Group Description": "default_pg",
+        "Process Group Ranks": "[0, 1]",
+    }
     t = KinetoTrace()
     t.op("record_param_comms", 0, 1)
     t.kernel("ncclDevKernel_AllReduce", 1, 1)
     t.rows[0 if carrier == "op" else 1]["args"] |= args
     trace = read(t)
-    table, other = trace.host_ranges, trace.device_ops
+    table = trace.host_ranges
+    other = trace.device_ops
     if carrier == "kernel":
         table, other = other, table
     row = trace.collectives.take(table.collective)
@@ -203,7 +250,11 @@ def test_python_calls_and_the_window_and_names(read):
     trace = read(t)
     assert trace.host_ranges.kind.tolist() == [RangeKind.PYTHON]
     assert trace.collected.stacks
-    assert (trace.process.pid, trace.process.name, trace.threads[0].name) == (100, "python3", "main loop")
+    assert (trace.process.pid, trace.process.name, trace.threads[0].name) == (
+        100,
+        "python3",
+        "main loop",
+    )
     assert trace.window == (0, 99_500)
 
 
@@ -213,7 +264,11 @@ def test_text_pids_and_tids(read):
     t.add(span("user_annotation", "b", 1, 1, "Spans", "PyTorch Profiler"))
     t.add(span("user_annotation", "c", 2, 1, "", ""))
     trace = read(t)
-    assert [trace.threads[i].tid for i in trace.host_ranges.thread] == ["100", "PyTorch Profiler", ""]
+    assert [trace.threads[i].tid for i in trace.host_ranges.thread] == [
+        "100",
+        "PyTorch Profiler",
+        "",
+    ]
     assert trace.process.pid == 100
 
 
@@ -282,13 +337,22 @@ def test_durations_are_exact(value):
 
 @pytest.mark.parametrize(
     ("text", "ns"),
-    [(b"5", 5000), (b"5.", 5000), (b"1.5e3", 1_500_000), (b'"12.25"', 12_250), (b"-3.5", -3500), (b"1.2344", 1234)],
+    [
+        (b"5", 5000),
+        (b"5.", 5000),
+        (b"1.5e3", 1_500_000),
+        (b'"12.25"', 12_250),
+        (b"-3.5", -3500),
+        (b"1.2344", 1234),
+    ],
 )
 def test_times_in_every_notation(text, ns):
     assert exact_ns(text) == ns
 
 
-@pytest.mark.parametrize("text", [b"null", b"", b'"x"', b"1e400", b"NaN", b"Infinity", b"[1]", b"true"])
+@pytest.mark.parametrize(
+    "text", [b"null", b"", b'"x"', b"1e400", b"NaN", b"Infinity", b"[1]", b"true"]
+)
 def test_what_is_not_a_time(text):
     with pytest.raises(ValueError, match="not a time"):
         exact_ns(text)
@@ -351,20 +415,31 @@ def clip(rows: list[tuple[int, int, int, int]]) -> tuple[list[int], int]:
         [(0, 9_000_000, -1, 1), (10, 50, -1, 2)],
         [(5, 9_000_000, 7, 1), (5, 9_000_000, 7, 2)],
     ],
-    ids=["split-k", "rocm", "programmatic launch", "one graph", "other stream", "no stream", "same start"],
+    ids=[
+        "split-k",
+        "rocm",
+        "programmatic launch",
+        "one graph",
+        "other stream",
+        "no stream",
+        "same start",
+    ],
 )
 def test_overlaps_that_are_real_are_left(rows):
     assert clip(rows) == ([row[1] for row in rows], 0)
 
 
 intervals = st.lists(
-    st.tuples(st.integers(0, 10**7), st.integers(0, 10**9), st.integers(-1, 2), st.integers(0, 4)), min_size=1
+    st.tuples(st.integers(0, 10**7), st.integers(0, 10**9), st.integers(-1, 2), st.integers(0, 4)),
+    min_size=1,
 )
 
 
 @given(intervals)
 def test_clipping_never_lengthens_and_never_turns_back(rows):
-    spans = [(start, start + length, stream, correlation) for start, length, stream, correlation in rows]
+    spans = [
+        (start, start + length, stream, correlation) for start, length, stream, correlation in rows
+    ]
     ends, count = clip(spans)
     assert all(start <= end <= old for (start, old, *_), end in zip(spans, ends, strict=True))
     assert count == sum(end != old for (_, old, *_), end in zip(spans, ends, strict=True))

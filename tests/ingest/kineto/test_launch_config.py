@@ -38,12 +38,27 @@ def test_occupancy_as_stated_or_not_at_all(text: bytes, expected: Occupancy) -> 
 
 def test_each_field_reaches_the_table_of_kernels(read) -> None:  # noqa: F811
     t = KinetoTrace()
-    t.op("triton_poi_fused_add_0", 0, 90, kernel_backend="triton", kernel_kwargs="XBLOCK=16,YBLOCK=2", num_warps="4",
-         num_stages=1)  # fmt: skip
+    t.op(
+        "triton_poi_fused_add_0",
+        0,
+        90,
+        kernel_backend="triton",
+        kernel_kwargs="XBLOCK=16,YBLOCK=2",
+        num_warps="4",
+        num_stages=1,
+    )
     for i in range(4):
         t.launched("triton_poi_fused_add_0", 10 * i + 1, 10 * i + 5, 2, graph=1)
-        t.rows[-1]["args"] |= {"graph id": 12, "graph node id": (12 << 32) + i % 2, "occupancy": LIMITED}
-        t.rows[-1]["args"] |= {"grid": [264, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 12}
+        t.rows[-1]["args"] |= {
+            "graph id": 12,
+            "graph node id": (12 << 32) + i % 2,
+            "occupancy": LIMITED,
+        }
+        t.rows[-1]["args"] |= {
+            "grid": [264, 1, 1],
+            "block": [128, 1, 1],
+            "est. achieved occupancy %": 12,
+        }
     trace = read(t)
     ops = trace.device_ops
     assert ops.graph_node.tolist() == [(12 << 32) + i % 2 for i in range(4)]
@@ -57,7 +72,13 @@ def test_each_field_reaches_the_table_of_kernels(read) -> None:  # noqa: F811
 def test_a_stream_that_is_waited_for_is_no_work(read) -> None:  # noqa: F811
     t = KinetoTrace()
     t.launched("gemm", 1, 5, 10, graph=1)
-    args = {"cuda_sync_kind": "Stream Sync", "stream": 7, "correlation": 9, "device": 0, "context": 1}
+    args = {
+        "cuda_sync_kind": "Stream Sync",
+        "stream": 7,
+        "correlation": 9,
+        "device": 0,
+        "context": 1,
+    }
     row = {
         "ph": "X",
         "cat": "cuda_sync",

@@ -1,4 +1,5 @@
-"""Odd and damaged files, each from a public report: what can be read is, what cannot is counted, nothing raises."""
+"""Odd and damaged files, each from a public report: what can be read is, what cannot is counted,
+nothing raises."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ def kineto_text(trace: KinetoTrace) -> bytes:
         '    "args": {\n      "device": 0, "context": 1, "stream": 7\n    }\n  }'
         for row in trace.rows
     )
-    return b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n  ' + rows.encode() + b'\n  ],\n  "traceName": "x.json"\n}'
+    return (
+        b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n  '
+        + rows.encode()
+        + b'\n  ],\n  "traceName": "x.json"\n}'
+    )
 
 
 def health(trace: Trace) -> tuple[int, int, int, bool]:
@@ -60,9 +65,17 @@ def health(trace: Trace) -> tuple[int, int, int, bool]:
 
 def test_an_undamaged_file_in_every_layout(read):
     t = kernels()
-    layouts = [kineto_text(t), t.json(), t.json(indent=4), t.json(indent=0), json.dumps(t.rows).encode()]
+    layouts = [
+        kineto_text(t),
+        t.json(),
+        t.json(indent=4),
+        t.json(indent=0),
+        json.dumps(t.rows).encode(),
+    ]
     layouts.append(json.dumps(t.metadata | {"traceEvents": t.rows}, separators=(",", ":")).encode())
-    layouts.append(json.dumps(t.metadata | {"traceEvents": t.rows}, sort_keys=True, indent=2).encode())
+    layouts.append(
+        json.dumps(t.metadata | {"traceEvents": t.rows}, sort_keys=True, indent=2).encode()
+    )
     layouts.append(t.json(indent=1).replace(b"\n", b"\r\n"))
     for content in layouts:
         assert health(read(content)) == (KERNELS, 0, 0, False)
@@ -70,7 +83,11 @@ def test_an_undamaged_file_in_every_layout(read):
 
 @pytest.mark.parametrize("value", [b"Infinity", b"-Infinity", b"NaN", b"nan", b"inf", b"-nan"])
 def test_values_that_json_does_not_know(read, value):
-    content = kernels().json().replace(b'"stream": 7', b'"stream": 7, "est. achieved occupancy %": ' + value)
+    content = (
+        kernels()
+        .json()
+        .replace(b'"stream": 7', b'"stream": 7, "est. achieved occupancy %": ' + value)
+    )
     found, _, lost, truncated = health(read(content))
     assert (found, lost, truncated) == (KERNELS, 0, False)
     content = kernels().json().replace(b'"dur": 5', b'"dur": ' + value, 1)
@@ -96,7 +113,9 @@ def test_values_that_json_does_not_know(read, value):
     ],
 )
 def test_damaged_names(read, written, meant):
-    trace = read(kineto_text(kernels()).replace(b"kernel number 3", written, 1).replace(rb"end\ ", rb"end\ "))
+    trace = read(
+        kineto_text(kernels()).replace(b"kernel number 3", written, 1).replace(rb"end\ ", rb"end\ ")
+    )
     found, repaired, lost, truncated = health(trace)
     assert (found, lost, truncated) == (KERNELS + 0, 0, False)
     assert repaired >= 1
@@ -130,7 +149,9 @@ def test_integers_over_64_bits(read, number):
 
 def test_duplicate_keys(read):
     content = (
-        kernels().json().replace(b'"cat": "kernel"', b'"cat": "kernel", "cat": "kernel", "bytes": 1, "bytes": 2', 1)
+        kernels()
+        .json()
+        .replace(b'"cat": "kernel"', b'"cat": "kernel", "cat": "kernel", "bytes": 1, "bytes": 2', 1)
     )
     assert health(read(content)) == (KERNELS, 0, 0, False)
 
@@ -138,7 +159,10 @@ def test_duplicate_keys(read):
 def test_commas_too_many_and_too_few(read):
     content = kineto_text(kernels())
     assert health(read(content.replace(b"}\n  ],", b"},\n  ],")))[::2] == (KERNELS, 0)
-    assert health(read(content.replace(b'"stream": 7\n', b'"stream": 7,\n', 3)))[::2] == (KERNELS, 0)
+    assert health(read(content.replace(b'"stream": 7\n', b'"stream": 7,\n', 3)))[::2] == (
+        KERNELS,
+        0,
+    )
     assert health(read(content.replace(b"},\n  {", b"}\n  {", 3)))[::2] == (KERNELS, 0)
 
 
@@ -192,7 +216,8 @@ def test_any_text_as_a_chunk(text):
 
 def test_two_ranks_written_into_one_file(read):
     """Two processes that write one file without a lock: pieces of one inside the other."""
-    one, other = kineto_text(kernels(2000)), kineto_text(kernels(2000))
+    one = kineto_text(kernels(2000))
+    other = kineto_text(kernels(2000))
     pieces = [text[i : i + 4096] for i in range(0, len(one), 4096) for text in (one, other)]
     trace = read(b"".join(pieces))
     assert len(trace.device_ops) > 2000
@@ -240,7 +265,9 @@ def test_any_value_of_any_key(read, key, value):
     assert trace.health.events + trace.health.lost == KERNELS
 
 
-@pytest.mark.parametrize("key", ["device", "stream", "correlation", "External id", "bytes", "Collective name"])
+@pytest.mark.parametrize(
+    "key", ["device", "stream", "correlation", "External id", "bytes", "Collective name"]
+)
 @pytest.mark.parametrize("value", [None, "", "7", -1, 1.5, [], {}, True, 2**70])
 def test_any_value_of_any_argument(read, key, value):
     t = kernels()
@@ -280,12 +307,18 @@ def test_gzip_whatever_the_name(read):
     content = kernels().json()
     assert len(read(gzip.compress(content), "trace.json").device_ops) == KERNELS
     assert len(read(content, "trace.json.gz").device_ops) == KERNELS
-    assert len(read(gzip.compress(content[:99]) + gzip.compress(content[99:]), "a").device_ops) == KERNELS
+    assert (
+        len(read(gzip.compress(content[:99]) + gzip.compress(content[99:]), "a").device_ops)
+        == KERNELS
+    )
 
 
 def test_gzip_cut_or_damaged(read):
     packed = gzip.compress(kineto_text(kernels(20000)))
-    for content in (packed[:-40_000], packed[: len(packed) // 2] + b"\0" * 100 + packed[len(packed) // 2 + 100 :]):
+    for content in (
+        packed[:-40_000],
+        packed[: len(packed) // 2] + b"\0" * 100 + packed[len(packed) // 2 + 100 :],
+    ):
         trace = read(content)
         assert 0 < len(trace.device_ops) < 20000
         assert trace.health.truncated
@@ -308,7 +341,9 @@ def test_one_event_larger_than_a_chunk(read):
 
 
 def test_a_long_stretch_of_garbage(read):
-    content = kineto_text(kernels()).replace(b"},\n  {", b"},\n" + b"\0garbage" * 4_000_000 + b"  {", 1)
+    content = kineto_text(kernels()).replace(
+        b"},\n  {", b"},\n" + b"\0garbage" * 4_000_000 + b"  {", 1
+    )
     trace = read(content)
     assert len(trace.device_ops) == KERNELS - 1 or trace.health.lost
     assert len(trace.device_ops) >= KERNELS - 2
@@ -326,7 +361,9 @@ def test_nested_objects_in_arguments(read, count):
 
 def test_rows_that_repair_would_merge_are_reported(monkeypatch):
     """A repair that swallows an event must not pass unnoticed."""
-    monkeypatch.setattr(kineto_repair, "mend", lambda _: b'{"ph": "X", "name": "all", "ts": 1, "dur": 1}')
+    monkeypatch.setattr(
+        kineto_repair, "mend", lambda _: b'{"ph": "X", "name": "all", "ts": 1, "dur": 1}'
+    )
     found = decode(b'{"ph": "X", "name": "a" b", "ts": 1}, {"ph": "X", "name": "c" d", "ts": 2}, 7')
     assert found.lost + len(found.events) >= 2
 
@@ -339,7 +376,12 @@ def test_nothing_readable_in_it(read):
 
 
 def test_metadata_damaged_or_missing(read):
-    content = kernels().rank(5).json().replace(b'"schemaVersion": 1', b'"name": "C:\\dir", "schemaVersion" 1')
+    content = (
+        kernels()
+        .rank(5)
+        .json()
+        .replace(b'"schemaVersion": 1', b'"name": "C:\\dir", "schemaVersion" 1')
+    )
     trace = read(content)
     assert (trace.rank, len(trace.device_ops)) == (5, KERNELS)
     cut = kernels().rank(6).json()

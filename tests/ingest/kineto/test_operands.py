@@ -1,4 +1,5 @@
-"""What calls were given, looked up as one text: the same codes as each text by itself, in the same order."""
+"""What calls were given, looked up as one text: the same codes as each text by itself, in the same
+order."""
 
 from __future__ import annotations
 
@@ -19,13 +20,17 @@ CALLS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), min_size=1, max_s
 def args_of(call: tuple[bytes, ...]) -> Args:
     shapes, old_shapes, *others = (msgspec.Raw(text) for text in call)
     dtypes, strides, concrete = others
-    return Args(shapes=shapes, old_shapes=old_shapes, dtypes=dtypes, strides=strides, concrete=concrete)
+    return Args(
+        shapes=shapes, old_shapes=old_shapes, dtypes=dtypes, strides=strides, concrete=concrete
+    )
 
 
 @pytest.mark.parametrize("kept", [1, 1000])
 @given(chunks=st.lists(CALLS, max_size=8))
 def test_as_one_and_one_by_one(kept, chunks):
-    texts, single, found = Texts(), Texts(), arguments.MOST_KINDS
+    texts = Texts()
+    single = Texts()
+    found = arguments.MOST_KINDS
     arguments.MOST_KINDS = kept
     try:
         together = Operands(texts)

@@ -53,9 +53,12 @@ def worth_from(size: int, patch: pytest.MonkeyPatch) -> None:
 
 def same(one: Trace, other: Trace) -> None:
     for f in fields(Trace):
-        a, b = getattr(one, f.name), getattr(other, f.name)
+        a = getattr(one, f.name)
+        b = getattr(other, f.name)
         if isinstance(a, Table):
-            assert all(np.array_equal(getattr(a, c.name), getattr(b, c.name)) for c in fields(a)), f.name
+            assert all(np.array_equal(getattr(a, c.name), getattr(b, c.name)) for c in fields(a)), (
+                f.name
+            )
         else:
             assert a == b, f.name
 
@@ -84,20 +87,24 @@ def damaged_gzip(text: bytes) -> bytes:
 
 @contextmanager
 def in_this_process(work: Any, count: int) -> Any:
-    """What the helpers do, without their processes: one stretch each in turn, and the rest is left to this one."""
+    """What the helpers do, without their processes: one stretch each in turn, and the rest is left
+    to this one."""
     helpers = [work() for _ in range(count)]
     files = [children._memory_file() for _ in helpers]
     for turn in range(len(work.args[1]) // 2 if count else 0):
         with suppress(NotWholeError, StopIteration):
             children._send(next(helpers[turn % count]), files[turn % count])
-    yield [SimpleNamespace(values=lambda file=file: list(children._received(file))) for file in files]
+    yield [
+        SimpleNamespace(values=lambda file=file: list(children._received(file))) for file in files
+    ]
     for file in files:
         file.close()
 
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Files of any size are read in many pieces; the list has a 1 for each that was read by several, else 0."""
+    """Files of any size are read in many pieces; the list has a 1 for each that was read by
+    several, else 0."""
     together: list[int] = []
     read_in_parallel = parallel.read_in_parallel
 
@@ -115,7 +122,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("method", sorted({children.METHOD, "spawn"}))
-def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_processes_read_what_one_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     monkeypatch.setattr(children, "METHOD", method)
     worth_from(1 << 20, monkeypatch)
     path = tmp_path / "trace.json"
@@ -128,7 +137,8 @@ def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("path", "packed"), [pytest.param(p, bool(i % 2), id=label(p)) for i, p in enumerate(RECORDED[::2])]
+    ("path", "packed"),
+    [pytest.param(p, bool(i % 2), id=label(p)) for i, p in enumerate(RECORDED[::2])],
 )
 def test_every_recording(path: Path, packed: bool, tmp_path: Path, small_pieces: list[int]) -> None:
     text = gzip.decompress(path.read_bytes())
@@ -141,7 +151,9 @@ def test_every_recording(path: Path, packed: bool, tmp_path: Path, small_pieces:
         assert any(small_pieces)
 
 
-def test_a_gzip_file_that_says_the_length_of_its_end(tmp_path: Path, small_pieces: list[int]) -> None:
+def test_a_gzip_file_that_says_the_length_of_its_end(
+    tmp_path: Path, small_pieces: list[int]
+) -> None:
     """Members one after the other: only the length of the last is known."""
     file = tmp_path / "trace.json.gz"
     file.write_bytes(gzip.compress(LARGE[: -12 * PIECE]) + gzip.compress(LARGE[-12 * PIECE :]))
@@ -151,14 +163,18 @@ def test_a_gzip_file_that_says_the_length_of_its_end(tmp_path: Path, small_piece
 
 
 @pytest.mark.parametrize("says", [0, 7 * PIECE, 1 << 31])
-def test_a_gzip_file_that_says_a_wrong_length(says: int, tmp_path: Path, small_pieces: list[int]) -> None:
+def test_a_gzip_file_that_says_a_wrong_length(
+    says: int, tmp_path: Path, small_pieces: list[int]
+) -> None:
     file = tmp_path / "trace.json.gz"
     file.write_bytes(gzip.compress(LARGE)[:-4] + says.to_bytes(4, "little"))
     same(read_by(file, 3), read_by(file, 1))
     assert not any(small_pieces)
 
 
-@pytest.mark.parametrize(("text", "packed"), [(4_100_000_000, 300_000_000), (200_000, 150_000), (9_000_000_000, 10**9)])
+@pytest.mark.parametrize(
+    ("text", "packed"), [(4_100_000_000, 300_000_000), (200_000, 150_000), (9_000_000_000, 10**9)]
+)
 def test_how_much_text_a_large_gzip_file_holds(text: int, packed: int, tmp_path: Path) -> None:
     file = tmp_path / "trace.json.gz"
     with file.open("wb") as out:
@@ -188,7 +204,9 @@ def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.Data
     """Bytes replaced, text cut off, two recordings in one file."""
     text = bytearray(LARGE[: 30 * PIECE])
     for at in data.draw(st.lists(st.integers(0, len(text) - 9), max_size=2)):
-        text[at : at + 4] = data.draw(st.sampled_from([b"}]}\n", b'"":,', b"NaN ", b"\xff\xfe{[", b"\x00" * 4]))
+        text[at : at + 4] = data.draw(
+            st.sampled_from([b"}]}\n", b'"":,', b"NaN ", b"\xff\xfe{[", b"\x00" * 4])
+        )
     if data.draw(st.booleans()):
         text += LARGE[-9000:] + LARGE[: 5 * PIECE]
     path = tmp_path_factory.mktemp("damaged") / "trace.json"
@@ -211,7 +229,9 @@ def exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int | No
     return [process.exitcode for process in started]
 
 
-def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def dies(*_: Any) -> None:
         raise SystemExit(3)
 

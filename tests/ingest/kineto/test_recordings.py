@@ -16,8 +16,16 @@ from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 SYNCS = [path for path in EVERY_FILE if "python_hidden.base.syncevents" in path.name]
 RAW = msgspec.json.Decoder(float_hook=Decimal)
-KINDS = {"kernel": DeviceOpKind.KERNEL, "gpu_memcpy": DeviceOpKind.MEMCPY, "gpu_memset": DeviceOpKind.MEMSET}
-HOST_KINDS = {"cpu_op": RangeKind.OP, "user_annotation": RangeKind.ANNOTATION, "python_function": RangeKind.PYTHON}
+KINDS = {
+    "kernel": DeviceOpKind.KERNEL,
+    "gpu_memcpy": DeviceOpKind.MEMCPY,
+    "gpu_memset": DeviceOpKind.MEMSET,
+}
+HOST_KINDS = {
+    "cpu_op": RangeKind.OP,
+    "user_annotation": RangeKind.ANNOTATION,
+    "python_function": RangeKind.PYTHON,
+}
 
 
 def ns(value) -> int:
@@ -25,7 +33,9 @@ def ns(value) -> int:
 
 
 def placed(args) -> tuple[int, ...]:
-    return tuple(args.get(key, -1) for key in ("device", "stream", "correlation", "bytes", "External id"))
+    return tuple(
+        args.get(key, -1) for key in ("device", "stream", "correlation", "bytes", "External id")
+    )
 
 
 @pytest.mark.parametrize("path", [*KINETO, *SYNCS], ids=label)
@@ -36,29 +46,59 @@ def test_every_row_of_a_real_recording_is_read_exactly(path):
     texts = trace.strings
 
     wanted = Counter(
-        (KINDS[e["cat"]], demangled(e["name"]), ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), *placed(e["args"]))
+        (
+            KINDS[e["cat"]],
+            demangled(e["name"]),
+            ns(e["ts"]),
+            ns(e["ts"]) + ns(e["dur"]),
+            *placed(e["args"]),
+        )
         for e in rows
         if e["cat"] in KINDS
     )
     ops = trace.device_ops
-    columns = (ops.start, ops.end, ops.device, ops.stream, ops.correlation, ops.bytes, ops.external_id)
+    columns = (
+        ops.start,
+        ops.end,
+        ops.device,
+        ops.stream,
+        ops.correlation,
+        ops.bytes,
+        ops.external_id,
+    )
     found = zip(ops.kind, (texts[c] for c in ops.name), *(c.tolist() for c in columns), strict=True)
     assert Counter(found) == wanted
 
     calls = trace.api_calls
     wanted = Counter(
-        (e["name"], ns(e["ts"]), ns(e["dur"])) for e in rows if e["cat"] in ("cuda_runtime", "cuda_driver")
+        (e["name"], ns(e["ts"]), ns(e["dur"]))
+        for e in rows
+        if e["cat"] in ("cuda_runtime", "cuda_driver")
     )
     lengths = (calls.end - calls.start).tolist()
-    assert Counter(zip((texts[c] for c in calls.name), calls.start.tolist(), lengths, strict=True)) == wanted
+    assert (
+        Counter(zip((texts[c] for c in calls.name), calls.start.tolist(), lengths, strict=True))
+        == wanted
+    )
 
     ranges = trace.host_ranges
     wanted = Counter(
-        (HOST_KINDS[e["cat"]], e["name"], ns(e["ts"]), str(e["tid"])) for e in rows if e["cat"] in HOST_KINDS
+        (HOST_KINDS[e["cat"]], e["name"], ns(e["ts"]), str(e["tid"]))
+        for e in rows
+        if e["cat"] in HOST_KINDS
     )
     tids = [trace.threads[t].tid for t in ranges.thread]
     assert (
-        Counter(zip(ranges.kind, (texts[c] for c in ranges.name), ranges.start.tolist(), tids, strict=True)) == wanted
+        Counter(
+            zip(
+                ranges.kind,
+                (texts[c] for c in ranges.name),
+                ranges.start.tolist(),
+                tids,
+                strict=True,
+            )
+        )
+        == wanted
     )
 
     assert len(trace.waits) == sum(e["cat"] == "cuda_sync" for e in rows)

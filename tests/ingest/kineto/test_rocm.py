@@ -26,12 +26,23 @@ MI300X = {
 
 def kernel(ts: float, dur: float, device: int = 2, stream: int = 0, **args: Any) -> dict[str, Any]:
     own = {"device": device, "stream": stream, "correlation": int(ts), **args}
-    return {"ph": "X", "cat": "kernel", "name": "k", "pid": device, "tid": stream, "ts": ts, "dur": dur, "args": own}
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": device,
+        "tid": stream,
+        "ts": ts,
+        "dur": dur,
+        "args": own,
+    }
 
 
 def write(path: Path, events: list[dict[str, Any]], devices: int = 1, **head: Any) -> Path:
     described = [{"id": i, **MI300X} for i in range(devices)]
-    path.write_text(json.dumps({**ROCM, "deviceProperties": described, **head, "traceEvents": events}))
+    path.write_text(
+        json.dumps({**ROCM, "deviceProperties": described, **head, "traceEvents": events})
+    )
     return path
 
 
@@ -54,10 +65,16 @@ def test_real_traces_against_their_rows(name: str) -> None:
 
 
 def test_gpus_that_differ_are_described_in_their_order(tmp_path: Path) -> None:
-    described = [{"id": 0, **MI300X}, {"id": 1, **MI300X, "name": "AMD Instinct MI210", "numSms": 104}]
+    described = [
+        {"id": 0, **MI300X},
+        {"id": 1, **MI300X, "name": "AMD Instinct MI210", "numSms": 104},
+    ]
     events = [kernel(10, 5, 3), kernel(20, 5, 2)]
     trace = only(write(tmp_path / "x.json", events, deviceProperties=described))
-    assert [(d.id, d.name) for d in trace.devices] == [(2, "AMD Instinct MI300X"), (3, "AMD Instinct MI210")]
+    assert [(d.id, d.name) for d in trace.devices] == [
+        (2, "AMD Instinct MI300X"),
+        (3, "AMD Instinct MI210"),
+    ]
     assert any("in order" in note for note in trace.health.notes)
 
 
@@ -68,13 +85,21 @@ def test_of_many_described_gpus_those_in_use_are_listed(tmp_path: Path) -> None:
 
 def test_the_allocator_counts_for_the_gpu_in_use(tmp_path: Path) -> None:
     args = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 512, "Addr": 1}
-    events = [kernel(10, 5, 9), {"ph": "i", "name": "[memory]", "ts": 11, "s": "t", "pid": 1, "tid": 1, "args": args}]
+    events = [
+        kernel(10, 5, 9),
+        {"ph": "i", "name": "[memory]", "ts": 11, "s": "t", "pid": 1, "tid": 1, "args": args},
+    ]
     assert only(write(tmp_path / "x.json", events)).memory_events.device.tolist() == [9]
 
 
 def test_streams_that_are_addresses_stay_apart(tmp_path: Path) -> None:
     streams = [0x7F0012345670, 0x7F0012345680, 3]
-    trace = only(write(tmp_path / "x.json", [kernel(10 * i + 10, 5, 2, stream) for i, stream in enumerate(streams)]))
+    trace = only(
+        write(
+            tmp_path / "x.json",
+            [kernel(10 * i + 10, 5, 2, stream) for i, stream in enumerate(streams)],
+        )
+    )
     assert len(set(trace.device_ops.stream.tolist())) == 3
     assert (trace.device_ops.stream >= 0).all()
     assert trace.health.repaired == 0

@@ -1,4 +1,5 @@
-"""Snapshots are interpreted: equal to what unpickling gives for what PyTorch writes, refused for everything else."""
+"""Snapshots are interpreted: equal to what unpickling gives for what PyTorch writes, refused for
+everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.snapshots import FORWARD, MIB, SEGMENT, TRAIN, content, event, frames, freed, segment, snapshot
+from tests.snapshots import (
+    FORWARD,
+    MIB,
+    SEGMENT,
+    TRAIN,
+    content,
+    event,
+    frames,
+    freed,
+    segment,
+    snapshot,
+)
 from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.memory.opcodes import interpret
@@ -43,7 +55,10 @@ def assert_equal(got: Any, value: dict[str, Any]) -> None:
             events = device.events
             assert ACTIONS[events.action[i]] == entry["action"]
             assert events.address[i] == entry.get("addr", entry.get("device_free"))
-            assert (events.size[i], events.begin_us + int(events.since_us[i])) == (entry["size"], entry["time_us"])
+            assert (events.size[i], events.begin_us + int(events.since_us[i])) == (
+                entry["size"],
+                entry["time_us"],
+            )
             stack = [(f.name, f.file, f.line) for f in got.stacks[events.stack[i]]]
             assert stack == [(f["name"], f["filename"], f["line"]) for f in entry["frames"]]
 
@@ -54,9 +69,16 @@ def test_what_is_read_is_what_pickle_gives(tmp_path: Path, name: str, protocol: 
     value = pickle.loads(gzip.decompress((DATA / f"{name}.snapshot.pickle.gz").read_bytes()))  # noqa: S301 our own
     got = read_bytes(tmp_path, pickle.dumps(value, protocol=protocol))
     assert_equal(got, value)
-    blocks = [(b["address"], b["size"], b["requested_size"]) for s in value["segments"] for b in s["blocks"]]
+    blocks = [
+        (b["address"], b["size"], b["requested_size"])
+        for s in value["segments"]
+        for b in s["blocks"]
+    ]
     ours = got.devices[0].blocks
-    assert list(zip(ours.address.tolist(), ours.size.tolist(), ours.requested.tolist(), strict=True)) == blocks
+    assert (
+        list(zip(ours.address.tolist(), ours.size.tolist(), ours.requested.tolist(), strict=True))
+        == blocks
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -67,20 +89,30 @@ def test_what_is_read_is_what_pickle_gives(tmp_path: Path, name: str, protocol: 
             st.integers(0, 2**47),
             st.integers(0, 2**40),
             st.lists(
-                st.tuples(st.sampled_from("abc"), st.sampled_from(["x.py", "y.py"]), st.integers(0, 300)), max_size=4
+                st.tuples(
+                    st.sampled_from("abc"), st.sampled_from(["x.py", "y.py"]), st.integers(0, 300)
+                ),
+                max_size=4,
             ),
         ),
         max_size=60,
     ),
     st.sampled_from([2, 4]),
 )
-def test_any_history_is_read_as_pickle_gives_it(tmp_path_factory: Any, rows: list[Any], protocol: int) -> None:
-    events = [event(action, address, size, frames(*stack), i) for i, (action, address, size, stack) in enumerate(rows)]
+def test_any_history_is_read_as_pickle_gives_it(
+    tmp_path_factory: Any, rows: list[Any], protocol: int
+) -> None:
+    events = [
+        event(action, address, size, frames(*stack), i)
+        for i, (action, address, size, stack) in enumerate(rows)
+    ]
     value = content(events, [])
     assert_equal(snapshot(tmp_path_factory.mktemp("any"), value, protocol), value)
 
 
-def test_the_fast_lane_and_the_interpreter_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_lane_and_the_interpreter_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = DATA / "oom_leak.snapshot.pickle.gz"
     fast = read_snapshot(path).devices[0].events
     monkeypatch.setattr("traceanalyzer.ingest.memory.templates.Templates.learn", lambda *_: None)
@@ -101,7 +133,10 @@ BOMBS = {
     "tuples": OPEN + b")" + b"\x85" * 1_000_000 + b".",
     "long1": OPEN + b"\x8a\xff" + b"\x11" * 255 + b".",
     "long4": OPEN + b"\x8b\xff\xff\xff\x7f.",
-    "laughs": OPEN + b"]\x94" + b"".join(b"](" + bytes((0x68, i)) * 10 + b"e\x94" for i in range(60)) + b".",
+    "laughs": OPEN
+    + b"]\x94"
+    + b"".join(b"](" + bytes((0x68, i)) * 10 + b"e\x94" for i in range(60))
+    + b".",
     "persid": OPEN + b"Pfoo\n.",
     "global": b"cos\nsystem\n(S'echo'\ntR.",
     "nones": OPEN + b"N" * 5_000_000,
@@ -109,7 +144,8 @@ BOMBS = {
     "texts": OPEN + b"".join(b"\x8c\x04%04x" % (i % 65536) for i in range(400_000)),
     "dup": OPEN + b"N" + b"2" * 1_000_000,
     "itself": OPEN + b"}\x94(\x8c\x08segments]\x94(h\0h\0eu.",
-    "an event twice": OPEN + b"}(\x8c\x08segments]\x8c\x0ddevice_traces](](}\x94(\x8c\x06action\x8c\x05alloc"
+    "an event twice": OPEN
+    + b"}(\x8c\x08segments]\x8c\x0ddevice_traces](](}\x94(\x8c\x06action\x8c\x05alloc"
     b"\x8c\x04sizeK\x01u" + b"h\0" * 100_000 + b"eeu.",
     "empty": b"",
 }
@@ -117,7 +153,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused_in_little_memory(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RefusedSnapshotError, match="not a CUDA memory snapshot that can be read safely"):
+    with pytest.raises(
+        RefusedSnapshotError, match="not a CUDA memory snapshot that can be read safely"
+    ):
         read_bytes(tmp_path, BOMBS[name])
     tracemalloc.start()
     with pytest.raises(RefusedSnapshotError):
@@ -130,7 +168,8 @@ def test_bombs_are_refused_in_little_memory(tmp_path: Path, name: str) -> None:
 def interpreted(raw: bytes) -> Any:
     from traceanalyzer.ingest.memory import snapshot_of
 
-    file, shapes = io.BytesIO(raw), Shapes()
+    file = io.BytesIO(raw)
+    shapes = Shapes()
     return snapshot_of("raw", interpret(lambda: file.read(1 << 18), shapes), shapes)
 
 
@@ -143,7 +182,11 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
         for _ in range(chosen.choice((1, 2, 30))):
             mutant[chosen.randrange(len(mutant))] = chosen.randrange(256)
         try:
-            interpreted(bytes(mutant[: chosen.randrange(1, len(mutant))] if chosen.random() < 0.2 else mutant))
+            interpreted(
+                bytes(
+                    mutant[: chosen.randrange(1, len(mutant))] if chosen.random() < 0.2 else mutant
+                )
+            )
         except RefusedSnapshotError:
             continue
 
@@ -196,7 +239,11 @@ def test_other_pickles_are_refused(tmp_path: Path, value: object) -> None:
 
 
 def test_older_snapshots_state_blocks_without_addresses(tmp_path: Path) -> None:
-    old = {"size": 2 * MIB, "state": "active_allocated", "history": [{"addr": 1, "frames": FORWARD, "real_size": MIB}]}
+    old = {
+        "size": 2 * MIB,
+        "state": "active_allocated",
+        "history": [{"addr": 1, "frames": FORWARD, "real_size": MIB}],
+    }
     held = segment([], 4 * MIB)
     held["blocks"] = [{"size": MIB, "state": "inactive"}, old]
     got = snapshot(tmp_path, {"segments": [held]})

@@ -1,4 +1,5 @@
-"""The nsys reader on files that are not what they should be, and what it does to the files it reads."""
+"""The nsys reader on files that are not what they should be, and what it does to the files it
+reads."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def long_export(target: Path) -> Path:
     "statement",
     [
         "CREATE TABLE photos (id INTEGER)",
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (_id_ INTEGER, start INTEGER)",  # nvprof's: no StringIds
+        # nvprof's: no StringIds
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (_id_ INTEGER, start INTEGER)",
         "CREATE TABLE StringIds (id INTEGER, value TEXT)",
     ],
 )
@@ -125,7 +127,9 @@ class TestReports:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
 
-    def test_without_nsys(self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_nsys(
+        self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         assert nsys.recognise(report.read_bytes(), report)
         assert not nsys.recognise(b'{"traceEvents": []}', report)
@@ -138,7 +142,11 @@ class TestReports:
         self.install(tmp_path / "bin", script, monkeypatch)
         (trace,) = nsys.read(report)
         assert trace.path == str(report)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "made.sqlite", "run.nsys-rep"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "bin",
+            "made.sqlite",
+            "run.nsys-rep",
+        ]
 
     def test_with_an_nsys_that_knows_no_blobs(
         self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,8 +159,14 @@ class TestReports:
         self.install(tmp_path / "bin", script, monkeypatch)
         assert nsys.read(report)
 
-    def test_with_an_nsys_that_fails(self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.install(tmp_path / "bin", "import sys\nsys.exit('TOKEN=hunter2 in the environment')\n", monkeypatch)
+    def test_with_an_nsys_that_fails(
+        self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.install(
+            tmp_path / "bin",
+            "import sys\nsys.exit('TOKEN=hunter2 in the environment')\n",
+            monkeypatch,
+        )
         with pytest.raises(UnreadableInputError, match="could not export") as caught:
             nsys.read(report)
         assert "hunter2" not in str(caught.value)

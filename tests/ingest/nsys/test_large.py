@@ -36,14 +36,17 @@ def test_an_export_is_read_whatever_its_size(size: int, small: Path) -> None:
     assert traceanalyzer.analyze(small).summary.headline
 
 
-def test_rows_beyond_the_border_are_read_by_pages_and_by_sqlite(small: Path, tmp_path: Path) -> None:
+def test_rows_beyond_the_border_are_read_by_pages_and_by_sqlite(
+    small: Path, tmp_path: Path
+) -> None:
     large = with_tables_beyond(BORDER, small, tmp_path / "large.sqlite")
     assert rows(large) == rows(small)
     with open_database(large, "large") as database, open_database(small, "small") as plain:
         assert database.layouts[KERNELS].root * PAGE_BYTES > BORDER
         parts = list(database.parts(KERNELS, {"start": -1, "end": -1}))
         assert [part.integers["start"].tolist() for part in parts] == [
-            part.integers["start"].tolist() for part in plain.parts(KERNELS, {"start": -1, "end": -1})
+            part.integers["start"].tolist()
+            for part in plain.parts(KERNELS, {"start": -1, "end": -1})
         ]
         assert [*database.rows(KERNELS, {"start": -1})] == [*plain.rows(KERNELS, {"start": -1})]
 
@@ -66,7 +69,9 @@ def with_tables_beyond(place: int, source: Path, path: Path) -> Path:
         file.write(pages.to_bytes(4, "big"))
     with sqlite3.connect(path) as db:
         db.execute("ATTACH ? AS source", (str(source),))
-        for name, sql in db.execute("SELECT name, sql FROM source.sqlite_master WHERE type = 'table'").fetchall():
+        for name, sql in db.execute(
+            "SELECT name, sql FROM source.sqlite_master WHERE type = 'table'"
+        ).fetchall():
             db.execute(sql)
             db.execute(f'INSERT INTO main."{name}" SELECT * FROM source."{name}"')
     db.close()

@@ -104,16 +104,27 @@ def test_kernel_without_demangled_name_has_its_short_one(target: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "destination", "expected"),
-    [(0, 2, MemoryKind.PAGEABLE), (1, 2, MemoryKind.PINNED), (4, 2, MemoryKind.MANAGED), (7, 2, MemoryKind.UNKNOWN)],
+    [
+        (0, 2, MemoryKind.PAGEABLE),
+        (1, 2, MemoryKind.PINNED),
+        (4, 2, MemoryKind.MANAGED),
+        (7, 2, MemoryKind.UNKNOWN),
+    ],
 )
-def test_memory_kinds_are_of_nsys_not_of_cupti(source: int, destination: int, expected: int, target: Path) -> None:
+def test_memory_kinds_are_of_nsys_not_of_cupti(
+    source: int, destination: int, expected: int, target: Path
+) -> None:
     trace = read_one(Export().copy(10, 20, srcKind=source, dstKind=destination), target)
     assert trace.device_ops.source_memory.tolist() == [expected]
     assert trace.device_ops.target_memory.tolist() == [MemoryKind.DEVICE]
 
 
 def test_unified_memory_migrations_belong_to_no_call(target: Path) -> None:
-    export = Export().kernel(10, 20, correlationId=0).copy(30, 40, copyKind=11, correlationId=0, srcKind=7, dstKind=7)
+    export = (
+        Export()
+        .kernel(10, 20, correlationId=0)
+        .copy(30, 40, copyKind=11, correlationId=0, srcKind=7, dstKind=7)
+    )
     export.call(1, 2, "cudaMalloc_v3020", 0)
     trace = read_one(export, target)
     assert trace.device_ops.correlation.tolist() == [-1, -1]
@@ -129,13 +140,20 @@ def test_whole_graphs_are_device_work_and_said_so(target: Path) -> None:
 
 
 def test_graph_nodes_are_told_from_launched_kernels(target: Path) -> None:
-    export = Export("3.24.0").kernel(10, 20).kernel(30, 40, graphNodeId=5, graphId=2).kernel(50, 60, graphNodeId=6)
+    export = (
+        Export("3.24.0")
+        .kernel(10, 20)
+        .kernel(30, 40, graphNodeId=5, graphId=2)
+        .kernel(50, 60, graphNodeId=6)
+    )
     assert read_one(export, target).device_ops.graph.tolist() == [-1, 2, 0]
 
 
 @pytest.mark.parametrize("schema", ["3.0.0", "3.24.0"])
 def test_graph_events_of_either_meaning_are_no_device_work(schema: str, target: Path) -> None:
-    export = small_run(schema).add("CUDA_GRAPH_EVENTS", start=1, end=9999, eventClass=77, globalTid=global_tid())
+    export = small_run(schema).add(
+        "CUDA_GRAPH_EVENTS", start=1, end=9999, eventClass=77, globalTid=global_tid()
+    )
     assert len(read_one(export, target).device_ops) == 4
 
 
@@ -207,11 +225,21 @@ class TestWaits:
     def test_the_call_says_the_kind_whatever_the_type(
         self, schema: str, call: str, kind: WaitKind, sync_type: int, target: Path
     ) -> None:
-        export = Export(schema).kernel(1, 5).call(10, 20, call, 9).wait(12, 18, correlationId=9, syncType=sync_type)
+        export = (
+            Export(schema)
+            .kernel(1, 5)
+            .call(10, 20, call, 9)
+            .wait(12, 18, correlationId=9, syncType=sync_type)
+        )
         assert read_one(export, target).waits.kind.tolist() == [kind]
 
     def test_a_query_is_no_wait(self, target: Path) -> None:
-        export = Export().kernel(1, 5).call(10, 20, "cudaEventQuery_v3020", 9).wait(12, 18, correlationId=9, eventId=4)
+        export = (
+            Export()
+            .kernel(1, 5)
+            .call(10, 20, "cudaEventQuery_v3020", 9)
+            .wait(12, 18, correlationId=9, eventId=4)
+        )
         trace = read_one(export, target)
         assert len(trace.waits) == 0
         assert trace.health.skipped == 1
@@ -228,7 +256,12 @@ class TestWaits:
     def test_without_a_call_the_type_means_what_it_did_in_that_version(
         self, schema: str, kinds: list[WaitKind], target: Path
     ) -> None:
-        export = Export(schema).kernel(1, 5).wait(12, 18, syncType=2, eventId=7).wait(22, 28, syncType=3, eventId=7)
+        export = (
+            Export(schema)
+            .kernel(1, 5)
+            .wait(12, 18, syncType=2, eventId=7)
+            .wait(22, 28, syncType=3, eventId=7)
+        )
         assert read_one(export, target).waits.kind.tolist() == kinds
 
     def test_without_a_call_and_an_event_the_stream_decides(self, target: Path) -> None:
@@ -253,7 +286,9 @@ class TestWaits:
         assert read_one(export, target).waits.source_stream.tolist() == [21]
 
     def test_the_device_is_that_of_the_context(self, target: Path) -> None:
-        export = Export().kernel(1, 5, deviceId=1, contextId=2).wait(12, 18, deviceId=0, contextId=2)
+        export = (
+            Export().kernel(1, 5, deviceId=1, contextId=2).wait(12, 18, deviceId=0, contextId=2)
+        )
         assert read_one(export, target).waits.device.tolist() == [1]
 
 
@@ -262,15 +297,37 @@ class TestRanges:
         export = Export().kernel(1, 5).nvtx(10, 20, "written").nvtx(30, 40, None, domainId=1)
         export.rows["NVTX_EVENTS"][-1]["textId"] = export.text("registered")
         export.nvtx(50, 60, None)
-        assert names(read_one(export, target), "host_ranges") == ["written", "registered", "unnamed range"]
+        assert names(read_one(export, target), "host_ranges") == [
+            "written",
+            "registered",
+            "unnamed range",
+        ]
 
     @pytest.mark.parametrize(
         ("text", "name", "kind", "sequence", "shapes"),
         [
             ("aten::linear, op_id = 314279", "aten::linear", RangeKind.OP, -1, None),
-            ("aten::linear, seq = 45440, op_id = 990760", "aten::linear", RangeKind.OP, 45440, None),
-            ("aten::mm, seq = 3, op_id = 4, sizes = [[2, 3], [3]]", "aten::mm", RangeKind.OP, 3, "[[2, 3], [3]]"),
-            ("aten::mm, op_id = 4, sizes = [[2]], input_op_ids = [(1,0)]", "aten::mm", RangeKind.OP, -1, "[[2]]"),
+            (
+                "aten::linear, seq = 45440, op_id = 990760",
+                "aten::linear",
+                RangeKind.OP,
+                45440,
+                None,
+            ),
+            (
+                "aten::mm, seq = 3, op_id = 4, sizes = [[2, 3], [3]]",
+                "aten::mm",
+                RangeKind.OP,
+                3,
+                "[[2, 3], [3]]",
+            ),
+            (
+                "aten::mm, op_id = 4, sizes = [[2]], input_op_ids = [(1,0)]",
+                "aten::mm",
+                RangeKind.OP,
+                -1,
+                "[[2]]",
+            ),
             ("aten::mm", "aten::mm", RangeKind.OP, -1, None),
             ("FlashAttnFunc, seq = 9, op_id = 4", "FlashAttnFunc", RangeKind.OP, 9, None),
             (
@@ -307,7 +364,12 @@ class TestRanges:
         assert any("still open" in note for note in trace.health.notes)
 
     def test_marks_names_and_domains_are_no_ranges(self, target: Path) -> None:
-        export = Export().kernel(1, 5).nvtx(-5, None, "NCCL", eventType=75).nvtx(6, None, "mark", eventType=34)
+        export = (
+            Export()
+            .kernel(1, 5)
+            .nvtx(-5, None, "NCCL", eventType=75)
+            .nvtx(6, None, "mark", eventType=34)
+        )
         export.nvtx(7, None, "loader", eventType=39).nvtx(8, 9, "range")
         trace = read_one(export, target)
         assert names(trace, "host_ranges") == ["range"]
@@ -324,19 +386,34 @@ class TestRanges:
 
     def test_nccl_payloads_become_collectives(self, target: Path) -> None:
         export = Export("3.25.0").kernel(1, 5)
-        init, message = 16777218, 16777223
-        entries = [(init, 18, "NCCL communicator ID", None), (init, 5, "No. of ranks", 8), (init, 5, "Rank", 12)]
-        entries += [(message, 18, "NCCL communicator ID", None), (message, 22, "Message size [bytes]", 8)]
+        init = 16777218
+        message = 16777223
+        entries = [
+            (init, 18, "NCCL communicator ID", None),
+            (init, 5, "No. of ranks", 8),
+            (init, 5, "Rank", 12),
+        ]
+        entries += [
+            (message, 18, "NCCL communicator ID", None),
+            (message, 22, "Message size [bytes]", 8),
+        ]
         for schema, kind, name, offset in entries:
-            export.add("NVTX_PAYLOAD_SCHEMA_ENTRIES", schemaId=schema, type=kind, name=name, offset=offset)
-        export.nvtx(10, 20, "ncclCommInitRank", binaryData=_payload(init, struct.pack("<Qii", 77, 8, 3)))
+            export.add(
+                "NVTX_PAYLOAD_SCHEMA_ENTRIES", schemaId=schema, type=kind, name=name, offset=offset
+            )
+        export.nvtx(
+            10, 20, "ncclCommInitRank", binaryData=_payload(init, struct.pack("<Qii", 77, 8, 3))
+        )
         for start in (30, 50):
             data = _payload(message, struct.pack("<QQ", 77, 4096)).hex()
             export.nvtx(start, start + 5, "ncclAllGather", binaryData=data)
         export.nvtx(70, 75, "ncclAllReduce", binaryData=b"not a payload")
         trace = read_one(export, target)
         assert trace.host_ranges.collective.tolist() == [-1, 0, 0, -1]
-        assert (trace.collectives.in_elements.tolist(), trace.collectives.out_elements.tolist()) == ([4096], [32768])
+        assert (
+            trace.collectives.in_elements.tolist(),
+            trace.collectives.out_elements.tolist(),
+        ) == ([4096], [32768])
         assert trace.collectives.group_size.tolist() == [8]
         assert trace.text(int(trace.collectives.dtype[0])) == "Byte"
         assert (trace.rank, trace.process.world_size) == (3, 8)
@@ -351,19 +428,36 @@ class TestOverheads:
         export = Export("3.24.0").kernel(1, 5)
         for start, kind in ((10, 8), (20, 7), (30, 2), (40, 3)):
             export.add(
-                "CUPTI_ACTIVITY_KIND_OVERHEAD", start=start, end=start + 5, globalTid=global_tid(), overheadType=kind
+                "CUPTI_ACTIVITY_KIND_OVERHEAD",
+                start=start,
+                end=start + 5,
+                globalTid=global_tid(),
+                overheadType=kind,
             )
         trace = read_one(export, target)
-        kinds = [OverheadKind.BACK_PRESSURE, OverheadKind.DRIVER, OverheadKind.DRIVER, OverheadKind.PROFILER]
+        kinds = [
+            OverheadKind.BACK_PRESSURE,
+            OverheadKind.DRIVER,
+            OverheadKind.DRIVER,
+            OverheadKind.PROFILER,
+        ]
         assert trace.overheads.kind.tolist() == kinds
         assert names(trace, "overheads")[0] == "Command buffer full"
 
     @pytest.mark.parametrize(
-        "name", ["CUDA profiling data flush overhead", "CUPTI: Instrumentation", "CUPTI Buffer flush", "TLS allocation"]
+        "name",
+        [
+            "CUDA profiling data flush overhead",
+            "CUPTI: Instrumentation",
+            "CUPTI Buffer flush",
+            "TLS allocation",
+        ],
     )
     def test_the_profiler_under_all_its_names(self, name: str, target: Path) -> None:
         export = Export("3.4.0").kernel(1, 5)
-        export.add("PROFILER_OVERHEAD", start=10, end=15, globalTid=global_tid(), nameId=export.text(name))
+        export.add(
+            "PROFILER_OVERHEAD", start=10, end=15, globalTid=global_tid(), nameId=export.text(name)
+        )
         trace = read_one(export, target)
         assert trace.overheads.kind.tolist() == [OverheadKind.PROFILER]
         assert names(trace, "overheads") == [name]
@@ -374,7 +468,12 @@ class TestOverheads:
     [
         ("EXPORT_PARAM_TIME_SHIFT", "0", 1_700_000_000_000_000_000, (0, 10_000)),
         ("EXPORT_PARAM_TIME_SHIFT", "500", 0, None),
-        ("EXPORT_PARAM_TIME_NORMALIZE", "true", 0, (1_700_000_000_000_000_000, 1_700_000_000_000_010_000)),
+        (
+            "EXPORT_PARAM_TIME_NORMALIZE",
+            "true",
+            0,
+            (1_700_000_000_000_000_000, 1_700_000_000_000_010_000),
+        ),
     ],
 )
 def test_exports_with_moved_times(
@@ -390,8 +489,16 @@ def test_error_codes_of_calls(target: Path) -> None:
 
 
 def test_driver_names_keep_their_own_version(target: Path) -> None:
-    export = Export().kernel(1, 5).call(10, 20, "cuMemcpyHtoDAsync_v2", 2).call(30, 40, "cudaLaunchKernelExC_v11060", 3)
-    assert names(read_one(export, target), "api_calls") == ["cuMemcpyHtoDAsync_v2", "cudaLaunchKernelExC"]
+    export = (
+        Export()
+        .kernel(1, 5)
+        .call(10, 20, "cuMemcpyHtoDAsync_v2", 2)
+        .call(30, 40, "cudaLaunchKernelExC_v11060", 3)
+    )
+    assert names(read_one(export, target), "api_calls") == [
+        "cuMemcpyHtoDAsync_v2",
+        "cudaLaunchKernelExC",
+    ]
 
 
 def test_allocations(target: Path) -> None:
@@ -419,9 +526,15 @@ def test_gpu_metrics_are_found_by_name_and_given_to_the_process_of_the_device(ta
         kind = 0x1234500 + gpu
         for number, name in ((5, "SMs Active [Throughput %]"), (6, "GPC Clock Frequency [MHz]")):
             export.add("TARGET_INFO_GPU_METRICS", typeId=kind, metricId=number, metricName=name)
-            export.add("GPU_METRICS", timestamp=100 + gpu, typeId=kind, metricId=number, value=10 * gpu)
+            export.add(
+                "GPU_METRICS", timestamp=100 + gpu, typeId=kind, metricId=number, value=10 * gpu
+            )
     metrics = read_one(export, target).gpu_metrics
-    assert (metrics.start.tolist(), metrics.device.tolist(), metrics.value.tolist()) == ([102], [0], [20])
+    assert (metrics.start.tolist(), metrics.device.tolist(), metrics.value.tolist()) == (
+        [102],
+        [0],
+        [20],
+    )
 
 
 class TestProcesses:
@@ -431,21 +544,36 @@ class TestProcesses:
         for pid, device in ((2000, 1), (1000, 0)):
             export.call(10, 20, f"cudaLaunchKernel{pid}_v7000", 5, globalTid=global_tid(pid, pid))
             export.kernel(
-                30, 40, f"k{pid}", correlationId=5, globalPid=global_pid(pid), deviceId=device, contextId=device + 1
+                30,
+                40,
+                f"k{pid}",
+                correlationId=5,
+                globalPid=global_pid(pid),
+                deviceId=device,
+                contextId=device + 1,
             )
         return export
 
     def test_one_trace_each_and_no_join_across(self, target: Path) -> None:
         first, second = nsys.read(self.two().write(target))
         assert (first.process.pid, second.process.pid) == (1000, 2000)
-        assert (names(first, "device_ops"), names(first, "api_calls")) == (["void k1000()"], ["cudaLaunchKernel1000"])
-        assert (names(second, "device_ops"), names(second, "api_calls")) == (["void k2000()"], ["cudaLaunchKernel2000"])
+        assert (names(first, "device_ops"), names(first, "api_calls")) == (
+            ["void k1000()"],
+            ["cudaLaunchKernel1000"],
+        )
+        assert (names(second, "device_ops"), names(second, "api_calls")) == (
+            ["void k2000()"],
+            ["cudaLaunchKernel2000"],
+        )
         assert second.devices[0].id == 1
 
     @pytest.mark.parametrize("pid", [1000, 2000])
     def test_only_one_of_them_has_ranges(self, target: Path, pid: int) -> None:
         export = self.two().nvtx(5, 45, "step", globalTid=global_tid(pid, pid))
-        ranges = {trace.process.pid: names(trace, "host_ranges") for trace in nsys.read(export.write(target))}
+        ranges = {
+            trace.process.pid: names(trace, "host_ranges")
+            for trace in nsys.read(export.write(target))
+        }
         assert ranges == {1000: [], 2000: [], pid: ["step"]}
 
     def test_ranks_by_process_id_are_said_to_be_so(self, target: Path) -> None:
@@ -472,14 +600,18 @@ class TestProcesses:
         _, second = nsys.read(export.write(target))
         assert names(second, "device_ops") == ["void k2000()", "void late()"]
 
-    def test_work_without_a_process_is_that_of_the_only_one_that_calls_cuda(self, target: Path) -> None:
+    def test_work_without_a_process_is_that_of_the_only_one_that_calls_cuda(
+        self, target: Path
+    ) -> None:
         export = Export().kernel(30, 40, globalPid=None).call(10, 20, "cudaLaunchKernel_v7000", 1)
         export.nvtx(10, 20, "launcher", globalTid=global_tid(3000, 3000))
         trace = read_one(export, target)
         assert (trace.process.pid, trace.health.lost) == (PID, 0)
 
     def test_an_export_that_names_no_process_at_all(self, target: Path) -> None:
-        trace = read_one(Export().kernel(30, 40, globalPid=None).nvtx(10, 20, "range", globalTid=None), target)
+        trace = read_one(
+            Export().kernel(30, 40, globalPid=None).nvtx(10, 20, "range", globalTid=None), target
+        )
         assert trace.process.pid is None
         assert (len(trace.device_ops), len(trace.host_ranges), trace.health.lost) == (1, 1, 0)
 
@@ -498,7 +630,14 @@ class TestProcesses:
     def test_devices_by_the_map_of_the_process(self, target: Path) -> None:
         export = self.two("3.24.0")
         for gpu, bus in ((0, "0000:01:00.0"), (1, "0000:02:00.0")):
-            export.add("TARGET_INFO_GPU", id=gpu, name=f"GPU {gpu}", busLocation=bus, cuDevice=gpu, uuid="0" * 8)
+            export.add(
+                "TARGET_INFO_GPU",
+                id=gpu,
+                name=f"GPU {gpu}",
+                busLocation=bus,
+                cuDevice=gpu,
+                uuid="0" * 8,
+            )
         export.add("TARGET_INFO_CUDA_DEVICE", gpuId=1, cudaId=0, pid=1000)
         export.add("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=1, pid=2000)
         first, second = nsys.read(export.write(target))
@@ -508,9 +647,14 @@ class TestProcesses:
 
 class TestNothingThere:
     def test_nvtx_only(self, target: Path) -> None:
-        trace = read_one(Export().captured("CAPTURE_EVENT_TYPE", "NvtxEvents").nvtx(10, 20, "phase"), target)
+        trace = read_one(
+            Export().captured("CAPTURE_EVENT_TYPE", "NvtxEvents").nvtx(10, 20, "phase"), target
+        )
         assert len(trace.device_ops) == 0
-        assert "No GPU work: CUDA was not traced; record with nsys profile -t cuda" in trace.health.notes
+        assert (
+            "No GPU work: CUDA was not traced; record with nsys profile -t cuda"
+            in trace.health.notes
+        )
         assert not trace.collected.device
 
     def test_memset_only(self, target: Path) -> None:
@@ -519,9 +663,15 @@ class TestNothingThere:
         assert "The export has no kernels, only other GPU work" in trace.health.notes
 
     def test_calls_but_no_gpu_work(self, target: Path) -> None:
-        export = Export().captured("CAPTURE_EVENT_TYPE", "Cuda").call(10, 20, "cudaGetDeviceCount_v3020", 1)
+        export = (
+            Export()
+            .captured("CAPTURE_EVENT_TYPE", "Cuda")
+            .call(10, 20, "cudaGetDeviceCount_v3020", 1)
+        )
         trace = read_one(export, target)
-        assert "No GPU work: CUDA was traced, but none happened while recording" in trace.health.notes
+        assert (
+            "No GPU work: CUDA was traced, but none happened while recording" in trace.health.notes
+        )
         assert trace.collected.device
 
     @pytest.mark.parametrize("schema", SCHEMAS)

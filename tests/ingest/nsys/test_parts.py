@@ -56,13 +56,17 @@ def refused(*_: Any, **__: Any) -> Any:
 
 def same(path: Path, columns: dict[str, int]) -> None:
     with open_database(path, "table") as database:
-        whole, single = database.integers("t", columns), row_by_row(database, columns)
+        whole = database.integers("t", columns)
+        single = row_by_row(database, columns)
     for name in columns:
         assert whole[name].dtype == np.int64
         assert whole[name].tolist() == single[name].tolist(), name
 
 
-@given(st.lists(st.tuples(ODD, NUMBERS, st.none()), max_size=12), st.sampled_from([1, -3, LEAST, 2**63 - 20]))
+@given(
+    st.lists(st.tuples(ODD, NUMBERS, st.none()), max_size=12),
+    st.sampled_from([1, -3, LEAST, 2**63 - 20]),
+)
 @settings(max_examples=150)
 def test_any_values(tmp_path_factory: pytest.TempPathFactory, rows: Any, first: int) -> None:
     path = written(tmp_path_factory.mktemp("t"), rows, first)
@@ -103,7 +107,9 @@ def test_many_rows_and_sizes_of_pages(
     with open_database(path, "table") as database:
         found = list(database.parts("t", {"a": 0, "b": -1, "rowid": 0}, text="text"))
     assert [x for part in found for x in part.integers["a"].tolist()] == [row[0] for row in kept]
-    assert [x for part in found for x in part.integers["rowid"].tolist()] == [row[1] + 1 for row in kept]
+    assert [x for part in found for x in part.integers["rowid"].tolist()] == [
+        row[1] + 1 for row in kept
+    ]
     assert [x for part in found for x in part.texts] == [row[2].encode() for row in kept]
 
 
@@ -136,7 +142,9 @@ def test_damaged_pages_give_what_sqlite_gives_or_are_left_to_it(seed: int, tmp_p
     path = written(tmp_path, [(i, i * i, f"text {i}") for i in range(400)])
     data = bytearray(path.read_bytes())
     for _ in range(chance.choice((1, 3, 30))):
-        data[chance.randrange(100, len(data))] = chance.choice((0, 1, 5, 13, 127, 128, 255, chance.randrange(256)))
+        data[chance.randrange(100, len(data))] = chance.choice(
+            (0, 1, 5, 13, 127, 128, 255, chance.randrange(256))
+        )
     path.write_bytes(bytes(data[: chance.choice((len(data), len(data) - 3000))]))
     with suppress(UnreadableInputError), open_database(path, "table") as database:
         rows = list(database.rows("t", {"a": -1, "b": -7}))
@@ -145,7 +153,11 @@ def test_damaged_pages_give_what_sqlite_gives_or_are_left_to_it(seed: int, tmp_p
                 found = list(database.parts("t", {"a": -1, "b": -7}))
             except NotWholeError:
                 return
-            assert [pair for p in found for pair in zip(*(p.integers[n].tolist() for n in "ab"), strict=True)] == rows
+            assert [
+                pair
+                for p in found
+                for pair in zip(*(p.integers[n].tolist() for n in "ab"), strict=True)
+            ] == rows
 
 
 def test_a_table_without_rowid_or_with_a_column_of_that_name(tmp_path: Path) -> None:
@@ -171,7 +183,10 @@ def test_recordings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, table in vars(one).items():
             if isinstance(table, Table):
                 for column, values in vars(table).items():
-                    assert np.array_equal(values, getattr(getattr(other, name), column)), (name, column)
+                    assert np.array_equal(values, getattr(getattr(other, name), column)), (
+                        name,
+                        column,
+                    )
 
 
 PIECES = b"aten::add|aten::mm|x||, seq = 3|, seq = 12|, op_id = 4|, op_id = 007|, op_id = |, sizes = [[1]]|step 7|5|,"
@@ -182,7 +197,8 @@ EMITTED = st.sampled_from((PIECES + NINES).split(b"|"))
 @given(st.lists(st.lists(EMITTED, max_size=4).map(b"".join), max_size=12))
 @settings(max_examples=300)
 def test_texts_say_together_what_each_says_alone(texts: list[bytes]) -> None:
-    together, alone = Codes(), Codes()
+    together = Codes()
+    alone = Codes()
     name, sequence, shapes = nvtx_names.RangeNames(together).of(texts)  # type: ignore[arg-type]
     each = [nvtx_names.RangeNames(alone)._said(text) for text in texts]  # type: ignore[arg-type]
     named = [together.values[code] if code >= 0 else "" for code in name.tolist()]

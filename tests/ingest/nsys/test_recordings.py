@@ -1,4 +1,5 @@
-"""The nsys reader on real exports, against figures computed from the raw tables one row at a time."""
+"""The nsys reader on real exports, against figures computed from the raw tables one row at a
+time."""
 
 from __future__ import annotations
 
@@ -38,14 +39,17 @@ def raw_spans(db: sqlite3.Connection) -> dict[tuple[int, int, int], Spans]:
     spans: dict[tuple[int, int, int], Spans] = defaultdict(list)
     for kind, table in TABLES.items():
         if table in tables:
-            for start, end, device, owner in db.execute(f'SELECT start, "end", deviceId, globalPid FROM {table}'):
+            for start, end, device, owner in db.execute(
+                f'SELECT start, "end", deviceId, globalPid FROM {table}'
+            ):
                 spans[owner >> 24 & 0xFFFFFF, device, kind].append((start, end))
     return spans
 
 
 def covered(spans: Spans) -> int:
     """Length of the union, by walking through it."""
-    total, reach = 0, None
+    total = 0
+    reach = None
     for start, end in sorted(spans):
         if reach is None or start > reach:
             total += end - start
@@ -57,7 +61,8 @@ def covered(spans: Spans) -> int:
 
 
 def gaps(spans: Spans) -> list[int]:
-    found, reach = [], None
+    found = []
+    reach = None
     for start, end in sorted(spans):
         if reach is not None and start > reach:
             found.append(start - reach)
@@ -70,7 +75,11 @@ def spans_of(trace: Trace, device: int, kinds: tuple[DeviceOpKind, ...] = tuple(
     return [
         (start, end)
         for start, end, on, kind in zip(
-            ops.start.tolist(), ops.end.tolist(), ops.device.tolist(), ops.kind.tolist(), strict=True
+            ops.start.tolist(),
+            ops.end.tolist(),
+            ops.device.tolist(),
+            ops.kind.tolist(),
+            strict=True,
         )
         if on == device and kind in kinds
     ]
@@ -84,13 +93,23 @@ def test_device_totals_equal_those_of_the_raw_tables(packed: Path, tmp_path: Pat
         for device in trace.devices:
             lane = (trace.process.pid or 0, device.id)
             seen.add(lane)
-            raw = [span for (*where, _), spans in expected.items() if tuple(where) == lane for span in spans]
+            raw = [
+                span
+                for (*where, _), spans in expected.items()
+                if tuple(where) == lane
+                for span in spans
+            ]
             ours = spans_of(trace, device.id)
             assert covered(ours) == covered(raw)
             assert gaps(ours) == gaps(raw)
-            assert (min(ours)[0], max(end for _, end in ours)) == (min(raw)[0], max(end for _, end in raw))
+            assert (min(ours)[0], max(end for _, end in ours)) == (
+                min(raw)[0],
+                max(end for _, end in raw),
+            )
             for kind in TABLES:
-                assert sorted(spans_of(trace, device.id, (kind,))) == sorted(expected.get((*lane, kind), []))
+                assert sorted(spans_of(trace, device.id, (kind,))) == sorted(
+                    expected.get((*lane, kind), [])
+                )
     assert seen == {(pid, device) for pid, device, _ in expected}
 
 
@@ -103,7 +122,9 @@ def test_launches_are_joined_within_a_process(packed: Path, tmp_path: Path) -> N
         "JOIN StringIds s ON s.id = r.nameId WHERE k.globalPid >> 24 & 16777215 = ?"
     )
     for trace in nsys.read(packed):
-        calls = dict(zip(trace.api_calls.correlation.tolist(), trace.api_calls.name.tolist(), strict=True))
+        calls = dict(
+            zip(trace.api_calls.correlation.tolist(), trace.api_calls.name.tolist(), strict=True)
+        )
         ops = trace.device_ops
         ours = sorted(
             (start, trace.text(calls[correlation]))
@@ -112,7 +133,10 @@ def test_launches_are_joined_within_a_process(packed: Path, tmp_path: Path) -> N
             )
             if kind == DeviceOpKind.KERNEL and correlation in calls
         )
-        raw = sorted((start, name.partition("_v")[0]) for start, name in db.execute(query, (trace.process.pid,)))
+        raw = sorted(
+            (start, name.partition("_v")[0])
+            for start, name in db.execute(query, (trace.process.pid,))
+        )
         assert [start for start, _ in ours] == [start for start, _ in raw]
         assert [name for _, name in ours] == [name for _, name in raw]
 
@@ -122,14 +146,18 @@ def test_nothing_is_lost_or_private(packed: Path) -> None:
     traces = nsys.read(packed)
     health = traces[0].health
     assert (health.lost, health.clipped, health.truncated) == (0, 0, False)
-    assert not [text for trace in traces for text in trace.strings if "/home/" in text or "/Users/" in text]
+    assert not [
+        text for trace in traces for text in trace.strings if "/home/" in text or "/Users/" in text
+    ]
 
 
 def test_waits_between_streams_name_both() -> None:
     (trace,) = nsys.read(recording("nsys/slow_dataloader.base"))
     waits = trace.waits.take(trace.waits.kind == WaitKind.STREAM_WAIT_EVENT)
     assert len(waits) == 96
-    assert {(s, t) for s, t in zip(waits.source_stream.tolist(), waits.stream.tolist(), strict=True)} == {
+    assert {
+        (s, t) for s, t in zip(waits.source_stream.tolist(), waits.stream.tolist(), strict=True)
+    } == {
         (7, 30),
         (30, 7),
     }

@@ -1,4 +1,5 @@
-"""Exports hold the environment, the command line and the program's output: none of it leaves the reader."""
+"""Exports hold the environment, the command line and the program's output: none of it leaves the
+reader."""
 
 from __future__ import annotations
 
@@ -29,11 +30,25 @@ def plant(export: Export) -> Export:
     export.captured("PROCESS_0:ARGUMENT_0", f"--password={SECRET}")
     export.captured("DEVICE_DISPLAY_NAME", "node1")
     environment = f"PATH=/home/alice/bin\nWANDB_API_KEY={SECRET}\nPASSPHRASE=swordfish"
-    export.add("TARGET_INFO_SYSTEM_ENV", devStateName="DeviceEnvironment", name="Environment", value=environment)
+    export.add(
+        "TARGET_INFO_SYSTEM_ENV",
+        devStateName="DeviceEnvironment",
+        name="Environment",
+        value=environment,
+    )
     output = export.text(f"login with s3cr3t-output {SECRET}")
-    export.add("ProcessStreams", globalPid=global_pid(), filenameId=export.text("/home/alice/out"), contentId=output)
+    export.add(
+        "ProcessStreams",
+        globalPid=global_pid(),
+        filenameId=export.text("/home/alice/out"),
+        contentId=output,
+    )
     export.text(f"/home/alice/.netrc {SECRET}")
-    export.add("PROCESSES", globalPid=global_pid(), name=f"HF_TOKEN={SECRET} /home/alice/bin/train --password {SECRET}")
+    export.add(
+        "PROCESSES",
+        globalPid=global_pid(),
+        name=f"HF_TOKEN={SECRET} /home/alice/bin/train --password {SECRET}",
+    )
     export.add("ThreadNames", nameId=export.text("/home/alice/worker"), globalTid=global_tid())
     library = export.text("dlopen(/home/alice/lib/libx.so)")
     export.add("PROFILER_OVERHEAD", start=10, end=20, globalTid=global_tid(), nameId=library)
@@ -49,7 +64,11 @@ def plant(export: Export) -> Export:
 
 def everything(trace: Trace) -> str:
     """All text of a trace."""
-    parts = [repr(getattr(trace, f.name)) for f in fields(trace) if not isinstance(getattr(trace, f.name), Table)]
+    parts = [
+        repr(getattr(trace, f.name))
+        for f in fields(trace)
+        if not isinstance(getattr(trace, f.name), Table)
+    ]
     return "\n".join([*trace.strings, *parts])
 
 
@@ -76,11 +95,28 @@ def test_diagnostics_are_quoted_without_private_parts(tmp_path: Path) -> None:
 
 def test_names_of_errors_are_quoted_and_what_a_driver_lacks(tmp_path: Path) -> None:
     export = small_run("3.24.0")
-    export.add("DIAGNOSTIC_EVENT", severity=3, text="ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE")
-    export.add("DIAGNOSTIC_EVENT", severity=2, text="driver version (13.1) is not supported", globalPid=global_pid(9))
-    export.add("DIAGNOSTIC_EVENT", severity=3, text="Key CUPTI_ERROR_INVALID_DEVICE_aB3dE5fG7hI9kL1mN3pQ5 refused")
+    export.add(
+        "DIAGNOSTIC_EVENT",
+        severity=3,
+        text="ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE",
+    )
+    export.add(
+        "DIAGNOSTIC_EVENT",
+        severity=2,
+        text="driver version (13.1) is not supported",
+        globalPid=global_pid(9),
+    )
+    export.add(
+        "DIAGNOSTIC_EVENT",
+        severity=3,
+        text="Key CUPTI_ERROR_INVALID_DEVICE_aB3dE5fG7hI9kL1mN3pQ5 refused",
+    )
     (trace,) = nsys.read(export.write(tmp_path / "export.sqlite"))
-    quoted = [note.removeprefix("nsys reports: ") for note in trace.health.notes if note.startswith("nsys reports")]
+    quoted = [
+        note.removeprefix("nsys reports: ")
+        for note in trace.health.notes
+        if note.startswith("nsys reports")
+    ]
     assert "ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE" in quoted
     assert any("driver version (13.1) is not supported" in text for text in quoted)
     assert "Key <removed> refused" in quoted
@@ -93,7 +129,10 @@ def test_information_is_not_quoted_and_long_lists_are_cut(tmp_path: Path) -> Non
         export.add("DIAGNOSTIC_EVENT", severity=3, text=f"Problem {i}")
     (trace,) = nsys.read(export.write(tmp_path / "export.sqlite"))
     quoted = [note for note in trace.health.notes if note.startswith("nsys reports")]
-    assert quoted == [*(f"nsys reports: Problem {i}" for i in range(5)), "nsys reports 3 more warnings"]
+    assert quoted == [
+        *(f"nsys reports: Problem {i}" for i in range(5)),
+        "nsys reports 3 more warnings",
+    ]
 
 
 @pytest.mark.parametrize("damage", ["nothing to analyse", "cut", "not an export"])

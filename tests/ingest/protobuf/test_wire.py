@@ -1,5 +1,6 @@
 # ruff: noqa: PT017 either outcome is right
-"""Protobuf on the wire: many messages at a time give what one by one gives; damage ends no more than its message."""
+"""Protobuf on the wire: many messages at a time give what one by one gives; damage ends no more
+than its message."""
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from tests.protobuf import message, parse, varint
 from traceanalyzer.ingest.protobuf import wire
 from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, fields, fields_of, signed
 
-VALUES = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.binary(max_size=9))
+VALUES = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.binary(max_size=9)
+)
 MESSAGES = st.lists(st.lists(st.tuples(st.integers(1, 3000), VALUES), max_size=6), max_size=90)
 
 
@@ -25,7 +28,9 @@ def rows(found, data):
     columns = (found.message, found.number, found.value, found.start, found.end)
     result: dict[int, list[tuple[int, object]]] = {}
     for number, field, value, start, end in zip(*(c.tolist() for c in columns), strict=True):
-        result.setdefault(number, []).append((field, data[start:end] if end > start or value == 0 else value))
+        result.setdefault(number, []).append(
+            (field, data[start:end] if end > start or value == 0 else value)
+        )
     return result
 
 

@@ -1,4 +1,5 @@
-"""Recordings of AMD's other formats, read a second time by code that shares nothing with the readers."""
+"""Recordings of AMD's other formats, read a second time by code that shares nothing with the
+readers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import CopyKind, DeviceOpKind, RangeKind, Trace
 
 FORMATS = ROOT / "tests" / "data" / "formats"
-JSON, RPD = FORMATS / "mi350x_results.json.gz", FORMATS / "matmul_result.rpd.gz"
+JSON = FORMATS / "mi350x_results.json.gz"
+RPD = FORMATS / "matmul_result.rpd.gz"
 SLOW = "void at::slow<4>(int)"
 
 
@@ -47,7 +49,8 @@ def dispatches() -> list[dict[str, Any]]:
 
 
 def test_rocprofv3_json_against_its_rows() -> None:
-    rows, trace = dispatches(), only(JSON)
+    rows = dispatches()
+    trace = only(JSON)
     assert len(trace.device_ops) == len(rows)
     assert busy(trace) == union((row["start_timestamp"], row["end_timestamp"]) for row in rows)
     lengths = sorted(row["end_timestamp"] - row["start_timestamp"] for row in rows)
@@ -68,8 +71,15 @@ def made_json(**arrays: list[dict[str, Any]]) -> dict[str, Any]:
         {"kind": "HSA_CORE_API", "operations": ["hsa_signal_store_screlease"]},
     ]
     return {
-        "metadata": {"node": {"hostname": "h"}, "pid": 5, "command": ["/usr/bin/python", "--token=x"]},
-        "agents": [{"type": 1, "id": {"handle": 7}}, {"type": 2, "id": {"handle": 8}, "logical_node_type_id": 0}],
+        "metadata": {
+            "node": {"hostname": "h"},
+            "pid": 5,
+            "command": ["/usr/bin/python", "--token=x"],
+        },
+        "agents": [
+            {"type": 1, "id": {"handle": 7}},
+            {"type": 2, "id": {"handle": 8}, "logical_node_type_id": 0},
+        ],
         "strings": {"buffer_records": kinds, "marker_api": [{"key": 9, "value": "step 3"}]},
         "kernel_symbols": [{"kernel_id": 1, "formatted_kernel_name": SLOW}],
         "buffer_records": arrays,
@@ -78,7 +88,13 @@ def made_json(**arrays: list[dict[str, Any]]) -> dict[str, Any]:
 
 def row(start: int, end: int, internal: int, ancestor: int = 0, **more: Any) -> dict[str, Any]:
     ids = {"internal": internal, "ancestor": ancestor}
-    return {"start_timestamp": start, "end_timestamp": end, "correlation_id": ids, "thread_id": 5, **more}
+    return {
+        "start_timestamp": start,
+        "end_timestamp": end,
+        "correlation_id": ids,
+        "thread_id": 5,
+        **more,
+    }
 
 
 def kernel(start: int, end: int, internal: int, kernel_id: int = 1) -> dict[str, Any]:
@@ -93,7 +109,16 @@ WHOLE = made_json(
     hsa_api=[row(165, 170, 4, 2, kind=3, operation=0)],
     marker_api=[row(90, 950, 9, kind=2, operation=1)],
     memory_copy=[
-        row(910, 940, 2, kind=1, operation=1, bytes=64, src_agent_id={"handle": 7}, dst_agent_id={"handle": 8})
+        row(
+            910,
+            940,
+            2,
+            kind=1,
+            operation=1,
+            bytes=64,
+            src_agent_id={"handle": 7},
+            dst_agent_id={"handle": 8},
+        )
     ],
     scratch_memory=[{"kind": 77}],
 )
@@ -113,7 +138,10 @@ def test_rocprofv3_json_joins_calls_copies_and_markers(tmp_path: Path) -> None:
     assert ops.stream.tolist() == [3, 3, -1]
     assert (ops.copy_kind[2], ops.bytes[2], ops.device[2]) == (CopyKind.HOST_TO_DEVICE, 64, 0)
     assert trace.api_calls.correlation.tolist() == [3, 2]
-    assert [trace.text(code) for code in trace.host_ranges.name] == ["step 3", "hsa_signal_store_screlease"]
+    assert [trace.text(code) for code in trace.host_ranges.name] == [
+        "step 3",
+        "hsa_signal_store_screlease",
+    ]
     assert trace.host_ranges.kind.tolist() == [RangeKind.ANNOTATION, RangeKind.LIBRARY]
     assert (trace.process.name, trace.process.pid, trace.health.skipped) == ("python", 5, 1)
 
@@ -126,7 +154,14 @@ def test_rocprofv3_json_has_a_trace_a_process(tmp_path: Path) -> None:
 
 
 def test_damaged_records_of_rocprofv3_json_are_lost(tmp_path: Path) -> None:
-    arrays = {"kernel_dispatch": [kernel(1, 2, 1), {"start_timestamp": "x"}, kernel(5, 2**80, 2), kernel(7, 9, 3)]}
+    arrays = {
+        "kernel_dispatch": [
+            kernel(1, 2, 1),
+            {"start_timestamp": "x"},
+            kernel(5, 2**80, 2),
+            kernel(7, 9, 3),
+        ]
+    }
     trace = only(write(tmp_path / "results.json", made_json(**arrays)))
     assert (len(trace.device_ops), trace.health.lost) == (2, 2)
 
@@ -144,21 +179,46 @@ def tables(folder: Path, guid: bool = False) -> Path:
     first = {"Guid": "g1"} if guid else {}
     agent = "Agent 3"
     kernels = [
-        {**first, "Kind": "KERNEL_DISPATCH", "Agent_Id": agent, "Queue_Id": 1, "Stream_Id": 1, "Kernel_Name": name,
-         "Correlation_Id": i + 1, "Start_Timestamp": 100 * i + 1, "End_Timestamp": 100 * i + 51, "LDS_Block_Size": 0,
-         "VGPR_Count": 8, "Workgroup_Size_X": 64, "Workgroup_Size_Y": 1, "Workgroup_Size_Z": 1, "Grid_Size_X": 640,
-         "Grid_Size_Y": 1, "Grid_Size_Z": 1}
+        {
+            **first,
+            "Kind": "KERNEL_DISPATCH",
+            "Agent_Id": agent,
+            "Queue_Id": 1,
+            "Stream_Id": 1,
+            "Kernel_Name": name,
+            "Correlation_Id": i + 1,
+            "Start_Timestamp": 100 * i + 1,
+            "End_Timestamp": 100 * i + 51,
+            "LDS_Block_Size": 0,
+            "VGPR_Count": 8,
+            "Workgroup_Size_X": 64,
+            "Workgroup_Size_Y": 1,
+            "Workgroup_Size_Z": 1,
+            "Grid_Size_X": 640,
+            "Grid_Size_Y": 1,
+            "Grid_Size_Z": 1,
+        }
         for i, name in enumerate((SLOW, "plain, with a comma", SLOW))
-    ]  # fmt: skip
+    ]
     calls = [
-        {**first, "Domain": "HIP", "Function": "hipLaunchKernel", "Process_Id": 4, "Thread_Id": 4, "Correlation_Id": i,
-         "Start_Timestamp": i, "End_Timestamp": i + 1}
+        {
+            **first,
+            "Domain": "HIP",
+            "Function": "hipLaunchKernel",
+            "Process_Id": 4,
+            "Thread_Id": 4,
+            "Correlation_Id": i,
+            "Start_Timestamp": i,
+            "End_Timestamp": i + 1,
+        }
         for i in (1, 2, 3)
-    ]  # fmt: skip
+    ]
     markers = [{**calls[0], "Domain": "MARKER", "Function": "step 1", "End_Timestamp": 400}]
     ends = {"Source_Agent_Id": agent, "Destination_Agent_Id": "Agent 0"}
     times = {"Correlation_Id": 9, "Start_Timestamp": 500, "End_Timestamp": 520}
-    copies = [{**first, "Kind": "MEMORY_COPY", "Direction": "MEMORY_COPY_DEVICE_TO_HOST", **ends, **times}]
+    copies = [
+        {**first, "Kind": "MEMORY_COPY", "Direction": "MEMORY_COPY_DEVICE_TO_HOST", **ends, **times}
+    ]
     agents = [
         {
             "Node_Id": i,
@@ -168,8 +228,13 @@ def tables(folder: Path, guid: bool = False) -> Path:
         }
         for i in range(4)
     ]
-    parts = {"kernel_trace": kernels, "hip_api_trace": calls, "marker_api_trace": markers,
-             "memory_copy_trace": copies, "agent_info": agents}  # fmt: skip
+    parts = {
+        "kernel_trace": kernels,
+        "hip_api_trace": calls,
+        "marker_api_trace": markers,
+        "memory_copy_trace": copies,
+        "agent_info": agents,
+    }
     for name, rows in parts.items():
         with (folder / f"4_{name}.csv").open("w", newline="") as file:
             header = [key.swapcase() if guid and key != "Guid" else key for key in rows[0]]
@@ -182,7 +247,12 @@ def tables(folder: Path, guid: bool = False) -> Path:
 def test_rocprofv3_tables_are_read_together(tmp_path: Path, guid: bool) -> None:
     trace = only(tables(tmp_path, guid))
     ops = trace.device_ops
-    assert [trace.text(code) for code in ops.name] == [SLOW, "plain, with a comma", SLOW, "Memcpy DtoH"]
+    assert [trace.text(code) for code in ops.name] == [
+        SLOW,
+        "plain, with a comma",
+        SLOW,
+        "Memcpy DtoH",
+    ]
     assert (ops.end - ops.start).tolist() == [50, 50, 50, 20]
     assert (ops.correlation.tolist(), ops.device.tolist()) == ([1, 2, 3, 9], [1, 1, 1, 1])
     assert ops.blocks.tolist() == [10, 10, 10, -1]
@@ -205,7 +275,8 @@ def test_tables_alone_and_without_kernels_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Kernel_Name,a\rb,Start_Timestamp\n", '"Kernel_Name', "Kernel_Name" + ",x" * 90_000, "\0,\0"]
+    "text",
+    ["Kernel_Name,a\rb,Start_Timestamp\n", '"Kernel_Name', "Kernel_Name" + ",x" * 90_000, "\0,\0"],
 )
 def test_texts_that_are_no_tables_are_not_taken_for_one(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x_kernel_trace.csv"
@@ -238,19 +309,28 @@ def rpd_rows(path: Path) -> list[tuple[str, str, int, int, int | None]]:
 
 
 def test_rpd_against_its_rows() -> None:
-    rows, trace = rpd_rows(RPD), only(RPD)
+    rows = rpd_rows(RPD)
+    trace = only(RPD)
     ops = trace.device_ops
     assert busy(trace) == union((start, end) for _, _, start, end, _ in rows)
-    kernels = sorted((end - start, name) for kind, name, start, end, _ in rows if kind == "KernelExecution")
+    kernels = sorted(
+        (end - start, name) for kind, name, start, end, _ in rows if kind == "KernelExecution"
+    )
     mine = [
-        (int(b - a), trace.text(n)) for a, b, n, k in zip(ops.start, ops.end, ops.name, ops.kind, strict=True) if k == 1
+        (int(b - a), trace.text(n))
+        for a, b, n, k in zip(ops.start, ops.end, ops.name, ops.kind, strict=True)
+        if k == 1
     ]
     assert sorted(mine) == kernels
-    assert int((ops.kind == DeviceOpKind.MEMCPY).sum()) == sum(kind.startswith("Copy") for kind, *_ in rows)
+    assert int((ops.kind == DeviceOpKind.MEMCPY).sum()) == sum(
+        kind.startswith("Copy") for kind, *_ in rows
+    )
     assert sorted(ops.correlation.tolist()) == sorted(call for *_, call in rows if call)
     assert set(ops.correlation.tolist()) <= set(trace.api_calls.correlation.tolist())
     assert len(trace.overheads) == 5  # RPD's own calls, which stand among the program's
-    assert build_report(load([RPD])).devices[0].busy_ms == pytest.approx(busy(trace) / 1e6, abs=1e-6)
+    assert build_report(load([RPD])).devices[0].busy_ms == pytest.approx(
+        busy(trace) / 1e6, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["matmul_result.rpd.gz", "mi350x_results.json.gz"])

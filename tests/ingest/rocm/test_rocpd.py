@@ -1,4 +1,5 @@
-"""Databases of rocprofv3: every layout of the schema, merged files, damage, and what a file of a stranger may try."""
+"""Databases of rocprofv3: every layout of the schema, merged files, damage, and what a file of a
+stranger may try."""
 
 from __future__ import annotations
 
@@ -36,18 +37,36 @@ def test_every_layout_gives_the_same_trace(tmp_path: Path, schema: str, keyless:
     assert ops.blocks.tolist()[:2] == [8, 8]  # 1,024 by 2 work items in groups of 256
     assert ops.threads.tolist()[:2] == [256, 256]
     assert ops.shared_bytes.tolist()[0] == 512
-    calls = {trace.text(code): i for code, i in zip(trace.api_calls.name, trace.api_calls.correlation, strict=True)}
+    calls = {
+        trace.text(code): i
+        for code, i in zip(trace.api_calls.name, trace.api_calls.correlation, strict=True)
+    }
     assert calls == {
         "hipLaunchKernel": 102,
         "hipGraphLaunch": 103,
         "hipMemcpyWithStream": 105,
         "hipStreamSynchronize": 106,
     }
-    assert ops.correlation.tolist() == [2, 3, 5, 102, 103, 105]  # softmax: of the call that the HSA call lies in
-    kinds = dict(zip((trace.text(code) for code in trace.host_ranges.name), trace.host_ranges.kind, strict=True))
+    assert ops.correlation.tolist() == [
+        2,
+        3,
+        5,
+        102,
+        103,
+        105,
+    ]  # softmax: of the call that the HSA call lies in
+    kinds = dict(
+        zip(
+            (trace.text(code) for code in trace.host_ranges.name),
+            trace.host_ranges.kind,
+            strict=True,
+        )
+    )
     assert kinds == {
-        "step 0": RangeKind.ANNOTATION, "step 1": RangeKind.ANNOTATION, "hsa_signal_store_screlease": RangeKind.LIBRARY
-    }  # fmt: skip
+        "step 0": RangeKind.ANNOTATION,
+        "step 1": RangeKind.ANNOTATION,
+        "hsa_signal_store_screlease": RangeKind.LIBRARY,
+    }
     assert [thread.tid for thread in trace.threads] == ["4242"]
     assert (trace.process.pid, trace.process.name, trace.process.host) == (77, "python", "host0")
     assert trace.devices[0].name == "AMD Instinct MI300X"
@@ -96,7 +115,10 @@ def test_processes_of_one_database_are_apart_and_idle_ones_left_out(tmp_path: Pa
     made.process(79)
     made.kernel(10, 20).kernel(30, 45, pid=78).region("HIP_RUNTIME_API", "hipInit", 1, 2, 9, pid=79)
     traces = load([made.write(tmp_path / "run.db")]).traces
-    assert [(t.process.pid, int(t.device_ops.end[0] - t.device_ops.start[0])) for t in traces] == [(77, 10), (78, 15)]
+    assert [(t.process.pid, int(t.device_ops.end[0] - t.device_ops.start[0])) for t in traces] == [
+        (77, 10),
+        (78, 15),
+    ]
     assert any("1 processes without GPU work" in note for note in traces[0].health.notes)
 
 

@@ -1,4 +1,5 @@
-"""Attention written out, as one kernel: what goes with it, how long that takes, and where it would take as long."""
+"""Attention written out, as one kernel: what goes with it, how long that takes, and where it would
+take as long."""
 
 from __future__ import annotations
 
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16>"
 COPY = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel"
 SGEMM = "ampere_sgemm_128x64_nn"
-BATCH, TOKENS, SIZE = 64, 2048, 64
-QUERIES, SCORES = f"[{BATCH},{TOKENS},{SIZE}]", f"[{BATCH},{TOKENS},{TOKENS}]"
-PEAK, ISSUED = 989.5e12, 132 * 128 * 1.98e9
+BATCH = 64
+TOKENS = 2048
+SIZE = 64
+QUERIES = f"[{BATCH},{TOKENS},{SIZE}]"
+SCORES = f"[{BATCH},{TOKENS},{TOKENS}]"
+PEAK = 989.5e12
+ISSUED = 132 * 128 * 1.98e9
 """Of an H200: FLOP/s in bf16, and issue slots a second at the highest clock."""
 
 
-def one(p: Program, name: str, shapes: str, kernel: str, us: float, dtype: str = "c10::BFloat16") -> None:
+def one(
+    p: Program, name: str, shapes: str, kernel: str, us: float, dtype: str = "c10::BFloat16"
+) -> None:
     tensors = shapes.count("[") - 1
     dtypes = "[" + ",".join([f'"{dtype}"'] * tensors) + "]"
     within(p, name, lambda p: p.spend(5).launch(kernel, us), shapes=shapes, dtypes=p.code(dtypes))
@@ -37,7 +44,9 @@ def multiplied(p: Program, left: str, right: str, kernel: str, dtype: str) -> No
     one(p, "aten::bmm", f"[{left},{right}]", kernel, 300, dtype)
 
 
-def attention(p: Program, *, softmax: str = "aten::_softmax", kernel: str = GEMM, dtype: str = "c10::BFloat16") -> None:
+def attention(
+    p: Program, *, softmax: str = "aten::_softmax", kernel: str = GEMM, dtype: str = "c10::BFloat16"
+) -> None:
     one(p, "aten::mul", f"[{QUERIES},[]]", ADD, 40, dtype)
     turned = f"[{BATCH},{SIZE},{TOKENS}]"
     within(p, "aten::matmul", lambda p: multiplied(p, QUERIES, turned, kernel, dtype))
@@ -67,20 +76,24 @@ def test_products_passes_and_copies_become_one_kernel() -> None:
 
 
 def test_on_fp32_tensors_it_is_hardly_faster_than_its_products() -> None:
-    wide, narrow = attention_fused(tape_of(kernel=SGEMM, dtype="float")), attention_fused(tape_of())
+    wide = attention_fused(tape_of(kernel=SGEMM, dtype="float"))
+    narrow = attention_fused(tape_of())
     assert wide is not None
     assert narrow is not None
     assert per_step_us(wide) > 3 * per_step_us(narrow)
 
 
 def test_backward_takes_more_products() -> None:
-    forward, back = attention_fused(tape_of()), attention_fused(tape_of(softmax="aten::_softmax_backward_data"))
+    forward = attention_fused(tape_of())
+    back = attention_fused(tape_of(softmax="aten::_softmax_backward_data"))
     assert forward is not None
     assert back is not None
     assert per_step_us(back) > per_step_us(forward)
 
 
-@pytest.mark.parametrize(("shape", "share"), [(f"[{TOKENS},{TOKENS}]", 0.5), (f"[{BATCH},{TOKENS},{TOKENS}]", 1.0)])
+@pytest.mark.parametrize(
+    ("shape", "share"), [(f"[{TOKENS},{TOKENS}]", 0.5), (f"[{BATCH},{TOKENS},{TOKENS}]", 1.0)]
+)
 def test_a_mask_for_all_leaves_half_of_the_scores_out(shape: str, share: float) -> None:
     def masked(p: Program) -> None:
         one(p, "aten::bmm", f"[{QUERIES},[{BATCH},{SIZE},{TOKENS}]]", GEMM, 300)
@@ -90,7 +103,8 @@ def test_a_mask_for_all_leaves_half_of_the_scores_out(shape: str, share: float) 
 
     tape = make_tape(program(masked).rated)
     assert tape is not None
-    found, plain = attention_fused(tape), attention_fused(tape_of())
+    found = attention_fused(tape)
+    plain = attention_fused(tape_of())
     assert found is not None
     assert plain is not None
     usual = (per_step_us(plain) - 30) * share
@@ -98,7 +112,9 @@ def test_a_mask_for_all_leaves_half_of_the_scores_out(shape: str, share: float) 
 
 
 def test_what_takes_less_as_it_is_stays() -> None:
-    tape = make_tape(program(lambda p: one(p, "aten::_softmax", f"[{SCORES},[],[]]", SOFTMAX, 800)).rated)
+    tape = make_tape(
+        program(lambda p: one(p, "aten::_softmax", f"[{SCORES},[],[]]", SOFTMAX, 800)).rated
+    )
     assert tape is not None
     assert attention_fused(tape) is None
     assert math.isfinite(per_step_us(tape))

@@ -73,7 +73,9 @@ def test_small_operators_between_products_are_one_launch() -> None:
     tape = tape_of(lambda p: layers(p, 10, 4))
     for reading in (Reading.OPTIMISTIC, Reading.TYPICAL):
         cost = INFERENCE[reading]
-        assert of_launches(tape, compiled(reading)) == pytest.approx(20 * cost.launch + cost.call, rel=0.01)
+        assert of_launches(tape, compiled(reading)) == pytest.approx(
+            20 * cost.launch + cost.call, rel=0.01
+        )
     fast, typical, slow = (host_us(compiled(reading)(tape)) for reading in Reading)
     assert fast < typical < slow
 
@@ -91,11 +93,14 @@ def test_a_reduction_among_them_is_a_launch_of_its_own() -> None:
             op(p, "aten::add", ADD)
 
     cost = INFERENCE[Reading.TYPICAL]
-    assert of_launches(tape_of(step), usual) == pytest.approx(30 * cost.launch + cost.call, rel=0.01)
+    assert of_launches(tape_of(step), usual) == pytest.approx(
+        30 * cost.launch + cost.call, rel=0.01
+    )
 
 
 def test_training_pays_for_a_call_once() -> None:
-    tape, cost = tape_of(lambda p: (layers(p, 10, 4, 1), backward(p, 20, 4))), TRAINING[Reading.TYPICAL]
+    tape = tape_of(lambda p: (layers(p, 10, 4, 1), backward(p, 20, 4)))
+    cost = TRAINING[Reading.TYPICAL]
     assert of_launches(tape, usual) == pytest.approx(60 * cost.launch + cost.call, rel=0.01)
 
 
@@ -147,7 +152,10 @@ def test_a_trained_batch_norm_gains_nothing_and_costs_launches() -> None:
             op(p, name, NORM, 50, 1)
         within(p, BACKWARD, lambda p: (layers(p, 10, 0), op(p, f"{name}_backward", NORM, 50)))
 
-    norm, other = (tape_of(lambda p, name=name: step(p, name)) for name in ("aten::cudnn_batch_norm", "aten::my_norm"))  # type: ignore[misc]
+    norm, other = (
+        tape_of(lambda p, name=name: step(p, name))
+        for name in ("aten::cudnn_batch_norm", "aten::my_norm")
+    )  # type: ignore[misc]
     found = usual(norm)
     assert found is not None
     norms = norm.duration == 50_000

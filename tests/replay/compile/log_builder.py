@@ -22,10 +22,16 @@ class LogBuilder:
         """A record, with its payload."""
         values: dict[str, Any] = {kind: body, **more}
         if self.frame is not None:
-            values |= {"frame_id": self.frame, "frame_compile_id": self.number, "attempt": self.attempt}
+            values |= {
+                "frame_id": self.frame,
+                "frame_compile_id": self.number,
+                "attempt": self.attempt,
+            }
         if payload is not None:
             values["has_payload"] = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()
-        self.lines.append(f"{self.prefix}V1121 21:38:16.518000 979 torch/x.py:1] {json.dumps(values)}")
+        self.lines.append(
+            f"{self.prefix}V1121 21:38:16.518000 979 torch/x.py:1] {json.dumps(values)}"
+        )
         if payload is not None:
             self.lines += [f"{self.prefix}\t{line}" for line in payload.split("\n")]
 
@@ -50,7 +56,9 @@ class LogBuilder:
     def metrics(self, seconds: float, **more: Any) -> None:
         """Dynamo's own summary."""
         named = {"co_filename": "/p/train.py", "co_firstlineno": 7, "co_name": "forward"}
-        self.record("compilation_metrics", {**named, "entire_frame_compile_time_s": seconds, **more})
+        self.record(
+            "compilation_metrics", {**named, "entire_frame_compile_time_s": seconds, **more}
+        )
 
     def bytes(self) -> bytes:
         """The file."""

@@ -33,7 +33,9 @@ def call(self, args):
 
 
 def keyed(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(st.sampled_from(["name", "estimated_runtime_ns", "outputs", "shape", "dtype"]), of)
+    return st.dictionaries(
+        st.sampled_from(["name", "estimated_runtime_ns", "outputs", "shape", "dtype"]), of
+    )
 
 
 def operation(name: str | None, time: float, shape: list[int] | None = None) -> dict[str, Any]:
@@ -44,17 +46,31 @@ def operation(name: str | None, time: float, shape: list[int] | None = None) -> 
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_the_unit_is_told_by_the_bytes_written(scale: float) -> None:
     # 2 MiB at 3,000 bytes/ns; as milliseconds the record would have a millionth of it.
-    values = {"ops": [operation("op0", 700.0 * scale), operation(None, 0), operation("op1", 0.1 * scale, [4])]}
+    values = {
+        "ops": [
+            operation("op0", 700.0 * scale),
+            operation(None, 0),
+            operation("op1", 0.1 * scale, [4]),
+        ]
+    }
     found = read_estimates(values)
     assert [one.time_ns for one in found] == [pytest.approx(700.0), None, pytest.approx(0.1)]
 
 
-@pytest.mark.parametrize("values", [None, [], {"ops": 3}, {"ops": [1, {"estimated_runtime_ns": "x"}]}])
+@pytest.mark.parametrize(
+    "values", [None, [], {"ops": 3}, {"ops": [1, {"estimated_runtime_ns": "x"}]}]
+)
 def test_another_form_has_no_estimate(values: Any) -> None:
     assert all(one.time_ns is None for one in read_estimates(values))
 
 
-@given(st.recursive(st.none() | st.floats() | st.text(max_size=5), lambda of: st.lists(of) | keyed(of), max_leaves=8))
+@given(
+    st.recursive(
+        st.none() | st.floats() | st.text(max_size=5),
+        lambda of: st.lists(of) | keyed(of),
+        max_leaves=8,
+    )
+)
 def test_no_form_is_fatal(values: Any) -> None:
     for one in read_estimates({"ops": [values]}):
         assert one.time_ns is None or one.time_ns > 0
@@ -70,12 +86,17 @@ def log_with(operations: list[dict[str, Any]]) -> LogBuilder:
 
 def estimates(folder: Path, operations: list[dict[str, Any]]) -> dict[str, float | None]:
     (folder / "some.log").write_bytes(log_with(operations).bytes())
-    return {row.name: row.estimate_us for row in measure_logs(read_logs(folder / "some.log")).kernels}
+    return {
+        row.name: row.estimate_us for row in measure_logs(read_logs(folder / "some.log")).kernels
+    }
 
 
 def test_a_kernel_has_the_mean_of_its_launches(tmp_path: Path) -> None:
     library = operation("extern_kernels.mm", 9000)
-    found = estimates(tmp_path, [operation("op0", 1000), library, operation("op2_op3", 500), operation("op4", 3000)])
+    found = estimates(
+        tmp_path,
+        [operation("op0", 1000), library, operation("op2_op3", 500), operation("op4", 3000)],
+    )
     assert found == {"triton_poi_fused_a_0": 2.0, "triton_red_fused_b_1": 0.5}
 
 

@@ -34,7 +34,10 @@ def measured(folder: Path, log: LogBuilder) -> Compiled:
 
 def read(content: bytes) -> tuple[list[str], Counts]:
     counts = Counts()
-    found = [record.payload.decode(errors="replace") for record in records(content.split(b"\n"), ALL, counts)]
+    found = [
+        record.payload.decode(errors="replace")
+        for record in records(content.split(b"\n"), ALL, counts)
+    ]
     return found, counts
 
 
@@ -105,7 +108,9 @@ def test_stages_sum_to_the_total_and_count_each_nanosecond_once(tmp_path: Path) 
     log.metrics(1100e-6)
     compiled = measured(tmp_path, log)
     wanted = {"dynamo": 200e-6, "aot": 200e-6, "inductor": 300e-6, "triton": 400e-6}
-    assert {k: pytest.approx(v) for k, v in wanted.items()} == {k: v for k, v in compiled.stages_s.items() if v}
+    assert {k: pytest.approx(v) for k, v in wanted.items()} == {
+        k: v for k, v in compiled.stages_s.items() if v
+    }
     assert compiled.compile_s == pytest.approx(1100e-6)
 
 
@@ -122,9 +127,19 @@ def test_a_span_without_an_end_counts_up_to_the_last_event(tmp_path: Path) -> No
 def test_logs_without_spans_have_the_metrics_stages(tmp_path: Path) -> None:
     log = LogBuilder()
     log.start()
-    log.metrics(5.0, backend_compile_time_s=4.0, inductor_compile_time_s=3.0, triton_compile_time_us=1_000_000)
+    log.metrics(
+        5.0,
+        backend_compile_time_s=4.0,
+        inductor_compile_time_s=3.0,
+        triton_compile_time_us=1_000_000,
+    )
     compiled = measured(tmp_path, log)
-    assert compiled.stages_s["dynamo"] == compiled.stages_s["aot"] == compiled.stages_s["triton"] == 1.0
+    assert (
+        compiled.stages_s["dynamo"]
+        == compiled.stages_s["aot"]
+        == compiled.stages_s["triton"]
+        == 1.0
+    )
     assert compiled.compile_s == 5.0
 
 
@@ -173,7 +188,9 @@ def test_breaks_of_old_logs_are_found_by_restarts_and_what_goes_on(tmp_path: Pat
     assert (row.location, row.count) == ("/p/train.py:12", 1)
 
 
-def test_caches_count_hits_misses_bypasses_and_graphs_that_were_not_asked_for(tmp_path: Path) -> None:
+def test_caches_count_hits_misses_bypasses_and_graphs_that_were_not_asked_for(
+    tmp_path: Path,
+) -> None:
     log = LogBuilder()
     log.start()
     log.artifact("fx_graph_cache_miss", json.dumps({"key": "fa"}))
@@ -203,7 +220,9 @@ def test_only_graphs_that_were_compiled_anew_cost_time_at_a_cold_start(tmp_path:
         log.record("inductor_output_code", {}, "# code\n")
     cache = measured(tmp_path, log).cache
     assert cache is not None
-    assert cache.cold_s == pytest.approx(3.0)  # the first graph's inductor; the second came from the cache
+    assert cache.cold_s == pytest.approx(
+        3.0
+    )  # the first graph's inductor; the second came from the cache
 
 
 def test_a_kernel_gets_the_lines_of_the_nodes_it_computes(tmp_path: Path) -> None:
@@ -255,7 +274,11 @@ def test_what_is_no_log_is_an_error_of_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [("CachingAutotuner.benchmark_all_configs", "autotune"), ("CUDAGraphNode.record", "cudagraphs"), ("odd", "")],
+    [
+        ("CachingAutotuner.benchmark_all_configs", "autotune"),
+        ("CUDAGraphNode.record", "cudagraphs"),
+        ("odd", ""),
+    ],
 )
 def test_stages_of_spans(name: str, stage: str) -> None:
     assert stage_of(name) == stage
@@ -281,7 +304,9 @@ def test_ranks_without_a_prefix_are_told_apart_by_what_records_say(tmp_path: Pat
     log = LogBuilder()
     log.record("str", ["/p/train.py", 0])
     for rank in (0, 1):
-        log.record("dynamo_start", {"stack": [{"line": 1, "name": "f", "filename": "/p/a.py"}]}, rank=rank)
+        log.record(
+            "dynamo_start", {"stack": [{"line": 1, "name": "f", "filename": "/p/a.py"}]}, rank=rank
+        )
         log.record("dynamo_output_graph", {}, "g", rank=rank)
     file = tmp_path / "both.log"
     file.write_bytes(log.bytes())

@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from traceanalyzer.replay.compile.model import StepsUse
 
 EPOCH_US = 2_000_000_000_000_000
-FIRST_US, STEP_US, STEPS = 10_000, 1000, 6
+FIRST_US = 10_000
+STEP_US = 1000
+STEPS = 6
 
 
-def program(folder: Path, name: str = "cudaMalloc", blocked_us: float = 3000, *, still_busy: bool = False) -> Path:
-    """A first step of 10 ms, 3 ms of it cudaMalloc, and six of 1 ms, each with 400 us of GPU work at its end. Work on
-    another stream, from before the recording's first step, may last into that step's own."""
+def program(
+    folder: Path, name: str = "cudaMalloc", blocked_us: float = 3000, *, still_busy: bool = False
+) -> Path:
+    """A first step of 10 ms, 3 ms of it cudaMalloc, and six of 1 ms, each with 400 us of GPU work
+    at its end. Work on another stream, from before the recording's first step, may last into that
+    step's own."""
     trace = KinetoTrace()
     if still_busy:
         trace.name_process("python")
@@ -52,14 +57,30 @@ def program(folder: Path, name: str = "cudaMalloc", blocked_us: float = 3000, *,
 
 def call(trace: KinetoTrace, name: str, at: float, length: float) -> None:
     trace.correlation += 1
-    event = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": 100, "tid": 100, "ts": at, "dur": length}
+    event = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": name,
+        "pid": 100,
+        "tid": 100,
+        "ts": at,
+        "dur": length,
+    }
     trace.add({**event, "args": {"correlation": trace.correlation}})
 
 
 def launched(trace: KinetoTrace, at: float, *, stream: int = 7, duration_us: float = 400) -> None:
     call(trace, "cudaLaunchKernel", at, 5)
     args = {"correlation": trace.correlation, "device": 0, "stream": stream, "context": 1}
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": stream, "ts": at + 10, "dur": duration_us}
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": 0,
+        "tid": stream,
+        "ts": at + 10,
+        "dur": duration_us,
+    }
     trace.add({**kernel, "args": args})
 
 
@@ -87,14 +108,20 @@ def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None
     assert sum(parts.values()) == pytest.approx(found.first_step_ms)
     assert sum(part.steady_ms for part in found.first_step) == pytest.approx(found.recorded_step_ms)
     assert found.warmup_steps == 1
-    assert found.warmup_excess_ms == pytest.approx((found.first_step_ms or 0) - (found.recorded_step_ms or 0))
+    assert found.warmup_excess_ms == pytest.approx(
+        (found.first_step_ms or 0) - (found.recorded_step_ms or 0)
+    )
 
 
 @pytest.mark.parametrize("still_busy", [False, True])
-def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(tmp_path: Path, still_busy: bool) -> None:
+def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(
+    tmp_path: Path, still_busy: bool
+) -> None:
     m = measure(load([program(tmp_path, still_busy=still_busy)]).traces[0])
     begin = begin_of_first(m.timed)
-    assert begin == (int(m.timed.steps.start[0]) if still_busy else int(m.timed.steps.host_start[0]))
+    assert begin == (
+        int(m.timed.steps.start[0]) if still_busy else int(m.timed.steps.host_start[0])
+    )
     assert begin < m.timed.steps.end[0]
 
 
@@ -124,7 +151,14 @@ def test_an_estimated_step_does_not_say_when_compilation_pays(tmp_path: Path) ->
 
 
 def test_the_command_takes_the_eager_step(tmp_path: Path) -> None:
-    arguments = [str(log_of(tmp_path, 4000, 9000)), str(program(tmp_path)), "--step-ms", "1", "--eager-step-ms", "1000"]
+    arguments = [
+        str(log_of(tmp_path, 4000, 9000)),
+        str(program(tmp_path)),
+        "--step-ms",
+        "1",
+        "--eager-step-ms",
+        "1000",
+    ]
     result = CliRunner().invoke(cli, ["compile", *arguments])
     assert result.exit_code == 0, result.output
     assert "Compilation is paid back after 1 step." in result.output
@@ -144,7 +178,9 @@ def test_compile_work_in_the_step_is_on_its_timeline(tmp_path: Path) -> None:
 
 def test_a_step_without_compile_work_has_no_lane_of_it(tmp_path: Path) -> None:
     trace = load([program(tmp_path)]).traces[0]
-    timeline = step_timeline(measure(trace), compile_spans(read_logs(log_of(tmp_path, -90, -50)), trace))
+    timeline = step_timeline(
+        measure(trace), compile_spans(read_logs(log_of(tmp_path, -90, -50)), trace)
+    )
     assert timeline is not None
     assert "torch.compile" not in [lane.title for lane in timeline.lanes]
 

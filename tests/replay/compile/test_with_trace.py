@@ -25,19 +25,24 @@ from traceanalyzer.report.compile.build import compile_report
 from traceanalyzer.report.compile.strip import CompileReport
 
 DATA = Path(__file__).parents[2] / "data" / "compile"
-STEPS, STEP_US = 6, 1000
+STEPS = 6
+STEP_US = 1000
 
 
 def broken_trace() -> KinetoTrace:
-    """Steps of 1000 us: graph A launches 100 us of work at 100 us and returns at 150; the break lasts until 450, when
-    graph B launches 100 us of work; the GPU idles in between, and each launch takes 10 us to reach it."""
+    """Steps of 1000 us: graph A launches 100 us of work at 100 us and returns at 150; the break
+    lasts until 450, when graph B launches 100 us of work; the GPU idles in between, and each launch
+    takes 10 us to reach it."""
     trace = KinetoTrace()
     for step in range(STEPS):
         t = step * STEP_US
         trace.step(step, t, STEP_US - 1)
         trace.op("Torch-Compiled Region: 0/0", t + 50, 800)
         trace.op("Torch-Compiled Region: 1/0", t + 400, 400)
-        for key, launched, name in (("fa", 100, "triton_poi_fused_relu_0"), ("fb", 450, "triton_poi_fused_add_0")):
+        for key, launched, name in (
+            ("fa", 100, "triton_poi_fused_relu_0"),
+            ("fb", 450, "triton_poi_fused_add_0"),
+        ):
             trace.annotation(f"## Call CompiledFxGraph {key} ##", t + launched, 50)
             launch_and_run(trace, name, t + launched + 1)
     return trace
@@ -51,7 +56,18 @@ def launch_and_run(trace: KinetoTrace, name: str, at: float, length: float = 100
         ("kernel", name, at + 10, length, 0, 7, {"device": 0, "stream": 7, "context": 1}),
     ):
         args = {**ids, **more}
-        trace.add({"ph": "X", "cat": cat, "name": what, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args})
+        trace.add(
+            {
+                "ph": "X",
+                "cat": cat,
+                "name": what,
+                "pid": pid,
+                "tid": tid,
+                "ts": ts,
+                "dur": dur,
+                "args": args,
+            }
+        )
 
 
 def written(folder: Path, trace: KinetoTrace) -> Path:
@@ -64,7 +80,8 @@ def broken_log(folder: Path) -> Path:
     log = LogBuilder()
     log.start()
     log.artifact(
-        "dynamo_graph_break_reason", "Graph break in user code at /p/train.py:12\nReason: builtin `print` called"
+        "dynamo_graph_break_reason",
+        "Graph break in user code at /p/train.py:12\nReason: builtin `print` called",
     )
     log.record("dynamo_output_graph", {}, "g")
     log.artifact("fx_graph_cache_miss", json.dumps({"key": "fa"}))
@@ -83,13 +100,16 @@ def reported(log: Path | None, trace: Path) -> CompileReport:
     return compile_report(read_logs(log) if log else [], load([trace]))
 
 
-def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time_in_it(tmp_path: Path) -> None:
+def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time_in_it(
+    tmp_path: Path,
+) -> None:
     ctx = measure(load([written(tmp_path, broken_trace())]).traces[0])
     (seam,) = seams(CompiledCode(ctx.joined))
     assert (seam.before, seam.after, seam.forward) == ("0/0", "1/0", STEPS)
     assert ((seam.end - seam.start) == 300_000).all()
-    # The GPU is done at 211 us and starts again at 461: idle for 250, of which the host left graph A from 150 on.
-    # Moved by the launch's 10 us, the gap is 201 to 451: the break holds 201 to 450 of it.
+    # The GPU is done at 211 us and starts again at 461: idle for 250, of which the host left graph
+    # A from 150 on. Moved by the launch's 10 us, the gap is 201 to 451: the break holds 201 to 450
+    # of it.
     assert idle_in(ctx.timed, union(seam.start, seam.end)) == pytest.approx(0.249, abs=2e-3)
 
 
@@ -97,7 +117,11 @@ def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> No
     report = reported(broken_log(tmp_path), written(tmp_path, broken_trace()))
     compiled = report.compiled
     (row,) = compiled.graph_breaks
-    assert (row.location, row.per_step, row.reason) == ("/p/train.py:12", 1.0, "print() in compiled code")
+    assert (row.location, row.per_step, row.reason) == (
+        "/p/train.py:12",
+        1.0,
+        "print() in compiled code",
+    )
     assert row.idle_ms == pytest.approx(0.249, abs=2e-3)
     assert row.predicted_step_ms is not None
     assert row.low_ms is not None
@@ -106,7 +130,10 @@ def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> No
     assert report.diagnosis.findings[0].id == "graph-break"
     assert compiled.trace is not None
     assert compiled.trace.compiled_share == 1.0
-    assert (compiled.trace.triton_ms, compiled.trace.mapped_share) == (pytest.approx(0.2), None)  # no code in the log
+    assert (compiled.trace.triton_ms, compiled.trace.mapped_share) == (
+        pytest.approx(0.2),
+        None,
+    )  # no code in the log
     assert compiled.trace.regions_per_step == {"0/0": 1.0, "1/0": 1.0}
 
 
@@ -132,7 +159,9 @@ def test_shares_are_of_the_gpus_busy_time(tmp_path: Path) -> None:
     assert compiled.trace.compiled_share == pytest.approx(200 / 250)
     assert compiled.trace.triton_share == pytest.approx(200 / 250)
     assert compiled.trace.triton_ms == pytest.approx(0.2)
-    measured = {row.name: (row.measured_ms, row.share) for row in compiled.kernels if row.measured_ms}
+    measured = {
+        row.name: (row.measured_ms, row.share) for row in compiled.kernels if row.measured_ms
+    }
     assert measured["triton_poi_fused_relu_0"] == (pytest.approx(0.1), pytest.approx(0.4))
 
 
@@ -161,13 +190,16 @@ def test_a_function_that_runs_eager_as_a_whole_is_said_so() -> None:
     assert row.whole_function_eager
     assert row.low_ms is not None
     assert row.high_ms is not None
-    assert row.low_ms <= 2.507 <= row.high_ms  # the same program without the break, by the stopwatch
+    assert (
+        row.low_ms <= 2.507 <= row.high_ms
+    )  # the same program without the break, by the stopwatch
     assert "all of forward runs eager" in report.diagnosis.findings[0].title
 
 
 @pytest.mark.parametrize("format_", ["terminal", "markdown", "json", "html"])
 def test_every_output_names_the_break(format_: str, tmp_path: Path) -> None:
-    log, trace = broken_log(tmp_path), written(tmp_path, broken_trace())
+    log = broken_log(tmp_path)
+    trace = written(tmp_path, broken_trace())
     result = CliRunner().invoke(cli, ["compile", str(log), str(trace), "--format", format_])
     assert result.exit_code == 0, result.output
     assert "train.py:12" in result.output.replace("\u200b", "").replace("\\", "")
@@ -213,22 +245,37 @@ def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> Non
     trace = broken_trace()
     trace.metadata["baseTimeNanoseconds"] = 2_000_000_000_000_000_000
     overlay = tmp_path / "overlay.json"
-    arguments = ["compile", str(tmp_path / "some.log"), str(written(tmp_path, trace)), "--overlay", str(overlay)]
+    arguments = [
+        "compile",
+        str(tmp_path / "some.log"),
+        str(written(tmp_path, trace)),
+        "--overlay",
+        str(overlay),
+    ]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
-    (span,) = [event for event in json.loads(overlay.read_text())["traceEvents"] if event["ph"] == "X"]
+    (span,) = [
+        event for event in json.loads(overlay.read_text())["traceEvents"] if event["ph"] == "X"
+    ]
     assert (span["name"], span["ts"], span["dur"]) == ("entire_frame_compile", 100.0, 200.0)
 
 
-def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(tmp_path: Path) -> None:
+def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(
+    tmp_path: Path,
+) -> None:
     plan = Plan(str(tmp_path))
     assert "TORCH_TRACE" not in injected_environment(plan)
-    assert injected_environment(replace(plan, compile_log=True))["TORCH_TRACE"] == str(tmp_path / "compile")
+    assert injected_environment(replace(plan, compile_log=True))["TORCH_TRACE"] == str(
+        tmp_path / "compile"
+    )
 
 
 @pytest.mark.parametrize(("region", "found"), [("0/1", []), ("0/2", ["medium"]), ("0/7", ["high"])])
-def test_a_trace_alone_says_how_often_a_function_was_compiled(region: str, found: list[str], tmp_path: Path) -> None:
-    """The second compilation is PyTorch's own way to sizes that change; a third says that it did not help."""
+def test_a_trace_alone_says_how_often_a_function_was_compiled(
+    region: str, found: list[str], tmp_path: Path
+) -> None:
+    """The second compilation is PyTorch's own way to sizes that change; a third says that it did
+    not help."""
     trace = KinetoTrace()
     for step in range(STEPS):
         t = step * STEP_US

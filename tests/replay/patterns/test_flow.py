@@ -32,7 +32,9 @@ def test_what_an_operator_takes_and_gives(one: Operator, takes: object, gives: o
 
 def test_a_sum_gives_as_much_as_its_larger_operand() -> None:
     assert given_by(op("add", [8], [6, 8])) == (6, 8)
-    assert flow(op("add", [8], [6, 8])).gives is None, "which of them comes from the operator before is not known"
+    assert flow(op("add", [8], [6, 8])).gives is None, (
+        "which of them comes from the operator before is not known"
+    )
 
 
 HEAD = (linear(6, 4, 32), op("relu", [6, 32]), linear(6, 32, 2))
@@ -57,9 +59,18 @@ OTHER = (part(1, 12, 1, 8), *OF_PART, part(2, 12, 1, 8), op("copy_", [1, 8], [1,
         ((), False),
     ],
     ids=[
-        "network", "ends elsewhere", "a gap", "no product", "a layer", "of a part", "of no part", "own part",
-        "another's part", "a part for nothing", "nothing",
+        "network",
+        "ends elsewhere",
+        "a gap",
+        "no product",
+        "a layer",
+        "of a part",
+        "of no part",
+        "own part",
+        "another's part",
+        "a part for nothing",
+        "nothing",
     ],
-)  # fmt: skip
+)
 def test_a_chain_takes_what_the_one_before_gives(run: tuple[Operator, ...], chain: bool) -> None:
     assert is_chain(run) == chain

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from tests.replay.patterns.operators import linear, op
-from traceanalyzer.replay.patterns.independent import of_other_size, put_together, share_weights_only
+from traceanalyzer.replay.patterns.independent import (
+    of_other_size,
+    put_together,
+    share_weights_only,
+)
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.patterns.repeats import Repeat
 
@@ -51,7 +55,9 @@ def collected(*rows: int) -> Operator:
 
 EVEN = [crop() for _ in range(5)]
 CELLS = [[linear(8, 24, 32), linear(8, 32, 32), op("tanh", [8, 32])] for _ in range(5)]
-STATE = [[linear(8, 24, 32), op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16)] for _ in range(5)]
+STATE = [
+    [linear(8, 24, 32), op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16)] for _ in range(5)
+]
 
 
 @pytest.mark.parametrize(
@@ -71,11 +77,25 @@ STATE = [[linear(8, 24, 32), op("cat", [[8, 32], [8, 40]], []), linear(8, 72, 16
             False,
         ),
     ],
-    ids=["crops", "four of five", "too few", "own weights", "molecules", "a pyramid", "layers", "cells", "a state"],
+    ids=[
+        "crops",
+        "four of five",
+        "too few",
+        "own weights",
+        "molecules",
+        "a pyramid",
+        "layers",
+        "cells",
+        "a state",
+    ],
 )
-def test_calls_that_share_their_weights_only(calls: list[Call], after: Operator, found: bool) -> None:
+def test_calls_that_share_their_weights_only(
+    calls: list[Call], after: Operator, found: bool
+) -> None:
     operators, run = run_of(*calls, after=[after])
     steps = np.zeros(len(operators), np.int32)
     assert share_weights_only(operators, steps, run) == found
     steps[-1] = 1
-    assert not share_weights_only(operators, steps, run), "another step's operator collects nothing of this one"
+    assert not share_weights_only(operators, steps, run), (
+        "another step's operator collects nothing of this one"
+    )

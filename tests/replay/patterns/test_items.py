@@ -10,21 +10,44 @@ import pytest
 from tests.diagnosis.test_remedies import GEMM, Program, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
-from traceanalyzer.replay.patterns.items import FEWEST_ITEMS, item_starts, single_tokens, takes_items
+from traceanalyzer.replay.patterns.items import (
+    FEWEST_ITEMS,
+    item_starts,
+    single_tokens,
+    takes_items,
+)
 
 ITEMS = 6
 
 
 def pick(p: Program, number: int, dimension: int = 0) -> None:
     values = p.code(f'["", "{dimension}", "{number}"]')
-    within(p, "aten::select", lambda p: p.spend(2), shapes=f"[[{ITEMS}, 8, 16], [], []]", concrete=values)
+    within(
+        p,
+        "aten::select",
+        lambda p: p.spend(2),
+        shapes=f"[[{ITEMS}, 8, 16], [], []]",
+        concrete=values,
+    )
 
 
 def iterated(p: Program, items: int = ITEMS) -> None:
     """for item in batch: model(item[None])"""
-    within(p, "aten::unbind", lambda p: p.spend(2), shapes=f"[[{ITEMS}, 8, 16], []]", concrete=p.code('["", "0"]'))
+    within(
+        p,
+        "aten::unbind",
+        lambda p: p.spend(2),
+        shapes=f"[[{ITEMS}, 8, 16], []]",
+        concrete=p.code('["", "0"]'),
+    )
     for _ in range(items):
-        within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[8, 16], []]", concrete=p.code('["", "0"]'))
+        within(
+            p,
+            "aten::unsqueeze",
+            lambda p: p.spend(2),
+            shapes="[[8, 16], []]",
+            concrete=p.code('["", "0"]'),
+        )
         call(p, "mm", "[8, 16]", "[16, 16]", kernel=GEMM)
 
 

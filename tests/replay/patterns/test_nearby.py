@@ -21,7 +21,8 @@ def step(p: Program) -> None:
 
 def test_neighbours_end_at_what_launches() -> None:
     tape = tape_of(step)
-    around, copies = Outermost(tape), tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    around = Outermost(tape)
+    copies = tape.copies_of(CopyKind.HOST_TO_DEVICE)
     found = list(movers(tape, copies))
     assert len(found) == int(copies.sum())
     for op, place in found:
@@ -29,8 +30,16 @@ def test_neighbours_end_at_what_launches() -> None:
         assert around.at(place, place + 1)[0].operator.name == "aten::to"
         assert [one.operator.name for one in around.after(place, 9)] == ["aten::t", "aten::detach"]
         assert [one.operator.name for one in around.after(place, 1)] == ["aten::t"]
-        assert [one.operator.name for one in around.before(place, 2)] == ["aten::view", "aten::index"]
-        assert [one.name for one in around.follow(place, 4)] == ["aten::to", "aten::t", "aten::detach", "aten::mm"]
+        assert [one.operator.name for one in around.before(place, 2)] == [
+            "aten::view",
+            "aten::index",
+        ]
+        assert [one.name for one in around.follow(place, 4)] == [
+            "aten::to",
+            "aten::t",
+            "aten::detach",
+            "aten::mm",
+        ]
     place = found[0][1]
     assert [one.operator.name for one in around.before(place + 4, 4)] == ["aten::detach", "aten::t"]
     assert [one.name for one in around.follow(len(around.nodes) - 1, 300)] == ["aten::alias"]

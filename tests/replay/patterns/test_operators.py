@@ -11,7 +11,12 @@ from tests.diagnosis.test_remedies import GEMM, Program, within
 from tests.diagnosis.test_remedies_of_kinds import tape_of
 from tests.diagnosis.test_remedies_of_repeats import call
 from tests.replay.patterns.operators import op
-from traceanalyzer.replay.patterns.named import are_named, kernels_named, launched_within, operators_named
+from traceanalyzer.replay.patterns.named import (
+    are_named,
+    kernels_named,
+    launched_within,
+    operators_named,
+)
 from traceanalyzer.replay.patterns.operators import Operator, count, operators
 
 
@@ -52,7 +57,8 @@ def step(p: Program) -> None:
 
 def test_operators_of_a_recording_are_read_once() -> None:
     tape = tape_of(step)
-    known, outer = operators(tape.source.linked), tape.source.linked.tree.outermost_operators
+    known = operators(tape.source.linked)
+    outer = tape.source.linked.tree.outermost_operators
     found = known.of_nodes(np.append(outer, -1))
     assert [one.name for one in found[:2]] == ["aten::linear", "aten::relu"]
     assert found[-1].name == ""
@@ -72,4 +78,7 @@ def test_what_has_a_name() -> None:
     outer = tape.of_launches(tape.source.linked.tree.outer_operator)
     assert (are_named(tape.source.linked, outer, linear) == products).all()
     assert not are_named(tape.source.linked, outer, add).any(), "only what is asked for itself"
-    assert operators_named(tape.source.linked, add).sum() == operators_named(tape.source.linked, linear).sum()
+    assert (
+        operators_named(tape.source.linked, add).sum()
+        == operators_named(tape.source.linked, linear).sum()
+    )

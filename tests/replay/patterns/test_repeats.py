@@ -29,7 +29,8 @@ def code(text: str) -> I64:
 
 
 @pytest.mark.parametrize(
-    ("text", "period"), [("ababab", 2), ("abab", 2), ("aaaa", 1), ("abaab", 5), ("a", 1), ("abcab", 5)]
+    ("text", "period"),
+    [("ababab", 2), ("abab", 2), ("aaaa", 1), ("abaab", 5), ("a", 1), ("abcab", 5)],
 )
 def test_after_how_many_entries_they_repeat_themselves(text: str, period: int) -> None:
     assert period_of(code(text)) == period
@@ -91,14 +92,19 @@ def turns(p: Program) -> None:
 @pytest.mark.parametrize(
     ("loop", "found"),
     [
-        (Loop(fewest=3, longest=4, is_turn=lambda turn: turn[-1].name == "aten::tanh"), [(1, 4, 3)]),
+        (
+            Loop(fewest=3, longest=4, is_turn=lambda turn: turn[-1].name == "aten::tanh"),
+            [(1, 4, 3)],
+        ),
         (Loop(fewest=4, longest=4, is_turn=lambda _: True), []),
         (Loop(fewest=3, longest=3, is_turn=lambda _: True), []),
         (Loop(fewest=3, longest=4, is_turn=lambda turn: turn[0].name == "aten::tanh"), []),
     ],
     ids=["found", "too few", "too long", "another turn"],
 )
-def test_loops_are_equal_turns_that_pass_a_test(loop: Loop, found: list[tuple[int, int, int]]) -> None:
+def test_loops_are_equal_turns_that_pass_a_test(
+    loop: Loop, found: list[tuple[int, int, int]]
+) -> None:
     tape = tape_of(turns)
     calls = launching(tape)
     rows = calls.forward
@@ -110,10 +116,16 @@ def test_loops_are_equal_turns_that_pass_a_test(loop: Loop, found: list[tuple[in
 
 
 def test_operators_outside_of_the_backward_pass_and_the_values_of_their_ops() -> None:
-    """Two ops outside of operators, three of a forward one, one of a backward one, one more outside."""
+    """Two ops outside of operators, three of a forward one, one of a backward one, one more
+    outside."""
     none = np.zeros(4, np.int32)
     entries = Launching(
-        np.array([-1, 5, 6, -1]), np.array([0, 2, 5, 6]), none, none, none, np.array([False, False, True, True])
+        np.array([-1, 5, 6, -1]),
+        np.array([0, 2, 5, 6]),
+        none,
+        none,
+        none,
+        np.array([False, False, True, True]),
     )
     assert entries.forward.tolist() == [1]
     assert entries.of_ops(np.array([7, 8, 9, 10]), 7).tolist() == [7, 7, 8, 8, 8, 9, 10]

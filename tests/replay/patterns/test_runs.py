@@ -13,9 +13,16 @@ BOOLS = st.lists(st.booleans(), max_size=12)
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12))
 def test_the_chosen_entries_of_each_step(entries: list[tuple[int, bool]]) -> None:
-    step, chosen = np.array([one for one, _ in entries], np.int64), np.array([is_ for _, is_ in entries], bool)
-    expected = {one: [i for i, entry in enumerate(entries) if entry == (one, True)] for one, is_ in entries if is_}
-    assert [rows.tolist() for rows in each_step(step, chosen)] == [expected[one] for one in sorted(expected)]
+    step = np.array([one for one, _ in entries], np.int64)
+    chosen = np.array([is_ for _, is_ in entries], bool)
+    expected = {
+        one: [i for i, entry in enumerate(entries) if entry == (one, True)]
+        for one, is_ in entries
+        if is_
+    }
+    assert [rows.tolist() for rows in each_step(step, chosen)] == [
+        expected[one] for one in sorted(expected)
+    ]
 
 
 @given(BOOLS)

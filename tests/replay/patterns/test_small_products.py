@@ -1,4 +1,5 @@
-"""Small products of one shape in a row: which of them need nothing of each other, by what a recording shows."""
+"""Small products of one shape in a row: which of them need nothing of each other, by what a
+recording shows."""
 
 from __future__ import annotations
 
@@ -29,8 +30,11 @@ HEADS: list[View] = [
 BACK: View = ("aten::view", "[[1,4,69,16],[]]", '["", "[1, 69, 64]"]')
 
 
-def in_a_row(shapes: str, views: Sequence[View] = (), first: Sequence[View] = (), name: str = "mm") -> float | None:
-    """Of three products with these views after each, and others before the first, how many are one; None for none."""
+def in_a_row(
+    shapes: str, views: Sequence[View] = (), first: Sequence[View] = (), name: str = "mm"
+) -> float | None:
+    """Of three products with these views after each, and others before the first, how many are one;
+    None for none."""
     b = TraceBuilder()
     for i, (view, taken, values) in enumerate(first):
         b.op(view, 2 * i, 2 * i + 1, shapes=taken, concrete=b.code(values))
@@ -51,7 +55,11 @@ def in_a_row(shapes: str, views: Sequence[View] = (), first: Sequence[View] = ()
     [
         (SQUARE, "mm", None),  # layers: each may take what the one before it gave
         ("[32,64],[64,64]", "mm", None),
-        ("[32,32],[32,64]", "mm", None),  # the matrix on the left may be the same, and the other side goes on
+        (
+            "[32,32],[32,64]",
+            "mm",
+            None,
+        ),  # the matrix on the left may be the same, and the other side goes on
         ("[2,32,64],[2,64,64]", "bmm", None),
         ("[64,64],[64]", "mv", None),
         ("[32,64],[64,32]", "mm", 3),
@@ -88,7 +96,9 @@ def test_what_gives_another_size_than_it_takes_needs_nothing_of_its_kind(
         ([TAKEN] * 5, None),
     ],
 )
-def test_products_of_items_are_as_many_as_are_taken_out(first: list[View], found: int | None) -> None:
+def test_products_of_items_are_as_many_as_are_taken_out(
+    first: list[View], found: int | None
+) -> None:
     assert in_a_row(SQUARE, first=first) == found
 
 

@@ -33,8 +33,8 @@ def shared(browser, sync_page):
 
 @pytest.fixture
 def page(shared, sync_page):
-    """It, in front, scrolled to its top, the pointer on nothing; whatever a test does there, nothing may be complained
-    of or asked for."""
+    """It, in front, scrolled to its top, the pointer on nothing; whatever a test does there,
+    nothing may be complained of or asked for."""
     shared.look()
     shared.call("Page.bringToFront")
     shared.point(1, 1)
@@ -110,18 +110,24 @@ def test_what_a_bar_stands_for_is_said_to_pointer_and_keyboard(page):
 def test_idle_time_has_the_colours_of_its_causes_from_the_budget_to_the_timeline(page):
     bar = "getComputedStyle(document.querySelector('.bar [data-def^=\"idle: sync\"]')).backgroundColor"
     key = "[...document.querySelectorAll('#timeline .keys label')].find(e => e.innerText.includes('idle: sync'))"
-    assert page.evaluate(bar) == page.evaluate(f"getComputedStyle({key}.querySelector('.key')).backgroundColor")
+    assert page.evaluate(bar) == page.evaluate(
+        f"getComputedStyle({key}.querySelector('.key')).backgroundColor"
+    )
 
 
 def test_a_table_is_sorted_by_keyboard(page):
     table = "[...document.querySelectorAll('table')].find(table => table.caption.textContent == 'Operators')"
-    page.act(f"[...{table}.querySelectorAll('.sort')].find(button => button.textContent == 'calls').focus()")
+    page.act(
+        f"[...{table}.querySelectorAll('.sort')].find(button => button.textContent == 'calls').focus()"
+    )
     page.evaluate("window.sorted = document.activeElement.closest('table')")
     index = page.evaluate("document.activeElement.closest('th').cellIndex")
     cells = f"[...sorted.tBodies[0].rows].map(row => Number(row.cells[{index}].dataset.v))"
     for key, reverse in (("Enter", True), (" ", False)):
         page.press(key)
-        page.wait(f"document.activeElement.closest('th').ariaSort == '{'descending' if reverse else 'ascending'}'")
+        page.wait(
+            f"document.activeElement.closest('th').ariaSort == '{'descending' if reverse else 'ascending'}'"
+        )
         values = page.evaluate(cells)
         assert len(values) == 13
         assert values == sorted(values, reverse=reverse)
@@ -133,7 +139,9 @@ def test_a_table_is_searched(page):
     rows = "[...document.activeElement.closest('.tabular').querySelectorAll('tbody tr')].filter(row => !row.hidden)"
     page.until(f"{rows}.map(row => row.cells[0].textContent)", lambda shown: shown == ["aten::max"])
     assert (
-        page.evaluate("document.activeElement.closest('.tabular').querySelector('.found').textContent")
+        page.evaluate(
+            "document.activeElement.closest('.tabular').querySelector('.found').textContent"
+        )
         == "1 of 13 rows"
     )
 
@@ -157,7 +165,9 @@ def test_how_a_table_is_sorted_and_searched_is_kept_in_the_link(browser, page, s
 
 
 def test_a_definition_is_shown_for_what_has_the_focus(page):
-    page.act("[...document.querySelectorAll('#answer .term')].find(e => e.textContent == 'confidence').focus()")
+    page.act(
+        "[...document.querySelectorAll('#answer .term')].find(e => e.textContent == 'confidence').focus()"
+    )
     tip = "document.getElementById('tip')"
     page.wait(f"{tip}.innerText.startsWith('margin of the bottleneck over the next cause')")
     page.wait(f"{SEEN}({tip})")
@@ -184,9 +194,11 @@ def test_a_finding_leads_to_its_place_on_the_timeline(page, sync_report):
     page.press("Enter")
     timeline = sync_report[1].timeline
     gaps = timeline.events.take(timeline.events.category == Category.IDLE_SYNC)
-    starts, ends = gaps.start.clip(*timeline.extent) / 1e6, gaps.end.clip(*timeline.extent) / 1e6
+    starts = gaps.start.clip(*timeline.extent) / 1e6
+    ends = gaps.end.clip(*timeline.extent) / 1e6
     longest = int((ends - starts).argmax())
-    start, end = starts[longest], ends[longest]
+    start = starts[longest]
+    end = ends[longest]
     said = "document.getElementById('timeline-status').textContent"
     page.wait(f"{said}.startsWith('Marked: {start:.4f} to {end:.4f} ms')")
     low, high = (ns / 1e6 for ns in page.evaluate(VIEW))
@@ -246,7 +258,8 @@ def test_the_timeline_is_moved_by_keyboard(page):
 def test_the_wheel_zooms_around_the_pointer_with_ctrl_alone(page):
     whole_step(page)
     x, y = place_of(page, "idle: sync")
-    before, scrolled = page.evaluate(VIEW), page.evaluate("scrollY")
+    before = page.evaluate(VIEW)
+    scrolled = page.evaluate("scrollY")
     page.wheel(x, y, -120, held="ctrl")
     page.wait(f"{VIEW}[1] - {VIEW}[0] < {before[1] - before[0]}")
     box = "document.querySelector('#timeline-plot canvas').getBoundingClientRect()"
@@ -279,7 +292,9 @@ def test_dragging_measures_and_z_zooms_to_it(page, sync_report):
 def test_a_click_pins_what_is_known_of_an_event_and_leads_to_its_launch(page):
     whole_step(page)
     timeline = page.evaluate("[...new Set(shownTimeline.timeline.names)]")
-    kernel = next(name for name in timeline if "gemm" in name or "elementwise" in name or "sgemm" in name)
+    kernel = next(
+        name for name in timeline if "gemm" in name or "elementwise" in name or "sgemm" in name
+    )
     x, y = place_of(page, kernel)
     page.click(x, y)
     said = "document.getElementById('timeline-pinned').innerText"
@@ -309,7 +324,8 @@ def test_events_are_gone_through_by_keyboard(page):
     page.press("Enter")
     page.wait("shownTimeline.pinned >= 0")
     page.wait("document.getElementById('timeline-status').textContent.startsWith('Pinned: ')")
-    lane, pinned = "shownTimeline.timeline.lane[shownTimeline.pinned]", "shownTimeline.pinned"
+    lane = "shownTimeline.timeline.lane[shownTimeline.pinned]"
+    pinned = "shownTimeline.pinned"
     begins = page.evaluate(lane)
     page.press("ArrowDown")
     page.wait(f"{lane} > {begins}")
@@ -362,7 +378,8 @@ STAND_IN = """
     };
     window.open = (url) => { window.asked_for = url; return stand_in.contentWindow; };
 """
-"""A window that answers as Perfetto's does, on the second call; before it others do, who must get nothing."""
+"""A window that answers as Perfetto's does, on the second call; before it others do, who must get
+nothing."""
 
 
 def test_perfetto_gets_the_timeline_on_a_click_alone(page, sync_report):
@@ -376,7 +393,9 @@ def test_perfetto_gets_the_timeline_on_a_click_alone(page, sync_report):
     assert page.evaluate("asked_for") == "https://ui.perfetto.dev"
     assert page.evaluate("handed.map(([message]) => message === 'PING')") == [True, True, False]
     assert set(page.evaluate("handed.map(([, origin]) => origin)")) == {"https://ui.perfetto.dev"}
-    given = page.evaluate("JSON.parse(new TextDecoder().decode(handed[2][0].perfetto.buffer)).traceEvents")
+    given = page.evaluate(
+        "JSON.parse(new TextDecoder().decode(handed[2][0].perfetto.buffer)).traceEvents"
+    )
     timeline = sync_report[1].timeline
     slices = [event for event in given if event["ph"] == "X"]
     assert sum(event["dur"] for event in slices) == pytest.approx(
@@ -384,7 +403,11 @@ def test_perfetto_gets_the_timeline_on_a_click_alone(page, sync_report):
     )
     launches = {event["id"]: event for event in given if event["ph"] == "s"}
     kernels = {(event["tid"], event["ts"]): event for event in slices}
-    arrows = [(launches[event["id"]], kernels[event["tid"], event["ts"]]) for event in given if event["ph"] == "f"]
+    arrows = [
+        (launches[event["id"]], kernels[event["tid"], event["ts"]])
+        for event in given
+        if event["ph"] == "f"
+    ]
     assert len(arrows) == len(launches) > 0
     calls = [kernels[launch["tid"], launch["ts"]]["name"] for launch, _ in arrows]
     assert all(name.startswith(("cuda", "aten")) for name in calls)
@@ -399,13 +422,17 @@ def test_a_title_that_is_cut_is_shown_in_full_where_it_is_tapped(page):
     cut = "[...document.querySelectorAll('#timeline-lanes button')].findLast(e => e.scrollWidth > e.clientWidth)"
     page.wait(f"{cut}?.dataset.def !== undefined")
     title = page.evaluate(f"{cut}.dataset.lane")
-    x, y = page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({cut}.getBoundingClientRect())")
+    x, y = page.evaluate(
+        f"(b => [b.left + b.width / 2, b.top + b.height / 2])({cut}.getBoundingClientRect())"
+    )
     page.click(x, y)
     tip = "document.getElementById('tip')"
     page.wait(f"!{tip}.hidden && {tip}.textContent == {title!r}")
     page.wait(f"{SEEN}({tip})")
     page.click(x, y)
-    page.wait("[...document.querySelectorAll('#timeline-lanes button')].every(e => e.ariaExpanded == 'true')")
+    page.wait(
+        "[...document.querySelectorAll('#timeline-lanes button')].every(e => e.ariaExpanded == 'true')"
+    )
     page.look()
     page.wait(f"{cut} === undefined || {cut}.dataset.def !== undefined")
 
@@ -454,7 +481,9 @@ def test_nothing_but_tables_is_wider_than_the_window(page, width):
 def test_it_prints_in_light_colours_without_definitions(page, tmp_path):
     page.look(dark=True)
     page.wait("matchMedia('(prefers-color-scheme: dark)').matches")
-    page.act("addEventListener('beforeprint', () => window.colour = getComputedStyle(document.body).color)")
+    page.act(
+        "addEventListener('beforeprint', () => window.colour = getComputedStyle(document.body).color)"
+    )
     page.paper(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
     assert not _light(page.until("window.colour", bool))
@@ -464,14 +493,27 @@ def test_it_prints_in_light_colours_without_definitions(page, tmp_path):
     shown = "getComputedStyle(document.querySelector('{}')).display"
     assert page.evaluate(shown.format("#definitions")) == "none"
     assert page.evaluate(shown.format("#timeline .area")) == "none"
-    assert page.evaluate(shown.format("#timeline-still")) != "none", "a picture stands for the canvas"
+    assert page.evaluate(shown.format("#timeline-still")) != "none", (
+        "a picture stands for the canvas"
+    )
     page.look()
     page.wait("!matchMedia('print').matches")
 
 
 def test_every_control_has_a_name_for_a_screen_reader(page):
     page.call("Accessibility.enable")
-    named = {"button", "link", "textbox", "searchbox", "image", "img", "checkbox", "region", "application", "table"}
+    named = {
+        "button",
+        "link",
+        "textbox",
+        "searchbox",
+        "image",
+        "img",
+        "checkbox",
+        "region",
+        "application",
+        "table",
+    }
     nodes = [n for n in page.call("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
     roles = [n["role"]["value"] for n in nodes]
     assert {"banner", "navigation", "main", "heading", "table", "checkbox", "button"} <= set(roles)
@@ -502,8 +544,12 @@ KINDS = [
 def test_every_kind_of_recording_is_shown_without_complaint(browser, folder, kind):
     report, details = report_and_details(SAMPLES / kind)
     with opened(browser, folder, kind, report, details) as page:
-        assert report.summary.headline.startswith(page.evaluate("document.querySelector('h1').innerText"))
-        assert page.evaluate("document.getElementById('timeline-plot') !== null") == (details.timeline is not None)
+        assert report.summary.headline.startswith(
+            page.evaluate("document.querySelector('h1').innerText")
+        )
+        assert page.evaluate("document.getElementById('timeline-plot') !== null") == (
+            details.timeline is not None
+        )
 
 
 @pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
@@ -520,7 +566,9 @@ def odd_trace(tmp_path, name, build):
     return report_and_details(path)
 
 
-ATTACK = "k</script><script>window.attacked=1</script><img src=x onerror=window.attacked=1><!--<script>"
+ATTACK = (
+    "k</script><script>window.attacked=1</script><img src=x onerror=window.attacked=1><!--<script>"
+)
 
 
 def attack(trace):
@@ -576,7 +624,9 @@ def test_what_the_timeline_shows_is_kept_in_the_address(browser, page, sync_page
 def test_neighbours_share_a_stop_of_the_keyboard(page):
     stops = "[...document.querySelector('thead tr:has(.sort)').querySelectorAll('.sort')].map(e => e.tabIndex)"
     assert sum(stop == 0 for stop in page.evaluate(stops)) == 1
-    page.act("document.querySelector('thead tr .sort').closest('details')?.setAttribute('open', '')")
+    page.act(
+        "document.querySelector('thead tr .sort').closest('details')?.setAttribute('open', '')"
+    )
     page.act("document.querySelector('thead tr .sort').focus()")
     page.press("ArrowRight")
     page.wait("document.activeElement.closest('th')?.cellIndex == 1")
@@ -585,7 +635,9 @@ def test_neighbours_share_a_stop_of_the_keyboard(page):
 
 def test_an_address_with_a_place_opens_there(page):
     page.act("location.hash = '#at=100000-200000'")
-    page.wait("document.getElementById('timeline-status').textContent.startsWith('Marked: 0.1000 to 0.2000 ms')")
+    page.wait(
+        "document.getElementById('timeline-status').textContent.startsWith('Marked: 0.1000 to 0.2000 ms')"
+    )
 
 
 def test_more_ranks_than_a_table_has_rows_are_counted(browser, folder):
@@ -593,7 +645,9 @@ def test_more_ranks_than_a_table_has_rows_are_counted(browser, folder):
     ranks = [dataclasses.replace(RANK, rank=i) for i in range(1_000)]
     report = dataclasses.replace(report, tables=report.tables | {"ranks": ranks})
     with opened(browser, folder, "ranks", report) as page:
-        assert "700 more rows left out" in page.evaluate("document.getElementById('ranks').innerText")
+        assert "700 more rows left out" in page.evaluate(
+            "document.getElementById('ranks').innerText"
+        )
 
 
 def _light(colour):

@@ -76,7 +76,9 @@ def test_columns_are_aligned_by_lane_and_time():
 
 def test_a_link_is_the_place_of_the_event_that_it_means():
     one = timeline(4)
-    linked = dataclasses.replace(one.events, own=np.array([7, 3, -1, -1]), link=np.array([-1, -1, 7, 99]))
+    linked = dataclasses.replace(
+        one.events, own=np.array([7, 3, -1, -1]), link=np.array([-1, -1, 7, 99])
+    )
     (read,) = decoded(timelines_block([dataclasses.replace(one, events=linked)]))
     assert read["link"] == [0, 0, 1, 0], "counted from 1; what is not shown is nobody's link"
 

@@ -14,11 +14,21 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
 
-OF_REPORT = (event_charts.idle_places, event_charts.step_times, rank_charts.bandwidths, rank_charts.traffic)
+OF_REPORT = (
+    event_charts.idle_places,
+    event_charts.step_times,
+    rank_charts.bandwidths,
+    rank_charts.traffic,
+)
 OF_DETAILS = (
-    event_charts.launch_queue, event_charts.logged, event_charts.icicle, event_charts.idle_icicle,
-    rank_charts.ranks_by_step, rank_charts.waiting_by_step, rank_charts.overlap,
-)  # fmt: skip
+    event_charts.launch_queue,
+    event_charts.logged,
+    event_charts.icicle,
+    event_charts.idle_icicle,
+    rank_charts.ranks_by_step,
+    rank_charts.waiting_by_step,
+    rank_charts.overlap,
+)
 
 
 def all_of(report, details):
@@ -35,7 +45,10 @@ def rects(chart):
     return [mark for mark in chart.plot.marks if isinstance(mark, Rects)]
 
 
-@pytest.fixture(scope="module", params=["sync_bound_stacks", "tensor_parallel", "communication_bound", "cuda_graph"])
+@pytest.fixture(
+    scope="module",
+    params=["sync_bound_stacks", "tensor_parallel", "communication_bound", "cuda_graph"],
+)
 def shown(request):
     return report_and_details(SAMPLES / request.param)
 
@@ -46,7 +59,10 @@ def test_what_is_drawn_is_in_the_colours_of_the_page_and_small(shown):
             used = (
                 []
                 if isinstance(mark, Words)
-                else [mark.colour, *(box.colour for box in getattr(mark, "boxes", ()) if box.colour)]
+                else [
+                    mark.colour,
+                    *(box.colour for box in getattr(mark, "boxes", ()) if box.colour),
+                ]
             )
             assert set(used) <= colours.light().keys(), chart.id
         assert len(chart_place(chart)) < 80_000
@@ -60,7 +76,8 @@ def test_of_a_report_alone_there_is_little(report):
 def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
     report, details = report_and_details(SAMPLES / "communication_bound")
     marks = {mark.name: mark for mark in rects(rank_charts.overlap(details))}
-    whole, named = marks["exposed communication"], marks[""]
+    whole = marks["exposed communication"]
+    named = marks[""]
     # Of one step, not of the mean; nothing of it is hidden in this recording.
     assert length(whole) == pytest.approx(report.metrics.communication.total_ms, rel=0.2)
     assert length(whole) == pytest.approx(report.metrics.communication.exposed_ms, rel=0.2)
@@ -69,7 +86,10 @@ def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
     assert " of it exposed" in named.boxes[1].hint
     start, end = details.timeline.window
     all_step = dataclasses.replace(details.messages[0], start=start, end=end)
-    marks = {mark.name: mark for mark in rects(rank_charts.overlap(dataclasses.replace(details, messages=[all_step])))}
+    marks = {
+        mark.name: mark
+        for mark in rects(rank_charts.overlap(dataclasses.replace(details, messages=[all_step])))
+    }
     assert length(marks["communication beside compute"]) == pytest.approx(length(marks["compute"]))
     assert rank_charts.overlap(report_and_details(SAMPLES / "sync_bound_stacks")[1]) is None
 
@@ -78,13 +98,19 @@ def test_places_of_idle_time_are_those_with_the_most_of_it():
     report, _ = report_and_details(SAMPLES / "sync_bound_stacks")
     (bars,) = rects(event_charts.idle_places(report))
     rows = report.tables["gap_places"]
-    assert [box.x1 for box in bars.boxes] == pytest.approx([row.idle_ms for row in rows[: len(bars.boxes)]])
-    assert [box.colour for box in bars.boxes] == [f"idle-{row.cause}" for row in rows[: len(bars.boxes)]]
+    assert [box.x1 for box in bars.boxes] == pytest.approx(
+        [row.idle_ms for row in rows[: len(bars.boxes)]]
+    )
+    assert [box.colour for box in bars.boxes] == [
+        f"idle-{row.cause}" for row in rows[: len(bars.boxes)]
+    ]
 
 
 def test_the_cost_of_a_launch_is_a_line_among_the_kernels():
     report, details = report_and_details(SAMPLES / "sync_bound_stacks")
-    (line,) = [m for m in event_charts.kernel_lengths(report, details).plot.marks if isinstance(m, Lines)]
+    (line,) = [
+        m for m in event_charts.kernel_lengths(report, details).plot.marks if isinstance(m, Lines)
+    ]
     assert list(line.x) == [report.metrics.launches.launch_mean_us] * 2
 
 

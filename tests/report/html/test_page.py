@@ -1,4 +1,5 @@
-"""The page as a file: self-contained, harmless, bounded, complete. What it shows is seen in `test_browser`."""
+"""The page as a file: self-contained, harmless, bounded, complete. What it shows is seen in
+`test_browser`."""
 
 from __future__ import annotations
 
@@ -31,8 +32,15 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.elements, self.ids, self.hrefs, self.loads, self.open, self.words = [], [], [], [], [], []
-        self.regions, self.nameless, self.controls = [], [], []
+        self.elements = []
+        self.ids = []
+        self.hrefs = []
+        self.loads = []
+        self.open = []
+        self.words = []
+        self.regions = []
+        self.nameless = []
+        self.controls = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -92,7 +100,9 @@ def test_the_answer_is_the_only_heading_of_the_first_rank_and_no_rank_is_left_ou
 
 
 def test_the_heading_is_a_sentence():
-    made = heading("Two causes in each 1.39 ms step: syncs (GPU idle 35%) and a.b(c. d). Rank 1 holds up. The rest")
+    made = heading(
+        "Two causes in each 1.39 ms step: syncs (GPU idle 35%) and a.b(c. d). Rank 1 holds up. The rest"
+    )
     assert made == (
         "<h1>Two causes in each 1.39 ms step: syncs (GPU idle 35%) and a.b(c. d).</h1>"
         '<p class="headline">Rank 1 holds up. The rest</p>'
@@ -125,14 +135,25 @@ def test_hostile_names_add_no_element():
     assert page.elements.count("h1") == 1
 
 
-@pytest.mark.parametrize("text", [t for t in HOSTILE if t.strip() and t.isprintable() and len(t) < 60])
+@pytest.mark.parametrize(
+    "text", [t for t in HOSTILE if t.strip() and t.isprintable() and len(t) < 60]
+)
 def test_hostile_names_are_readable_as_they_are(text):
     assert text in Reader(render_html(hostile())).text
 
 
 def test_the_answer_comes_first():
     text = Reader(render_html(full())).text
-    order = ["sync-bound", "clear", "15.9 ms", "Do first", "Key figures", "Findings", "1.69x", "Metrics"]
+    order = [
+        "sync-bound",
+        "clear",
+        "15.9 ms",
+        "Do first",
+        "Key figures",
+        "Findings",
+        "1.69x",
+        "Metrics",
+    ]
     place = text.index("Skip to the summary")
     for words in order:
         place = text.index(words, place)
@@ -167,7 +188,10 @@ def test_every_figure_of_the_step_has_its_definition():
 
 def test_of_a_page_that_is_too_long_rows_are_left_out_and_counted(monkeypatch):
     report = full()
-    rows = [dataclasses.replace(report.tables["gaps"][0], detail=f"{i} " + "x" * 190) for i in range(300)]
+    rows = [
+        dataclasses.replace(report.tables["gaps"][0], detail=f"{i} " + "x" * 190)
+        for i in range(300)
+    ]
     report = dataclasses.replace(report, tables=report.tables | {"gaps": rows})
     assert "rows left out" not in render_html(report)
     monkeypatch.setattr(module, "MAX_BYTES", 180_000)
@@ -185,7 +209,9 @@ def test_no_script_ends_before_its_end_and_the_page_is_small():
 def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     monkeypatch.setattr(frame, "asset", lambda name: Markup("/* as it is */"))
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
-    hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
+    hidden = dataclasses.replace(
+        timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")]
+    )
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
     boxes = [
         Box(name, level, 0.0, 1.0, "copy" if level == 2 else "")

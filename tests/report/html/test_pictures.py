@@ -1,4 +1,5 @@
-"""Pictures as SVG: where marks are, that they stand alone, and colours that everyone can tell apart."""
+"""Pictures as SVG: where marks are, that they stand alone, and colours that everyone can tell
+apart."""
 
 from __future__ import annotations
 
@@ -14,9 +15,24 @@ from hypothesis import strategies as st
 from tests.report.html.test_data import timeline
 from tests.report.reports import full, hostile
 from traceanalyzer.report.html.pictures import colours
-from traceanalyzer.report.html.pictures.plot import Axis, Box, Lines, Plot, Rects, Scale, scale_of, ticks
+from traceanalyzer.report.html.pictures.plot import (
+    Axis,
+    Box,
+    Lines,
+    Plot,
+    Rects,
+    Scale,
+    scale_of,
+    ticks,
+)
 from traceanalyzer.report.html.pictures.standalone import standalone, strip
-from traceanalyzer.report.html.pictures.summary import budget, ladder, picture, predictions, waterfall
+from traceanalyzer.report.html.pictures.summary import (
+    budget,
+    ladder,
+    picture,
+    predictions,
+    waterfall,
+)
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.outline import breakdown, opening
 
@@ -46,7 +62,9 @@ def test_ticks_of_a_logarithmic_axis_are_on_it(low, factor):
     assert all(low <= value <= low * factor for value in values)
 
 
-@pytest.mark.parametrize("values", [[], [0.0], [float("nan")], [5.0, 5.0], [-3.0], [5e-324], [-1e308, 1e308], [1e20]])
+@pytest.mark.parametrize(
+    "values", [[], [0.0], [float("nan")], [5.0, 5.0], [-3.0], [5e-324], [-1e308, 1e308], [1e20]]
+)
 def test_odd_data_have_an_axis(values):
     for log in (False, True):
         scale = scale_of(Axis(log=log), [Lines("", "text", values, values)], "x")
@@ -55,7 +73,11 @@ def test_odd_data_have_an_axis(values):
 
 
 def test_a_rectangle_is_where_its_figures_say():
-    plot = Plot([Rects("a", "compute", [Box(1.0, 3.0, 0.0, 5.0, "said")])], Axis(range=(0, 4)), Axis(range=(0, 10)))
+    plot = Plot(
+        [Rects("a", "compute", [Box(1.0, 3.0, 0.0, 5.0, "said")])],
+        Axis(range=(0, 4)),
+        Axis(range=(0, 10)),
+    )
     (box,) = parsed(drawn(plot, 142, "label", 500)).iter(f"{SVG}rect")
     inner = 142 - 10 - 22
     assert (box.get("x"), box.get("width")) == ("25%", "50%")
@@ -86,7 +108,9 @@ def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
     shares = breakdown.budget(report)
     causes = [share for share in shares if share.within]
     marks = rects(budget(report))
-    assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [f"idle-{s.label}" for s in causes]
+    assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [
+        f"idle-{s.label}" for s in causes
+    ]
     assert marks[-1].boxes[0].x1 == pytest.approx(breakdown.step_ms(report), rel=1e-2)
     assert "idle" not in {mark.colour for mark in marks}
 
@@ -112,25 +136,51 @@ def test_the_still_timeline_covers_what_the_events_do():
 def test_a_picture_stands_alone(report):
     text = picture(report, timeline())
     root = parsed(text)
-    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {"svg", "g", "rect", "line", "text", "title"}
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg",
+        "g",
+        "rect",
+        "line",
+        "text",
+        "title",
+    }
     assert "var(" not in text
     assert "nan" not in {value for element in root.iter() for value in element.attrib.values()}
     named = {name for element in root.iter() for name in element.attrib}
     assert not {name for name in named if "href" in name or name.startswith("on") or name == "src"}
     assert int(root.get("height")) < 2_000
-    assert any(opening.verdict(report).split()[0] in (element.text or "") for element in root.iter(f"{SVG}text"))
+    assert any(
+        opening.verdict(report).split()[0] in (element.text or "")
+        for element in root.iter(f"{SVG}text")
+    )
 
 
 # Machado, Oliveira, Fernandes 2009, severity 1: what is left of red, green and blue.
 SEEN_BY = {
     "all": np.eye(3),
-    "protanopes": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopes": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "protanopes": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopes": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.01182, 0.04294, 0.968881],
+    ],
 }
 BESIDE = (
-    "compute", "communication", "copy", "idle-launch", "idle-sync", "idle-input", "idle-host", "idle-communication",
-    "idle-profiler", "idle-other",
-)  # fmt: skip
+    "compute",
+    "communication",
+    "copy",
+    "idle-launch",
+    "idle-sync",
+    "idle-input",
+    "idle-host",
+    "idle-communication",
+    "idle-profiler",
+    "idle-other",
+)
 LEAST_APART = 14.0
 """CIELAB distance; colours nearer than this are taken for one where they are not side by side."""
 
@@ -139,7 +189,10 @@ def lab(colour, seen):
     rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     linear = np.clip(np.array(seen) @ linear, 0, 1)
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    xyz = (
+        np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        @ linear
+    )
     f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
@@ -150,7 +203,11 @@ def test_colours_of_the_budget_and_the_timeline_are_told_apart_by_everyone(value
     near = {
         (a, b): distance
         for a, b in itertools.combinations(BESIDE, 2)
-        if (distance := float(np.linalg.norm(lab(values[a], SEEN_BY[seen]) - lab(values[b], SEEN_BY[seen]))))
+        if (
+            distance := float(
+                np.linalg.norm(lab(values[a], SEEN_BY[seen]) - lab(values[b], SEEN_BY[seen]))
+            )
+        )
         < LEAST_APART
     }
     assert near == {}
@@ -165,9 +222,13 @@ def luminance(colour):
 @pytest.mark.parametrize("name", [*BESIDE, "operator", "exposed-communication"])
 def test_text_in_a_box_can_be_read_on_light_and_dark_pages(name):
     said = colours.on(name).removeprefix("light-dark(").removesuffix(")").split(",")
-    for text, values in zip((said[0], said[-1]), (colours.light(), colours.palettes()[1]), strict=True):
+    for text, values in zip(
+        (said[0], said[-1]), (colours.light(), colours.palettes()[1]), strict=True
+    ):
         low, high = sorted((luminance(text), luminance(values[name])))
-        assert (high + 0.05) / (low + 0.05) > 2.8, "of large text 3 is asked, of none less than this"
+        assert (high + 0.05) / (low + 0.05) > 2.8, (
+            "of large text 3 is asked, of none less than this"
+        )
 
 
 def test_a_picture_alone_has_light_colours_only():

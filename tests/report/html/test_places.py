@@ -18,7 +18,9 @@ def timeline():
 
 
 def finding(cls, *where, id_="x"):
-    return Finding(id_, cls, "title", "high", 1.0, [Evidence("time", 1.0, "ms", words) for words in where])
+    return Finding(
+        id_, cls, "title", "high", 1.0, [Evidence("time", 1.0, "ms", words) for words in where]
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,9 @@ def test_a_finding_is_where_its_class_costs_most(timeline, cls, place):
 
 
 def test_a_finding_on_kernels_is_at_the_kernel_that_it_names(timeline):
-    assert of_finding(timeline, finding("memory", "steady state", "aten::mm")) == Place(1_000, 30_000)
+    assert of_finding(timeline, finding("memory", "steady state", "aten::mm")) == Place(
+        1_000, 30_000
+    )
 
 
 @pytest.mark.parametrize("id_", ["profiler-cost", "condition-clock"])
@@ -68,7 +72,9 @@ def test_a_moment_of_another_step_is_not_shown(timeline):
 
 def test_pauses_between_queued_ops_are_told_from_late_launches():
     builder = TraceBuilder()
-    for correlation, (launched, start, end) in enumerate(((0, 10, 20), (1, 22, 30), (80, 90, 99)), 1):
+    for correlation, (launched, start, end) in enumerate(
+        ((0, 10, 20), (1, 22, 30), (80, 90, 99)), 1
+    ):
         builder.call("cudaLaunchKernel", launched, launched + 1, correlation)
         builder.kernel("k", start, end, correlation, stream=7)
     timeline = step_timeline(measure(builder.build()))

@@ -27,7 +27,10 @@ def made(rows=ROWS, **options):
 
 
 def test_headers_are_buttons_that_have_their_definition():
-    assert '<button type="button" class="sort" data-def="how long it took">total (ms)</button>' in made()
+    assert (
+        '<button type="button" class="sort" data-def="how long it took">total (ms)</button>'
+        in made()
+    )
 
 
 def test_cells_are_for_people_and_sorted_by_what_was_measured():
@@ -78,7 +81,9 @@ def test_a_screen_reader_hears_what_the_table_is():
     for text in (made(), plain_table("Things", ["a"], [["b"]], [False])):
         assert "<caption>Things</caption>" in text
         assert 'role="group" aria-label="Things"' in text
-        assert len(re.findall(r"<th[^>]* scope=\"col\"|<th scope=\"col\"", text)) == text.count("<th ")
+        assert len(re.findall(r"<th[^>]* scope=\"col\"|<th scope=\"col\"", text)) == text.count(
+            "<th "
+        )
 
 
 def test_the_style_sheet_prints_as_many_columns_as_the_remark_says():

@@ -71,7 +71,9 @@ def test_hostile_names_stay_text():
     found = tokens(render_markdown(hostile()))
     html = {t.content for t in found if t.type in ("html_block", "html_inline")}
     assert all(re.match(r"</?(details|summary|b)>", part) for part in html)
-    assert not [t for t in found if t.type in ("link_open", "image", "s_open", "hr", "fence", "code_block")]
+    assert not [
+        t for t in found if t.type in ("link_open", "image", "s_open", "hr", "fence", "code_block")
+    ]
     headings = [t.content for before, t in pairwise(found) if before.type == "heading_open"]
     assert not [h for h in headings if "out" in h and "details" not in h]
 
@@ -88,7 +90,11 @@ def test_any_text_is_one_cell(text):
     head, rows = table(["a", "b"], [False, False], [(text, "last")])
     found = tokens("\n".join([*head, *rows]))
     assert sum(t.type == "td_open" for t in found) == 2
-    assert not [t for t in found if t.type in ("html_inline", "link_open", "image", "strong_open", "em_open")]
+    assert not [
+        t
+        for t in found
+        if t.type in ("html_inline", "link_open", "image", "strong_open", "em_open")
+    ]
 
 
 @given(st.text(max_size=300))
@@ -97,7 +103,9 @@ def test_any_text_is_one_paragraph(text):
     assert kinds <= {"paragraph_open", "paragraph_close", "inline", "text", "text_special"}
 
 
-@pytest.mark.parametrize("trigger", ["@octocat", "#1", "GH-2", "https://evil.example", "www.evil.example", ":tada:"])
+@pytest.mark.parametrize(
+    "trigger", ["@octocat", "#1", "GH-2", "https://evil.example", "www.evil.example", ":tada:"]
+)
 def test_nothing_in_prose_is_turned_into_a_link_or_an_emoji(trigger):
     assert trigger not in prose(f"by {trigger} now")
     assert prose(f"by {trigger} now").replace("\u200b", "") == f"by {trigger} now"
@@ -119,7 +127,9 @@ def test_a_report_of_any_size_can_be_posted():
     assert len(text) <= GITHUB_LIMIT
     left_out = re.findall(r"^\*([\d,]+) more (\w+) left out\.\*$", text, re.MULTILINE)
     assert {what for _, what in left_out} >= {"rows", "findings", "recommendations"}
-    assert "Notes" in text.rpartition("*Left out to fit")[2] or "notes" in {what for _, what in left_out}
+    assert "Notes" in text.rpartition("*Left out to fit")[2] or "notes" in {
+        what for _, what in left_out
+    }
     assert text.count("<details>") == text.count("</details>")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
     assert re.search(r"^\*Left out to fit 61,440 characters: .*\.\*$", text, re.MULTILINE)
@@ -128,13 +138,18 @@ def test_a_report_of_any_size_can_be_posted():
 @pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
 @pytest.mark.parametrize("limit", [4_000, 6_000, 8_000, 12_000, 20_000, 30_000])
 def test_a_report_of_any_length_is_whole_and_says_what_is_missing(report, limit):
-    text, whole = render_markdown(report, limit), render_markdown(report, 10**9)
+    text = render_markdown(report, limit)
+    whole = render_markdown(report, 10**9)
     assert len(text) <= limit
-    assert {line for line in text.splitlines() if "left out" not in line.lower()} <= set(whole.splitlines())
+    assert {line for line in text.splitlines() if "left out" not in line.lower()} <= set(
+        whole.splitlines()
+    )
     for title in ("Summary", "Metrics", "Findings", "Recommendations"):
         assert f"## {title}\n" in text
     missing = text[text.rindex("Left out to fit") :] if "Left out to fit" in text else ""
-    for title in re.findall(r"(?:^### |<summary><b>)([A-Z][^<\n]*)", whole[whole.index("## Metrics") :], re.MULTILINE):
+    for title in re.findall(
+        r"(?:^### |<summary><b>)([A-Z][^<\n]*)", whole[whole.index("## Metrics") :], re.MULTILINE
+    ):
         assert title in text or title in missing
     lines = text.splitlines()
     assert sum(line.startswith("<details>") for line in lines) == lines.count("</details>")

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.reports import HOSTILE
-from traceanalyzer.report.markdown.mermaid import MOST_POINTS, MOST_SLICES, bar_chart, line_chart, pie_chart, text_bar
+from traceanalyzer.report.markdown.mermaid import (
+    MOST_POINTS,
+    MOST_SLICES,
+    bar_chart,
+    line_chart,
+    pie_chart,
+    text_bar,
+)
 
 SLICE = re.compile(r'    "([\w .,:()/+*=-]+)" : (\d+\.\d\d)')
 LABEL = r'"[\w .,:()/+*=-]+"'
@@ -32,7 +39,10 @@ def test_a_pie_of_many_has_the_rest_in_one_slice():
 
 
 def test_slices_of_one_name_are_one():
-    assert slices(pie_chart("t", [("a|", 1.0), ("a>", 1.0), ("b", 2.0)])) == [("a", 50.0), ("b", 50.0)]
+    assert slices(pie_chart("t", [("a|", 1.0), ("a>", 1.0), ("b", 2.0)])) == [
+        ("a", 50.0),
+        ("b", 50.0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,10 @@ def test_nothing_is_drawn_of_nothing(chart):
 
 def test_a_line_starts_at_zero_and_is_not_too_long():
     chart = line_chart("Step time", "step", "ms", [(i, 15.0 + i / 1e9) for i in range(1000)])
-    assert chart[4:6] == [f'    x-axis "step" {1000 - MOST_POINTS} --> 999', '    y-axis "ms" 0 --> 15.000001']
+    assert chart[4:6] == [
+        f'    x-axis "step" {1000 - MOST_POINTS} --> 999',
+        '    y-axis "ms" 0 --> 15.000001',
+    ]
     assert chart[6].count(",") == MOST_POINTS - 1
 
 
@@ -78,6 +91,8 @@ def test_any_names_make_a_chart(title, axis, unit, bars):
         assert re.fullmatch(rf"    bar \[{NUMBER}(?:, {NUMBER})*\]", values)
 
 
-@pytest.mark.parametrize(("share", "length"), [(0, 0), (0.5, 10), (1, 20), (7, 20), (-1, 0), (float("nan"), 0)])
+@pytest.mark.parametrize(
+    ("share", "length"), [(0, 0), (0.5, 10), (1, 20), (7, 20), (-1, 0), (float("nan"), 0)]
+)
 def test_a_bar_of_text(share, length):
     assert len(text_bar(share)) == length

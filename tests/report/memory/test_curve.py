@@ -1,4 +1,5 @@
-"""The curve of the memory page: areas that stack to what is allocated, and the peak in both views."""
+"""The curve of the memory page: areas that stack to what is allocated, and the peak in both
+views."""
 
 from __future__ import annotations
 

@@ -16,7 +16,11 @@ from traceanalyzer.report.model import Input
 from traceanalyzer.report.privacy.redact import redact
 from traceanalyzer.report.terminal.screen import render_terminal
 
-FORMATS = {"json": render_json, "markdown": render_markdown, "terminal": lambda report: render_terminal(report, 200)}
+FORMATS = {
+    "json": render_json,
+    "markdown": render_markdown,
+    "terminal": lambda report: render_terminal(report, 200),
+}
 SECRETS = (
     "alice",
     "gpu-node-07",
@@ -39,11 +43,19 @@ def secret():
     base = full()
     paths = [base.inputs[0].path, "gpu-node-07_4243.1.pt.trace.json", "C:\\Users\\alice\\acme.nsys"]
     inputs = [
-        Input(path, kind, rank, base.inputs[0].devices, replace(base.inputs[0].health, notes=[f"{path} is damaged"]))
+        Input(
+            path,
+            kind,
+            rank,
+            base.inputs[0].devices,
+            replace(base.inputs[0].health, notes=[f"{path} is damaged"]),
+        )
         for rank, (path, kind) in enumerate(zip(paths, ("kineto", "kineto", "nsys"), strict=True))
     ]
     where = "cudaStreamSynchronize in SecretModel > aten::item at /home/alice/projects/train.py(118): step"
-    finding = replace(base.findings[0], title="acme_step waits", evidence=[Evidence("idle", 5.9, "ms", where)])
+    finding = replace(
+        base.findings[0], title="acme_step waits", evidence=[Evidence("idle", 5.9, "ms", where)]
+    )
     gap = GapRow(0, 0, 1, 2, 3, "sync", f"ended by {OWN_KERNEL}")
     return replace(
         base,
@@ -52,7 +64,17 @@ def secret():
         tables={
             "gaps": [gap, replace(gap, detail="ended by void acme::attention_fwd<12…")],
             "syncs": [
-                SyncRow(0, "call", "SecretModel > aten::item", "projects/acme/train.py(3): f", 1, 1, 0, 1, False)
+                SyncRow(
+                    0,
+                    "call",
+                    "SecretModel > aten::item",
+                    "projects/acme/train.py(3): f",
+                    1,
+                    1,
+                    0,
+                    1,
+                    False,
+                )
             ],
             "kernels": [kernel(OWN_KERNEL, 1.0, "SecretModel"), kernel("gemm", 1.0)],
         },
@@ -79,7 +101,11 @@ def test_without_patterns_names_stay_and_paths_go():
 
 
 def test_inputs_are_numbered_by_kind():
-    assert [i.path for i in redact(secret()).inputs] == ["input-1.json", "input-2.json", "input-3.sqlite"]
+    assert [i.path for i in redact(secret()).inputs] == [
+        "input-1.json",
+        "input-2.json",
+        "input-3.sqlite",
+    ]
     assert redact(secret()).inputs[0].health.notes == ["input-1.json is damaged"]
 
 
@@ -91,7 +117,8 @@ def test_a_name_has_one_alias_wherever_it_stands():
     assert module == "name-1"
     assert report.tables["syncs"][0].op == f"{module} > aten::item"
     assert (
-        report.findings[0].evidence[0].where == f"cudaStreamSynchronize in {module} > aten::item at train.py(118): step"
+        report.findings[0].evidence[0].where
+        == f"cudaStreamSynchronize in {module} > aten::item at train.py(118): step"
     )
 
 
@@ -103,7 +130,8 @@ def test_what_is_not_marked_stays():
 
 
 def test_the_vocabulary_of_the_contract_stays_whatever_the_pattern():
-    before, after = json.loads(render_json(full())), json.loads(render_json(redact(full(), [re.compile(".")])))
+    before = json.loads(render_json(full()))
+    after = json.loads(render_json(redact(full(), [re.compile(".")])))
     assert after["summary"]["bottleneck"] == "sync"
     assert [f["class"] for f in after["findings"]] == [f["class"] for f in before["findings"]]
     assert after["tool"] == before["tool"]
@@ -114,9 +142,18 @@ def test_the_vocabulary_of_the_contract_stays_whatever_the_pattern():
     ("text", "cleaned"),
     [
         ("torch/nn/modules/module.py(1518): _call_impl", "module.py(1518): _call_impl"),
-        ("autograd::engine::evaluate_function: AddmmBackward0", "autograd::engine::evaluate_function: AddmmBackward0"),
-        ("11.3 GB/s of 20 GB/s, forward / backward, n/a", "11.3 GB/s of 20 GB/s, forward / backward, n/a"),
-        ("void at::native::kernel<4, float>(int, float*)", "void at::native::kernel<4, float>(int, float*)"),
+        (
+            "autograd::engine::evaluate_function: AddmmBackward0",
+            "autograd::engine::evaluate_function: AddmmBackward0",
+        ),
+        (
+            "11.3 GB/s of 20 GB/s, forward / backward, n/a",
+            "11.3 GB/s of 20 GB/s, forward / backward, n/a",
+        ),
+        (
+            "void at::native::kernel<4, float>(int, float*)",
+            "void at::native::kernel<4, float>(int, float*)",
+        ),
         ("\\\\server\\share\\run.txt", "<path>"),
         ("at /opt/x (copy)/z.py:3", "at z.py:3"),
         ("~/runs/one two", "<path> two"),
@@ -135,7 +172,10 @@ def test_hostile_text_is_no_trouble():
 
 def test_a_kernels_short_name_is_hidden_where_only_its_full_name_is_marked():
     base = secret()
-    row = replace(kernel("elementwise_kernel<Gate>", 1.0), full_name="void elementwise_kernel<acme::Gate>(int)")
+    row = replace(
+        kernel("elementwise_kernel<Gate>", 1.0),
+        full_name="void elementwise_kernel<acme::Gate>(int)",
+    )
     gap = replace(base.tables["gaps"][0], detail="ended by elementwise_kernel<Gate>")
     report = redact(replace(base, tables={"gaps": [gap], "kernels": [row]}), [re.compile("acme")])
     assert report.tables["gaps"][0].detail == "ended by kernel-1"

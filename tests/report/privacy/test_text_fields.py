@@ -1,4 +1,5 @@
-"""Every field that can hold text says what its text is, or is taken for a name: the list of all of them."""
+"""Every field that can hold text says what its text is, or is taken for a name: the list of all of
+them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def classes(hint: Any, known: dict[type, None]) -> None:
 
 
 def holds_text(hint: Any) -> bool:
-    return hint is str or isinstance(hint, str) or any(holds_text(inner) for inner in get_args(hint))
+    return (
+        hint is str or isinstance(hint, str) or any(holds_text(inner) for inner in get_args(hint))
+    )
 
 
 def marked() -> Iterator[str]:

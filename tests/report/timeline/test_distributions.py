@@ -26,39 +26,54 @@ from traceanalyzer.report.timeline.lanes import representative
 SAMPLES = ROOT / "sample_traces"
 
 
-@pytest.fixture(scope="module", params=["sync_bound_stacks", "compiled", "cuda_graph", "launch_bound"])
+@pytest.fixture(
+    scope="module", params=["sync_bound_stacks", "compiled", "cuda_graph", "launch_bound"]
+)
 def m(request):
     return measured(load(SAMPLES / request.param)).critical
 
 
 def test_every_kernel_of_the_steady_steps_is_in_a_bin(m):
-    found, ops = kernel_lengths(m), m.trace.device_ops
+    found = kernel_lengths(m)
+    ops = m.trace.device_ops
     rows = m.linked.is_kernel & m.timed.steady_ops
     steps = m.timed.steps.steady_count
     assert found.kernels.sum() * steps == pytest.approx(rows.sum())
     assert found.time_ms.sum() * steps == pytest.approx((ops.end - ops.start)[rows].sum() / 1e6)
     us = (ops.end - ops.start)[rows] / 1e3
     for low, high, count in zip(found.edges_us, found.edges_us[1:], found.kernels, strict=False):
-        assert count * steps == pytest.approx(((us >= low * 0.9999) & (us < high * 0.9999)).sum(), abs=1)
+        assert count * steps == pytest.approx(
+            ((us >= low * 0.9999) & (us < high * 0.9999)).sum(), abs=1
+        )
 
 
 def test_the_queues_depth_is_what_was_launched_and_has_not_ended(m):
-    found, ops, step = launch_queue(m), m.trace.device_ops, representative(m.timed.steps)
+    found = launch_queue(m)
+    ops = m.trace.device_ops
+    step = representative(m.timed.steps)
     begin = int(m.timed.steps.start[step])
     launched = m.linked.launch_time >= 0
     assert len(found.time_ns) <= MAX_QUEUE_POINTS + 1
     deepest = 0
     for at in np.unique(np.concatenate((m.linked.launch_time[launched], ops.end[launched]))):
         if begin <= at <= m.timed.steps.end[step]:
-            deepest = max(deepest, int((launched & (m.linked.launch_time <= at) & (ops.end > at)).sum()))
-    assert deepest <= found.depth.max() <= deepest + 1, "moments of one nanosecond may be in either order"
+            deepest = max(
+                deepest, int((launched & (m.linked.launch_time <= at) & (ops.end > at)).sum())
+            )
+    assert deepest <= found.depth.max() <= deepest + 1, (
+        "moments of one nanosecond may be in either order"
+    )
     assert found.depth.min() >= 0
 
 
 def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
-    boxes, ops, step = device_time(m), m.trace.device_ops, representative(m.timed.steps)
+    boxes = device_time(m)
+    ops = m.trace.device_ops
+    step = representative(m.timed.steps)
     inside = (
-        (ops.start >= m.timed.steps.start[step]) & (ops.start < m.timed.steps.end[step]) & (m.joined.launch_node >= 0)
+        (ops.start >= m.timed.steps.start[step])
+        & (ops.start < m.timed.steps.end[step])
+        & (m.joined.launch_node >= 0)
     )
     whole = (ops.end - ops.start)[inside].sum() / 1e6
     by_level = defaultdict(list)
@@ -71,14 +86,18 @@ def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
         if level:
             above = by_level[level - 1]
             assert all(
-                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.sort for a in above)
+                any(
+                    a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.sort
+                    for a in above
+                )
                 for b in here
             )
 
 
 def test_ranks_by_step_are_the_steps_of_the_recordings():
     of = measured(load(SAMPLES / "straggler"))
-    each, rows = of.each, steps_of_ranks(of)
+    each = of.each
+    rows = steps_of_ranks(of)
     assert [row.rank for row in rows] == [m.trace.rank for m in each]
     assert rows[1].times_ms == pytest.approx((each[1].timed.steps.duration / 1e6).tolist())
     for row, rank, m in zip(rows, of.ranks.rows, each, strict=True):
@@ -88,8 +107,10 @@ def test_ranks_by_step_are_the_steps_of_the_recordings():
 
 
 def test_idle_time_of_the_step_is_charged_in_full(m):
-    boxes, step = idle_time(m), representative(m.timed.steps)
-    start, end = m.timed.steps.start[step], m.timed.steps.end[step]
+    boxes = idle_time(m)
+    step = representative(m.timed.steps)
+    start = m.timed.steps.start[step]
+    end = m.timed.steps.end[step]
     idle = np.minimum(m.causes.gaps.end, end) - np.maximum(m.causes.gaps.start, start)
     here = (idle > 0) & (m.causes.gaps.device == m.timed.device)
     assert 0.9 * idle[here].sum() < sum(b.end_ms - b.begin_ms for b in boxes if b.level == 0) * 1e6
@@ -107,7 +128,11 @@ def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
     m = measured(load(SAMPLES / "sync_bound_stacks")).critical
     boxes = idle_time(m)
     sync = max((b for b in boxes if b.sort == "idle-sync"), key=lambda b: b.end_ms - b.begin_ms)
-    above = [b.name for b in boxes if b.level < sync.level and b.begin_ms <= sync.begin_ms and sync.end_ms <= b.end_ms]
+    above = [
+        b.name
+        for b in boxes
+        if b.level < sync.level and b.begin_ms <= sync.begin_ms and sync.end_ms <= b.end_ms
+    ]
     assert "aten::_local_scalar_dense" in above
     assert NOWHERE not in [b.name for b in boxes]
 
@@ -115,17 +140,27 @@ def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
 @pytest.mark.parametrize("sample", ["communication_bound", "tensor_parallel"])
 def test_messages_are_the_collectives_of_the_step(sample):
     m = measured(load(SAMPLES / sample)).critical
-    found, ops, step = messages(m), m.trace.device_ops, representative(m.timed.steps)
-    rows = np.flatnonzero(m.linked.is_communication & (m.timed.steps.of_op == step) & (ops.device == m.timed.device))
+    found = messages(m)
+    ops = m.trace.device_ops
+    step = representative(m.timed.steps)
+    rows = np.flatnonzero(
+        m.linked.is_communication & (m.timed.steps.of_op == step) & (ops.device == m.timed.device)
+    )
     assert [one.start + m.timed.steps.start[step] for one in found] == ops.start[rows].tolist()
-    assert [one.number for one in found if one.kind == "all_reduce"] == list(range(1, len(found) + 1))
+    assert [one.number for one in found if one.kind == "all_reduce"] == list(
+        range(1, len(found) + 1)
+    )
     assert {one.of for one in found} == {len(found)}
     compute = np.zeros(int(m.timed.steps.end[step] - m.timed.steps.start[step]), bool)
     for op in np.flatnonzero(m.linked.is_compute & (ops.device == m.timed.device)):
-        compute[max(ops.start[op] - m.timed.steps.start[step], 0) : max(ops.end[op] - m.timed.steps.start[step], 0)] = (
-            True
-        )
-    assert [one.exposed for one in found] == [int((~compute[one.start : one.end]).sum()) for one in found]
+        compute[
+            max(ops.start[op] - m.timed.steps.start[step], 0) : max(
+                ops.end[op] - m.timed.steps.start[step], 0
+            )
+        ] = True
+    assert [one.exposed for one in found] == [
+        int((~compute[one.start : one.end]).sum()) for one in found
+    ]
 
 
 def test_a_log_that_tells_data_from_compute_is_taken_apart():

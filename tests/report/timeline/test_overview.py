@@ -1,4 +1,5 @@
-"""Stretches with more events than a screen has pixels: blocks that say how much of them is filled."""
+"""Stretches with more events than a screen has pixels: blocks that say how much of them is
+filled."""
 
 from __future__ import annotations
 
@@ -19,24 +20,39 @@ from traceanalyzer.report.timeline.several import timelines
 def blocks(rows):
     """Events (lane, category, start, length), each filled."""
     lane, category, start, length = np.array(rows, np.int64).reshape(-1, 4).T
-    columns = {"lane": lane, "category": category, "start": start, "end": start + length, "filled": length}
+    columns = {
+        "lane": lane,
+        "category": category,
+        "start": start,
+        "end": start + length,
+        "filled": length,
+    }
     return Blocks.from_columns({**columns, "row": np.arange(len(lane))})
 
 
 def test_short_ones_near_each_other_are_one_and_know_how_much_they_fill():
-    made = merged(blocks([(0, 0, 0, 4), (0, 0, 6, 4), (0, 0, 30, 50), (0, 3, 2, 1), (1, 0, 8, 2)]), 10)
+    made = merged(
+        blocks([(0, 0, 0, 4), (0, 0, 6, 4), (0, 0, 30, 50), (0, 3, 2, 1), (1, 0, 8, 2)]), 10
+    )
     rows = zip(made.lane, made.category, made.start, made.end, made.filled, made.count, strict=True)
     assert [tuple(map(int, row)) for row in rows] == [
-        (0, 0, 0, 10, 8, 2), (0, 0, 30, 80, 50, 1), (0, 3, 2, 3, 1, 1), (1, 0, 8, 10, 2, 1),
-    ]  # fmt: skip
+        (0, 0, 0, 10, 8, 2),
+        (0, 0, 30, 80, 50, 1),
+        (0, 3, 2, 3, 1, 1),
+        (1, 0, 8, 10, 2, 1),
+    ]
 
 
-events = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 200), st.integers(0, 30)), max_size=40)
+events = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 200), st.integers(0, 30)),
+    max_size=40,
+)
 
 
 @given(events, st.integers(1, 40))
 def test_merging_loses_neither_time_nor_events(rows, least):
-    before, after = blocks(rows), merged(blocks(rows), least)
+    before = blocks(rows)
+    after = merged(blocks(rows), least)
     for lane in range(3):
         for category in range(2):
             old, new = ((of.lane == lane) & (of.category == category) for of in (before, after))
@@ -55,8 +71,10 @@ def run():
 @pytest.mark.parametrize("most", [9_000, 40])
 def test_however_coarse_a_stream_has_the_time_of_its_ops(run, monkeypatch, most):
     monkeypatch.setattr(module, "MAX_BLOCKS", most)
-    steps, ops = run.timed.steps, run.trace.device_ops
-    start, end = int(steps.start[0]), int(steps.end[-1])
+    steps = run.timed.steps
+    ops = run.trace.device_ops
+    start = int(steps.start[0])
+    end = int(steps.end[-1])
     made = overview([Stretch(run, start, end, -start, steps=True)], start, "all")
     assert len(made.events) <= most
     lanes = [lane.title for lane in made.lanes]
@@ -70,7 +88,9 @@ def test_however_coarse_a_stream_has_the_time_of_its_ops(run, monkeypatch, most)
 
 def test_all_steps_can_be_chosen_with_their_idle_time_by_cause(run):
     of = measured(load([ROOT / "sample_traces" / "launch_bound"]))
-    every = next(one for one in timelines(of) if one.title.endswith(f"all {len(run.timed.steps)} steps"))
+    every = next(
+        one for one in timelines(of) if one.title.endswith(f"all {len(run.timed.steps)} steps")
+    )
     assert [name for name in every.names if name.startswith("step ")] == [
         f"step {run.timed.steps.first + i}" for i in range(len(run.timed.steps))
     ]

@@ -19,7 +19,9 @@ LATE = 37
 
 def many() -> Measured:
     """Forty ranks, one of which computes for longer."""
-    traces = tuple(m.trace for m in run(*(Rank(compute=900.0 if i == LATE else 300.0) for i in range(40))))
+    traces = tuple(
+        m.trace for m in run(*(Rank(compute=900.0 if i == LATE else 300.0) for i in range(40)))
+    )
     each = measure_ranks(traces)
     ranks = compare_ranks([m.timed.memo(digest_of) for m in each])
     return Measured(Run(traces), [replace(m, ranks=ranks) for m in each], ranks)

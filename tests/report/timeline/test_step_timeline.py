@@ -20,16 +20,23 @@ GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16>(Params)"
 
 
 def three_steps() -> TraceBuilder:
-    """Steps of 100, 140 and 120 us: the last is the median. Each waits for its kernel and then launches another."""
-    builder, begin = TraceBuilder(), 0
+    """Steps of 100, 140 and 120 us: the last is the median. Each waits for its kernel and then
+    launches another."""
+    builder = TraceBuilder()
+    begin = 0
     for number, length in enumerate((100, 140, 120)):
-        first, second = 2 * number + 1, 2 * number + 2
+        first = 2 * number + 1
+        second = 2 * number + 2
         builder.annotation(f"ProfilerStep#{number}", begin, begin + length)
-        builder.op("aten::mm", begin + 1, begin + 30).call("cudaLaunchKernel", begin + 2, begin + 6, first)
+        builder.op("aten::mm", begin + 1, begin + 30).call(
+            "cudaLaunchKernel", begin + 2, begin + 6, first
+        )
         builder.kernel(GEMM, begin + 10, begin + 40, first, stream=7)
         builder.call("cudaStreamSynchronize", begin + 31, begin + 42)
         builder.call("cudaLaunchKernel", begin + 50, begin + 55, second)
-        builder.kernel("ncclDevKernel_AllReduce_Sum", begin + 60, begin + length - 2, second, stream=20)
+        builder.kernel(
+            "ncclDevKernel_AllReduce_Sum", begin + 60, begin + length - 2, second, stream=20
+        )
         begin += length
     return builder
 
@@ -56,7 +63,9 @@ def test_the_step_closest_to_the_median_is_shown(timeline):
 
 
 def test_device_work_stands_in_the_lane_of_its_stream(timeline):
-    assert events(timeline, "GPU 0 stream 7") == [("cutlass::Kernel2<cutlass_80_tensorop_bf16>", "compute", 10, 40)]
+    assert events(timeline, "GPU 0 stream 7") == [
+        ("cutlass::Kernel2<cutlass_80_tensorop_bf16>", "compute", 10, 40)
+    ]
     ((name, category, *when),) = events(timeline, "GPU 0 stream 20")
     assert (name[:4], category, when) == ("nccl", "communication", [60, 118])
 
@@ -69,7 +78,9 @@ def test_gaps_have_their_cause_and_say_why(timeline):
     gaps = events(timeline, "GPU 0 idle")
     assert [gap[2:] for gap in gaps] == [(-2, 10), (40, 60), (118, 120)]
     assert gaps[1][:2] == ("idle: sync", "idle: sync")
-    assert any(text.startswith("queue drained by cudaStreamSynchronize") for text in timeline.detail)
+    assert any(
+        text.startswith("queue drained by cudaStreamSynchronize") for text in timeline.detail
+    )
 
 
 def test_host_events_are_nested_and_waits_told_from_other_calls(timeline):

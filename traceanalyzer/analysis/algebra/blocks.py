@@ -1,4 +1,5 @@
-"""Functions of long columns computed some rows at a time: what is made on the way stays in the processor's cache."""
+"""Functions of long columns computed some rows at a time: what is made on the way stays in the
+processor's cache."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,9 +20,10 @@ def blocks(count: int, at_once: int = 0) -> list[slice]:
 
 
 def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
-    """`make` of columns of one length, row by row: a column, or a tuple of columns, as `make` gives them. It must not
-    look from one row to another."""
-    count, several = len(columns[0]), False
+    """`make` of columns of one length, row by row: a column, or a tuple of columns, as `make` gives
+    them. It must not look from one row to another."""
+    count = len(columns[0])
+    several = False
     made: list[NDArray[Any]] = []
     for here in blocks(count):
         parts = make(*(column[here] for column in columns))
@@ -30,27 +32,34 @@ def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
             if number == len(made):
                 made.append(np.empty(count, part.dtype))
             elif part.dtype != made[number].dtype:
-                made[number] = made[number].astype(np.promote_types(made[number].dtype, part.dtype), copy=False)
+                made[number] = made[number].astype(
+                    np.promote_types(made[number].dtype, part.dtype), copy=False
+                )
             made[number][here] = part
     return tuple(made) if several else made[0]
 
 
 def in_blocks(make: Callable[..., Made], *columns: Any, at_once: int = 0) -> list[Made]:
     """What `make` makes of some rows of the columns after the other."""
-    return [make(*(column[here] for column in columns)) for here in blocks(len(columns[0]), at_once)]
+    return [
+        make(*(column[here] for column in columns)) for here in blocks(len(columns[0]), at_once)
+    ]
 
 
 def blockwise_found(find: Callable[..., Any], *columns: Any) -> Any:
-    """All that a function finds, any number of values or of tuples of them, in some rows after the other."""
+    """All that a function finds, any number of values or of tuples of them, in some rows after the
+    other."""
     found = in_blocks(find, *columns)
     if isinstance(found[0], tuple):
         return tuple(map(np.concatenate, zip(*found, strict=True)))
     return np.concatenate(found)
 
 
-def scatter(combine: np.ufunc, into: NDArray[Any], find: Callable[..., Any], *columns: Any) -> NDArray[Any]:
-    """`into`, with the values that `find` gives of the columns combined (`np.add`, `np.maximum`, ...) into the places
-    that it gives before them."""
+def scatter(
+    combine: np.ufunc, into: NDArray[Any], find: Callable[..., Any], *columns: Any
+) -> NDArray[Any]:
+    """`into`, with the values that `find` gives of the columns combined (`np.add`, `np.maximum`,
+    ...) into the places that it gives before them."""
     for here in blocks(len(columns[0])):
         place, values = find(*(column[here] for column in columns))
         combine.at(into, place, values)

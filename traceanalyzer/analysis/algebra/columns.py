@@ -1,4 +1,5 @@
-"""Columns of millions of rows in as little memory as their values need: few bytes, few distinct values, long runs."""
+"""Columns of millions of rows in as little memory as their values need: few bytes, few distinct
+values, long runs."""
 
 from typing import Any
 
@@ -13,11 +14,25 @@ from traceanalyzer.trace import F64, I32, I64, distinct, is_constant
 _NARROW = np.iinfo(np.int32)
 
 
+MOST = 1 << 16  # distinct numbers; so many codes fit two bytes
+FEWEST_ROWS_CODED = 1 << 16  # shorter columns are kept as they are
+SELDOM = 64  # columns that change more often than once in so many rows are kept as they are
+NEAR = 8
+"""Rows that are spread over less than so many times their number are taken from the whole stretch
+that holds them."""
+FEWEST_ROWS = 1 << 16  # shorter ones are, too
+
+
 def lean(values: NDArray[Any]) -> NDArray[Any]:
-    """The same values: of one value without any memory, whole numbers that fit 32 bits in these. Not to be written to,
-    and not to be multiplied before it is widened."""
+    """The same values: of one value without any memory, whole numbers that fit 32 bits in these.
+    Not to be written to, and not to be multiplied before it is widened."""
     values = flat(values)
-    if values.dtype == np.int64 and len(values) and values.min() >= _NARROW.min and values.max() <= _NARROW.max:
+    if (
+        values.dtype == np.int64
+        and len(values)
+        and values.min() >= _NARROW.min
+        and values.max() <= _NARROW.max
+    ):
         return values if is_constant(values) else values.astype(np.int32)
     return values
 
@@ -38,13 +53,10 @@ def flat(values: NDArray[Any]) -> NDArray[Any]:
     return np.broadcast_to(one.copy(), len(values)) if same.all() else values
 
 
-MOST = 1 << 16  # distinct numbers; so many codes fit two bytes
-FEWEST_ROWS_CODED = 1 << 16  # shorter columns are kept as they are
-
-
 @dataclass(frozen=True, eq=False)
 class Coded(LookedUp):
-    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
+    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all
+    of it."""
 
     values: F64  # the distinct ones
     codes: NDArray[Any]  # for each row its place among them
@@ -61,7 +73,8 @@ class Coded(LookedUp):
 
 
 def coded(values: F64) -> F64 | Coded:
-    """The same numbers, bit by bit, in less memory where there are few distinct ones. Not to be written to."""
+    """The same numbers, bit by bit, in less memory where there are few distinct ones. Not to be
+    written to."""
     values = flat(values)
     if len(values) < FEWEST_ROWS_CODED or is_constant(values):
         return values
@@ -76,9 +89,11 @@ def coded(values: F64) -> F64 | Coded:
 
 
 def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
-    """The place of each number among the known ones (ascending), or None and those that are not known."""
+    """The place of each number among the known ones (ascending), or None and those that are not
+    known."""
     codes = np.empty(len(bits), np.uint8 if len(known) <= 1 << 8 else np.uint16)
-    others, left = [np.empty(0, np.int64)], MOST
+    others = [np.empty(0, np.int64)]
+    left = MOST
     for here in blocks(len(bits)):
         place = np.minimum(np.searchsorted(known, bits[here]), len(known) - 1)
         codes[here] = place
@@ -91,18 +106,15 @@ def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
     return (codes if len(others) == 1 else None), np.concatenate(others)
 
 
-SELDOM = 64  # columns that change more often than once in so many rows are kept as they are
-NEAR = 8
-"""Rows that are spread over less than so many times their number are taken from the whole stretch that holds them."""
-FEWEST_ROWS = 1 << 16  # shorter ones are, too
-
-
 @dataclass(frozen=True, eq=False)
 class RunLengths(LookedUp):
-    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
+    """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all
+    of it."""
 
     first: I32  # row with which each run begins, the first one 0
-    value: I32  # what the column is in that row, and in all of the run; where it `counts`, one more from row to row
+    # what the column is in that row, and in all of the run; where it `counts`, one more from row to
+    # row
+    value: I32
     rows: int
     counts: bool
 
@@ -126,7 +138,8 @@ class RunLengths(LookedUp):
         """The column in these rows."""
         if not len(rows):
             return np.empty(0, np.int32)
-        low, high = int(rows.min()), int(rows.max())
+        low = int(rows.min())
+        high = int(rows.max())
         if low < 0:
             return self._some(np.where(rows < 0, rows + self.rows, rows))
         if high - low < NEAR * len(rows):
@@ -139,8 +152,12 @@ class RunLengths(LookedUp):
         """The column in these rows."""
         if stop <= start:
             return np.empty(0, np.int32)
-        runs = slice(int(np.searchsorted(self.first, start, side="right")) - 1, int(np.searchsorted(self.first, stop)))
-        first, value = self.first[runs], self.value[runs]
+        runs = slice(
+            int(np.searchsorted(self.first, start, side="right")) - 1,
+            int(np.searchsorted(self.first, stop)),
+        )
+        first = self.first[runs]
+        value = self.value[runs]
         edges = np.append(np.maximum(first, start), stop)
         length = edges[1:] - edges[:-1]
         if not self.counts:
@@ -149,13 +166,19 @@ class RunLengths(LookedUp):
 
 
 def run_lengths(values: I32, *, counts: bool = False) -> Column:
-    """The same numbers in less memory where they seldom change; where they are to `count`, seldom by other than one."""
+    """The same numbers in less memory where they seldom change; where they are to `count`, seldom
+    by other than one."""
     if len(values) < FEWEST_ROWS:
         return values
-    parts, left = [np.zeros(1, np.int32)], len(values) // SELDOM
+    parts = [np.zeros(1, np.int32)]
+    left = len(values) // SELDOM
     for here in blocks(len(values)):
         before = max(here.start - 1, 0)
-        parts.append((np.flatnonzero(np.diff(values[before : here.stop]) != counts) + before + 1).astype(np.int32))
+        parts.append(
+            (np.flatnonzero(np.diff(values[before : here.stop]) != counts) + before + 1).astype(
+                np.int32
+            )
+        )
         left -= len(parts[-1])
         if left < 0:
             return values

@@ -24,10 +24,11 @@ class Groups:
 
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> "Groups":
-        """Group rows that are equal in all of the keys (integers of any size together: those too large for a table are
-        replaced by their places among the distinct ones)."""
+        """Group rows that are equal in all of the keys (integers of any size together: those too
+        large for a table are replaced by their places among the distinct ones)."""
         combined: I32 | I64
-        combined, highest = np.zeros(len(keys[0]), np.int32), 0
+        combined = np.zeros(len(keys[0]), np.int32)
+        highest = 0
         for key in keys if len(combined) else ():
             low = int(key.min())
             width = int(key.max()) - low + 1
@@ -38,7 +39,8 @@ class Groups:
                 highest = len(values) - 1
             if not near(0, (highest + 1) * width, len(combined)):
                 values, key = ranked(key)
-                low, width = 0, len(values)
+                low = 0
+                width = len(values)
             highest = (highest + 1) * width - 1
             if highest > np.iinfo(combined.dtype).max:
                 combined = combined.astype(np.int64)
@@ -62,7 +64,9 @@ class Groups:
 
     def quantiles(self, values: I32 | I64, *shares: float) -> list[F64]:
         """The quantiles at `shares` (0..1) of the values in each group, linearly interpolated."""
-        ordered, begin, result = self._ordered(values), np.cumsum(self.count) - self.count, []
+        ordered = self._ordered(values)
+        begin = np.cumsum(self.count) - self.count
+        result = []
         for share in shares:
             position = (self.count - 1) * share
             low = np.floor(position).astype(np.int64)
@@ -87,20 +91,23 @@ class Groups:
         return combined
 
     def most_common(self, values: I32 | I64 | U8) -> I64:
-        """The value other than -1 that occurs most often in each group (the smallest of several), else -1."""
+        """The value other than -1 that occurs most often in each group (the smallest of several),
+        else -1."""
         result = np.full(len(self), -1, np.int64)
         known: slice | I64 = stretch(values >= 0)
-        index, values = self.index[known], values[known]
+        index = self.index[known]
+        values = values[known]
         pairs = Groups.of(index, values)
-        group, value = index[pairs.first], values[pairs.first]
+        group = index[pairs.first]
+        value = values[pairs.first]
         order = np.lexsort((-value, pairs.count, group))
         result[group[order]] = value[order]
         return result
 
 
 def sums(index: I32 | I64, values: NDArray[Any] | Coded, count: int) -> F64:
-    """Sum of the values of each of so many groups, of which `index` has that of each: `np.bincount` to the last bit,
-    without copies of both."""
+    """Sum of the values of each of so many groups, of which `index` has that of each: `np.bincount`
+    to the last bit, without copies of both."""
 
     def numbers(index: I32 | I64, values: Any) -> tuple[I32 | I64, F64]:
         return index, np.asarray(values, np.float64)
@@ -114,17 +121,22 @@ def counts(index: I32 | I64, count: int) -> I64:
 
 
 def first_rows(index: I32 | I64, count: int) -> I64:
-    """The first row of each of so many groups, each of which has one; `index`: the group of each row."""
+    """The first row of each of so many groups, each of which has one; `index`: the group of each
+    row."""
     first = np.empty(count, np.int64)
     for here in reversed(blocks(len(index))):
-        first[index[here][::-1]] = np.arange(here.stop - 1, here.start - 1, -1)  # the first row is written last
+        first[index[here][::-1]] = np.arange(
+            here.stop - 1, here.start - 1, -1
+        )  # the first row is written last
     return first
 
 
 def mostly(groups: Groups, values: I32 | I64, weights: I32 | I64) -> I64:
-    """The value that holds most of each group's weight; -1 (a value like others here) where that is most."""
+    """The value that holds most of each group's weight; -1 (a value like others here) where that is
+    most."""
     pairs = Groups.of(groups.index, values)
-    group, weight = groups.index[pairs.first], pairs.sum(weights)
+    group = groups.index[pairs.first]
+    weight = pairs.sum(weights)
     order = np.lexsort((weight, group))
     result = np.full(len(groups), -1, np.int64)
     result[group[order]] = values[pairs.first][order]

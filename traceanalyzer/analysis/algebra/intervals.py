@@ -1,7 +1,7 @@
 """Exact algebra of half-open time intervals [start, end), int64 ns, by sorting and prefix sums.
 
-A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in each interval; `union` makes
-one from any intervals, all but `shared_time` take and return sets."""
+A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in each interval; `union`
+makes one from any intervals, all but `shared_time` take and return sets."""
 
 from typing import NamedTuple
 
@@ -23,14 +23,20 @@ class IntervalSet(NamedTuple):
     @property
     def total(self) -> int:
         """Length of the set, ns."""
-        return sum(int((self.end[here] - self.start[here]).sum()) for here in blocks(len(self.start)))
+        return sum(
+            int((self.end[here] - self.start[here]).sum()) for here in blocks(len(self.start))
+        )
 
     def total_within(self, window: tuple[int, int]) -> int:
         """Length of what lies in the window, ns."""
         near = self.select(_near(self, window))
         if not len(near.start) or window[1] <= window[0]:
             return 0
-        return near.total - max(window[0] - int(near.start[0]), 0) - max(int(near.end[-1]) - window[1], 0)
+        return (
+            near.total
+            - max(window[0] - int(near.start[0]), 0)
+            - max(int(near.end[-1]) - window[1], 0)
+        )
 
     def select(self, rows: I64 | Bool | slice) -> "IntervalSet":
         """The chosen intervals; rows in ascending order."""
@@ -44,12 +50,14 @@ def union(start: I64, end: I64) -> IntervalSet:
     """The set covered by any of the intervals. Touching intervals merge; empty ones vanish."""
     keep = end > start
     if not keep.all():
-        start, end = start[keep], end[keep]
+        start = start[keep]
+        end = end[keep]
     if not len(start):
         return EMPTY
     if np.any(start[1:] < start[:-1]):
         order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
+        start = start[order]
+        end = end[order]
     apart = start[1:] > end[:-1]
     if apart.all():
         return IntervalSet(start, end)  # no copy: columns of a trace may be millions of rows long
@@ -74,14 +82,18 @@ def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     near = a.select(_near(a, within))
     if not len(near.start) or within[1] <= within[0]:
         return EMPTY
-    start, end = near.start.copy(), near.end.copy()
+    start = near.start.copy()
+    end = near.end.copy()
     start[0], end[-1] = max(int(start[0]), within[0]), min(int(end[-1]), within[1])
     return IntervalSet(start, end)
 
 
 def _near(a: IntervalSet, window: tuple[int, int]) -> slice:
     """The intervals of which any part lies in the window."""
-    return slice(int(np.searchsorted(a.end, window[0], side="right")), int(np.searchsorted(a.start, window[1])))
+    return slice(
+        int(np.searchsorted(a.end, window[0], side="right")),
+        int(np.searchsorted(a.start, window[1])),
+    )
 
 
 def join(*sets: IntervalSet) -> IntervalSet:
@@ -89,14 +101,20 @@ def join(*sets: IntervalSet) -> IntervalSet:
     sets = tuple(one for one in sets if len(one.start))
     if len(sets) == 1:
         return union(*sets[0])
-    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets])) if sets else EMPTY
+    return (
+        union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
+        if sets
+        else EMPTY
+    )
 
 
 def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What is in `a` and not in `b`."""
     if not len(a.start) or not len(b.start):
         return a
-    return intersect(a, complement((int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))), b))
+    return intersect(
+        a, complement((int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))), b)
+    )
 
 
 def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
@@ -105,7 +123,8 @@ def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 
 
 def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
-    """What is in both sets, and for each interval of it the one of `b` in which it lies. Intervals of `b` may touch.
+    """What is in both sets, and for each interval of it the one of `b` in which it lies. Intervals
+    of `b` may touch.
 
     Quick where `a` has few intervals, however many `b` has."""
     if not len(a.start) or not len(b.start):
@@ -119,16 +138,21 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
         of_a = np.repeat(np.arange(len(count)), count)
         of_b = np.repeat(first - (np.cumsum(count) - count), count)
         of_b += np.arange(len(of_b))
-    start, end = a.start[of_a], a.end[of_a]
+    start = a.start[of_a]
+    end = a.end[of_a]
     del of_a
-    return of_b, IntervalSet(np.maximum(start, b.start[of_b], out=start), np.minimum(end, b.end[of_b], out=end))
+    return of_b, IntervalSet(
+        np.maximum(start, b.start[of_b], out=start), np.minimum(end, b.end[of_b], out=end)
+    )
 
 
 def contains(a: IntervalSet, times: I64) -> Bool:
     """Which of these times lie in the set."""
     if not len(a.start):
         return np.zeros(len(times), bool)
-    return blockwise(lambda time: places(a.start, time, side="right") > places(a.end, time, side="right"), times)
+    return blockwise(
+        lambda time: places(a.start, time, side="right") > places(a.end, time, side="right"), times
+    )
 
 
 def covered_before(a: IntervalSet, times: I64) -> I64:
@@ -139,8 +163,12 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
         count = places(a.start, times, side="right")
         edges = distinct(np.append(count, 0))
         inside = edges[edges < len(a.start)]
-        between = np.add.reduceat(a.end, inside) - np.add.reduceat(a.start, inside)  # sums may wrap, differences do not
-        return np.append(0, np.cumsum(between))[np.searchsorted(edges, count)] - _beyond(a, count, times)
+        between = np.add.reduceat(a.end, inside) - np.add.reduceat(
+            a.start, inside
+        )  # sums may wrap, differences do not
+        return np.append(0, np.cumsum(between))[np.searchsorted(edges, count)] - _beyond(
+            a, count, times
+        )
     lengths = np.zeros(len(a.start) + 1, np.int64)
     np.subtract(a.end, a.start, out=lengths[1:])
     np.cumsum(lengths, out=lengths)
@@ -160,7 +188,8 @@ def _beyond(a: IntervalSet, count: I64, times: I64) -> I64:
 
 
 def measure(a: IntervalSet, start: I64, end: I64) -> I64:
-    """How much of the set lies in each window [start, end), ns. Windows may overlap and come in any order."""
+    """How much of the set lies in each window [start, end), ns. Windows may overlap and come in any
+    order."""
     if not len(start):
         return np.empty(0, np.int64)
     near = a.select(_near(a, (min(start.min(), end.min()), max(start.max(), end.max()))))
@@ -170,7 +199,8 @@ def measure(a: IntervalSet, start: I64, end: I64) -> I64:
 
 
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
-    """How much of the set each interval covers, ns; a moment covered by n of the intervals counts 1/n for each.
+    """How much of the set each interval covers, ns; a moment covered by n of the intervals counts
+    1/n for each.
 
     The result sums to the part of the set that any of the intervals covers."""
     if not len(start):
@@ -178,7 +208,12 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     if (start[1:] >= end[:-1]).all():  # none side by side
         return measure(within, start, end).astype(np.float64)
     edges = distinct(np.concatenate((start, end)))
-    first, last = places(edges, start), places(edges, end)
-    running = np.cumsum(np.bincount(first, None, len(edges)) - np.bincount(last, None, len(edges)))[:-1]
-    before = np.append(0.0, np.cumsum(measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)))
+    first = places(edges, start)
+    last = places(edges, end)
+    running = np.cumsum(np.bincount(first, None, len(edges)) - np.bincount(last, None, len(edges)))[
+        :-1
+    ]
+    before = np.append(
+        0.0, np.cumsum(measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1))
+    )
     return before[last] - before[first]

@@ -1,4 +1,5 @@
-"""Where values stand among sorted keys, in what order, and which strings a test picks out, without a loop over rows."""
+"""Where values stand among sorted keys, in what order, and which strings a test picks out, without
+a loop over rows."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
@@ -13,7 +14,8 @@ FEW = 64  # so few are looked for one by one
 
 
 class Column(Protocol):
-    """Numbers that are asked for by row: an array, or what makes one of those that are asked for."""
+    """Numbers that are asked for by row: an array, or what makes one of those that are asked
+    for."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -44,9 +46,15 @@ class LookedUp:
         return np.asarray(self[:], dtype)
 
 
-def places(keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left") -> I64:
-    """`np.searchsorted(keys, values, side)`, faster where neighbouring values are near each other: these are looked for
-    in their part of the keys alone."""
+SIGMA_OF_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+def places(
+    keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left"
+) -> I64:
+    """`np.searchsorted(keys, values, side)`, faster where neighbouring values are near each other:
+    these are looked for in their part of the keys alone."""
     if len(keys) < AT_ONCE or len(values) < FEW:
         return np.searchsorted(keys, values, side=side)
     result = np.empty(len(values), np.int64)
@@ -67,7 +75,8 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
 
 def where(wanted: Bool) -> I32:
     """`np.flatnonzero` in half the memory, on the way as well."""
-    result, found = np.empty(np.count_nonzero(wanted), np.int32), 0
+    result = np.empty(np.count_nonzero(wanted), np.int32)
+    found = 0
     for here in blocks(len(wanted)):
         rows = np.flatnonzero(wanted[here])
         result[found : found + len(rows)] = rows + here.start
@@ -76,10 +85,12 @@ def where(wanted: Bool) -> I32:
 
 
 def stretch(wanted: Bool) -> slice | I64:
-    """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
+    """The wanted rows, as a slice where they follow each other: what is taken of them is then not
+    copied."""
     if not wanted.any():
         return np.empty(0, np.int64)
-    first, stop = int(wanted.argmax()), len(wanted) - int(wanted[::-1].argmax())
+    first = int(wanted.argmax())
+    stop = len(wanted) - int(wanted[::-1].argmax())
     return slice(first, stop) if wanted[first:stop].all() else np.flatnonzero(wanted)
 
 
@@ -89,7 +100,9 @@ def at(values: Column, index: I32 | I64, otherwise: float) -> NDArray[Any]:
         return np.full(len(index), otherwise, values.dtype)
     result = np.empty(len(index), values.dtype)
     for i in range(0, len(index), AT_ONCE):
-        here = index[i : i + AT_ONCE].astype(np.intp, copy=False)  # others take numpy twice the time
+        here = index[i : i + AT_ONCE].astype(
+            np.intp, copy=False
+        )  # others take numpy twice the time
         result[i : i + AT_ONCE] = values[here]
         unknown = here < 0
         if unknown.any():
@@ -98,8 +111,8 @@ def at(values: Column, index: I32 | I64, otherwise: float) -> NDArray[Any]:
 
 
 def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
-    """For each wanted value the first row with it among the keys that are above 0, one that is preferred if there is
-    any; -1 where there is none."""
+    """For each wanted value the first row with it among the keys that are above 0, one that is
+    preferred if there is any; -1 where there is none."""
     known = keys > 0
     high = int(keys.max(initial=0))
     low = int(keys.min(initial=high, where=known))
@@ -125,7 +138,8 @@ def _from(values: I32 | I64, low: int) -> I64:
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
-    """For each wanted value its place among the keys (ascending; the first of equal ones), -1 where it is not."""
+    """For each wanted value its place among the keys (ascending; the first of equal ones), -1 where
+    it is not."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     place = np.minimum(places(keys, wanted), len(keys) - 1)
@@ -141,7 +155,9 @@ def largest(values: NDArray[Any], count: int) -> I64:
     """The rows of so many of the largest values, largest first, of equal ones the first."""
     rows = np.arange(len(values))
     if 0 < count < len(values):
-        rows = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
+        rows = np.flatnonzero(
+            values >= np.partition(values, len(values) - count)[len(values) - count]
+        )
     return rows[np.argsort(-values[rows], kind="stable")][:count]
 
 
@@ -158,14 +174,15 @@ def where_changed(values: NDArray[Any]) -> Bool:
 
 
 def stable_order(values: NDArray[Any]) -> I64:
-    """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a narrow range: numpy
-    sorts numbers of 16 bits by their digits, in a tenth of the time of comparing them."""
+    """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a
+    narrow range: numpy sorts numbers of 16 bits by their digits, in a tenth of the time of
+    comparing them."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     narrow = high - low < 1 << 16
-    return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16) if narrow else values, kind="stable")
-
-
-SIGMA_OF_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+    return np.argsort(
+        np.subtract(values, low, dtype=np.int64).astype(np.uint16) if narrow else values,
+        kind="stable",
+    )
 
 
 def robust_sigma(values: F64 | I64, centre: float) -> float:

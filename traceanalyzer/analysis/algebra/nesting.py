@@ -12,7 +12,9 @@ from traceanalyzer.analysis.algebra.lookup import Column, sorted_values, where
 from traceanalyzer.base.parallel import parallel_map
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
-MAX_SHIFT = 2**62  # threads are laid end to end on one axis of int64; recordings with senseless times may not fit
+MAX_SHIFT = (
+    2**62
+)  # threads are laid end to end on one axis of int64; recordings with senseless times may not fit
 
 
 class Nesting(NamedTuple):
@@ -23,32 +25,46 @@ class Nesting(NamedTuple):
     mended: bool = False  # whether any sticks out of the one around it
 
 
+SHALLOW = 16  # up to so many levels are found one by one sooner than by sorting
+DIRECT_CLIMBS = 64
+"""Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides
+beyond."""
+
+
 def nest(thread: I32, start: I64, end: I64) -> Nesting:
     """Find what encloses what on each thread.
 
-    Intervals must be sorted by (thread, start, longest first). An interval encloses a later one that starts
-    before its end; what sticks out of the enclosing interval (clocks are rounded, recordings damaged) counts as
-    cut off there, so a subtree is always contiguous. An empty interval encloses nothing.
+    Intervals must be sorted by (thread, start, longest first). An interval encloses a later one
+    that starts before its end; what sticks out of the enclosing interval (clocks are rounded,
+    recordings damaged) counts as cut off there, so a subtree is always contiguous. An empty
+    interval encloses nothing.
 
-    Depth is the number of intervals begun but not ended, the parent the last one a level higher. That holds
-    where nothing sticks out; stretches in which something does are done again with a stack, one by one."""
+    Depth is the number of intervals begun but not ended, the parent the last one a level higher.
+    That holds where nothing sticks out; stretches in which something does are done again with a
+    stack, one by one."""
     if not len(start):
         return Nesting(np.empty(0, np.int32), np.empty(0, np.int32))
-    # In two halves, cut where the intervals of a thread begin or end that has them about the middle of all.
+    # In two halves, cut where the intervals of a thread begin or end that has them about the middle
+    # of all.
     middle = len(thread) // 2
     begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
     cut = begin if stop == len(thread) or middle - begin < stop - middle else stop
     if not cut:  # but one thread
         return _nest(thread, start, end)
     halves = slice(0, cut), slice(cut, len(thread))
-    one, other = parallel_map(lambda half: _nest(thread[half], start[half], end[half]), halves, len(start))
+    one, other = parallel_map(
+        lambda half: _nest(thread[half], start[half], end[half]), halves, len(start)
+    )
     above = np.where(other.parent < 0, np.int32(-1), other.parent + np.int32(cut))
-    parent, depth = np.concatenate((one.parent, above)), np.concatenate((one.depth, other.depth))
+    parent = np.concatenate((one.parent, above))
+    depth = np.concatenate((one.depth, other.depth))
     return Nesting(parent, depth, one.mended or other.mended)
 
 
 def _nest(thread: I32, start: I64, end: I64) -> Nesting:
-    base, low, high = int(start.min()), int(thread.min()), int(thread.max())
+    base = int(start.min())
+    low = int(thread.min())
+    high = int(thread.max())
     span = int(end.max()) - base + 1
     if span * (high - min(low, 0) + 1) > MAX_SHIFT:
         return _nest_by_stack(thread, start, end)
@@ -59,7 +75,8 @@ def _nest(thread: I32, start: I64, end: I64) -> Nesting:
         shift = thread.astype(np.int64) * span - base
         depth = _depth(start + shift, end + shift, opens)
         del shift
-    parent, above = np.full(len(depth), -1, np.int32), np.empty(0, np.int32)
+    parent = np.full(len(depth), -1, np.int32)
+    above = np.empty(0, np.int32)
     for number, here in enumerate(levels(depth)):
         if number:
             parent[here] = above[np.searchsorted(above, here) - 1]
@@ -70,7 +87,8 @@ def _nest(thread: I32, start: I64, end: I64) -> Nesting:
 def _depth(start: I64, end: I64, opens: Bool) -> I32:
     """How many intervals that started before each one have not ended when it starts."""
     ends = sorted_values(end if opens.all() else end[opens])
-    depth, opened = np.zeros(len(start), np.int32), 0
+    depth = np.zeros(len(start), np.int32)
+    opened = 0
     for i in range(0, len(start) if len(ends) else 0, AT_ONCE):
         here = slice(i, i + AT_ONCE)
         # So many have ended at most; one less for each that is still open.
@@ -92,12 +110,10 @@ def _open(ends: I64, time: I64, left: I64) -> I32:
         left -= 1
         result[rows] += 1
         open_ = (left > 0) & (ends[left - 1] > time[rows])
-        rows, left = rows[open_], left[open_]
+        rows = rows[open_]
+        left = left[open_]
     result[rows] += left - np.searchsorted(ends, time[rows], side="right")
     return result
-
-
-SHALLOW = 16  # up to so many levels are found one by one sooner than by sorting
 
 
 def levels(depth: NDArray[Any]) -> list[I32]:
@@ -105,26 +121,28 @@ def levels(depth: NDArray[Any]) -> list[I32]:
     deepest = int(depth.max(initial=-1))
     if deepest < SHALLOW:
         return [where(depth == level) for level in range(deepest + 1)]
-    order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
+    order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(
+        np.int32
+    )
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
 def from_below(depth: NDArray[Any]) -> Iterator[I32 | I64]:
-    """The nodes that are inside of others, the deepest level first, each in order, some at a time."""
+    """The nodes that are inside of others, the deepest level first, each in order, some at a
+    time."""
     deepest = int(depth.max(initial=0))
     if deepest >= SHALLOW:
-        yield from (level[here] for level in reversed(levels(depth)[1:]) for here in blocks(len(level)))
+        yield from (
+            level[here] for level in reversed(levels(depth)[1:]) for here in blocks(len(level))
+        )
     else:
         for level, here in product(range(deepest, 0, -1), blocks(len(depth))):
             yield here.start + np.flatnonzero(depth[here] == level)
 
 
-DIRECT_CLIMBS = 64
-"""Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides beyond."""
-
-
 def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
-    """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
+    """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1
+    where none does.
 
     Takes n log n also where nodes are nested thousands deep."""
     result = node.copy()
@@ -141,7 +159,8 @@ def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
 
 
 def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
-    """The same by strides of 2^k nodes, each skipped where all nodes on it have ended (binary lifting)."""
+    """The same by strides of 2^k nodes, each skipped where all nodes on it have ended (binary
+    lifting)."""
     strides = [(np.append(parent, -1), np.append(end, np.iinfo(np.int64).min))]
     while (strides[-1][0] >= 0).any():
         above, latest = strides[-1]
@@ -154,8 +173,8 @@ def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
 
 
 def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
-    """Replace, in place, the stretches between two moments without open intervals where something sticks out; whether
-    there are any."""
+    """Replace, in place, the stretches between two moments without open intervals where something
+    sticks out; whether there are any."""
     crossing = np.flatnonzero((parent >= 0) & (end > end[parent]))
     if not len(crossing):
         return False
@@ -169,8 +188,10 @@ def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
 
 
 def _nest_by_stack(thread: I32, start: I64, end: I64) -> Nesting:
-    parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
-    stack, threads = list[tuple[int, int]](), thread.tolist()
+    parent = np.empty(len(start), np.int32)
+    depth = np.empty(len(start), np.int32)
+    stack = list[tuple[int, int]]()
+    threads = thread.tolist()
     for i, (t, s, e) in enumerate(zip(threads, start.tolist(), end.tolist(), strict=True)):
         while stack and (stack[-1][1] <= s or threads[stack[-1][0]] != t):
             stack.pop()

@@ -1,8 +1,10 @@
-"""The critical path of the steady state: the one chain of causes that is as long as its steps together.
+"""The critical path of the steady state: the one chain of causes that is as long as its steps
+together.
 
-Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each launch
-along the host to the last wait that held it, and through that to the device again. Each moment of the steady steps
-belongs to exactly one segment. Making one shorter makes the step shorter, until another chain is as long."""
+Walked back from the end of the last step, from each device op to what let it start (`binding`) and
+from each launch along the host to the last wait that held it, and through that to the device again.
+Each moment of the steady steps belongs to exactly one segment. Making one shorter makes the step
+shorter, until another chain is as long."""
 
 import enum
 from array import array
@@ -13,7 +15,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import IntervalSet, RowNumbers, at, blockwise, overlaps, places, where
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    RowNumbers,
+    at,
+    blockwise,
+    overlaps,
+    places,
+    where,
+)
 from traceanalyzer.analysis.algebra.blocks import blocks
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits
@@ -32,8 +42,11 @@ class PathKind(enum.IntEnum):
     COMPUTE = 0  # a kernel, memset or graph
     COMMUNICATION = 1  # a collective, or the host stuck in a communication operator
     COPY = 2
-    LAUNCH = 3  # dispatch of operators, launch calls, and the device's latency from a launch or the op before
-    WAIT = 4  # until the host that waited for device work goes on; operators that only bring a value to the host
+    # dispatch of operators, launch calls, and the device's latency from a launch or the op before
+    LAUNCH = 3
+    # until the host that waited for device work goes on; operators that only bring a value to the
+    # host
+    WAIT = 4
     INPUT = 5
     HOST = 6  # other work of the host
     PROFILER = 7
@@ -52,21 +65,30 @@ class Part(enum.IntEnum):
     LATENCY = 1  # from the start of a launch call to its op
     PAUSE = 2  # from the end of an op to the start of the one that waited for it
     UNKNOWN = 3  # up to an op before which the recording shows no cause
-    RETURN = 4  # from the end of an op, or the start of one that made room, to the return of the call that waited
+    # from the end of an op, or the start of one that made room, to the return of the call that
+    # waited
+    RETURN = 4
     HOST = 5  # the host goes on, up to a launch or the end of the last step
 
 
 @dataclass(frozen=True, eq=False)
 class CriticalPath(Table):
-    """Segments in time order; each begins where the one before it ends. Together they are the steady steps."""
+    """Segments in time order; each begins where the one before it ends. Together they are the
+    steady steps."""
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     kind: U8 = column(np.uint8, fill=PathKind.OTHER)
     part: U8 = column(np.uint8, fill=Part.HOST)
-    op: I32 = column(np.int32)  # device op that runs, that the host waited for, or that the segment leads to; -1: none
-    node: I32 = column(np.int32)  # node of the host tree: where the host is, or the call that launches or waits
-    step: I32 = column(np.int32)  # index (see `Steps`) of the step in whose window it lies: cut at its edges
+    op: I32 = column(
+        np.int32
+    )  # device op that runs, that the host waited for, or that the segment leads to; -1: none
+    node: I32 = column(
+        np.int32
+    )  # node of the host tree: where the host is, or the call that launches or waits
+    step: I32 = column(
+        np.int32
+    )  # index (see `Steps`) of the step in whose window it lies: cut at its edges
 
     @property
     def duration(self) -> I64:
@@ -89,26 +111,36 @@ class Chain(Table):
         crossed = np.searchsorted(self.end, edges, side="right")
         inside = crossed < len(self)
         inside[inside] = self.start[crossed[inside]] < edges[inside]
-        crossed, edges = crossed[inside], edges[inside]
+        crossed = crossed[inside]
+        edges = edges[inside]
         cut = self.take(np.sort(np.append(np.arange(len(self)), crossed)))
         first = crossed + np.arange(len(crossed))
-        start, end = cut.start.copy(), cut.end.copy()
+        start = cut.start.copy()
+        end = cut.end.copy()
         end[first] = start[first + 1] = edges
         return replace(cut, start=start, end=end)
 
 
 _KINDS = {
-    HostState.DISPATCH: PathKind.LAUNCH, HostState.SYNC: PathKind.WAIT, HostState.INPUT: PathKind.INPUT,
-    HostState.COMMUNICATION: PathKind.COMMUNICATION, PROFILER_STATE: PathKind.PROFILER,
-}  # fmt: skip
-KIND_OF_STATE = np.array([_KINDS.get(state, PathKind.HOST) for state in range(NO_STATE + 1)], np.uint8)
+    HostState.DISPATCH: PathKind.LAUNCH,
+    HostState.SYNC: PathKind.WAIT,
+    HostState.INPUT: PathKind.INPUT,
+    HostState.COMMUNICATION: PathKind.COMMUNICATION,
+    PROFILER_STATE: PathKind.PROFILER,
+}
+KIND_OF_STATE = np.array(
+    [_KINDS.get(state, PathKind.HOST) for state in range(NO_STATE + 1)], np.uint8
+)
 Scalar = TypeVar("Scalar", bound=np.generic)
-AT_ONCE = 1 << 16  # segments of the chain refined at once: each is cut into several, with some dozen columns
+AT_ONCE = (
+    1 << 16
+)  # segments of the chain refined at once: each is cut into several, with some dozen columns
 SEGMENTS = 4  # segments that an op of the chain has at most: return, host, pause and itself
 
 
 def find_critical_path(started: Started) -> CriticalPath:
-    """The critical path of the steady steps (of the recording without steps); empty without device work."""
+    """The critical path of the steady steps (of the recording without steps); empty without device
+    work."""
     return joined(list(path_parts(started)))
 
 
@@ -117,12 +149,15 @@ def joined(parts: Sequence[CriticalPath]) -> CriticalPath:
     if len(parts) < 2:
         return parts[0] if parts else CriticalPath.empty()
     names = [f.name for f in fields(CriticalPath)]
-    return CriticalPath(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+    return CriticalPath(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
 
 
 def path_parts(started: Started) -> Iterator[CriticalPath]:
     """The same in parts, one after the other, of which none is long."""
-    ops, steps = started.trace.device_ops, started.timed.steps
+    ops = started.trace.device_ops
+    steps = started.timed.steps
     if not len(ops):
         return
     edges = np.append(steps.start[steps.steady], steps.end[-1])
@@ -131,67 +166,99 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
         if not len(part):
             continue
         cut = part.cut_at(distinct(edges[1:-1]))
-        # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
+        # Where the host is never waited for, a step is one segment of the chain, and all pieces of
+        # it.
         extent = (int(cut.start[0]), int(cut.end[-1]))
-        pieces = sum(thread.pieces.count_within(*extent) for thread in started.timed.timeline.threads)
+        pieces = sum(
+            thread.pieces.count_within(*extent) for thread in started.timed.timeline.threads
+        )
         for here in blocks(len(cut), max(AT_ONCE * len(cut) // (len(cut) + pieces), 1)):
             yield _refined(started, cut.take(here), edges)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
-    """The part of the path that some segments of the chain are; `edges`: when steps begin and the last one ends."""
+    """The part of the path that some segments of the chain are; `edges`: when steps begin and the
+    last one ends."""
     on_host = chain.part == Part.HOST
-    host, device = driving(started.timed, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
+    host = driving(started.timed, IntervalSet(chain.start[on_host], chain.end[on_host]))
+    device = chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
     order = np.argsort(start, kind="stable")
     start = start[order]
     # They refine the chain: what lies within one of its segments are neighbours.
     within = np.diff(np.searchsorted(start, chain.start), append=len(start))
     moments = np.append(start, chain.end[-1:])
-    start, end = moments[:-1], moments[1:]
+    start = moments[:-1]
+    end = moments[1:]
     kind = np.concatenate((_kinds(started.linked, device), KIND_OF_STATE[host.state]))[order]
     kind = _with_input(started, kind, end)
     reads, _ = overlaps(started.linked.memo(read_ranges), IntervalSet(start, end))
-    kind[reads[kind[reads] == PathKind.LAUNCH]] = PathKind.WAIT  # within operators that only read a value
+    kind[reads[kind[reads] == PathKind.LAUNCH]] = (
+        PathKind.WAIT
+    )  # within operators that only read a value
     # the call that waits, or that launches the op of a segment; -1 where it was not recorded
-    waiting, launching = at(started.host_waits.call, device.wait, -1), at(started.linked.launch, device.op, -1)
-    node = at(started.linked.tree.node_of_call, np.where(device.part == Part.RETURN, waiting, launching), -1)
+    waiting = at(started.host_waits.call, device.wait, -1)
+    launching = at(started.linked.launch, device.op, -1)
+    node = at(
+        started.linked.tree.node_of_call,
+        np.where(device.part == Part.RETURN, waiting, launching),
+        -1,
+    )
     step = started.timed.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
     return CriticalPath(
-        start=start, end=end, kind=kind, part=np.repeat(chain.part, within), op=np.repeat(chain.op, within),
-        node=np.concatenate((node, host.node))[order], step=np.repeat(step.astype(np.int32), within),
-    )  # fmt: skip
+        start=start,
+        end=end,
+        kind=kind,
+        part=np.repeat(chain.part, within),
+        op=np.repeat(chain.op, within),
+        node=np.concatenate((node, host.node))[order],
+        step=np.repeat(step.astype(np.int32), within),
+    )
 
 
-def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
-    """The chain of causes from the end of the window back to its start; `start` and `end` are the device ops'."""
+def walk(
+    bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]
+) -> Chain:
+    """The chain of causes from the end of the window back to its start; `start` and `end` are the
+    device ops'."""
     parts = list(chain_parts(bindings, waits, start, end, window))
-    return Chain(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Chain)})
+    return Chain(
+        **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Chain)}
+    )
 
 
-def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Iterator[Chain]:
+def chain_parts(
+    bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]
+) -> Iterator[Chain]:
     """The same in parts, in time order, of which none is long; at least one."""
-    count, finish = len(start), window[1]
+    count = len(start)
+    finish = window[1]
     wait, following = _before(bindings, waits, start, finish)
     done = np.flatnonzero(end == finish)
     chain = _follow(following, start, int(done[-1]) if len(done) else count, window)
     del following, done
     for here in reversed(blocks(len(chain), max(AT_ONCE // SEGMENTS, 1))):
-        first, stop = here.start, here.stop
+        first = here.start
+        stop = here.stop
         op = chain[max(first - 1, 0) : stop + 1]
         own = slice(min(first, 1), min(first, 1) + stop - first)
         yield _segments(bindings, waits, start, end, op, wait[op], window, own)
 
 
 def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
-    """For each op, and last the window's end, the host wait that its launch needed and the op before it (-1: none)."""
+    """For each op, and last the window's end, the host wait that its launch needed and the op
+    before it (-1: none)."""
 
     def before(op: I32) -> tuple[I32, I32]:
-        last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0)).astype(np.int32, copy=False)
+        last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0)).astype(
+            np.int32, copy=False
+        )
         last[_or_else(bindings.by, op, Bound.LAUNCH) != Bound.LAUNCH] = -1
         awaited = at(waits.op, last, -1)
         last[awaited >= op] = -1
-        return last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1)).astype(np.int32, copy=False)
+        return last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1)).astype(
+            np.int32, copy=False
+        )
 
     return blockwise(before, RowNumbers(len(start) + 1))
 
@@ -205,21 +272,31 @@ def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar
 
 
 def _segments(
-    bindings: Bindings, waits: HostWaits, starts: I64, ends: I64, op: I32, wait: I32, window: tuple[int, int],
+    bindings: Bindings,
+    waits: HostWaits,
+    starts: I64,
+    ends: I64,
+    op: I32,
+    wait: I32,
+    window: tuple[int, int],
     own: slice,
-) -> Chain:  # fmt: skip
-    """The segments of its own ones of these ops of the chain, latest first, each with the host wait before its launch
-    (-1: none); those beside them tell where they begin and end."""
+) -> Chain:
+    """The segments of its own ones of these ops of the chain, latest first, each with the host wait
+    before its launch (-1: none); those beside them tell where they begin and end."""
     begin, finish = window
-    start, launched = _or_else(starts, op, finish), _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
+    start = _or_else(starts, op, finish)
+    launched = _or_else(bindings.by, op, Bound.LAUNCH) == Bound.LAUNCH
     since = start - _or_else(bindings.lag, op, 0)
     returned = at(waits.end, wait, begin)
     left = np.where(launched, returned, start)
     until = np.minimum(_or_else(ends, op, finish), np.append(finish, left[:-1]))
     reached = np.append(until[1:], begin)
-    going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
+    going_on = np.where(launched, returned, reached)
+    launch = np.where(launched, since, reached)
     pause = np.where(
-        launched, Part.LATENCY, np.where(_or_else(bindings.op, op, -1) >= 0, Part.PAUSE, Part.UNKNOWN)
+        launched,
+        Part.LATENCY,
+        np.where(_or_else(bindings.op, op, -1) >= 0, Part.PAUSE, Part.UNKNOWN),
     ).astype(np.uint8)
     edges = np.clip(np.stack((reached, going_on, launch, start, until))[:, own], begin, finish)
     kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
@@ -228,13 +305,20 @@ def _segments(
         return np.stack(columns, axis=1)[::-1].ravel()[kept]
 
     running = np.where(op < len(starts), op, np.int32(-1))
-    waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
-    pause, wait = pause[own], wait[own]
-    waiting, working, running_op = (np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP))
+    waited_for = np.append(running[1:], np.int32(-1))[own]
+    running = running[own]
+    pause = pause[own]
+    wait = wait[own]
+    waiting, working, running_op = (
+        np.full_like(pause, part) for part in (Part.RETURN, Part.HOST, Part.OP)
+    )
     return Chain(
-        start=ordered(*edges[:-1]), end=ordered(*edges[1:]), part=ordered(waiting, working, pause, running_op),
-        op=ordered(waited_for, running, running, running), wait=ordered(wait, wait, wait, wait),
-    )  # fmt: skip
+        start=ordered(*edges[:-1]),
+        end=ordered(*edges[1:]),
+        part=ordered(waiting, working, pause, running_op),
+        op=ordered(waited_for, running, running, running),
+        wait=ordered(wait, wait, wait, wait),
+    )
 
 
 def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> I32:
@@ -252,10 +336,12 @@ def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> 
     stops[0] = True
     breaks = where(stops)
     del stops
-    # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
+    # Runs of ops that follow each other: the number of the one after each, and of those on the
+    # chain.
     next_run = blockwise(run_after, breaks)
     following_run = memoryview(next_run.data)
-    met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
+    met = array("i")
+    run = int(np.searchsorted(breaks, first, side="right")) - 1
     while run >= 0:
         met.append(run)
         run = following_run[run]
@@ -298,11 +384,14 @@ def _with_input(started: Started, kind: U8, end: I64) -> U8:
     """The kinds, set to input for work of the host that is followed by a copy that brings some."""
     if not len(work := np.flatnonzero(kind == PathKind.HOST)):
         return kind
-    start, using = started.trace.api_calls.start, started.memo(_using)
+    start = started.trace.api_calls.start
+    using = started.memo(_using)
     low, high = np.searchsorted(start, (end[work].min(), end[work].max())).tolist()
     rows = low + np.flatnonzero(using[low:high])
     if using[high:].any():
         rows = np.append(rows, high + using[high:].argmax())
-    following = np.append(started.call_brings_input[rows], False)[np.searchsorted(start[rows], end[work])]
+    following = np.append(started.call_brings_input[rows], False)[
+        np.searchsorted(start[rows], end[work])
+    ]
     kind[work[following]] = PathKind.INPUT
     return kind

@@ -1,9 +1,10 @@
 """What a device op waits for on other streams: as recorded, else inferred.
 
-Recordings without CUDA sync events do not say it. Three rules stand in for it: an op that started later than
-its launch and its stream explain, just after an op of another stream had ended, waited for that one; a
-collective waits for the compute op launched before it (its input); a compute op launched after a
-`cudaStreamWaitEvent` waits for the collective that had ended last when it started."""
+Recordings without CUDA sync events do not say it. Three rules stand in for it: an op that started
+later than its launch and its stream explain, just after an op of another stream had ended, waited
+for that one; a collective waits for the compute op launched before it (its input); a compute op
+launched after a `cudaStreamWaitEvent` waits for the collective that had ended last when it
+started."""
 
 import numpy as np
 
@@ -21,7 +22,8 @@ SLACK_NS = 5_000  # starting later by less than this needs no explanation
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """For each op the ops of other streams that it waits for (indices, -1: none), and the delay after the first, ns."""
+    """For each op the ops of other streams that it waits for (indices, -1: none), and the delay
+    after the first, ns."""
 
     on: I64
     delay: I64
@@ -33,11 +35,14 @@ class Dependencies:
         return cls(nothing := alike(-1, count, np.int64), alike(0, count, np.int64), nothing)
 
     def met(self, end: I64) -> I64:
-        """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER` without any."""
+        """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER`
+        without any."""
         if self.on is self.also_on:  # none
             return alike(NEVER, len(self.on), np.int64)
         first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
-        return np.maximum(first, np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER))
+        return np.maximum(
+            first, np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
+        )
 
     def among(self, chosen: I64) -> "Dependencies":
         """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
@@ -45,17 +50,25 @@ class Dependencies:
         position[chosen] = np.arange(len(chosen))
         on, also = (position[other[chosen]] for other in (self.on, self.also_on))
         earlier = np.arange(len(chosen))
-        return Dependencies(np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1))
+        return Dependencies(
+            np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1)
+        )
 
     def spread(self, chosen: I64, count: int) -> "Dependencies":
         """The same by row of all `count` ops, of which these are the chosen ones."""
         if (self.on < 0).all() and (self.also_on < 0).all():
             return Dependencies.none(count)
-        on, delay, also = np.full(count, -1), np.zeros(count, np.int64), np.full(count, -1)
+        on = np.full(count, -1)
+        delay = np.zeros(count, np.int64)
+        also = np.full(count, -1)
         on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)
         delay[chosen] = self.delay
         also[chosen] = np.where(self.also_on >= 0, chosen[self.also_on], -1)
         return Dependencies(on, delay, also)
+
+
+MOST_ENDED = 64
+"""Ends asked whether they let an op start: with more in the reaction time none is the cause."""
 
 
 def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
@@ -69,12 +82,16 @@ def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
 
 
 def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Dependencies:
-    """The same with edges of replayed graphs from other streams: an op waits for the one of them that ended last."""
-    edges, ops = linked.trace.graph_edges, linked.trace.device_ops
+    """The same with edges of replayed graphs from other streams: an op waits for the one of them
+    that ended last."""
+    edges = linked.trace.graph_edges
+    ops = linked.trace.device_ops
     if not len(rows := np.flatnonzero(stream[edges.op] != stream[edges.after])):
         return known
     rows = rows[np.argsort(ops.end[edges.after[rows]], kind="stable")]
-    op, on, delay = edges.op[rows], known.on.copy(), known.delay.copy()
+    op = edges.op[rows]
+    on = known.on.copy()
+    delay = known.delay.copy()
     on[op] = edges.after[rows]
     delay[op] = np.maximum(ops.start[op] - ops.end[on[op]], 0)
     return Dependencies(on, delay, known.also_on)
@@ -83,11 +100,15 @@ def with_graph_edges(linked: Linked, stream: I32, known: Dependencies) -> Depend
 def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     """The same between the chosen ops, which are in launch order."""
     ops = linked.trace.device_ops
-    start, end = ops.start[chosen], ops.end[chosen]
+    start = ops.start[chosen]
+    end = ops.end[chosen]
     communication = linked.is_communication[chosen]
     by_end = np.argsort(end, kind="stable")
     on = np.full(len(start), -1, np.int64)
-    ready = np.maximum(_free_since(start, end, stream), at(linked.trace.api_calls.end, linked.launch[chosen], NEVER))
+    ready = np.maximum(
+        _free_since(start, end, stream),
+        at(linked.trace.api_calls.end, linked.launch[chosen], NEVER),
+    )
     searching = np.flatnonzero(start - ready > SLACK_NS)
     position = np.searchsorted(end[by_end], start[searching], side="right") - 1
     for _ in range(MOST_ENDED):
@@ -96,7 +117,8 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
         found = near & (candidate < searching) & (stream[candidate] != stream[searching])
         on[searching[found]] = candidate[found]
         going_on = near & ~found
-        searching, position = searching[going_on], position[going_on] - 1
+        searching = searching[going_on]
+        position = position[going_on] - 1
     delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
     compute_before = np.maximum.accumulate(np.where(communication, -1, np.arange(len(chosen))))
     source = np.where(communication & (on < 0) & (compute_before >= 0), compute_before, on)
@@ -106,9 +128,6 @@ def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     second = np.where(waits, _last_ended(start, end, communication), -1)
     second = np.where((second >= 0) & (stream[np.maximum(second, 0)] != stream), second, -1)
     return Dependencies(source, delay, second)
-
-
-MOST_ENDED = 64  # ends asked whether they let an op start: with more in the reaction time none is the cause
 
 
 def _free_since(start: I64, end: I64, stream: I32) -> I64:
@@ -121,7 +140,8 @@ def _free_since(start: I64, end: I64, stream: I32) -> I64:
 
 
 def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
-    """The collective, launched earlier, that had ended last when each op started; -1 where none had."""
+    """The collective, launched earlier, that had ended last when each op started; -1 where none
+    had."""
     result = np.full(len(start), -1, np.int64)
     if not len(collectives := np.flatnonzero(communication)):
         return result
@@ -134,8 +154,10 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
 
 
 def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
-    """Which ops are launched first after a stream was made to wait for an event, but not within a collective's call."""
-    tree, rows = linked.tree, np.flatnonzero(linked.api_kind == ApiKind.EVENT_WAIT)
+    """Which ops are launched first after a stream was made to wait for an event, but not within a
+    collective's call."""
+    tree = linked.tree
+    rows = np.flatnonzero(linked.api_kind == ApiKind.EVENT_WAIT)
     if len(rows):
         within = tree.innermost(tree.named(texts_where(linked.trace.strings, CALLS.match)))
         rows = rows[at(within, tree.node_of_call[rows], -1) < 0]

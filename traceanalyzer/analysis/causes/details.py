@@ -1,6 +1,8 @@
-"""What kind of host work is behind a gap: first use of kernels, allocation, graphs, page migration, lost records.
+"""What kind of host work is behind a gap: first use of kernels, allocation, graphs, page migration,
+lost records.
 
-Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on the detail."""
+Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on
+the detail."""
 
 import enum
 import re
@@ -24,7 +26,8 @@ class IdleDetail(enum.IntEnum):
     COMPILATION = 4
     PAGE_MIGRATION = 5  # managed memory moves page by page when the other side touches it
     LOST = 6  # kernels were launched meanwhile that are not in the recording
-    MANAGED_LOOP = 7  # the CPU works on managed memory, page after page, far longer than a page takes to move
+    # the CPU works on managed memory, page after page, far longer than a page takes to move
+    MANAGED_LOOP = 7
 
     @property
     def label(self) -> str:
@@ -47,34 +50,50 @@ OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.MANAGED_LOOP), int(
 """Details that say all, whatever the host did."""
 
 FAULT_NS = 50_000
-"""What a fault on managed memory costs before its pages move: 9 to 36 us in a dozen programs on Pascal and later."""
-LOOP_NS = 4 * FAULT_NS  # a pause this long before a migration is the CPU's work on the pages that it had
+"""What a fault on managed memory costs before its pages move: 9 to 36 us in a dozen programs on
+Pascal and later."""
+LOOP_NS = (
+    4 * FAULT_NS
+)  # a pause this long before a migration is the CPU's work on the pages that it had
 DOMINANT = 0.5  # a detail owns a gap if it filled at least this share of it
 
 _COMPILES = re.compile(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
-_UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, CopyKind.UNIFIED_DEVICE_TO_DEVICE)
+_UNIFIED = (
+    CopyKind.UNIFIED_HOST_TO_DEVICE,
+    CopyKind.UNIFIED_DEVICE_TO_HOST,
+    CopyKind.UNIFIED_DEVICE_TO_DEVICE,
+)
 
 
 def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
-    owner, spent = np.full(len(start), IdleDetail.NONE, np.uint8), np.zeros(len(start), np.int64)
+    owner = np.full(len(start), IdleDetail.NONE, np.uint8)
+    spent = np.zeros(len(start), np.int64)
     for kind, covered in timed.memo(host_work).items():
         time = measure(covered, start, end)
         more = time > spent
-        owner[more], spent[more] = kind, time[more]
+        owner[more] = kind
+        spent[more] = time[more]
     owner[spent < DOMINANT * (end - start)] = IdleDetail.NONE
     return owner
 
 
 def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
-    """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
-    ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
-    calls, loads = timed.trace.api_calls, timed.linked.memo(loading_calls)
+    """When the host was busy with each kind of work. Of two that hold a gap the first one
+    counts."""
+    ranges = timed.trace.host_ranges
+    overheads = timed.trace.overheads
+    strings = timed.trace.strings
+    calls = timed.trace.api_calls
+    loads = timed.linked.memo(loading_calls)
     named = texts_where(strings, _COMPILES.search)
-    rows = named[ranges.name] & one_of(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
+    rows = named[ranges.name] & one_of(
+        ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY)
+    )
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
     driver = overheads.kind == OverheadKind.DRIVER
-    more, other = driver & named[overheads.name], driver & ~named[overheads.name]
+    more = driver & named[overheads.name]
+    other = driver & ~named[overheads.name]
     return {
         IdleDetail.COMPILATION: union(
             np.concatenate((ranges.start[rows], overheads.start[more])),

@@ -10,7 +10,9 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)  # state of a stretch that is the profiler's own
-NO_STATE = PROFILER_STATE + 1  # state of a stretch for which no launching thread has anything recorded
+NO_STATE = (
+    PROFILER_STATE + 1
+)  # state of a stretch for which no launching thread has anything recorded
 
 
 class Stretches(NamedTuple):
@@ -42,6 +44,9 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     return Stretches(
         start=np.concatenate([found.start for found, _, _ in parts]),
         end=np.concatenate([found.end for found, _, _ in parts]),
-        state=np.repeat(np.array([state for _, state, _ in parts], np.uint8), [len(node) for _, _, node in parts]),
+        state=np.repeat(
+            np.array([state for _, state, _ in parts], np.uint8),
+            [len(node) for _, _, node in parts],
+        ),
         node=np.concatenate([node for _, _, node in parts]),
     )

@@ -11,7 +11,9 @@ from traceanalyzer.trace import I64
 MIN_GAP_NS = 1_000_000  # shorter gaps are dispatch, whose frames say nothing
 WHOLE_SHARE = 0.9  # the place of a gap is the innermost function that still fills this share of it
 PART_SHARE = 0.1  # functions within it are named from this share of the gap on
-WRAPPED_SHARE = 0.8  # a function that spends this much of its time in the functions it calls only passes the call on
+WRAPPED_SHARE = 0.8
+"""A function that spends this much of its time in the functions it calls only passes the call
+on."""
 PARTS = 3
 MAX_FRAMES = 20_000  # frames of one gap that are looked at, the longest
 BUILT_IN = "<built-in"
@@ -19,7 +21,8 @@ _SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 
 def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
-    """`video.py(129): preprocess (of it normalize 106 ms, rescale 33 ms)`; empty where nothing is known."""
+    """`video.py(129): preprocess (of it normalize 106 ms, rescale 33 ms)`; empty where nothing is
+    known."""
     stacks = timed.joined.python
     if thread < 0 or end - start < MIN_GAP_NS or not len(stacks.start):
         return ""
@@ -29,10 +32,12 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     spent = np.minimum(stacks.end[rows], end) - np.maximum(stacks.start[rows], start)
     if len(rows) > MAX_FRAMES:
         longest = np.sort(np.argsort(-spent, kind="stable")[:MAX_FRAMES])
-        rows, spent = rows[longest], spent[longest]
+        rows = rows[longest]
+        spent = spent[longest]
     if not len(rows):
         return ""
-    # Rows are in the order of a walk through the tree: the last of those that fill the gap is the innermost.
+    # Rows are in the order of a walk through the tree: the last of those that fill the gap is the
+    # innermost.
     place = int(rows[spent >= WHOLE_SHARE * (end - start)].max(initial=-1))
     parts = _parts(stacks, rows, spent, place, end - start)
     told = ", ".join(f"{name.rpartition(': ')[2]} {time / 1e6:.3g} ms" for name, time in parts)
@@ -43,8 +48,11 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
     return f"{where} (of it {told})" if told else where
 
 
-def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int) -> list[tuple[str, int]]:
-    """Functions called within the place, by time: names with their sums, those left out that only pass a call on."""
+def _parts(
+    stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int
+) -> list[tuple[str, int]]:
+    """Functions called within the place, by time: names with their sums, those left out that only
+    pass a call on."""
     time: dict[str, int] = {}
     passed: dict[str, int] = {}
     for row, ns in zip(rows.tolist(), spent.tolist(), strict=True):
@@ -56,7 +64,11 @@ def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int)
         if parent not in (-1, place) and not name.startswith(BUILT_IN):
             above = stacks.strings[stacks.name[parent]]
             passed[above] = passed.get(above, 0) + ns
-    kept = [(f, ns) for f, ns in time.items() if ns >= PART_SHARE * length and passed.get(f, 0) < WRAPPED_SHARE * ns]
+    kept = [
+        (f, ns)
+        for f, ns in time.items()
+        if ns >= PART_SHARE * length and passed.get(f, 0) < WRAPPED_SHARE * ns
+    ]
     return sorted(kept, key=lambda item: -item[1])[:PARTS]
 
 
@@ -69,7 +81,8 @@ def _inside(stacks: PythonStacks, frame: int, place: int) -> bool:
 
 def _recursive(stacks: PythonStacks, row: int, place: int) -> bool:
     """Whether a frame lies in another one of its name: its time is counted there."""
-    name, frame = stacks.name[row], int(stacks.parent[row])
+    name = stacks.name[row]
+    frame = int(stacks.parent[row])
     while frame >= 0 and frame != place:
         if stacks.name[frame] == name:
             return True

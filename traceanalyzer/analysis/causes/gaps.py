@@ -1,9 +1,10 @@
 """GPU idle gaps and what the device was waiting for.
 
-A gap is a stretch in which a device has no op. The op that ends it tells why: either its launch had been issued already
-(the device needed that long, or waited for another stream), or the host was late, and then what the host did between
-the gap's start and the launch is the one cause. Where the host merely launched too slowly, the schedule without its
-waits for the device tells whether it is too slow, or was kept from being early (`causes.unwaited`)."""
+A gap is a stretch in which a device has no op. The op that ends it tells why: either its launch had
+been issued already (the device needed that long, or waited for another stream), or the host was
+late, and then what the host did between the gap's start and the launch is the one cause. Where the
+host merely launched too slowly, the schedule without its waits for the device tells whether it is
+too slow, or was kept from being early (`causes.unwaited`)."""
 
 import enum
 from dataclasses import replace
@@ -14,7 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import at, blockwise, complement, measure, one_of, places, stretch, union
+from traceanalyzer.analysis.algebra import (
+    at,
+    blockwise,
+    complement,
+    measure,
+    one_of,
+    places,
+    stretch,
+    union,
+)
 from traceanalyzer.analysis.algebra.blocks import blocks, in_blocks
 from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -40,16 +50,20 @@ class GapSide(enum.IntEnum):
 
 AT_ONCE = 1 << 16  # gaps that are explained at once: a hundred columns are made on the way
 REFILL_LAUNCHES = 16
-"""After the host waited for the device the queue is empty, and the next launches are exposed however fast they
-are; a host that is faster than the device is ahead again after about this many."""
+"""After the host waited for the device the queue is empty, and the next launches are exposed
+however fast they are; a host that is faster than the device is ahead again after about this
+many."""
 
-UNPROFILED_SHARE, UNPROFILED_SHARE_WITH_STACKS = 0.65, 0.5
+UNPROFILED_SHARE = 0.65
+UNPROFILED_SHARE_WITH_STACKS = 0.5
 """Of the host's dispatch as recorded this is left without a profiler (docs/accuracy.md)."""
 TOO_SLOW = 2.0
-"""A host that needs this many times the device's busy time to launch a step cannot get ahead of the device."""
+"""A host that needs this many times the device's busy time to launch a step cannot get ahead of the
+device."""
 
 DOMINANT = 0.5
-"""A cause owns a gap if it filled at least this share of it, or if without it less than this share would be left."""
+"""A cause owns a gap if it filled at least this share of it, or if without it less than this share
+would be left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +74,18 @@ class Gaps(Table):
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
     next_op: I32 = column(np.int32)  # device op that ends the gap, -1 after the last one
-    step: I32 = column(np.int32, narrow=True)  # of the op that ends it, else whose window holds its start; -1 outside
+    step: I32 = column(
+        np.int32, narrow=True
+    )  # of the op that ends it, else whose window holds its start; -1 outside
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
-    queued: U8 = column(np.uint8, fill=0)  # 1: the op that ends it was launched before, or long before it ended
+    queued: U8 = column(
+        np.uint8, fill=0
+    )  # 1: the op that ends it was launched before, or long before it ended
     sync: I32 = column(np.int32)  # for cause SYNC the API call that had drained the device
     side: U8 = column(np.uint8, fill=0)
-    detail: U8 = column(np.uint8, fill=0)  # `IdleDetail`: what kind of host work, or lack of records, is behind it
+    detail: U8 = column(
+        np.uint8, fill=0
+    )  # `IdleDetail`: what kind of host work, or lack of records, is behind it
 
     @property
     def duration(self) -> I64:
@@ -74,7 +94,8 @@ class Gaps(Table):
 
 
 def find_gaps(started: Started) -> Gaps:
-    """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
+    """All gaps of the trace's devices, also those between a step's edge and the first or last
+    op."""
     gaps = _exposed_by_waits(started, _gaps_by_themselves(started))
     searched = (gaps.cause == IdleCause.SYNC) & np.isin(gaps.sync, searching_calls(started.linked))
     if not searched.any():
@@ -102,12 +123,16 @@ def _gaps_by_themselves(started: Started) -> Gaps:
     columns["step"] = np.where(of_op >= 0, of_op, index)
     asked = [columns[name] for name in ("start", "end", "next_op")]
     causes = in_blocks(partial(_causes, started), *asked, at_once=AT_ONCE)
-    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]}
+    columns |= {
+        name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]
+    }
     return Gaps.from_columns(columns)
 
 
 def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
-    activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
+    activity = timed.activity[device]
+    steps = timed.steps
+    ops = timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
     gaps = complement(window, activity.busy)
     rows = np.flatnonzero(ops.device == device).astype(np.int32)
@@ -125,13 +150,15 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     call = np.where(next_op >= 0, timed.linked.launch[next_op], -1)
     returned = np.where(call >= 0, at(timed.trace.api_calls.end, call, 0), launch)
     known = launch >= 0
-    duration, waited = end - start, end - np.maximum(returned, start)
+    duration = end - start
+    waited = end - np.maximum(returned, start)
     held_up = (waited >= QUEUED_LATENCY_NS) & (waited >= DOMINANT * duration)
     queued = known & (next_op >= 0) & ((returned <= start) | held_up)
     late = known & ~queued
     arrival = np.clip(launch, start, end)
     time = {s: measure(i, start, arrival) for s, i in timed.timed.timeline.states.items()}
-    waits, drained = timed.joined.memo(_waits_by_end), _drained_by(timed, launch)
+    waits = timed.joined.memo(_waits_by_end)
+    drained = _drained_by(timed, launch)
     sync = at(waits.call, places(waits.end, launch, side="right") - 1, -1)
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
@@ -147,43 +174,62 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
+    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = (
+        IdleCause.INPUT
+    )
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed.timed, start, end)
-    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | (
+        (cause == IdleCause.SYNC) & ~blocked
+    )
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
     stuck = late & (next_op >= 0) & (waited >= np.maximum(UNEXPLAINED_NS, DOMINANT * duration))
-    cause[stuck], detail[stuck], queued = IdleCause.OTHER, IdleDetail.NONE, queued | stuck
+    cause[stuck] = IdleCause.OTHER
+    detail[stuck] = IdleDetail.NONE
+    queued = queued | stuck
     moved = ~late & ~queued & migrates(timed.timed, next_op)
-    cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
+    cause[moved] = IdleCause.HOST
+    detail[moved] = IdleDetail.PAGE_MIGRATION
     detail[moved & (duration > LOOP_NS)] = IdleDetail.MANAGED_LOOP
-    lost = _lost(timed.timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
-    cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
-    call = np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(np.int32)
+    lost = _lost(timed.timed, start, arrival) & one_of(
+        cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER)
+    )
+    cause[lost] = IdleCause.OTHER
+    detail[lost] = IdleDetail.LOST
+    call = np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(
+        np.int32
+    )
     return {"cause": cause, "queued": queued.astype(np.uint8), "sync": call, "detail": detail}
 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
-    """In which gaps kernels were launched that are not in the recording: the device may have run them."""
+    """In which gaps kernels were launched that are not in the recording: the device may have run
+    them."""
     lost = timed.linked.memo(lost_launches)
     lost = lost[: np.searchsorted(lost, last_launch(timed.linked), side="right")]
     return np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
 
 
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
-    """The gaps, with cause SYNC where slow launches explain one that would (nearly) not be there without the waits."""
-    cause, sync = gaps.cause.copy(), gaps.sync.copy()
+    """The gaps, with cause SYNC where slow launches explain one that would (nearly) not be there
+    without the waits."""
+    cause = gaps.cause.copy()
+    sync = gaps.sync.copy()
     gaps = replace(gaps, cause=cause, sync=sync)
     for device in started.timed.activity:
         rows = stretch((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
-        start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
+        start = gaps.start[rows]
+        end = gaps.end[rows]
+        next_op = gaps.next_op[rows]
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
         for here, left in gaps_without_waits(started, start, end, next_op):
             exposed[here] &= left < DOMINANT * (end[here] - start[here])
-        wait = blockwise(lambda op: started.host_waits.before(started.linked.launch_time[op]), next_op)
+        wait = blockwise(
+            lambda op: started.host_waits.before(started.linked.launch_time[op]), next_op
+        )
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
@@ -197,27 +243,31 @@ def only_searches(timed: Timed) -> bool:
 
 
 def could_be_ahead(timed: Timed) -> bool:
-    """Whether the host, without profiler and waits, launches fast enough to be ahead: else waits take nothing away."""
+    """Whether the host, without profiler and waits, launches fast enough to be ahead: else waits
+    take nothing away."""
     if timed.device is None:
         return False
     steps = timed.steps
     within = steps.host_start[steps.steady], steps.host_end[steps.steady]
     dispatch = measure(timed.timeline.states[HostState.DISPATCH], *within).sum()
-    busy = measure(timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]).sum()
+    busy = measure(
+        timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]
+    ).sum()
     left = UNPROFILED_SHARE_WITH_STACKS if timed.trace.collected.stacks else UNPROFILED_SHARE
     return left * dispatch <= TOO_SLOW * busy
 
 
 def keeps_waiting(timed: Timed) -> bool:
-    """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
-    be changed, whatever the host's speed, and however soon each is over."""
+    """Whether the steps hold a wait for every few launches, so that the queue never fills: the
+    waits are then what can be changed, whatever the host's speed, and however soon each is over."""
     waits = int((timed.joined.blocks & timed.steady_calls).sum())
     launches = distinct(timed.linked.launch[timed.steady_ops & (timed.linked.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 
 def _drained_by(timed: Started, launch: I64) -> I64:
-    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none."""
+    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there
+    is none."""
     waits = timed.memo(_draining)
     index = places(waits.end, launch, side="right") - 1
     since = timed.linked.launched_before(launch) - at(waits.launched, index, 0)
@@ -225,7 +275,8 @@ def _drained_by(timed: Started, launch: I64) -> I64:
 
 
 def _draining(timed: Started) -> "_Waits":
-    """The blocking calls that had emptied the queue; those that found it idle only if the program keeps waiting."""
+    """The blocking calls that had emptied the queue; those that found it idle only if the program
+    keeps waiting."""
     waits = timed.joined.memo(_waits_by_end)
     chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
     return waits if chosen.all() else _Waits._make(column[chosen] for column in waits)
@@ -242,18 +293,30 @@ class _Waits(NamedTuple):
 
 
 def _waits_by_end(joined: Joined) -> _Waits:
-    calls, blocking = joined.trace.api_calls, np.flatnonzero(joined.blocks)
+    calls = joined.trace.api_calls
+    blocking = np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    began, ended = calls.start[blocking], calls.end[blocking]
-    emptied, found_work = joined.linked.drained_at(ended) <= ended, joined.linked.drained_at(began) > began
-    return _Waits(narrowed(blocking), ended, narrowed(joined.linked.launched_before(ended)), emptied, found_work)
+    began = calls.start[blocking]
+    ended = calls.end[blocking]
+    emptied = joined.linked.drained_at(ended) <= ended
+    found_work = joined.linked.drained_at(began) > began
+    return _Waits(
+        narrowed(blocking),
+        ended,
+        narrowed(joined.linked.launched_before(ended)),
+        emptied,
+        found_work,
+    )
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:
-    """Idle time of a device in each step's window by cause, ns; over the causes it sums to the window's idle."""
+    """Idle time of a device in each step's window by cause, ns; over the causes it sums to the
+    window's idle."""
     steps = timed.steps
     result = {cause: np.zeros(len(steps.start), np.int64) for cause in IdleCause}
     for cause, part in product(IdleCause, blocks(len(gaps), AT_ONCE)):
-        here = part.start + np.flatnonzero((gaps.device[part] == device) & (gaps.cause[part] == cause))
+        here = part.start + np.flatnonzero(
+            (gaps.device[part] == device) & (gaps.cause[part] == cause)
+        )
         result[cause] += measure(union(gaps.start[here], gaps.end[here]), steps.start, steps.end)
     return result

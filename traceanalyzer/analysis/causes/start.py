@@ -1,8 +1,9 @@
-"""What let each device op start, and what let the host go on: the edges along which a critical path runs.
+"""What let each device op start, and what let the host go on: the edges along which a critical path
+runs.
 
-An op starts when its launch has reached the device, the op before it on its stream has ended, and ops of other
-streams that it waits for have ended; the last of these binds it. The host goes on when the device work that a
-call waits for has ended."""
+An op starts when its launch has reached the device, the op before it on its stream has ended, and
+ops of other streams that it waits for have ended; the last of these binds it. The host goes on when
+the device work that a call waits for has ended."""
 
 import enum
 from functools import partial
@@ -15,8 +16,21 @@ from traceanalyzer.analysis.algebra.blocks import Rows, blockwise
 from traceanalyzer.analysis.algebra.columns import lean, run_lengths
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lookup import Column, at, first_with, one_of, places, stretch, where_changed
-from traceanalyzer.analysis.causes.dependencies import NEVER, Dependencies, inferred_dependencies, with_graph_edges
+from traceanalyzer.analysis.algebra.lookup import (
+    Column,
+    at,
+    first_with,
+    one_of,
+    places,
+    stretch,
+    where_changed,
+)
+from traceanalyzer.analysis.causes.dependencies import (
+    NEVER,
+    Dependencies,
+    inferred_dependencies,
+    with_graph_edges,
+)
 from traceanalyzer.analysis.causes.recorded_waits import numbers_by_stream, recorded_dependencies
 from traceanalyzer.analysis.joined.launched import stream_numbers
 from traceanalyzer.analysis.joined.linked import Linked
@@ -27,10 +41,13 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, U8, Bool, WaitKind, distinct, is_sorted, narrowed
 
-USUAL_PAUSE_NS = 20_000  # a queued op that starts later than this after its stream's last one waited for something else
-DEFAULT_LATENCY_NS = 8_000  # from a launch call's start to its op's, where no launch to an idle stream was recorded
+USUAL_PAUSE_NS = 20_000
+"""A queued op that starts later than this after its stream's last one waited for something else."""
+DEFAULT_LATENCY_NS = 8_000
+"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
 DEFAULT_PAUSE_NS = 1_000
-LATENCY_RATIO = 2  # a launch to an idle stream that took so many times the usual met something else on its way
+LATENCY_RATIO = 2
+"""A launch to an idle stream that took so many times the usual met something else on its way."""
 
 
 class Bound(enum.IntEnum):
@@ -44,13 +61,17 @@ class Bound(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """What each device op of a trace needs before it can start; the one model of it, for path and replay."""
+    """What each device op of a trace needs before it can start; the one model of it, for path and
+    replay."""
 
     stream: I32  # number of its stream, the same for ops of one device, context and stream
     previous: Column  # row of the op before it on its stream, -1 for the first
     latency: I32 | I64  # from the start of its launch call to its earliest start, ns
     pause: I32 | I64  # least time after the op before it on its stream, ns
-    held: I32 | I64  # ns that it was late beyond that, queued: ops of other streams had what it needed of the device
+    held: (
+        I32 | I64
+        # ns that it was late beyond that, queued: ops of other streams had what it needed of the device
+    )
     dependencies: Dependencies  # ops of other streams that it waits for, by row
 
 
@@ -59,13 +80,19 @@ class Bindings:
     """What bound each device op of a trace."""
 
     by: U8
-    op: I32  # the device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency
+    # the device op that it waited for, always an earlier row; -1 unless bound by a stream or
+    # dependency
+    op: I32
     start: I64  # when the op starts, ns
-    lag: NDArray[Any]  # how long before what it waited for was over (that op's end, or start of the launch), ns; >= 0
+    lag: NDArray[
+        Any
+        # how long before what it waited for was over (that op's end, or start of the launch), ns; >= 0
+    ]
 
 
 class HostWaits(NamedTuple):
-    """The calls that held the host until device work had ended or begun, in the order of their ends."""
+    """The calls that held the host until device work had ended or begun, in the order of their
+    ends."""
 
     call: I32 | I64
     end: I64  # when the host went on, ns
@@ -77,7 +104,8 @@ class HostWaits(NamedTuple):
 
 
 def find_starts(linked: Linked) -> Starts:
-    """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
+    """What each device op needs before it can start: recorded waits, where there are any, else what
+    its times say."""
     stream = linked.memo(stream_numbers)
     previous = op_before(stream)
     dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
@@ -87,41 +115,56 @@ def find_starts(linked: Linked) -> Starts:
     short, pause, held, alone = blockwise(partial(_pauses, linked), *starts, previous, met)
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
     return Starts(
-        stream=stream, previous=run_lengths(previous, counts=True),
-        latency=lean(_latency(linked, alone, previous >= 0)), pause=lean(np.where(short, pause, np.int32(usual))),
-        held=lean(np.where(held > 0, held - usual, held)), dependencies=dependencies,
-    )  # fmt: skip
+        stream=stream,
+        previous=run_lengths(previous, counts=True),
+        latency=lean(_latency(linked, alone, previous >= 0)),
+        pause=lean(np.where(short, pause, np.int32(usual))),
+        held=lean(np.where(held > 0, held - usual, held)),
+        dependencies=dependencies,
+    )
 
 
 def _pauses(
     linked: Linked, start: I64, launch: I32, launch_time: I64, previous: I32, met: I64
 ) -> tuple[Bool, I32, NDArray[Any], Bool]:
-    """Of some device ops: which were queued and came shortly after the op before them on their stream, and after how
-    long (0: not so); how long after it those came that nothing known held (0: others); which had been launched when
-    all that they wait for was over."""
+    """Of some device ops: which were queued and came shortly after the op before them on their
+    stream, and after how long (0: not so); how long after it those came that nothing known held (0:
+    others); which had been launched when all that they wait for was over."""
     free = np.where(previous >= 0, linked.trace.device_ops.end[previous], NEVER)
     launched = np.where(launch >= 0, at(linked.trace.api_calls.end, launch, 0), launch_time)
-    queued, pause = (launch_time >= 0) & (launched <= free), start - free
+    queued = (launch_time >= 0) & (launched <= free)
+    pause = start - free
     short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
     late = queued & (pause >= USUAL_PAUSE_NS) & (start - met >= USUAL_PAUSE_NS)
     waited = start - np.maximum(np.maximum(launched, free), met)
-    late |= (launch_time >= 0) & ~queued & (waited >= UNEXPLAINED_NS) & (2 * waited >= pause) & (previous >= 0)
-    after, held = np.where(short, pause, 0).astype(np.int32), narrowed(np.where(late, pause, 0))
+    late |= (
+        (launch_time >= 0)
+        & ~queued
+        & (waited >= UNEXPLAINED_NS)
+        & (2 * waited >= pause)
+        & (previous >= 0)
+    )
+    after = np.where(short, pause, 0).astype(np.int32)
+    held = narrowed(np.where(late, pause, 0))
     return short, after, held, np.maximum(free, met) <= launch_time
 
 
 def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
-    """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is usual for calls of its
-    kind, as it is for the first of a stream, of which nobody knows what it waited for; never more than it took. Of the
-    many ops of one call the first alone shows it."""
-    ops, calls = linked.trace.device_ops, linked.trace.api_calls
+    """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is
+    usual for calls of its kind, as it is for the first of a stream, of which nobody knows what it
+    waited for; never more than it took. Of the many ops of one call the first alone shows it."""
+    ops = linked.trace.device_ops
+    calls = linked.trace.api_calls
     launched = stretch(linked.launch >= 0)
     own = lean(ops.start[launched] - linked.launch_time[launched])
     result = np.full(len(ops), DEFAULT_LATENCY_NS, own.dtype)
-    call, latency = linked.launch[launched], result[launched]
-    shown, kinds = alone[launched] & (own >= 0), linked.api_kind[call]
+    call = linked.launch[launched]
+    latency = result[launched]
+    shown = alone[launched] & (own >= 0)
+    kinds = linked.api_kind[call]
     if not (call[1:] > call[:-1]).all():
-        first, rows = np.empty(len(calls), np.int32), np.arange(len(call), dtype=np.int32)
+        first = np.empty(len(calls), np.int32)
+        rows = np.arange(len(call), dtype=np.int32)
         first[call[::-1]] = rows[::-1]  # of the ops of a call the last one written stays
         shown &= first[call] == rows
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
@@ -139,7 +182,9 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     if not len(ops := linked.trace.device_ops):
-        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
+        return Bindings(
+            np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64)
+        )
     beside = np.arange(len(starts.stream), dtype=np.int32)
     beside[~where_changed(starts.stream)] = 0
     np.maximum.accumulate(beside, out=beside)
@@ -148,12 +193,20 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     return Bindings(by, op, ops.start, lag)
 
 
-def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, NDArray[Any]]:
-    ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
-    launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
+def _bindings_of(
+    linked: Linked, starts: Starts, beside: I32, here: slice
+) -> tuple[U8, I32, NDArray[Any]]:
+    ends = linked.trace.device_ops.end
+    start = linked.trace.device_ops.start[here]
+    launch_time = linked.launch_time[here]
+    previous = starts.previous[here]
+    beside = beside[here]
     launch = np.minimum(launch_time, start)
-    on, delay, also_on = (getattr(starts.dependencies, name)[here] for name in ("on", "delay", "also_on"))
-    by, op = np.zeros(len(start), np.uint8), np.full(len(start), -1, np.int32)
+    on, delay, also_on = (
+        getattr(starts.dependencies, name)[here] for name in ("on", "delay", "also_on")
+    )
+    by = np.zeros(len(start), np.uint8)
+    op = np.full(len(start), -1, np.int32)
     ready = np.full(len(start), NEVER + 1)
     for kind, known, time, before in (
         (Bound.LAUNCH, launch_time >= 0, launch + starts.latency[here], None),
@@ -162,12 +215,15 @@ def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tu
         (Bound.DEPENDENCY, also_on >= 0, ends[also_on], also_on),
     ):
         later = known & (time > ready)
-        ready[later], by[later] = time[later], kind
+        ready[later] = time[later]
+        by[later] = kind
         op[later] = -1 if before is None else before[later]
-    # One that is later still waited for the op then running beside it: its event, or room on the device.
+    # One that is later still waited for the op then running beside it: its event, or room on the
+    # device.
     late = (start - ready > QUEUED_LATENCY_NS) & (beside >= 0)
     late &= np.minimum(ends[beside], start) > ready
-    by[late], op[late] = Bound.DEPENDENCY, beside[late]
+    by[late] = Bound.DEPENDENCY
+    op[late] = beside[late]
     op[op >= np.arange(here.start, here.stop)] = -1
     since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
     return by, op, narrowed(start - np.minimum(since, start))
@@ -199,13 +255,20 @@ def host_waits(timed: Timed) -> HostWaits:
 
 
 def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
-    """Those of the blocking calls that waited for something and held every thread, and which op of that ended last."""
-    calls, ops = timed.trace.api_calls, timed.trace.device_ops
-    rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
-    stream, number = _synchronised_stream(timed.linked, rows), timed.linked.memo(stream_numbers)
+    """Those of the blocking calls that waited for something and held every thread, and which op of
+    that ended last."""
+    calls = timed.trace.api_calls
+    ops = timed.trace.device_ops
+    rows = rows[
+        measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows])
+        == 0
+    ]
+    stream = _synchronised_stream(timed.linked, rows)
+    number = timed.linked.memo(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
     for one in distinct(stream).tolist():
-        here, among = stream == one, np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
+        here = stream == one
+        among = np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
         op[here] = _last_done(timed.linked, among, calls.start[rows[here]], calls.end[rows[here]])
     waited = op >= 0
     waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
@@ -213,11 +276,13 @@ def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
 
 
 def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
-    """For each call the one of these ops, launched by it or before, that ended last within it or before; -1: none."""
+    """For each call the one of these ops, launched by it or before, that ended last within it or
+    before; -1: none."""
     ended = linked.trace.device_ops.end[among]
     if not is_sorted(ended):
         order = np.argsort(ended, kind="stable")
-        among, ended = among[order], ended[order]
+        among = among[order]
+        ended = ended[order]
     op = at(among, position := places(ended, end, side="right") - 1, -1)
     while (later := at(linked.launch_time, op, NEVER) > start).any():
         # Another thread launched it meanwhile.
@@ -226,11 +291,14 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
 
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
-    """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
-    waits, known = linked.trace.waits, numbers_by_stream(linked, linked.memo(stream_numbers))
+    """For each of the calls the number of the stream that it waits for, -1 where that is not
+    recorded, or all are."""
+    waits = linked.trace.waits
+    known = numbers_by_stream(linked, linked.memo(stream_numbers))
     # Of several waits of one call the last one counts.
     chosen = np.flatnonzero((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))[::-1]
-    context, stream = waits.context[chosen], waits.stream[chosen]
+    context = waits.context[chosen]
+    stream = waits.stream[chosen]
     pairs = Groups.of(context, stream)
     each = zip(context[pairs.first].tolist(), stream[pairs.first].tolist(), strict=True)
     number = np.array([known.get(one, -1) for one in each], np.int64)[pairs.index]

@@ -6,7 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, flat, measure, texts_where, union
-from traceanalyzer.analysis.causes.start import Bindings, HostWaits, Starts, find_bindings, find_starts, host_waits
+from traceanalyzer.analysis.causes.start import (
+    Bindings,
+    HostWaits,
+    Starts,
+    find_bindings,
+    find_starts,
+    host_waits,
+)
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import dataclass
@@ -52,7 +59,9 @@ LOADERS = re.compile(  # names of Python functions that prepare input
     r"|(read|decode)_?(image|video|audio|frame|batch|sample)|augment|(get|fetch|next)_?(batch|data))",
     re.IGNORECASE,
 )
-EVERY_STEP = 0.8  # share of the steps with the copy from which it is made in every step; the first may bring more
+EVERY_STEP = 0.8
+"""Share of the steps with the copy from which it is made in every step; the first may bring
+more."""
 MIN_STEPS = 2
 LOADING_SHARE = 0.5  # a loader's functions fill at least this share of a gap that is theirs
 
@@ -60,35 +69,43 @@ LOADING_SHARE = 0.5  # a loader's functions fill at least this share of a gap th
 def input_copies(timed: Timed) -> Bool:
     """Which device ops bring input data: the host work before them prepared it.
 
-    A copy after host work is no evidence by itself: where results came back before it, the host computed its half of
-    the iteration. It is where the same copy is made in (nearly) every step, or in functions named like loading."""
+    A copy after host work is no evidence by itself: where results came back before it, the host
+    computed its half of the iteration. It is where the same copy is made in (nearly) every step, or
+    in functions named like loading."""
     result = np.zeros(len(timed.trace.device_ops), bool)
     copies = np.flatnonzero(timed.joined.brings_input)
     if not timed.steps.found or not len(copies):
         return result
-    index, ops = np.arange(len(result)), timed.trace.device_ops
+    index = np.arange(len(result))
+    ops = timed.trace.device_ops
     back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
     last_back = np.maximum.accumulate(np.where(back, index, -1))
     last_kernel = np.maximum.accumulate(np.where(timed.linked.is_kernel, index, -1))
     copies = copies[(copies == 0) | (last_back[copies - 1] <= last_kernel[copies - 1])]
     reach = np.maximum.accumulate(ops.end)
-    start, end = np.where(copies > 0, reach[copies - 1], timed.steps.start[0]), ops.start[copies]
+    start = np.where(copies > 0, reach[copies - 1], timed.steps.start[0])
+    end = ops.start[copies]
     ranges = timed.trace.host_ranges  # of Python they are named as `file.py(12): function`
     loads = texts_where(timed.trace.strings, lambda name: LOADERS.search(name.rpartition(": ")[2]))
     rows = (ranges.kind == RangeKind.PYTHON) & loads[ranges.name]
     loading = measure(union(ranges.start[rows], ranges.end[rows]), start, end)
-    result[copies] = _every_step(timed)[copies] | (loading >= LOADING_SHARE * np.maximum(end - start, 1))
+    result[copies] = _every_step(timed)[copies] | (
+        loading >= LOADING_SHARE * np.maximum(end - start, 1)
+    )
     return result
 
 
 def _every_step(timed: Timed) -> Bool:
     """Which device ops are copies of a name and size that nearly every steady step makes."""
-    ops, steps = timed.trace.device_ops, timed.steps
+    ops = timed.trace.device_ops
+    steps = timed.steps
     result = np.zeros(len(ops), bool)
     rows = np.flatnonzero(timed.joined.brings_input & (steps.of_op >= steps.warmup))
     if not len(rows) or steps.steady_count < MIN_STEPS:
         return result
     sort = Groups.of(ops.name[rows])
     pairs = np.unique(np.stack((sort.index, steps.of_op[rows].astype(np.int64))), axis=1)
-    result[rows] = (np.bincount(pairs[0], minlength=len(sort)) >= EVERY_STEP * steps.steady_count)[sort.index]
+    result[rows] = (np.bincount(pairs[0], minlength=len(sort)) >= EVERY_STEP * steps.steady_count)[
+        sort.index
+    ]
     return result

@@ -1,8 +1,9 @@
 """What would be left of a device's idle gaps if the host had never waited for the device.
 
-Every launch then comes earlier by all the time that the host had spent in waits before it, but the host is no more
-launches ahead than the queue holds. Each stretch of device work between two gaps keeps its length; it begins when the
-stretch before it has ended and its first op has been launched. Such a schedule is a running maximum: no loop over ops.
+Every launch then comes earlier by all the time that the host had spent in waits before it, but the
+host is no more launches ahead than the queue holds. Each stretch of device work between two gaps
+keeps its length; it begins when the stretch before it has ended and its first op has been launched.
+Such a schedule is a running maximum: no loop over ops.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,16 +19,21 @@ from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.trace import I32, I64, is_sorted
 
-AT_ONCE = 1 << 19  # launches that are moved at once: for each of so many the lengths of all waits are added up again
+AT_ONCE = 1 << 19
+"""Launches that are moved at once: for each of so many the lengths of all waits are added up
+again."""
 
 
-def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> Iterator[tuple[slice, I64]]:
-    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns;
-    some at a time, with which they are."""
+def gaps_without_waits(
+    started: Started, start: I64, end: I64, next_op: I32 | I64
+) -> Iterator[tuple[slice, I64]]:
+    """Lengths that the gaps between ops of one device (in time order, each with the op that ends
+    it) would have, ns; some at a time, with which they are."""
     if not len(start) or not len(started.host_waits.call):
         yield slice(0, len(start)), end - start
         return
-    ops, launch_time = started.trace.device_ops, started.linked.launch_time
+    ops = started.trace.device_ops
+    launch_time = started.linked.launch_time
     launched, position = _in_launch_order(started, int(next_op[0]))
     first = position[next_op]
     first[started.bindings.by[next_op] != Bound.LAUNCH] = -1
@@ -41,18 +47,26 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
     def gaps(here: slice) -> tuple[I64, I64, I64]:
         ended = end[here]
         following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
-        return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
+        return (
+            ended - launch_time[next_op[here]],
+            np.where(first[here] >= 0, 0, ended - start[here]),
+            following - ended,
+        )
 
-    calls, held = started.trace.api_calls, started.host_waits.call
-    host, waits = launch_time[launched], union(calls.start[held], calls.end[held])
+    calls = started.trace.api_calls
+    held = started.host_waits.call
+    host = launch_time[launched]
+    waits = union(calls.start[held], calls.end[held])
     for here in blocks(len(host), AT_ONCE):
         host[here] -= covered_before(waits, host[here])
     yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
 def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
-    """This op's device's ops whose launch is known, in its order, and each op's position among them (-1: others)."""
-    ops, launch_time = started.trace.device_ops, started.linked.launch_time
+    """This op's device's ops whose launch is known, in its order, and each op's position among them
+    (-1: others)."""
+    ops = started.trace.device_ops
+    launch_time = started.linked.launch_time
     launched = np.flatnonzero((ops.device == ops.device[op]) & (launch_time >= 0)).astype(np.int32)
     if not is_sorted(launch_time[launched]):
         launched = launched[np.argsort(launch_time[launched], kind="stable")]
@@ -62,26 +76,33 @@ def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
 
 
 def _schedule(
-    host: I64, first: I32, launches: Callable[[slice], tuple[I64, I64]], gaps: Callable[[slice], tuple[I64, I64, I64]],
+    host: I64,
+    first: I32,
+    launches: Callable[[slice], tuple[I64, I64]],
+    gaps: Callable[[slice], tuple[I64, I64, I64]],
     begin: int,
-) -> Iterator[tuple[slice, I64]]:  # fmt: skip
+) -> Iterator[tuple[slice, I64]]:
     """Gaps of the earliest schedule, some at a time.
 
-    `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap
-    the launch of the op after it (-1: it does not bind). `launches`: of some launches the stretch of each one's op (0
-    is before the first gap) and how long after the stretch's beginning the op starts. `gaps`: of some gaps the latency
-    from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0."""
+    `host`: when the host makes each launch at the earliest (moved to when the queue has room);
+    `first`: for each gap the launch of the op after it (-1: it does not bind). `launches`: of some
+    launches the stretch of each one's op (0 is before the first gap) and how long after the
+    stretch's beginning the op starts. `gaps`: of some gaps the latency from that launch, the least
+    pause, and how long the stretch after it lasts. `begin`: end of stretch 0."""
     turn = np.maximum.accumulate(np.maximum(first, 0))
     turn //= QUEUE_DEPTH
     edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
     del turn
     begun = np.full(len(first) + 1, begin)
-    ended, held = begin, NEVER
+    ended = begin
+    held = NEVER
     for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
         if chunk:
             # The op launched a whole queue before has to begin before the next can be launched.
-            stretch, offset = launches(slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here])))
+            stretch, offset = launches(
+                slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))
+            )
             room = np.where(stretch <= low, begun[stretch] + offset, NEVER) - host[here]
             blocked = np.maximum.accumulate(np.maximum(room, held))
             held = int(blocked[-1])

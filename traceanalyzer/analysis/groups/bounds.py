@@ -1,4 +1,5 @@
-"""Compute time by what limits its kernels, kernels above their roofline, and what sampled counters say of limits."""
+"""Compute time by what limits its kernels, kernels above their roofline, and what sampled counters
+say of limits."""
 
 import re
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
 
 FEW_WAVES = 0.1
-"""Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is the limit."""
+"""Of the blocks that the GPU holds at a time: with a tenth of them neither arithmetic nor memory is
+the limit."""
 LONG_NS = 50_000  # a kernel that is shorter has little work, and is not worth spreading out
 WARP = 32  # threads that run together; in a smaller block the rest of them do nothing
 
@@ -29,28 +31,45 @@ class Undersized(NamedTuple):
     resident: float | None  # threads that the GPU holds at a time; None where it is not known
     narrow_share: float  # share of their time in blocks of fewer threads than a warp
     narrow_threads: float  # threads of such a block, mean over their time
-    lost_ms: float  # what they would take less a step with all of the GPU, if their work can be spread over it
+    # what they would take less a step with all of the GPU, if their work can be spread over it
+    lost_ms: float
+
+
+TELLING = re.compile(
+    r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie"
+)
+"""Counters of what can limit a kernel."""
+KNOWN = (Bound.COMPUTE, Bound.MEMORY)
+ENOUGH_SHARE = 0.5  # with a roofline for less of the computation, what it leaves would be a guess
 
 
 def filled(rated: Rated) -> F64:
     """Share of the GPU that each kernel's blocks fill, 0 for a single warp; NaN where not known."""
-    ops, waves = rated.trace.device_ops, rated.roofline.waves[:]
+    ops = rated.trace.device_ops
+    waves = rated.roofline.waves[:]
     threads = ops.blocks * np.maximum(ops.threads, 0)
     return np.where(np.isnan(waves) & (threads > 0) & (threads <= WARP), 0.0, waves)
 
 
 def undersized(rated: Rated) -> Bool:
-    """Kernels that calculate and fill hardly any of the GPU, or of each warp: no arithmetic or memory limits them."""
+    """Kernels that calculate and fill hardly any of the GPU, or of each warp: no arithmetic or
+    memory limits them."""
     return rated.linked.is_compute & ((filled(rated) < FEW_WAVES) | _narrow(rated))
 
 
 def _narrow(rated: Rated) -> Bool:
-    return rated.linked.is_kernel & (rated.trace.device_ops.threads > 0) & (rated.trace.device_ops.threads < WARP)
+    return (
+        rated.linked.is_kernel
+        & (rated.trace.device_ops.threads > 0)
+        & (rated.trace.device_ops.threads < WARP)
+    )
 
 
 def undersized_kernels(rated: Rated) -> Undersized | None:
     """The long ones of the steady state, with those of blocks below a warp; None without any."""
-    ops, time, part = rated.trace.device_ops, duration(rated.linked), filled(rated)
+    ops = rated.trace.device_ops
+    time = duration(rated.linked)
+    part = filled(rated)
     narrow = rated.linked.is_compute & _narrow(rated)
     rows = steady(rated.timed) & undersized(rated) & (time >= LONG_NS)
     if not rows.any():
@@ -72,26 +91,24 @@ def _mean(values: I64, time: I64, rows: Bool) -> float:
     return float(np.average(values[rows], weights=time[rows])) if rows.any() else 0.0
 
 
-TELLING = re.compile(r"(?i)dram|tensor|sm.{0,12}(active|issue|throughput)|sms active|fp(16|32|64)|nvlink|pcie")
-"""Counters of what can limit a kernel."""
-
-
 def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
-    """Name, mean and number of samples of each telling counter, in steady steps while its device was busy."""
-    table, steps, found = timed.trace.gpu_metrics, timed.steps, []
+    """Name, mean and number of samples of each telling counter, in steady steps while its device
+    was busy."""
+    table = timed.trace.gpu_metrics
+    steps = timed.steps
+    found = []
     if timed.device is None or not len(table):
         return []
-    busy = clip(timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1])))
+    busy = clip(
+        timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1]))
+    )
     inside = contains(busy, table.start) & ((table.device == timed.device) | (table.device < 0))
     for code in distinct(table.name[inside]).tolist():
-        values, name = table.value[inside & (table.name == code)], timed.trace.strings[code]
+        values = table.value[inside & (table.name == code)]
+        name = timed.trace.strings[code]
         if len(values) >= MIN_SAMPLES and TELLING.search(name):
             found.append((name, float(values.mean()), len(values)))
     return found
-
-
-KNOWN = (Bound.COMPUTE, Bound.MEMORY)
-ENOUGH_SHARE = 0.5  # with a roofline for less of the computation, what it leaves would be a guess
 
 
 class AboveRoofline(NamedTuple):
@@ -105,46 +122,65 @@ class AboveRoofline(NamedTuple):
 
 
 def memory_bound_share(rated: Rated) -> float:
-    """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
-    profiler measured it, else as counters sampled while they ran say, else by the roofline (traffic takes longer than
-    arithmetic), else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
-    r, linked, sampled = rated.roofline, rated.linked, rated.sampled_bounds
+    """Share of the steady state's compute time in kernels that memory bandwidth would limit at
+    best: as a kernel profiler measured it, else as counters sampled while they ran say, else by the
+    roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too small to tell)
+    by what usually limits kernels of the class."""
+    r = rated.roofline
+    linked = rated.linked
+    sampled = rated.sampled_bounds
     by_class = np.array([bound == "memory" for bound in linked.classes.bound])[linked.op_class]
     names = texts_where(linked.trace.strings, streams_weights)
-    by_class |= (linked.op_class == linked.classes.index("gemm")) & names[linked.trace.device_ops.name]
+    by_class |= (linked.op_class == linked.classes.index("gemm")) & names[
+        linked.trace.device_ops.name
+    ]
     memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~undersized(rated))
     memory = np.where(one_of(sampled, KNOWN), sampled == Bound.MEMORY, memory)
-    return _compute_share(rated, np.where(r.counted & one_of(r.bound, KNOWN), r.bound == Bound.MEMORY, memory))
+    return _compute_share(
+        rated, np.where(r.counted & one_of(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
+    )
 
 
 def small_share(rated: Rated) -> float:
-    """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which no model or
-    measurement says what limits them: neither arithmetic nor memory does, whatever kernels of their name are."""
+    """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which
+    no model or measurement says what limits them: neither arithmetic nor memory does, whatever
+    kernels of their name are."""
     return _compute_share(rated, undersized(rated) & ~_told(rated))
 
 
 def unknown_share(rated: Rated) -> float:
-    """Share of the steady state's compute time in kernels of no known class, without a model and not measured."""
+    """Share of the steady state's compute time in kernels of no known class, without a model and
+    not measured."""
     return _compute_share(rated, _unknown(rated))
 
 
 def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
     """Those with the most time, and their time a step, ms."""
     rows = _unknown(rated) & rated.linked.is_compute & rated.timed.steady_ops
-    time, names = duration(rated.linked), rated.trace.device_ops.name
+    time = duration(rated.linked)
+    names = rated.trace.device_ops.name
     spent = {code: time[rows & (names == code)].sum() for code in _by_time(rated, rows)}
-    return [(title(rated.linked, code), ms(ns / rated.timed.steps.steady_count)) for code, ns in spent.items()]
+    return [
+        (title(rated.linked, code), ms(ns / rated.timed.steps.steady_count))
+        for code, ns in spent.items()
+    ]
 
 
 def _unknown(rated: Rated) -> Bool:
-    by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[rated.linked.op_class]
+    by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[
+        rated.linked.op_class
+    ]
     return by_class & ~_told(rated) & ~undersized(rated)
 
 
 def _told(rated: Rated) -> Bool:
     """Which device ops' limit the roofline or a measurement tells."""
     r = rated.roofline
-    return (r.rated & ~r.small) | (r.counted & one_of(r.bound, KNOWN)) | one_of(rated.sampled_bounds, KNOWN)
+    return (
+        (r.rated & ~r.small)
+        | (r.counted & one_of(r.bound, KNOWN))
+        | one_of(rated.sampled_bounds, KNOWN)
+    )
 
 
 def rated_share(rated: Rated) -> float:
@@ -154,13 +190,16 @@ def rated_share(rated: Rated) -> float:
 
 def _compute_share(rated: Rated, chosen: Bool) -> float:
     """Share of these device ops in the steady state's compute time."""
-    compute, time = rated.linked.is_compute & rated.timed.steady_ops, duration(rated.linked)
+    compute = rated.linked.is_compute & rated.timed.steady_ops
+    time = duration(rated.linked)
     return float(time[compute & chosen].sum() / time[compute].sum()) if time[compute].any() else 0.0
 
 
 def above_limits_ms(rated: Rated, free: Bool) -> float | None:
-    """Time a step that compute among these ops takes beyond its roofline; None: less than `ENOUGH_SHARE` has one."""
-    r, time = rated.roofline, duration(rated.linked)
+    """Time a step that compute among these ops takes beyond its roofline; None: less than
+    `ENOUGH_SHARE` has one."""
+    r = rated.roofline
+    time = duration(rated.linked)
     rows = steady(rated.timed) & rated.linked.is_compute & free
     limited = rows & r.rated
     if not rows.any() or time[limited].sum() < ENOUGH_SHARE * time[rows].sum():
@@ -170,7 +209,8 @@ def above_limits_ms(rated: Rated, free: Bool) -> float | None:
 
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
-    r, time = rated.roofline, duration(rated.linked)
+    r = rated.roofline
+    time = duration(rated.linked)
     rows = rated.timed.steady_ops & r.rated & (r.attainable[:] > time) & (time > 0)
     if not rows.any():
         return None

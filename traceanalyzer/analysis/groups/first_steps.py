@@ -1,5 +1,5 @@
-"""The first steps of a process apart from the steady ones: what compilation, loading of kernels and a growing allocator
-cost at each start, and when compiled code has made up for it."""
+"""The first steps of a process apart from the steady ones: what compilation, loading of kernels and
+a growing allocator cost at each start, and when compiled code has made up for it."""
 
 import math
 from typing import NamedTuple
@@ -37,39 +37,58 @@ NEVER = PaidBack(None, None, None)
 class FirstSteps:
     """The slow first steps of a process."""
 
-    source: str = metric("whether they were `timed` without the profiler, `recorded` or `logged`", text="own")
+    source: str = metric(
+        "whether they were `timed` without the profiler, `recorded` or `logged`", text="own"
+    )
     first_ms: float = metric("the first step")
     steady_ms: float = metric("a steady step, from the same source")
     steps: int = metric("first steps that take much longer than a steady one")
     excess_ms: float = metric("time beyond that of as many steady steps")
-    eager_ms: float | None = metric("a steady step with torch.compile switched off; null where none was timed (collect "
-                                    "torch --eager-steps N)", default=None)  # fmt: skip
-    compiled_ms: float | None = metric("a step with it on, timed just before; null where the other is", default=None)
-    pays_after_steps: int | None = metric("steps after which compiled code, faster than the eager step, has made up "
-                                          "for the excess; null where it never does, or no eager step was "
-                                          "timed", default=None)  # fmt: skip
-    pays_low: int | None = metric("low end of its 90 % range; null where it never does", default=None)
+    eager_ms: float | None = metric(
+        "a steady step with torch.compile switched off; null where none was timed (collect "
+        "torch --eager-steps N)",
+        default=None,
+    )
+    compiled_ms: float | None = metric(
+        "a step with it on, timed just before; null where the other is", default=None
+    )
+    pays_after_steps: int | None = metric(
+        "steps after which compiled code, faster than the eager step, has made up "
+        "for the excess; null where it never does, or no eager step was "
+        "timed",
+        default=None,
+    )
+    pays_low: int | None = metric(
+        "low end of its 90 % range; null where it never does", default=None
+    )
     pays_high: int | None = metric("high end of it; null where it may be never", default=None)
 
 
 def first_steps(timed: Timed) -> FirstSteps | None:
     """The first steps as far as they are known; None where no slow one is."""
-    steps, watch, log = timed.steps, timed.trace.stopwatch, timed.trace.step_timings
+    steps = timed.steps
+    watch = timed.trace.stopwatch
+    log = timed.trace.step_timings
     if watch is not None and watch.first_ns:
         steady = np.full(len(watch.first_ns), watch.step_ns, np.int64)
         return _of("timed", np.append(watch.first_ns, steady), timed)
     if timed.trace.only_step_times and not log.of_server:
         rows = log.duration > 0
-        begins = bool(rows.any()) and log.step[rows][0] <= 1  # one that begins later was resumed, or left some out
+        begins = (
+            bool(rows.any()) and log.step[rows][0] <= 1
+        )  # one that begins later was resumed, or left some out
         return _of("logged", log.duration[rows], timed) if begins else None
     if not steps.found or not (steps.warmup or getattr(watch, "from_first", False)):
         return None  # what comes before the first launch may be the recorder's start
-    return _of("recorded", np.append(steps.end[0] - begin_of_first(timed), steps.duration[1:]), timed)
+    return _of(
+        "recorded", np.append(steps.end[0] - begin_of_first(timed), steps.duration[1:]), timed
+    )
 
 
 def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
     """Of all known steps, ns; compiled and eager steps are those that the stopwatch timed."""
-    slow, watch = count_warmup(duration), timed.trace.stopwatch
+    slow = count_warmup(duration)
+    watch = timed.trace.stopwatch
     if not slow:
         return None
     steady_ns = float(np.median(duration[slow:]))
@@ -78,14 +97,19 @@ def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
     if watch is None or watch.eager_ns is None:
         return FirstSteps(source, *figures)
     pays = paid_back(excess_ns, *saved_of(watch))
-    return FirstSteps(source, *figures, watch.eager_ns / NS_PER_MS, watch.step_ns / NS_PER_MS, *pays)
+    return FirstSteps(
+        source, *figures, watch.eager_ns / NS_PER_MS, watch.step_ns / NS_PER_MS, *pays
+    )
 
 
 def saved_of(watch: Stopwatch) -> tuple[float, float]:
-    """What compiled code saves in a step, and half of its 90 % interval, ns; nothing where no eager step was timed."""
+    """What compiled code saves in a step, and half of its 90 % interval, ns; nothing where no eager
+    step was timed."""
     if watch.eager_ns is None:
         return 0.0, 0.0
-    reach = 0.0 if watch.low_ns is None or watch.high_ns is None else (watch.high_ns - watch.low_ns) / 2
+    reach = (
+        0.0 if watch.low_ns is None or watch.high_ns is None else (watch.high_ns - watch.low_ns) / 2
+    )
     return watch.eager_ns - watch.step_ns, math.hypot(reach, watch.eager_reach_ns)
 
 
@@ -96,9 +120,13 @@ def paid_back(cost: float, saved: float, reach: float) -> PaidBack:
 
 
 def begin_of_first(timed: Timed) -> int:
-    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted without the idle
-    time before the first launch; here it is what a first step costs."""
-    steps, ops = timed.steps, timed.trace.device_ops
+    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted
+    without the idle time before the first launch; here it is what a first step costs."""
+    steps = timed.steps
+    ops = timed.trace.device_ops
     own = ops.start[steps.of_op == 0]
     earlier = ops.end[ops.start < own.min()] if len(own) else own
-    return min(max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))), int(steps.start[0]))
+    return min(
+        max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))),
+        int(steps.start[0]),
+    )

@@ -1,4 +1,5 @@
-"""Idle time of the recorded step: what lies between queued ops, what `IdleDetail` says of it, its longest gaps."""
+"""Idle time of the recorded step: what lies between queued ops, what `IdleDetail` says of it, its
+longest gaps."""
 
 import numpy as np
 
@@ -10,14 +11,21 @@ from traceanalyzer.analysis.tables.gap_rows import gap_details
 from traceanalyzer.base import ms
 from traceanalyzer.trace import I64, Bool
 
+MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
+MOSTLY = 0.5  # a detail of more than half of the host's idle time names it
+
 
 def queued_idle_ms(explained: Causes) -> float:
-    """Idle time a recorded step of cause launch whose next op had been queued before the gap began."""
-    return _mean_ms(explained, (explained.gaps.cause == IdleCause.LAUNCH) & (explained.gaps.queued == 1))
+    """Idle time a recorded step of cause launch whose next op had been queued before the gap
+    began."""
+    return _mean_ms(
+        explained, (explained.gaps.cause == IdleCause.LAUNCH) & (explained.gaps.queued == 1)
+    )
 
 
 def detail_ms(explained: Causes, detail: IdleDetail) -> float:
-    """Idle time a recorded step of this detail, ms. Of a pause before a migration only its fault is migration."""
+    """Idle time a recorded step of this detail, ms. Of a pause before a migration only its fault is
+    migration."""
     gaps = explained.gaps
     if detail not in MANAGED:
         return _mean_ms(explained, gaps.detail == detail)
@@ -28,20 +36,29 @@ def detail_ms(explained: Causes, detail: IdleDetail) -> float:
 
 def _mean_ms(explained: Causes, chosen: Bool, part: tuple[I64, I64] | None = None) -> float:
     """Of these gaps, or a part of each, what lies in a mean steady step."""
-    gaps, steps, device = explained.gaps, explained.timed.steps, explained.timed.device
+    gaps = explained.gaps
+    steps = explained.timed.steps
+    device = explained.timed.device
     if device is None:
         return 0.0
     rows = chosen & (gaps.device == device)
     start, end = part or (gaps.start, gaps.end)
-    idle = measure(union(start[rows], end[rows]), steps.start[steps.steady], steps.end[steps.steady])
+    idle = measure(
+        union(start[rows], end[rows]), steps.start[steps.steady], steps.end[steps.steady]
+    )
     return ms(idle.mean())
 
 
 def longest_gaps(
-    explained: Causes, cause: IdleCause | None = None, detail: IdleDetail | None = None, count: int = 2
+    explained: Causes,
+    cause: IdleCause | None = None,
+    detail: IdleDetail | None = None,
+    count: int = 2,
 ) -> list[tuple[float, str]]:
-    """Length, ms, and description of the longest gaps of a cause, a detail, or both, in the steady state."""
-    gaps, timed = explained.gaps, explained.timed
+    """Length, ms, and description of the longest gaps of a cause, a detail, or both, in the steady
+    state."""
+    gaps = explained.gaps
+    timed = explained.timed
     chosen = (gaps.step >= timed.steps.warmup) & (gaps.device == timed.device)
     for column, wanted in ((gaps.cause, cause), (gaps.detail, detail)):
         chosen &= True if wanted is None else column == wanted
@@ -50,26 +67,33 @@ def longest_gaps(
     return list(zip(map(ms, gaps.duration[rows]), gap_details(timed, gaps, rows), strict=True))
 
 
-MANAGED = (IdleDetail.PAGE_MIGRATION, IdleDetail.MANAGED_LOOP)
-MOSTLY = 0.5  # a detail of more than half of the host's idle time names it
-
-
 def main_detail(explained: Causes) -> str:
-    """In words what most of the recorded idle time of host work is; empty where no detail is most of it."""
+    """In words what most of the recorded idle time of host work is; empty where no detail is most
+    of it."""
     if explained.timed.device is None:
         return ""
     details = [one for one in IdleDetail if one not in (IdleDetail.NONE, IdleDetail.LOST)]
     time = {detail: detail_ms(explained, detail) for detail in details}
     longest = max(time, key=time.__getitem__)
-    return longest.label if named_host_share(explained) * time[longest] > MOSTLY * sum(time.values()) else ""
+    return (
+        longest.label
+        if named_host_share(explained) * time[longest] > MOSTLY * sum(time.values())
+        else ""
+    )
 
 
 def named_host_share(explained: Causes) -> float:
     """Share of the recorded idle time of cause host that a detail names."""
-    gaps, steps, device = explained.gaps, explained.timed.steps, explained.timed.device
+    gaps = explained.gaps
+    steps = explained.timed.steps
+    device = explained.timed.device
     host = (gaps.cause == IdleCause.HOST) & (gaps.device == (-1 if device is None else device))
     total, named = (
-        measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady]).sum()
+        measure(
+            union(gaps.start[rows], gaps.end[rows]),
+            steps.start[steps.steady],
+            steps.end[steps.steady],
+        ).sum()
         for rows in (host, host & (gaps.detail > 0))
     )
     return float(named / total) if total else 0.0

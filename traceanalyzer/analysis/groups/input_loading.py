@@ -1,5 +1,6 @@
-"""How input is loaded, as far as the recording shows: by whom, from what memory, what the time goes into; and many
-small copies to the GPU, each of which costs the host a call and the operators around it."""
+"""How input is loaded, as far as the recording shows: by whom, from what memory, what the time goes
+into; and many small copies to the GPU, each of which costs the host a call and the operators around
+it."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from traceanalyzer.trace import Bool, MemoryKind, RangeKind, distinct
 
 STAGES = {
     "collate": re.compile(r"(?i)collate|default_convert|pin_memory\.py|^aten::(stack|cat)$"),
-    "decode": re.compile(r"(?i)decode|imread|jpeg|PIL/|torchvision/io|\bav/|decord|soundfile|librosa/core"),
+    "decode": re.compile(
+        r"(?i)decode|imread|jpeg|PIL/|torchvision/io|\bav/|decord|soundfile|librosa/core"
+    ),
     "tokenise": re.compile(r"(?i)tokeni[sz]"),
     "transform": re.compile(
         r"(?i)transforms?/|albumentations|augment|^aten::(_?upsample\w*|interpolate|rot90|flip|grid_sampler\w*)$"
@@ -31,7 +34,9 @@ STAGES = {
     ),
 }
 """Names of operators and Python functions by what they do for a batch."""
-OS_READS = re.compile(r"^(p?readv?|p?read64|fread|f?open(64)?|openat(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$")
+OS_READS = re.compile(
+    r"^(p?readv?|p?read64|fread|f?open(64)?|openat(64)?|f?getc|recv(from|msg)?|mmap(64)?|preadv2?)$"
+)
 """Calls of the operating system that bring data from a file or a connection."""
 WAITED_SHARE = 0.05  # a step that idles for less of its time because of input did not wait for it
 
@@ -41,40 +46,66 @@ class Loading(NamedTuple):
 
     workers: bool | None  # whether worker processes load; None where the names do not tell
     pinned: bool | None
-    """Whether all input is copied from pinned memory; None where no such copy, or not its memory, was recorded."""
+    """Whether all input is copied from pinned memory; None where no such copy, or not its memory,
+    was recorded."""
     waiting_steps: int  # steady steps in which the GPU waits for input, of ...
     steps: int
     stages: tuple[tuple[str, float], ...]
-    """What the loading is in (names of `STAGES`), as shares of its time on the launching threads, largest first; empty
-    where workers do it, or nothing in it was recorded."""
+    """What the loading is in (names of `STAGES`), as shares of its time on the launching threads,
+    largest first; empty where workers do it, or nothing in it was recorded."""
     os_share: float | None
-    """Share of it in calls that read files and connections; None where such calls were not recorded."""
+    """Share of it in calls that read files and connections; None where such calls were not
+    recorded."""
+
+
+SMALL_BYTES = 64_000
+"""Copies of up to this size take a few microseconds on any link: less than the host takes to ask
+for them."""
+MANY = 16
+"""A batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little."""
 
 
 def loaders_in(texts: Sequence[str]) -> tuple[bool, bool]:
-    """Whether iterators of PyTorch's DataLoader without and with worker processes are among them."""
-    single, several = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
+    """Whether iterators of PyTorch's DataLoader without and with worker processes are among
+    them."""
+    single = "_SingleProcessDataLoaderIter"
+    several = "_MultiProcessingDataLoaderIter"
     return any(single in text for text in texts), any(several in text for text in texts)
 
 
 def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     """How input is loaded; None where the launching threads do not load or wait for any."""
-    steps, steady, ranges, strings = timed.steps, timed.steps.steady, timed.trace.host_ranges, timed.trace.strings
-    inside = intersect(timed.timeline.states[HostState.INPUT], union(steps.host_start[steady], steps.host_end[steady]))
+    steps = timed.steps
+    steady = timed.steps.steady
+    ranges = timed.trace.host_ranges
+    strings = timed.trace.strings
+    inside = intersect(
+        timed.timeline.states[HostState.INPUT],
+        union(steps.host_start[steady], steps.host_end[steady]),
+    )
     if not inside.total:
         return None
     named = timed.steady_host(ranges.start) & (ranges.name >= 0)
     single, several = loaders_in([strings[code] for code in distinct(ranges.name[named]).tolist()])
-    workers, of_os = several if single != several else None, ranges.kind == RangeKind.OS
+    workers = several if single != several else None
+    of_os = ranges.kind == RangeKind.OS
     waited = np.zeros(0, bool)
     if budgets is not None:
-        waited = budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
+        waited = (
+            budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
+        )
     kinds = timed.trace.device_ops.source_memory[timed.joined.brings_input & timed.steady_ops]
     code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
-    shares = () if workers else ((name, _share(timed, code, test, inside)) for name, test in STAGES.items())
+    shares = (
+        ()
+        if workers
+        else ((name, _share(timed, code, test, inside)) for name, test in STAGES.items())
+    )
     return Loading(
         workers=workers,
-        pinned=bool((kinds == MemoryKind.PINNED).all()) if min(kinds.tolist(), default=MemoryKind.UNKNOWN) else None,
+        pinned=bool((kinds == MemoryKind.PINNED).all())
+        if min(kinds.tolist(), default=MemoryKind.UNKNOWN)
+        else None,
         waiting_steps=int(waited.sum()),
         steps=steps.steady_count,
         stages=tuple(sorted(filter(itemgetter(1), shares), key=itemgetter(1), reverse=True)),
@@ -88,11 +119,6 @@ def _share(timed: Timed, rows: Bool, test: re.Pattern[str], inside: IntervalSet)
     rows = rows & texts_where(timed.trace.strings, test.search)[ranges.name]
     rows &= np.isin(ranges.thread, [one.thread for one in timed.timeline.threads])
     return intersect(union(ranges.start[rows], ranges.end[rows]), inside).total / inside.total
-
-
-SMALL_BYTES = 64_000
-"""Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""
-MANY = 16  # a batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little
 
 
 class SmallCopies(NamedTuple):
@@ -114,15 +140,20 @@ def which_small(joined: Joined) -> Bool:
 def small_copies(timed: Timed) -> SmallCopies | None:
     """The small copies of the steady steps; None where they are few."""
     rows = np.flatnonzero(which_small(timed.joined) & timed.steady_ops & (timed.linked.launch >= 0))
-    ops, tree, steps = timed.trace.device_ops, timed.linked.tree, timed.steps.steady_count
+    ops = timed.trace.device_ops
+    tree = timed.linked.tree
+    steps = timed.steps.steady_count
     if len(rows) < MANY * steps:
         return None
     # each call of the API, or the outermost copying operator around it
     call = tree.node_of_call[timed.linked.launch[rows]]
-    copying = (tree.kind == RangeKind.OP) & tree.named(texts_where(timed.trace.strings, COPYING.match))
+    copying = (tree.kind == RangeKind.OP) & tree.named(
+        texts_where(timed.trace.strings, COPYING.match)
+    )
     outer = tree.outermost(copying)[call]
     node = np.where(outer >= 0, outer, call)
-    asked, names = distinct(node), tree.names(node)
+    asked = distinct(node)
+    names = tree.names(node)
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
     return SmallCopies(
         a_step=len(rows) / steps,

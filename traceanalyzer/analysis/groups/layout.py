@@ -1,9 +1,11 @@
-"""Device work that moves tensors into another layout or type without calculating anything, and kernels that walk
-through memory in strides: neighbouring threads read or write elements that lie far apart.
+"""Device work that moves tensors into another layout or type without calculating anything, and
+kernels that walk through memory in strides: neighbouring threads read or write elements that lie
+far apart.
 
-Memory moves in sectors of 32 bytes. Where the fastest dimension of one operand of an elementwise kernel is walked
-through in steps of a sector or more in another, one of the two moves a sector for each element, whichever order the
-kernel takes. The strides of the inputs say so; results are not recorded, so only what inputs show is told."""
+Memory moves in sectors of 32 bytes. Where the fastest dimension of one operand of an elementwise
+kernel is walked through in steps of a sector or more in another, one of the two moves a sector for
+each element, whichever order the kernel takes. The strides of the inputs say so; results are not
+recorded, so only what inputs show is told."""
 
 import re
 from itertools import combinations
@@ -12,14 +14,26 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, texts_where
-from traceanalyzer.analysis.groups.ops import Group, duration, group, judged, named, of_class, op_code, per_step, steady
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    group,
+    judged,
+    named,
+    of_class,
+    op_code,
+    per_step,
+    steady,
+)
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I32, Bool
 
-CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
+CHANNELS = re.compile(
+    r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE
+)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
 CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 CAST = re.compile(r"^aten::(?:_to_copy|to)$")  # operators that make a tensor of another type
@@ -36,8 +50,19 @@ class Casts(NamedTuple):
     first_ms: float  # time a step of the first of each shape and type alone
 
 
+SECTOR_BYTES = 32  # what the device memory and the caches move at least (NVIDIA's and AMD's alike)
+LARGE_BYTES = 1 << 22
+"""Smaller operands lie in the caches, where a sector that was moved serves its other elements,
+too."""
+ELEMENTWISE = re.compile(
+    r"^aten::(copy_|(add|sub|mul|div)_?|where|maximum|minimum|pow|sigmoid|tanh|(ge|si|re)lu|clamp)$"
+)
+"""Operators that go through all operands in one order, element by element."""
+
+
 def channel_kernels(timed: Timed, free: Bool) -> Group | None:
-    """Kernels that a convolution library runs around its own to change a layout, of ops that are `free`."""
+    """Kernels that a convolution library runs around its own to change a layout, of ops that are
+    `free`."""
     found = group(timed, steady(timed) & free & named(timed.linked, CHANNELS))
     convolves = (steady(timed) & of_class(timed.joined, "convolution")).any()
     return found if found.total_ms > 0 and convolves else None
@@ -45,14 +70,18 @@ def channel_kernels(timed: Timed, free: Bool) -> Group | None:
 
 def casts(timed: Timed, free: Bool) -> Casts | None:
     """Casts to another type, those of equal inputs counted, of ops that are `free`."""
-    joined, ranges, time = timed.joined, timed.trace.host_ranges, duration(timed.linked)
+    joined = timed.joined
+    ranges = timed.trace.host_ranges
+    time = duration(timed.linked)
     node = at(_around(joined, CAST), joined.launch_node, -1)
     rows = steady(timed) & free & (node >= 0) & ~of_class(joined, "memcpy")
     row = np.where(rows, at(joined.linked.tree.row, node, -1), -1)
     chosen = np.flatnonzero(row >= 0)
     if not len(chosen):
         return None
-    alike = Groups.of(timed.steps.of_op[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]])
+    alike = Groups.of(
+        timed.steps.of_op[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]]
+    )
     return Casts(
         kernels=Group(rows, per_step(timed, time[rows]), group(timed, row >= 0).top),
         total_ms=per_step(timed, time[chosen]),
@@ -64,7 +93,12 @@ def casts(timed: Timed, free: Bool) -> Casts | None:
 
 def layout_copies(timed: Timed, free: Bool) -> Group | None:
     """Copies that only make a tensor contiguous, of ops that are `free`."""
-    rows = steady(timed) & free & _launched_below(timed.joined, COPY) & ~_launched_below(timed.joined, CONVOLUTION)
+    rows = (
+        steady(timed)
+        & free
+        & _launched_below(timed.joined, COPY)
+        & ~_launched_below(timed.joined, CONVOLUTION)
+    )
     return found if (found := group(timed, rows)).total_ms > 0 else None
 
 
@@ -74,18 +108,10 @@ def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
 
 
 def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
-    """For each node of the host tree the innermost operator of such a name around it, -1 without."""
+    """For each node of the host tree the innermost operator of such a name around it, -1
+    without."""
     tree = joined.linked.tree
     return tree.innermost(tree.named(texts_where(joined.trace.strings, pattern.search)))
-
-
-SECTOR_BYTES = 32  # what the device memory and the caches move at least (NVIDIA's and AMD's alike)
-LARGE_BYTES = 1 << 22
-"""Smaller operands lie in the caches, where a sector that was moved serves its other elements, too."""
-ELEMENTWISE = re.compile(
-    r"^aten::(copy_|(add|sub|mul|div)_?|where|maximum|minimum|pow|sigmoid|tanh|(ge|si|re)lu|clamp)$"
-)
-"""Operators that go through all operands in one order, element by element."""
 
 
 class StridedWork(NamedTuple):
@@ -105,16 +131,28 @@ def strided_work(rated: Rated) -> StridedWork | None:
     return StridedWork(kernels, sorted({*filter(None, examples)})) if kernels.total_ms > 0 else None
 
 
-def _two_orders(name: str | None, shapes: str | None, dtypes: str | None, strides: str | None) -> str | None:
+def _two_orders(
+    name: str | None, shapes: str | None, dtypes: str | None, strides: str | None
+) -> str | None:
     """Two operands of an operator that are in different orders, and how; None without."""
-    large = [one for one in tensors_of(shapes, dtypes, strides) if one.strides and one.bytes >= LARGE_BYTES]
+    large = [
+        one
+        for one in tensors_of(shapes, dtypes, strides)
+        if one.strides and one.bytes >= LARGE_BYTES
+    ]
     a, b = next((pair for pair in combinations(large, 2) if crosses(*pair)), (None, None))
-    return f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}" if a and b else None
+    return (
+        f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
+        if a and b
+        else None
+    )
 
 
 def crosses(a: Tensor, b: Tensor) -> bool:
-    """Whether each of two operands of one shape is walked through in sectors along the other's fastest dimension."""
-    fast_a, fast_b = _fastest(a), _fastest(b)
+    """Whether each of two operands of one shape is walked through in sectors along the other's
+    fastest dimension."""
+    fast_a = _fastest(a)
+    fast_b = _fastest(b)
     if a.shape != b.shape or fast_a is None or fast_b is None:
         return False
     steps = (b.strides or ())[fast_a] * b.dtype.bytes, (a.strides or ())[fast_b] * a.dtype.bytes
@@ -124,4 +162,7 @@ def crosses(a: Tensor, b: Tensor) -> bool:
 def _fastest(tensor: Tensor) -> int | None:
     """The dimension whose elements lie side by side, None without one."""
     strides = tensor.strides or ()
-    return next((d for d, (n, s) in enumerate(zip(tensor.shape, strides, strict=True)) if s == 1 and n > 1), None)
+    return next(
+        (d for d, (n, s) in enumerate(zip(tensor.shape, strides, strict=True)) if s == 1 and n > 1),
+        None,
+    )

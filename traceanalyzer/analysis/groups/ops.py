@@ -29,13 +29,29 @@ class ApiTime(NamedTuple):
     ms: float
 
 
+PRODUCT = re.compile(
+    r"^aten::(?:bmm|baddbmm)$"
+)  # batched products: of queries and keys, of scores and values
+SOFTMAX = re.compile(
+    r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax"
+)
+"""Operators between them that make attention of it."""
+MAX_BETWEEN = 16
+"""Kernels between two products of one attention: scaling, softmax, dropout, casts, a mask made for
+it, a copy of the values, and each one's copy."""
+
+
 def api_times(linked: Linked) -> list[ApiTime]:
     """The calls with the most host time; calls made by others do not count again."""
-    calls, rows = linked.trace.api_calls, np.flatnonzero(~linked.memo(is_nested))
+    calls = linked.trace.api_calls
+    rows = np.flatnonzero(~linked.memo(is_nested))
     groups = Groups.of(calls.name[rows])
-    time, names = groups.sum((calls.end - calls.start)[rows]), calls.name[rows][groups.first]
+    time = groups.sum((calls.end - calls.start)[rows])
+    names = calls.name[rows][groups.first]
     order = np.argsort(-time, kind="stable")[:SHOWN].tolist()
-    return [ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order]
+    return [
+        ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order
+    ]
 
 
 class Group(NamedTuple):
@@ -51,7 +67,9 @@ def group(timed: Timed, rows: Bool) -> Group:
     time: dict[str, float] = {}
     kinds = Groups.of(timed.trace.device_ops.name[rows])
     spent = kinds.sum(duration(timed.linked)[rows]).tolist()
-    for code, ns in zip(timed.trace.device_ops.name[rows][kinds.first].tolist(), spent, strict=True):
+    for code, ns in zip(
+        timed.trace.device_ops.name[rows][kinds.first].tolist(), spent, strict=True
+    ):
         name = title(timed.linked, code)
         time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
     top = sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
@@ -60,7 +78,9 @@ def group(timed: Timed, rows: Bool) -> Group:
 
 def steady(timed: Timed) -> Bool:
     """The steady state's device ops on the device that the step's figures speak of."""
-    return timed.steady_ops & (timed.trace.device_ops.device == (-1 if timed.device is None else timed.device))
+    return timed.steady_ops & (
+        timed.trace.device_ops.device == (-1 if timed.device is None else timed.device)
+    )
 
 
 def of_class(joined: Joined, *names: str) -> Bool:
@@ -89,8 +109,9 @@ def op_code(rated: Rated) -> I64:
 def judged(
     rated: Rated, rows: I32 | I64, columns: tuple[str, ...], judge: Callable[..., str | None]
 ) -> tuple[Bool, Groups, list[str | None]]:
-    """Which of these host ranges the judge says something of; the kinds that there are by the texts of these columns,
-    and what it says of each: it is given the texts (None where one was not recorded)."""
+    """Which of these host ranges the judge says something of; the kinds that there are by the texts
+    of these columns, and what it says of each: it is given the texts (None where one was not
+    recorded)."""
     codes = [getattr(rated.trace.host_ranges, name)[rows] for name in columns]
     kinds = Groups.of(*codes)
     each = zip(*(column[kinds.first].tolist() for column in codes), strict=True)
@@ -124,8 +145,10 @@ def in_stream_order(timed: Timed, rows: Bool) -> I64:
 
 
 def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
-    """The run of neighbours (in step and stream, all `inside`) of each op of `order`, -1 for none; and their number."""
-    stream, step = timed.trace.device_ops.stream[order], timed.steps.of_op[order]
+    """The run of neighbours (in step and stream, all `inside`) of each op of `order`, -1 for none;
+    and their number."""
+    stream = timed.trace.device_ops.stream[order]
+    step = timed.steps.of_op[order]
     starts = inside.copy()
     starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
     run = np.cumsum(starts, dtype=np.int32)
@@ -141,14 +164,6 @@ def greatest(values: I64 | F64, run: I32 | I64, count: int | None = None) -> F64
     return result
 
 
-PRODUCT = re.compile(r"^aten::(?:bmm|baddbmm)$")  # batched products: of queries and keys, of scores and values
-SOFTMAX = re.compile(r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax")
-"""Operators between them that make attention of it."""
-MAX_BETWEEN = 16
-"""Kernels between two products of one attention: scaling, softmax, dropout, casts, a mask made for it, a copy of the
-values, and each one's copy."""
-
-
 class WrittenOutAttention(NamedTuple):
     """Passes over the scores between the two products."""
 
@@ -158,11 +173,14 @@ class WrittenOutAttention(NamedTuple):
 
 
 def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:
-    """Softmax and its neighbours between two batched products, forward or backward, of ops that are `free`."""
+    """Softmax and its neighbours between two batched products, forward or backward, of ops that are
+    `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))
-    between, rows = between_products(rated, order), np.zeros(len(free), bool)
+    between = between_products(rated, order)
+    rows = np.zeros(len(free), bool)
     rows[order[between >= 0]] = True
-    passes, steps = group(rated.timed, rows & free), rated.timed.steps.steady_count
+    passes = group(rated.timed, rows & free)
+    steps = rated.timed.steps.steady_count
     if passes.total_ms <= 0:
         return None
     moved = rated.roofline.bytes[passes.rows]
@@ -171,10 +189,12 @@ def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | Non
 
 
 def between_products(rated: Rated, order: I64) -> I64:
-    """For each op of `order` the number of the attention between whose products it lies, -1 outside of any."""
+    """For each op of `order` the number of the attention between whose products it lies, -1 outside
+    of any."""
     operator = op_code(rated)[order]
     product = np.flatnonzero(with_text(rated.linked, operator, PRODUCT)).tolist()
-    step, stream = rated.timed.steps.of_op[order], rated.trace.device_ops.stream[order]
+    step = rated.timed.steps.of_op[order]
+    stream = rated.trace.device_ops.stream[order]
     seen = np.concatenate(([0], np.cumsum(with_text(rated.linked, operator, SOFTMAX))))
     result = np.full(len(order), -1, np.int64)
     for number, (a, b) in enumerate(pairwise(product)):

@@ -1,5 +1,6 @@
-"""Passes over memory that could be fewer (of an optimizer, of runs of memory-bound kernels), and what a run of kernels
-moves as one kernel: what comes in from outside of it and what it leaves, not what its kernels hand to each other."""
+"""Passes over memory that could be fewer (of an optimizer, of runs of memory-bound kernels), and
+what a run of kernels moves as one kernel: what comes in from outside of it and what it leaves, not
+what its kernels hand to each other."""
 
 import re
 from typing import NamedTuple
@@ -25,15 +26,43 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
 
-OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")  # operators whose first operand is where they write
+OVERWRITES = re.compile(
+    r"^aten::(copy_|fill_|zero_)$"
+)  # operators whose first operand is where they write
+
+
+FUSIBLE = (
+    "elementwise",
+    "normalisation",
+    "softmax",
+    "reduction",
+    "layout",
+    "random",
+    "fill",
+    "loss",
+)
+"""Classes whose kernels a compiler can merge with their neighbours; all are limited by memory
+bandwidth."""
+COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
+"""Kernels of torch.compile: it merged what works on the same data, and left what could not be
+merged."""
+MIN_CHAIN = 3
+"""Shorter runs of such kernels are the residual adds and activations of any model, with little to
+merge."""
+ASIDE = 64
+"""An operand this many times smaller than another is a statistic or a parameter beside it, not data
+of its own."""
+FUSED = re.compile("fused", re.IGNORECASE)
 
 
 def written(rated: Rated, op: I32 | I64) -> F64:
-    """Bytes that each of these device ops writes, as far as its operator's operands say: what it moves and does not
-    read, or the first where that is what the operator writes."""
-    ranges, row = rated.trace.host_ranges, rated.roofline.row[op]
+    """Bytes that each of these device ops writes, as far as its operator's operands say: what it
+    moves and does not read, or the first where that is what the operator writes."""
+    ranges = rated.trace.host_ranges
+    row = rated.roofline.row[op]
     columns = [at(column, row, -1) for column in (ranges.name, ranges.shapes, ranges.dtypes)]
-    kinds, sizes = Groups.of(*columns), []
+    kinds = Groups.of(*columns)
+    sizes = []
     for codes in zip(*(column[kinds.first].tolist() for column in columns), strict=True):
         name, shapes, dtypes = (rated.trace.text(code) or "" for code in codes)
         read = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
@@ -44,10 +73,12 @@ def written(rated: Rated, op: I32 | I64) -> F64:
 
 
 def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
-    """Of each op's traffic, bytes, what crosses the border of its run (`number`, -1 outside of any): what it reads and
-    no op before it in the run wrote or read whole, and what the run's last op writes (`out`).
+    """Of each op's traffic, bytes, what crosses the border of its run (`number`, -1 outside of
+    any): what it reads and no op before it in the run wrote or read whole, and what the run's last
+    op writes (`out`).
 
-    What a reduction reads beside the run's first op is told apart: a fused kernel reads it again."""
+    What a reduction reads beside the run's first op is told apart: a fused kernel reads it
+    again."""
     inside = number >= 0
     same = np.zeros(len(number), bool)
     same[1:] = inside[1:] & (number[1:] == number[:-1])
@@ -61,16 +92,6 @@ def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
     within = np.where(same, np.minimum(read, np.append(0.0, handed[:-1])), 0.0)
     result: F64 = np.where(same & reducing, 0.0, read - within) + np.where(last, out, 0.0)
     return np.where(inside, result, 0.0)
-
-
-FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
-"""Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
-COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
-"""Kernels of torch.compile: it merged what works on the same data, and left what could not be merged."""
-MIN_CHAIN = 3  # shorter runs of such kernels are the residual adds and activations of any model, with little to merge
-ASIDE = 64
-"""An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
-FUSED = re.compile("fused", re.IGNORECASE)
 
 
 class OptimizerPasses(NamedTuple):
@@ -90,31 +111,50 @@ class Chains(NamedTuple):
     kernels_per_run: float
     longest_ms: float  # time a step if each run took as long as its longest kernel
     bytes_saved: float | None
-    """What the runs move a step beyond their kernel with the most traffic; None where not all of it is known."""
+    """What the runs move a step beyond their kernel with the most traffic; None where not all of it
+    is known."""
 
 
 def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
     """An optimizer step written as many passes over its state, of ops that are `free`."""
-    rows = steady(rated.timed) & of_class(rated.joined, "optimizer") & ~named(rated.linked, FUSED) & free
+    rows = (
+        steady(rated.timed)
+        & of_class(rated.joined, "optimizer")
+        & ~named(rated.linked, FUSED)
+        & free
+    )
     if not rows.any():
         return None
     names, inverse = ranked(rated.trace.device_ops.name[rows])
-    by_name = np.bincount(inverse, weights=duration(rated.linked)[rows]) / rated.timed.steps.steady_count
+    by_name = (
+        np.bincount(inverse, weights=duration(rated.linked)[rows]) / rated.timed.steps.steady_count
+    )
     longest = title(rated.linked, int(names[by_name.argmax()]))
     return OptimizerPasses(group(rated.timed, rows), len(names), ms(by_name.max()), longest)
 
 
 def chains(rated: Rated, free: Bool) -> Chains | None:
-    """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are `free`."""
+    """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are
+    `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))
-    fusible = of_class(rated.joined, *FUSIBLE) & rated.linked.is_kernel & free & ~named(rated.linked, COMPILED)
-    run, number = split_by_size(runs(rated.timed, order, fusible[order])[0], rated.memo(largest_operands)[order])
-    count, steps = np.bincount(run[run >= 0], minlength=number), rated.timed.steps.steady_count
+    fusible = (
+        of_class(rated.joined, *FUSIBLE)
+        & rated.linked.is_kernel
+        & free
+        & ~named(rated.linked, COMPILED)
+    )
+    run, number = split_by_size(
+        runs(rated.timed, order, fusible[order])[0], rated.memo(largest_operands)[order]
+    )
+    count = np.bincount(run[run >= 0], minlength=number)
+    steps = rated.timed.steps.steady_count
     long = count >= MIN_CHAIN
     if not long.any():
         return None
     inside = (run >= 0) & long[run]
-    chained, run, rows = order[inside], run[inside], np.zeros(len(free), bool)
+    chained = order[inside]
+    run = run[inside]
+    rows = np.zeros(len(free), bool)
     rows[chained] = True
     moved = rated.roofline.bytes[chained]
     return Chains(
@@ -122,19 +162,31 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
         runs_per_step=long.sum() / steps,
         kernels_per_run=float(count[long].mean()),
         longest_ms=per_step(rated.timed, greatest(duration(rated.linked)[chained], run)),
-        bytes_saved=float(moved.sum() - greatest(moved, run).sum()) / steps if np.isfinite(moved).all() else None,
+        bytes_saved=float(moved.sum() - greatest(moved, run).sum()) / steps
+        if np.isfinite(moved).all()
+        else None,
     )
 
 
 def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
-    """The runs (-1 outside of any), ended also where the largest operand changes its size: the kernels then work on
-    different tensors. Far smaller operands (row means of a normalisation) go with the run. And how many there are."""
+    """The runs (-1 outside of any), ended also where the largest operand changes its size: the
+    kernels then work on different tensors. Far smaller operands (row means of a normalisation) go
+    with the run. And how many there are."""
     rows = np.flatnonzero(run >= 0)
-    begins, size = where_changed(run[rows]), elements[rows]
+    begins = where_changed(run[rows])
+    size = elements[rows]
     uneven = _uneven(begins, size)
     current = 0
-    for i, begins_here, here in zip(uneven.tolist(), begins[uneven].tolist(), size[uneven].tolist(), strict=True):
-        if here and current and here != current and here < ASIDE * current and current < ASIDE * here:
+    for i, begins_here, here in zip(
+        uneven.tolist(), begins[uneven].tolist(), size[uneven].tolist(), strict=True
+    ):
+        if (
+            here
+            and current
+            and here != current
+            and here < ASIDE * current
+            and current < ASIDE * here
+        ):
             begins[i] = begins_here = True
         current = here if begins_here else max(current, here)
     result = np.full(len(run), -1, np.int32)
@@ -150,12 +202,22 @@ def _uneven(begins: Bool, size: I64) -> I64:
     most = np.maximum.reduceat(size, first)
     least = np.minimum.reduceat(np.where(size > 0, size, np.iinfo(np.int64).max), first)
     result: I64 = np.flatnonzero((least < most)[np.cumsum(begins) - 1])
-    return result[begins[result] | where_changed(size[result])]  # one like that before it says nothing new
+    return result[
+        begins[result] | where_changed(size[result])
+    ]  # one like that before it says nothing new
 
 
 def largest_operands(rated: Rated) -> I64:
-    """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
+    """Elements of the largest operand of the operator that each device op is part of, 0 where not
+    known."""
     codes = at(rated.trace.host_ranges.shapes, rated.roofline.row, -1)
     known, inverse = ranked(codes)
-    sizes = [max((one.numel for one in tensors_of(rated.trace.text(int(code)))), default=0) for code in known]
-    return alike(sizes[0], len(codes), np.int64) if len(known) == 1 else np.array(sizes, np.int64)[inverse]
+    sizes = [
+        max((one.numel for one in tensors_of(rated.trace.text(int(code)))), default=0)
+        for code in known
+    ]
+    return (
+        alike(sizes[0], len(codes), np.int64)
+        if len(known) == 1
+        else np.array(sizes, np.int64)[inverse]
+    )

@@ -7,7 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import one_of, texts_where
-from traceanalyzer.analysis.groups.ops import Group, duration, group, judged, named, of_class, op_code, per_step, steady
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    group,
+    judged,
+    named,
+    of_class,
+    op_code,
+    per_step,
+    steady,
+)
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of, tensors_of
@@ -16,15 +26,18 @@ from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.trace import F64, Bool
 
 TENSOR_EFFICIENCY = 0.75
-"""Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79 measured on an H200 for
-TF32 and bf16, in this repository's recordings)."""
+"""Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79
+measured on an H200 for TF32 and bf16, in this repository's recordings)."""
 FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
-"""Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be of any type."""
+"""Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be
+of any type."""
 ALIGNED_BYTES = 16
-"""Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of 32 (cuBLAS
-documentation, "tensor core usage")."""
-SMALL_DIMENSION = 16  # dimensions up to this are vectors and heads, not sizes that padding would help
-WAVE_LOSS = 0.15  # part of a kernel's time with the last wave mostly empty that is worth changing a size for
+"""Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of
+32 (cuBLAS documentation, "tensor core usage")."""
+SMALL_DIMENSION = 16
+"""Dimensions up to this are vectors and heads, not sizes that padding would help."""
+WAVE_LOSS = 0.15
+"""Part of a kernel's time with the last wave mostly empty that is worth changing a size for."""
 MANY_WAVES = 8  # with more waves the last one is less than an eighth of the kernel
 
 
@@ -32,7 +45,9 @@ class Fp32Products(NamedTuple):
     """Products in fp32 on the ordinary cores."""
 
     kernels: Group
-    at_ms: dict[str, float]  # time a step on the tensor cores by number format; without those that the GPU has not
+    at_ms: dict[
+        str, float
+    ]  # time a step on the tensor cores by number format; without those that the GPU has not
     unknown: bool  # whether the sizes of some were not recorded
 
 
@@ -49,7 +64,13 @@ class LastWaves(NamedTuple):
 
     kernels: Group
     waves: float
-    lost_ms: float  # time a step of the empty part of the last wave, as far as the roofline leaves room
+    lost_ms: (
+        float  # time a step of the empty part of the last wave, as far as the roofline leaves room
+    )
+
+
+CONVOLUTION = re.compile(r"^aten::\w*conv")
+FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
 
 
 def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
@@ -63,21 +84,29 @@ def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
         return None
     gpu = rated.linked.gpus.get(-1 if rated.timed.device is None else rated.timed.device)
     # number formats that fp32 products could have on tensor cores, the one nearest to them first
-    faster = [name for name in ("tf32", "bf16") if gpu is not None and gpu.tensor.get(name, 0) > gpu.vector["fp32"]]
+    faster = [
+        name
+        for name in ("tf32", "bf16")
+        if gpu is not None and gpu.tensor.get(name, 0) > gpu.vector["fp32"]
+    ]
     at = {name: per_step(rated.timed, _on_tensor_cores(rated, rows, name)) for name in faster}
     return Fp32Products(found, at, bool((unknown & rows).any()))
 
 
 def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
-    """Time, ns, that these products would take on the tensor cores; of work that is not known, as much as the
-    ordinary cores can do in their time. Small ones, which are not limited by arithmetic, gain nothing."""
-    roofline, time = rated.roofline, duration(rated.linked)[rows].astype(np.float64)
+    """Time, ns, that these products would take on the tensor cores; of work that is not known, as
+    much as the ordinary cores can do in their time. Small ones, which are not limited by
+    arithmetic, gain nothing."""
+    roofline = rated.roofline
+    time = duration(rated.linked)[rows].astype(np.float64)
     gpu = rated.linked.gpus[rated.timed.device or 0]
     if gpu is None:
         return time
     known = np.isfinite(roofline.flops[rows])
     # A block for each SM, and longer than any start-up.
-    fills = (rated.trace.device_ops.blocks[rows] >= rated.linked.limit("sms")[rows]) & (time >= SHORT_NS)
+    fills = (rated.trace.device_ops.blocks[rows] >= rated.linked.limit("sms")[rows]) & (
+        time >= SHORT_NS
+    )
     flops = np.where(known, roofline.flops[rows], gpu.vector["fp32"] * time / 1e9)
     arithmetic = flops / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
     transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
@@ -93,7 +122,8 @@ def _by_arithmetic(rated: Rated) -> Bool:
 
 def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
-    roofline, time = rated.roofline, duration(rated.linked)
+    roofline = rated.roofline
+    time = duration(rated.linked)
     rows = steady(rated.timed) & of_class(rated.joined, "gemm") & free & (roofline.row >= 0)
     # few blocks may still have much to calculate: a product over many rows
     rows &= roofline.rated & ~(roofline.small & (roofline.attainable[:] < SHORT_NS))
@@ -101,29 +131,42 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     columns = ("shapes", "dtypes", "strides", "name")
     rows[rows], kinds, shapes = judged(rated, roofline.row[rows], columns, _odd_shape)
     spent: Counter[str] = Counter()
-    for shape, ns in zip(shapes, np.bincount(kinds.index, among, len(shapes)).tolist(), strict=True):
+    for shape, ns in zip(
+        shapes, np.bincount(kinds.index, among, len(shapes)).tolist(), strict=True
+    ):
         if shape is not None:
             spent[shape] += ns
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
     saved = np.maximum(time[rows] - roofline.attainable[rows] / TENSOR_EFFICIENCY, 0)
-    return OddProducts(found, per_step(rated.timed, saved), [shape for shape, _ in spent.most_common()])
+    return OddProducts(
+        found, per_step(rated.timed, saved), [shape for shape, _ in spent.most_common()]
+    )
 
 
-def _odd_shape(shapes: str | None, dtypes: str | None, strides: str | None, name: str | None) -> str | None:
-    """The shape of a matrix of such inputs with an odd row length; None without one, or where one is narrow."""
+def _odd_shape(
+    shapes: str | None, dtypes: str | None, strides: str | None, name: str | None
+) -> str | None:
+    """The shape of a matrix of such inputs with an odd row length; None without one, or where one
+    is narrow."""
     operands = [t for t in tensors_of(shapes, dtypes, strides) if len(t.shape) >= 2]
     if min((size for t in operands for size in t.shape[-2:]), default=0) <= SMALL_DIMENSION:
         return None
     last = operands[-1]
     columns = last.shape[-2 if (name or "").endswith("linear") else -1]
-    rows = [*zip(operands, map(_row_length, operands), strict=True), (last, columns)]  # at the end of what it writes
-    return next(("x".join(map(str, t.shape)) for t, length in rows if _is_odd(length, t.dtype.bytes)), None)
+    rows = [
+        *zip(operands, map(_row_length, operands), strict=True),
+        (last, columns),
+    ]  # at the end of what it writes
+    return next(
+        ("x".join(map(str, t.shape)) for t, length in rows if _is_odd(length, t.dtype.bytes)), None
+    )
 
 
 def _row_length(tensor: Tensor) -> int:
-    """Elements from one row of a matrix to the next, whichever way it is stored: what alignment depends on."""
+    """Elements from one row of a matrix to the next, whichever way it is stored: what alignment
+    depends on."""
     strides = tensor.strides[-2:] if tensor.strides is not None else ()
     return max(strides) if len(strides) == 2 and min(strides) == 1 else tensor.shape[-1]
 
@@ -134,7 +177,8 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 
 def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
-    waves, time = rated.roofline.waves[:], duration(rated.linked)
+    waves = rated.roofline.waves[:]
+    time = duration(rated.linked)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & _by_arithmetic(rated)
     rows &= (waves > 1) & (waves < MANY_WAVES)
     loss = np.where(rows, 1 - waves / np.ceil(np.where(rows, waves, 1)), 0.0)
@@ -146,10 +190,6 @@ def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
 
 
-CONVOLUTION = re.compile(r"^aten::\w*conv")
-FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
-
-
 class OddConvolutions(NamedTuple):
     """Convolutions with channel counts that are not multiples of 16 bytes."""
 
@@ -158,20 +198,29 @@ class OddConvolutions(NamedTuple):
 
 
 def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
-    """Convolutions in tensor cores' formats with odd channel counts, of `free` ops; not of images or groups."""
-    roofline, code = rated.roofline, op_code(rated)
+    """Convolutions in tensor cores' formats with odd channel counts, of `free` ops; not of images
+    or groups."""
+    roofline = rated.roofline
+    code = op_code(rated)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0)
     rows &= one_of(roofline.precision, (Precision.TF32, Precision.FP16, Precision.BF16))
     rows &= texts_where(rated.trace.strings, CONVOLUTION.match)[code]
-    rows[rows], _, shapes = judged(rated, roofline.row[rows], ("name", "shapes", "dtypes"), _odd_weight)
+    rows[rows], _, shapes = judged(
+        rated, roofline.row[rows], ("name", "shapes", "dtypes"), _odd_weight
+    )
     found = group(rated.timed, rows)
     return OddConvolutions(found, sorted({*filter(None, shapes)})) if found.total_ms > 0 else None
 
 
 def _odd_weight(name: str, shapes: str | None, dtypes: str | None) -> str | None:
-    """The shape of the weight, where one of its channel counts is odd; None where none is, or it cannot be told."""
+    """The shape of the weight, where one of its channel counts is odd; None where none is, or it
+    cannot be told."""
     at = int("backward" in name)
-    pair = [one for one in inputs_of(shapes, dtypes)[at : at + 2] if isinstance(one, Tensor) and len(one.shape) >= 3]
+    pair = [
+        one
+        for one in inputs_of(shapes, dtypes)[at : at + 2]
+        if isinstance(one, Tensor) and len(one.shape) >= 3
+    ]
     if len(pair) < 2:
         return None
     x, weight = pair

@@ -1,4 +1,5 @@
-"""Conditions of the recording that the trace itself shows: number formats, and the shapes of a step's input."""
+"""Conditions of the recording that the trace itself shows: number formats, and the shapes of a
+step's input."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.trace import Condition, distinct
 
-LEAST_SHARE = 0.05  # a number format with less of the matrix kernels' time is not one that the program was given
+LEAST_SHARE = 0.05
+"""A number format with less of the matrix kernels' time is not one that the program was given."""
 SHOWN_INPUTS = 4
 
 
@@ -27,22 +29,32 @@ def seen_conditions(rated: Rated) -> Iterator[Condition]:
     stated = {one.name for one in rated.trace.conditions}
     if "model" not in stated and (model := _model(rated)) is not None:
         yield Condition("model", model)
-    if any(loaders := loaders_in(rated.trace.strings)) and not any(name.endswith("num_workers") for name in stated):
+    if any(loaders := loaders_in(rated.trace.strings)) and not any(
+        name.endswith("num_workers") for name in stated
+    ):
         yield Condition("loader num_workers", "1 or more" if loaders[1] else "0")
 
 
 def _model(rated: Rated) -> str | None:
-    """The class of the outermost module that is called most and calls others; None where none was recorded."""
+    """The class of the outermost module that is called most and calls others; None where none was
+    recorded."""
     calls = rated.joined.origins.calls
-    roots = calls.name[[i for i in distinct(calls.parent).tolist() if i >= 0 and calls.parent[i] < 0]]
-    kinds = Counter(named.kind for code in roots.tolist() if (named := module_of(calls.strings[code])) is not None)
+    roots = calls.name[
+        [i for i in distinct(calls.parent).tolist() if i >= 0 and calls.parent[i] < 0]
+    ]
+    kinds = Counter(
+        named.kind
+        for code in roots.tolist()
+        if (named := module_of(calls.strings[code])) is not None
+    )
     return next((kind for kind, _ in kinds.most_common(1)), None)
 
 
 def _formats(rated: Rated) -> list[str]:
     """Formats that matrix kernels calculate in, those with most of their time first."""
     rows = steady(rated.timed) & rated.linked.is_matrix
-    time, kind = duration(rated.linked)[rows], rated.roofline.precision[rows]
+    time = duration(rated.linked)[rows]
+    kind = rated.roofline.precision[rows]
     total = np.bincount(kind, weights=time, minlength=len(Precision))
     known = [p for p in Precision if p and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()]
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
@@ -50,7 +62,9 @@ def _formats(rated: Rated) -> list[str]:
 
 def _inputs(rated: Rated) -> str:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
-    tree, ranges, text = rated.linked.tree, rated.trace.host_ranges, rated.trace.text
+    tree = rated.linked.tree
+    ranges = rated.trace.host_ranges
+    text = rated.trace.text
     node = rated.joined.launch_node[rated.joined.brings_input & rated.timed.steady_ops]
     op = at(tree.operator, node, -1)
     rows = distinct(tree.row[op[op >= 0]])

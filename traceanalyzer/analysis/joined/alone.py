@@ -8,17 +8,19 @@ from traceanalyzer.trace import I64
 
 
 def alone(linked: Linked, chosen: I64) -> I64:
-    """Duration of each op, for compute beside a collective that of its like (same name, blocks and bytes) that no
-    collective touched, ns: one that shares some of its time with a collective has fewer multiprocessors for all of it,
-    as its blocks come in waves."""
+    """Duration of each op, for compute beside a collective that of its like (same name, blocks and
+    bytes) that no collective touched, ns: one that shares some of its time with a collective has
+    fewer multiprocessors for all of it, as its blocks come in waves."""
     all_ops = linked.trace.device_ops
     collective = union(all_ops.start[linked.is_communication], all_ops.end[linked.is_communication])
     ops = all_ops.take(chosen)
-    beside, duration = measure(collective, ops.start, ops.end) > 0, ops.end - ops.start
+    beside = measure(collective, ops.start, ops.end) > 0
+    duration = ops.end - ops.start
     slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
     for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows if slowed.any() else ():
-        mine, free = rows[slowed[rows]], rows[~beside[rows]]
+        mine = rows[slowed[rows]]
+        free = rows[~beside[rows]]
         if len(mine) and len(free):
             result[mine] = np.minimum(duration[mine], int(np.median(duration[free])))
     return result

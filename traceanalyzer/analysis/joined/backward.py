@@ -1,4 +1,5 @@
-"""Which operators run in the backward pass, and which autograd node each forward operator gave rise to."""
+"""Which operators run in the backward pass, and which autograd node each forward operator gave rise
+to."""
 
 import re
 
@@ -10,7 +11,8 @@ from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
-"""The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
+"""The autograd node of writing into a part of a tensor: it has the number after that of the
+operator which writes."""
 FORWARD_ONLY = re.compile(
     r"^aten::(linear|addmm|conv\dd|convolution|layer_norm|native_layer_norm|batch_norm|group_norm|embedding|rms_norm"
     r"|scaled_dot_product_attention|gelu|silu|relu|dropout|softmax|log_softmax|cross_entropy_loss)$"
@@ -31,20 +33,27 @@ def in_backward(linked: Linked) -> Bool:
 
 
 def run_again(linked: Linked) -> Bool:
-    """Which nodes of the host tree are, or lie inside, operators of a forward pass that run again in the backward pass
-    (activation checkpointing).
+    """Which nodes of the host tree are, or lie inside, operators of a forward pass that run again
+    in the backward pass (activation checkpointing).
 
-    Autograd numbers what makes nodes of its graph, and a backward pass makes none: its numbered operators are a forward
-    pass. One of them has to be no part of any derivative's formula, or they are the graph of a second derivative. In a
-    recording without numbers these tell alone: with what an autograd node does up to the last of them."""
-    tree, table = linked.tree, linked.trace.host_ranges
+    Autograd numbers what makes nodes of its graph, and a backward pass makes none: its numbered
+    operators are a forward pass. One of them has to be no part of any derivative's formula, or they
+    are the graph of a second derivative. In a recording without numbers these tell alone: with what
+    an autograd node does up to the last of them."""
+    tree = linked.tree
+    table = linked.trace.host_ranges
     backward = in_backward(linked)
     forward = tree.named(texts_where(linked.trace.strings, FORWARD_ONLY.match)) & backward
     if not forward.any():
         return forward
     autograd = tree.of_ranges(is_autograd(linked), False)
     around = tree.innermost(autograd)
-    numbered = backward & ~autograd & (tree.of_ranges(table.sequence, -1) >= 0) & (tree.kind == RangeKind.OP)
+    numbered = (
+        backward
+        & ~autograd
+        & (tree.of_ranges(table.sequence, -1) >= 0)
+        & (tree.kind == RangeKind.OP)
+    )
     if (forward & numbered).any():
         again = np.zeros(len(backward), bool)
         again[around[forward & numbered]] = True
@@ -56,19 +65,21 @@ def run_again(linked: Linked) -> Bool:
 
 
 def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I64) -> I64:
-    """For each of these nodes of the host tree the device total, ns, of the autograd nodes that the forward operators
-    in its subtree gave rise to; -1 where there is none. `device_own`: device time of what each node of the tree itself
-    launched; `backward`: which nodes are in the backward pass.
+    """For each of these nodes of the host tree the device total, ns, of the autograd nodes that the
+    forward operators in its subtree gave rise to; -1 where there is none. `device_own`: device time
+    of what each node of the tree itself launched; `backward`: which nodes are in the backward pass.
 
-    Autograd numbers its nodes by thread. Of the operators that carry a number the last to start made the node:
-    those around it began when that number was still the next to be given. An autograd node names its forward
-    thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers."""
+    Autograd numbers its nodes by thread. Of the operators that carry a number the last to start
+    made the node: those around it began when that number was still the next to be given. An
+    autograd node names its forward thread by an id of the profiler's; the thread meant is the one
+    whose operators carry most of its numbers."""
     tree = linked.tree
     if not (linked.trace.host_ranges.forward_thread > 0).any():
         return np.full(len(node), -1, np.int64)
     made, pairs = _pairs(linked, backward)
     known = pairs >= 0
-    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
+    time = np.zeros(len(tree.start), np.int64)
+    joined = np.zeros(len(tree.start), bool)
     np.add.at(time, pairs[known], tree.subtree_sum(device_own, made[known]))
     joined[pairs[known]] = True
     none = tree.subtree_sum(joined, node) == 0
@@ -79,7 +90,8 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
 
 
 def made_by(linked: Linked, nodes: Bool) -> Bool:
-    """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
+    """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave
+    rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
         made, pairs = _pairs(linked, in_backward(linked))
@@ -89,7 +101,8 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
 
 
 def forward_makers(linked: Linked) -> I64:
-    """For each node of the host tree the forward operator that made the autograd node it lies in, -1 without."""
+    """For each node of the host tree the forward operator that made the autograd node it lies in,
+    -1 without."""
     maker = np.full(len(linked.tree.start), -1, np.int64)
     made, pairs = _pairs(linked, in_backward(linked))
     maker[made] = pairs
@@ -97,18 +110,23 @@ def forward_makers(linked: Linked) -> I64:
 
 
 def _pairs(linked: Linked, backward: Bool) -> tuple[I64, I64]:
-    """The outermost autograd nodes that carry a number, and for each the forward operator that made it, -1 where it was
-    not recorded."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    """The outermost autograd nodes that carry a number, and for each the forward operator that made
+    it, -1 where it was not recorded."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
     autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
-    forward, made = np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
+    forward = np.flatnonzero(numbered & ~backward)
+    made = np.flatnonzero(autograd)
     made = made[tree.outermost(autograd)[made] == made]
     result = np.full(len(made), -1, np.int64)
     after = texts_where(linked.trace.strings, lambda text: text.endswith(INTO_A_VIEW))
     number = ranges.sequence[tree.row[made]] - after[ranges.name[tree.row[made]]]
-    named_thread, makers = ranges.forward_thread[tree.row[made]], []
-    for thread in distinct(tree.thread[forward]):  # its numbers, ascending, and the last operator with each
+    named_thread = ranges.forward_thread[tree.row[made]]
+    makers = []
+    for thread in distinct(
+        tree.thread[forward]
+    ):  # its numbers, ascending, and the last operator with each
         nodes = forward[tree.thread[forward] == thread]
         carried = ranges.sequence[tree.row[nodes]]
         order = np.lexsort((nodes, carried))

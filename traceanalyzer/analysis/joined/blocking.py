@@ -14,52 +14,71 @@ READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"
 """Without the read these operators are gone, too."""
 
 
-def read_ranges(linked: Linked) -> IntervalSet:
-    """When the host is in operators that exist only to bring a value to it."""
-    ranges = linked.trace.host_ranges
-    rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
-    return union(ranges.start[rows], ranges.end[rows])
-
-
-HELD_SHARE = 0.5  # a copy call that lasts through this much of its copy fed it from pageable memory, or waited for it
+HELD_SHARE = 0.5
+"""A copy call that lasts through this much of its copy fed it from pageable memory, or waited for
+it."""
 EVENT_WAIT = re.compile(r"EventSynchronize")
 DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 CONVOLVES = re.compile(
     r"^(aten::\w*conv(?!ert)|torch\.\S*conv(?!ert)|autograd::\S* \w*Convolution|Convolution\w*Backward)"
 )
 """Ranges around convolutions."""
-RETURN_LATENCY_NS = 50_000  # a call that ends this soon after the work it waited for has ended returned because of it
+RETURN_LATENCY_NS = 50_000
+"""A call that ends this soon after the work it waited for has ended returned because of it."""
+
+
+def read_ranges(linked: Linked) -> IntervalSet:
+    """When the host is in operators that exist only to bring a value to it."""
+    ranges = linked.trace.host_ranges
+    rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (
+        ranges.kind == RangeKind.OP
+    )
+    return union(ranges.start[rows], ranges.end[rows])
 
 
 def blocking_calls(linked: Linked) -> Bool:
     """For each API call whether it waits for device work.
 
-    Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
-    `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
-    after all of it has. What the profiler itself adds at the end of its window does not count."""
-    calls, ops, kind = linked.trace.api_calls, linked.trace.device_ops, linked.api_kind
+    Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable
+    memory, `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and
+    end just after all of it has. What the profiler itself adds at the end of its window does not
+    count."""
+    calls = linked.trace.api_calls
+    ops = linked.trace.device_ops
+    kind = linked.api_kind
     blocks: Bool = kind == ApiKind.SYNC
     copying = np.flatnonzero(linked.is_copy & (linked.launch >= 0))
     launcher = linked.launch[copying]
     is_copy_call = kind[launcher] == ApiKind.COPY
-    beside = np.minimum(calls.end[launcher], ops.end[copying]) - np.maximum(calls.start[launcher], ops.start[copying])
-    held = (calls.end[launcher] >= ops.end[copying]) | (beside >= HELD_SHARE * (ops.end - ops.start)[copying])
+    beside = np.minimum(calls.end[launcher], ops.end[copying]) - np.maximum(
+        calls.start[launcher], ops.start[copying]
+    )
+    held = (calls.end[launcher] >= ops.end[copying]) | (
+        beside >= HELD_SHARE * (ops.end - ops.start)[copying]
+    )
     blocks[launcher[is_copy_call & held]] = True
     memory = np.flatnonzero((kind == ApiKind.FREE) | (kind == ApiKind.ALLOCATE))
     drained = linked.drained_at(calls.end[memory])
-    blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
+    blocks[memory] = (drained > calls.start[memory]) & (
+        calls.end[memory] - drained < RETURN_LATENCY_NS
+    )
     blocks[memory] &= drained <= calls.end[memory]
-    closing = np.flatnonzero((kind == ApiKind.SYNC) & closing_waits(linked))  # torch.profiler's own: in no range
+    closing = np.flatnonzero(
+        (kind == ApiKind.SYNC) & closing_waits(linked)
+    )  # torch.profiler's own: in no range
     blocks[closing[linked.tree.parent[linked.tree.node_of_call[closing]] < 0]] = False
     return blocks
 
 
 def searching_calls(linked: Linked) -> I64:
-    """Rows of waits for events inside convolutions: cuDNN and MIOpen time their algorithms so when they first meet a
-    shape; a convolution itself waits for nothing."""
-    tree, strings = linked.tree, linked.trace.strings
+    """Rows of waits for events inside convolutions: cuDNN and MIOpen time their algorithms so when
+    they first meet a shape; a convolution itself waits for nothing."""
+    tree = linked.tree
+    strings = linked.trace.strings
     rows = np.flatnonzero(texts_where(strings, EVENT_WAIT.search)[linked.trace.api_calls.name])
-    return rows[texts_where(strings, CONVOLVES.search)[tree.names(tree.parent[tree.node_of_call[rows]])]]
+    return rows[
+        texts_where(strings, CONVOLVES.search)[tree.names(tree.parent[tree.node_of_call[rows]])]
+    ]
 
 
 def device_waits(linked: Linked) -> Bool:
@@ -68,10 +87,12 @@ def device_waits(linked: Linked) -> Bool:
 
 
 def closing_waits(linked: Linked) -> Bool:
-    """Which API calls wait for the whole device after the last launch, as torch.profiler does when its window closes.
-    Other recorders wait for nothing: there it is the program's own."""
+    """Which API calls wait for the whole device after the last launch, as torch.profiler does when
+    its window closes. Other recorders wait for nothing: there it is the program's own."""
     calls = linked.trace.api_calls
     if linked.trace.source not in TORCH_PROFILER:
         return np.zeros(len(calls), bool)
-    launching = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    launching = one_of(
+        linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
+    )
     return device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))

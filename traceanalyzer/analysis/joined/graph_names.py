@@ -1,8 +1,9 @@
 """Operators of the kernels that a CUDA graph replays, which a recording has as one opaque launch.
 
-They come from the graph's capture (its launches, in order), or from the same kernels launched one by one elsewhere. The
-ranges around those launches are put into the call that launches the graph, each as wide as its share of the kernels, so
-that operators, modules and lines are found there as for any launch. What is not found stays unnamed."""
+They come from the graph's capture (its launches, in order), or from the same kernels launched one
+by one elsewhere. The ranges around those launches are put into the call that launches the graph,
+each as wide as its share of the kernels, so that operators, modules and lines are found there as
+for any launch. What is not found stays unnamed."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,8 @@ LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
 MOST_RANGES = 2_000_000  # ranges put into replays at most
 FEWEST = 4  # fewer kernels in a row are found anywhere
 OF_INPUTS = ("shapes", "dtypes", "strides", "concrete")
-_GRAPH_LAUNCH, _NUMBER = re.compile(r"GraphLaunch"), re.compile(r"capture_(\d{1,18})")
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_NUMBER = re.compile(r"capture_(\d{1,18})")
 
 
 class Launched(NamedTuple):
@@ -41,7 +43,8 @@ class Launched(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A graph launch: its API call, its ops in the order of their launches, and the requests that its mark tells."""
+    """A graph launch: its API call, its ops in the order of their launches, and the requests that
+    its mark tells."""
 
     call: int
     ops: I64
@@ -49,20 +52,25 @@ class Replay(NamedTuple):
 
 
 def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | None:
-    """The recording with ranges inside its graph launches, from itself and the recordings of captures beside it; None
-    where it replays no graph, or nothing marks iterations."""
-    if not any(map(_GRAPH_LAUNCH.search, linked.trace.strings)) or not any(map(iteration, linked.trace.strings)):
+    """The recording with ranges inside its graph launches, from itself and the recordings of
+    captures beside it; None where it replays no graph, or nothing marks iterations."""
+    if not any(map(_GRAPH_LAUNCH.search, linked.trace.strings)) or not any(
+        map(iteration, linked.trace.strings)
+    ):
         return None
     codes: dict[tuple[str, int, int], int] = {}
     known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
     sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
     captures = list(chain.from_iterable(map(_captures, (linked, *beside))))
-    graft, keys = _Graft(linked), _keys(linked, codes)
+    graft = _Graft(linked)
+    keys = _keys(linked, codes)
     for replay in _replays(linked):
         own = keys[replay.ops]
         which = own.tobytes(), replay.requests
         if which not in known:
-            eager = next((found for one in sources if (found := _same_kernels(*one, own)) is not None), None)
+            eager = next(
+                (found for one in sources if (found := _same_kernels(*one, own)) is not None), None
+            )
             known[which] = (eager, True) if eager else _captured(linked, replay, captures)
         graft.add(replay, known[which])
     return graft.made()
@@ -70,7 +78,9 @@ def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | Non
 
 def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
     """How many ops of CUDA graphs have an operator, and how many there are."""
-    inside = np.flatnonzero(at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
+    inside = np.flatnonzero(
+        at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
+    )
     names = linked.tree.names(linked.tree.operator[launch_node[inside]])
     unnamed = linked.trace.strings.index(UNNAMED) if UNNAMED in linked.trace.strings else -1
     return int(((names >= 0) & (names != unnamed)).sum()), len(inside)
@@ -78,7 +88,8 @@ def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
 
 def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
     """For each device op the number of its kernel and grid."""
-    ops, strings = linked.trace.device_ops, linked.trace.strings
+    ops = linked.trace.device_ops
+    strings = linked.trace.strings
     columns = np.column_stack((ops.name, ops.blocks, ops.threads)).astype(np.int64)
     each, of_op = np.unique(columns, axis=0, return_inverse=True)
     numbers = [codes.setdefault((strings[n], b, t), len(codes)) for n, b, t in each.tolist()]
@@ -86,16 +97,27 @@ def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
 
 
 def _replays(linked: Linked) -> Iterator[Replay]:
-    """The graph launches. Where nodes are recorded they tell the order, else the starts of the ops."""
-    ops, calls, launch = linked.trace.device_ops, linked.trace.api_calls, linked.launch
+    """The graph launches. Where nodes are recorded they tell the order, else the starts of the
+    ops."""
+    ops = linked.trace.device_ops
+    calls = linked.trace.api_calls
+    launch = linked.launch
     inside = np.flatnonzero(at(linked.api_kind, launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
     inside = inside[np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))]
     ranges = linked.trace.host_ranges
-    told = {code: one.requests for code, text in enumerate(linked.trace.strings) if (one := iteration(text))}
+    told = {
+        code: one.requests
+        for code, text in enumerate(linked.trace.strings)
+        if (one := iteration(text))
+    }
     marks = np.flatnonzero(np.isin(ranges.name, list(told)) & (ranges.kind == RangeKind.ANNOTATION))
-    for rows in np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1) if len(inside) else ():
+    for rows in (
+        np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1) if len(inside) else ()
+    ):
         call = int(launch[rows[0]])
-        around = marks[(ranges.start[marks] <= calls.start[call]) & (ranges.end[marks] >= calls.end[call])]
+        around = marks[
+            (ranges.start[marks] <= calls.start[call]) & (ranges.end[marks] >= calls.end[call])
+        ]
         yield Replay(call, rows, told[int(ranges.name[around[-1]])] if len(around) else None)
 
 
@@ -114,14 +136,19 @@ def _same_kernels(linked: Linked, rows: I64, keys: I64, wanted: I64) -> Launched
     rarest = int(np.bincount(keys, minlength=int(wanted.max()) + 1)[wanted].argmin())
     for first in (np.flatnonzero(keys == wanted[rarest]) - rarest).tolist():
         if first >= 0 and np.array_equal(keys[first : first + len(wanted)], wanted):
-            return _launched(linked, linked.launch[rows[first : first + len(wanted)]].astype(np.int64), None)
+            return _launched(
+                linked, linked.launch[rows[first : first + len(wanted)]].astype(np.int64), None
+            )
     return None
 
 
 def _launched(linked: Linked, made: I64, begin: int | None, number: int | None = None) -> Launched:
-    """These calls; without a `begin` what is inside the innermost annotation around the first of them."""
-    calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
-    thread, start = int(calls.thread[made[0]]), int(calls.start[made[0]])
+    """These calls; without a `begin` what is inside the innermost annotation around the first of
+    them."""
+    calls = linked.trace.api_calls
+    ranges = linked.trace.host_ranges
+    thread = int(calls.thread[made[0]])
+    start = int(calls.start[made[0]])
     if begin is None:
         around = (ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread)
         around &= (ranges.start <= start) & (ranges.end > start)
@@ -132,23 +159,40 @@ def _launched(linked: Linked, made: I64, begin: int | None, number: int | None =
 
 def _captures(linked: Linked) -> Iterator[Launched]:
     """What was launched into each graph while its stream was captured."""
-    calls, ranges, strings = linked.trace.api_calls, linked.trace.host_ranges, linked.trace.strings
+    calls = linked.trace.api_calls
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
     launching = one_of(linked.api_kind, LAUNCHES)
-    named = {code: int(match[1]) for code, text in enumerate(strings) if (match := _NUMBER.match(text))}
+    named = {
+        code: int(match[1]) for code, text in enumerate(strings) if (match := _NUMBER.match(text))
+    }
     for thread, during in linked.memo(capture_intervals).items():
         for start, end in zip(during.start.tolist(), during.end.tolist(), strict=True):
-            made = np.flatnonzero(launching & (calls.thread == thread) & (calls.start >= start) & (calls.start < end))
-            around = np.flatnonzero((ranges.start <= start) & (ranges.end > start) & np.isin(ranges.name, list(named)))
+            made = np.flatnonzero(
+                launching & (calls.thread == thread) & (calls.start >= start) & (calls.start < end)
+            )
+            around = np.flatnonzero(
+                (ranges.start <= start) & (ranges.end > start) & np.isin(ranges.name, list(named))
+            )
             if len(made):
-                yield _launched(linked, made, start + 1, named[int(ranges.name[around[-1]])] if len(around) else None)
+                yield _launched(
+                    linked,
+                    made,
+                    start + 1,
+                    named[int(ranges.name[around[-1]])] if len(around) else None,
+                )
 
 
-def _captured(linked: Linked, replay: Replay, captures: Iterable[Launched]) -> tuple[Launched, bool] | None:
-    """The capture of as many launches of the same kinds, and whether it is that of this batch: the smallest that holds
-    it."""
+def _captured(
+    linked: Linked, replay: Replay, captures: Iterable[Launched]
+) -> tuple[Launched, bool] | None:
+    """The capture of as many launches of the same kinds, and whether it is that of this batch: the
+    smallest that holds it."""
     kind = linked.trace.device_ops.kind[replay.ops].astype(np.int64) - 1
     alike = [one for one in captures if np.array_equal(one.kind, kind)]
-    large = [one for one in alike if one.number is not None and one.number >= (replay.requests or 0)]
+    large = [
+        one for one in alike if one.number is not None and one.number >= (replay.requests or 0)
+    ]
     best = min(large, key=attrgetter("number"), default=None)
     if best is None or replay.requests is None:
         return (alike[0], len(alike) == 1) if alike else None
@@ -163,20 +207,32 @@ class _Graft:
         self.code = {text: code for code, text in enumerate(self.strings)}
         self.tables: list[HostRanges] = [linked.trace.host_ranges]
         self.external = linked.trace.device_ops.external_id.astype(np.int64)
-        self.next = 1 + int(max(self.external.max(initial=0), linked.trace.host_ranges.external_id.max(initial=0)))
+        self.next = 1 + int(
+            max(self.external.max(initial=0), linked.trace.host_ranges.external_id.max(initial=0))
+        )
         self.room = MOST_RANGES
         self.used = set[Trace]()
 
     def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
-        calls, count = self.linked.trace.api_calls, len(replay.ops)
+        calls = self.linked.trace.api_calls
+        count = len(replay.ops)
         if found is None:
-            columns = {"kind": [RangeKind.OP], "name": [self._code(UNNAMED)], "start": [0], "end": [0], "thread": [0]}
-            table, owner = HostRanges.from_columns(columns), np.zeros(count, np.int64)
-            first, until = np.array([0], np.int64), np.array([count], np.int64)
+            columns = {
+                "kind": [RangeKind.OP],
+                "name": [self._code(UNNAMED)],
+                "start": [0],
+                "end": [0],
+                "thread": [0],
+            }
+            table = HostRanges.from_columns(columns)
+            owner = np.zeros(count, np.int64)
+            first = np.array([0], np.int64)
+            until = np.array([count], np.int64)
         else:
             table, first, until, owner = self._ranges(*found)
-        begin, end = int(calls.start[replay.call]), int(calls.end[replay.call])
+        begin = int(calls.start[replay.call])
+        end = int(calls.end[replay.call])
         self.room -= len(table)
         each = (end - begin - 1) / count
         if self.room < 0 or each < 1:
@@ -187,27 +243,37 @@ class _Graft:
         start, stop = (begin + np.floor(edge * each).astype(np.int64) for edge in (first, until))
         thread = np.full(len(table), calls.thread[replay.call], np.int32)
         ids = np.arange(self.next, self.next + len(table))
-        self.tables.append(replace(table, start=start + 1, end=stop, thread=thread, external_id=ids))
+        self.tables.append(
+            replace(table, start=start + 1, end=stop, thread=thread, external_id=ids)
+        )
         self.next += len(table)
 
     def _ranges(self, made: Launched, exact: bool) -> tuple[HostRanges, I64, I64, I64]:
-        """The ranges around these launches (with this recording's codes, and without inputs where those are of another
-        batch), the first launch in each and the one behind the last, and for each launch the innermost operator's place
-        among them."""
+        """The ranges around these launches (with this recording's codes, and without inputs where
+        those are of another batch), the first launch in each and the one behind the last, and for
+        each launch the innermost operator's place among them."""
         ranges = made.linked.trace.host_ranges
         rows = np.flatnonzero((ranges.thread == made.thread) & (ranges.start >= made.begin))
         rows = rows[ranges.start[rows] <= made.time[-1]]
-        first, until = np.searchsorted(made.time, ranges.start[rows]), np.searchsorted(made.time, ranges.end[rows])
+        first = np.searchsorted(made.time, ranges.start[rows])
+        until = np.searchsorted(made.time, ranges.end[rows])
         order = np.lexsort((-ranges.end[rows], ranges.start[rows]))
         order = order[until[order] > first[order]]
-        rows, first, until = rows[order], first[order], until[order]
+        rows = rows[order]
+        first = first[order]
+        until = until[order]
         owner = np.full(len(made.time), -1, np.int64)
         for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
             owner[first[i] : until[i]] = i
-        table, strings = ranges.take(rows), made.linked.trace.strings
-        columns = {"sequence": np.full(len(table), -1), "collective": np.full(len(table), -1, np.int32)}
+        table = ranges.take(rows)
+        strings = made.linked.trace.strings
+        columns = {
+            "sequence": np.full(len(table), -1),
+            "collective": np.full(len(table), -1, np.int32),
+        }
         for name in (field.name for field in fields(table) if field.metadata["text"]):
-            kept, codes = exact or name not in OF_INPUTS, getattr(table, name).tolist()
+            kept = exact or name not in OF_INPUTS
+            codes = getattr(table, name).tolist()
             own = [self._code(strings[code]) if code >= 0 and kept else -1 for code in codes]
             columns[name] = np.array(own, np.int32)
         return replace(table, **columns), first, until, owner
@@ -219,10 +285,14 @@ class _Graft:
         return self.code[text]
 
     def made(self) -> Trace | None:
-        """The recording with all of them, and of its captures those that they come from; None without any."""
+        """The recording with all of them, and of its captures those that they come from; None
+        without any."""
         if len(self.tables) == 1:
             return None
-        columns = {f.name: np.concatenate([getattr(one, f.name) for one in self.tables]) for f in fields(HostRanges)}
+        columns = {
+            f.name: np.concatenate([getattr(one, f.name) for one in self.tables])
+            for f in fields(HostRanges)
+        }
         return replace(
             self.linked.trace,
             strings=self.strings,

@@ -6,18 +6,43 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Column, LookedUp, at, blockwise, from_below, levels, nest, run_lengths, where
+from traceanalyzer.analysis.algebra import (
+    Column,
+    LookedUp,
+    at,
+    blockwise,
+    from_below,
+    levels,
+    nest,
+    run_lengths,
+    where,
+)
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, RangeKind, Trace, alike, distinct, is_constant, narrowed, ordered
+from traceanalyzer.trace import (
+    I32,
+    I64,
+    U8,
+    Bool,
+    RangeKind,
+    Trace,
+    alike,
+    distinct,
+    is_constant,
+    narrowed,
+    ordered,
+)
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-FEW = 4  # where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree
+FEW = 4
+"""Where fewer than one in so many nodes is wanted, it is quicker to go through these than through
+the tree."""
 
 
 @dataclass(frozen=True, eq=False)
 class OfNodes(LookedUp):
-    """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an array, `column[:]`
-    all of it. For trees of hardly anything but calls: there it takes no longer, and nothing is held twice."""
+    """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an
+    array, `column[:]` all of it. For trees of hardly anything but calls: there it takes no longer,
+    and nothing is held twice."""
 
     of_range: I64
     of_call: I64
@@ -33,7 +58,8 @@ class OfNodes(LookedUp):
         return len(self.row)
 
     def __getitem__(self, node: Any) -> Any:
-        row, is_call = self.row[node], self.is_call[node]
+        row = self.row[node]
+        is_call = self.is_call[node]
         if row.ndim == 0:
             return (self.of_call if is_call else self.of_range)[row]
         if not len(self.of_call):
@@ -46,11 +72,12 @@ class OfNodes(LookedUp):
 
 @dataclass(frozen=True, eq=False)
 class HostTree:
-    """Host ranges (operators, annotations, library calls; not Python frames) and API calls as one forest.
+    """Host ranges (operators, annotations, library calls; not Python frames) and API calls as one
+    forest.
 
-    A *node* is a range or a call. Nodes are sorted by (thread, start, longest first), so a parent always
-    comes before its children, and a node's subtree is the contiguous stretch of nodes that follows it.
-    All arrays have one entry a node."""
+    A *node* is a range or a call. Nodes are sorted by (thread, start, longest first), so a parent
+    always comes before its children, and a node's subtree is the contiguous stretch of nodes that
+    follows it. All arrays have one entry a node."""
 
     start: Column
     end: Column  # as recorded; `repaired` counts nodes that end after their parent
@@ -61,39 +88,61 @@ class HostTree:
     is_call: Bool  # whether the node is an API call (else a host range)
     row: Column  # row in `Trace.api_calls` or `Trace.host_ranges`
     node_of_call: Column  # for each API call its node
-    node_of_range: I32  # for each host range its node, -1 for Python frames and OS calls (they are not in this tree)
+    # for each host range its node, -1 for Python frames and OS calls (they are not in this tree)
+    node_of_range: I32
     range_name: I32  # for each host range its name (code)
     repaired: int = 0
 
     @classmethod
     def build(cls, trace: Trace) -> "HostTree":
         """Make the forest of a trace."""
-        ranges, calls = trace.host_ranges, trace.api_calls
+        ranges = trace.host_ranges
+        calls = trace.api_calls
         kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
-        start, end = np.append(ranges.start[kept], calls.start), np.append(ranges.end[kept], calls.end)
+        start = np.append(ranges.start[kept], calls.start)
+        end = np.append(ranges.end[kept], calls.end)
         thread = _threads(ranges.thread[kept], calls.thread)
         # Of two nodes with equal times the range encloses the call.
         order = ordered(start, lambda rows: (rows >= len(kept), -end[rows])).astype(np.int32)
         if not is_constant(thread):
             order = order[np.argsort(thread[order], kind="stable")]
             thread = thread[order]
-        start, end, is_call = start[order], end[order], order >= len(kept)
+        start = start[order]
+        end = end[order]
+        is_call = order >= len(kept)
         kind = np.zeros(len(order), np.uint8)
         kind[~is_call] = ranges.kind[kept[order[~is_call]]]
         row = np.subtract(order, len(kept), out=order)
         row[~is_call] = kept[row[~is_call]]  # that far from the end
         parent, depth, mended = nest(thread, start, end)
         repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
-        node_of_range, node_of_call = (np.full(len(table), -1, np.int32) for table in (ranges, calls))
+        node_of_range, node_of_call = (
+            np.full(len(table), -1, np.int32) for table in (ranges, calls)
+        )
         node_of_range[row[~is_call]] = where(~is_call)
         node_of_call[row[is_call]] = where(is_call)
-        rows, of_call = run_lengths(row, counts=True), run_lengths(node_of_call, counts=True)
+        rows = run_lengths(row, counts=True)
+        of_call = run_lengths(node_of_call, counts=True)
         times: tuple[Column, Column] = start, end
         if len(kept) * FEW < len(order):
-            times = OfNodes(ranges.start, calls.start, is_call, rows), OfNodes(ranges.end, calls.end, is_call, rows)
+            times = (
+                OfNodes(ranges.start, calls.start, is_call, rows),
+                OfNodes(ranges.end, calls.end, is_call, rows),
+            )
         depth = depth.astype(np.int8) if depth.max(initial=0) < 2**7 else narrowed(depth)
         inside = run_lengths(parent), depth
-        return cls(*times, thread, *inside, kind, is_call, rows, of_call, node_of_range, ranges.name, repaired)
+        return cls(
+            *times,
+            thread,
+            *inside,
+            kind,
+            is_call,
+            rows,
+            of_call,
+            node_of_range,
+            ranges.name,
+            repaired,
+        )
 
     @cached_property
     def has_operators(self) -> bool:
@@ -102,12 +151,14 @@ class HostTree:
 
     @cached_property
     def operator(self) -> I32:
-        """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
+        """For each node the nearest operator among itself and its ancestors, -1 where there is
+        none."""
         return self.innermost(self.kind == RangeKind.OP)
 
     @cached_property
     def outer_operator(self) -> I32:
-        """For each node the farthest operator among itself and its ancestors, -1 where there is none."""
+        """For each node the farthest operator among itself and its ancestors, -1 where there is
+        none."""
         return self.outermost(self.kind == RangeKind.OP)
 
     @cached_property
@@ -117,24 +168,33 @@ class HostTree:
 
     @cached_property
     def subtree_end(self) -> Column:
-        """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
+        """For each node the node after its last descendant: its subtree is [node,
+        subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
         for nodes in from_below(self.depth):
             result[self.parent[nodes]] = result[nodes]  # the last of several children stays
         return run_lengths(result, counts=True)
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
-        """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
+        """For each of these nodes the sum of `values` (one for every node) over the node and its
+        descendants."""
         if len(node) * FEW < len(values):
             stop = self.subtree_end[node]
             edges = distinct(np.concatenate((node, stop)))
-            between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
+            between = (
+                np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64)
+                if len(edges)
+                else edges
+            )
             before = np.append(np.int64(0), np.cumsum(between))
             return before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
         before = np.zeros(len(values) + 1, np.int32 if values.dtype == np.bool_ else np.int64)
         np.cumsum(values, dtype=before.dtype, out=before[1:])
         stop = self.subtree_end
-        return blockwise(lambda of: np.subtract(before.take(stop.take(of)), before.take(of), dtype=np.int64), node)
+        return blockwise(
+            lambda of: np.subtract(before.take(stop.take(of)), before.take(of), dtype=np.int64),
+            node,
+        )
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
@@ -160,20 +220,24 @@ class HostTree:
         return rows[self.outer_operator[rows] == rows]
 
     def innermost(self, wanted: Bool) -> I32:
-        """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
+        """For each node the nearest wanted node among itself and its ancestors, -1 where there is
+        none."""
         rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
             return alike(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
             # Each of the few holds from its place on, and what is around it after its subtree.
             stop = self.subtree_end[rows].astype(np.int64)
-            above = at(rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1)
+            above = at(
+                rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1
+            )
             # At one place inner ends come before outer ones, and these before what starts there.
             place = np.concatenate(([0], stop[::-1], rows))
             holds = np.concatenate((np.array([-1], np.int32), above[::-1], rows))
             order = np.argsort(place, kind="stable")
             return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
-        result, others = np.arange(len(wanted), dtype=np.int32), np.flatnonzero(~wanted).astype(np.int32)
+        result = np.arange(len(wanted), dtype=np.int32)
+        others = np.flatnonzero(~wanted).astype(np.int32)
         result[others] = -1
         for level in levels(self.depth[others])[1:]:
             here = others[level]
@@ -181,7 +245,8 @@ class HostTree:
         return result
 
     def outermost(self, wanted: Bool) -> I32:
-        """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
+        """For each node the farthest wanted node among itself and its ancestors, -1 where there is
+        none."""
         rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
             return alike(-1, len(self.start), np.int32)
@@ -204,7 +269,8 @@ class HostTree:
         return np.cumsum(result[:-1], dtype=np.int32, out=result[:-1])
 
     def enclosing(self, nearest: I32, node: I32 | I64) -> I32:
-        """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
+        """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for
+        roots."""
         return at(nearest, at(self.parent, node, -1), -1)
 
 

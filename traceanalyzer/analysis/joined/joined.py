@@ -18,7 +18,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, RangeKind, Trace, distinct
 
 INPUT_BYTES = 4096
-"""A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
+"""A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and
+pointers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +40,24 @@ class Joined(Memo):
 
     @cached_property
     def launch_node(self) -> I32:
-        """For each device op the node of the host tree that launched it (an API call, or the operator that carries its
-        external id where the call was not recorded), -1 where the recording tells neither."""
-        linked, external = self.linked, self.trace.device_ops.external_id
+        """For each device op the node of the host tree that launched it (an API call, or the
+        operator that carries its external id where the call was not recorded), -1 where the
+        recording tells neither."""
+        linked = self.linked
+        external = self.trace.device_ops.external_id
         result = at(linked.tree.node_of_call, linked.launch, -1)
         others = np.flatnonzero((linked.launch < 0) & (external > 0))
         if len(others):
             result[others] = _by_external_id(linked, external[others])
-        replayed = np.flatnonzero((at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0))
+        replayed = np.flatnonzero(
+            (at(linked.api_kind, linked.launch, 0) == ApiKind.GRAPH_LAUNCH) & (external > 0)
+        )
         if len(replayed):  # an operator inside the call is one that `graph_names` found
-            node, call = _by_external_id(linked, external[replayed]), result[replayed]
-            result[replayed] = np.where((node > call) & (node < linked.tree.subtree_end[call]), node, call)
+            node = _by_external_id(linked, external[replayed])
+            call = result[replayed]
+            result[replayed] = np.where(
+                (node > call) & (node < linked.tree.subtree_end[call]), node, call
+            )
         return result
 
     @cached_property
@@ -59,8 +67,8 @@ class Joined(Memo):
 
     @cached_property
     def run_again(self) -> Bool:
-        """For each node of the host tree, and for none (-1), whether it is of a forward pass that runs again in the
-        backward pass."""
+        """For each node of the host tree, and for none (-1), whether it is of a forward pass that
+        runs again in the backward pass."""
         return flat(np.append(run_again(self.linked), False))
 
     @cached_property
@@ -75,9 +83,12 @@ class Joined(Memo):
 
     @cached_property
     def sent(self) -> Bool:
-        """Which device ops are copies from the host that the program asks for itself, of any size."""
+        """Which device ops are copies from the host that the program asks for itself, of any
+        size."""
         tree = self.linked.tree
-        computing = (tree.kind == RangeKind.OP) & ~tree.named(texts_where(self.trace.strings, COPYING.match))
+        computing = (tree.kind == RangeKind.OP) & ~tree.named(
+            texts_where(self.trace.strings, COPYING.match)
+        )
         alone = (self.launch_node < 0) | (at(tree.innermost(computing), self.launch_node, -1) < 0)
         return flat((self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE) & alone)
 
@@ -92,26 +103,38 @@ class Joined(Memo):
         return Origins(self.linked, self.launch_node, self.in_backward, self.python)
 
 
+_JAX = re.compile(
+    r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\("
+)
+
+
 def _by_external_id(linked: Linked, external_id: I64) -> I64:
-    """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    """The node of the operator with each of these external ids (an annotation where no operator has
+    it), or -1."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
     order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
     return at(tree.node_of_range[order], look_up(ranges.external_id[order], external_id), -1)
 
 
-_JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
-
-
 def framework(trace: Trace) -> Framework:
-    """The framework; names of kernels, ranges and calls are the only evidence, save where XLA itself recorded."""
+    """The framework; names of kernels, ranges and calls are the only evidence, save where XLA
+    itself recorded."""
     names = names_used(trace)
     if any(map(FRAMEWORK.search, names)):
         return Framework.PYTORCH
-    return Framework.JAX if trace.source == "xplane" or any(map(_JAX.search, names)) else Framework.CUDA
+    return (
+        Framework.JAX
+        if trace.source == "xplane" or any(map(_JAX.search, names))
+        else Framework.CUDA
+    )
 
 
 def names_used(trace: Trace) -> list[str]:
-    """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings hold others, too."""
-    codes = [distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
+    """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings
+    hold others, too."""
+    codes = [
+        distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)
+    ]
     return [trace.strings[code] for code in distinct(np.concatenate(codes)).tolist() if code >= 0]

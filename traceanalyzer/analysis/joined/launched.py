@@ -1,15 +1,38 @@
-"""Which API calls launch work on a device, and which of them did: the work of the others is not in the recording."""
+"""Which API calls launch work on a device, and which of them did: the work of the others is not in
+the recording."""
 
 import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, IntervalSet, at, contains, join, one_of, scatter, texts_where, union
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    IntervalSet,
+    at,
+    contains,
+    join,
+    one_of,
+    scatter,
+    texts_where,
+    union,
+)
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
-MOSTLY = 0.5  # with more of the device ops' launches missing, those that are there say nothing of their neighbours
+MOSTLY = 0.5
+"""With more of the device ops' launches missing, those that are there say nothing of their
+neighbours."""
+
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_END = re.compile(r"StreamEndCapture")
+_NAMED = re.compile(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
+"""Ranges of serving engines around a capture: `capture_32_FULL`, `graph_capture_rank_0`."""
+_BUILDING = re.compile(
+    r"Graph(Exec)?(Instantiate|Update|(Kernel|Memcpy|Memset)NodeSetParams|AddKernelNode|Upload|Clone)"
+)
+"""Calls that make or change an executable graph."""
 
 
 def is_launch(linked: Linked) -> Bool:
@@ -24,7 +47,14 @@ def is_nested(linked: Linked) -> Bool:
     def nested(parent: I32, is_call: Bool, row: I32) -> tuple[I32, bool]:
         return row[at(tree.is_call, parent, False) & is_call], True
 
-    return scatter(np.logical_or, np.zeros(len(tree.node_of_call), bool), nested, tree.parent, tree.is_call, tree.row)
+    return scatter(
+        np.logical_or,
+        np.zeros(len(tree.node_of_call), bool),
+        nested,
+        tree.parent,
+        tree.is_call,
+        tree.row,
+    )
 
 
 def bore_work(linked: Linked) -> Bool:
@@ -38,30 +68,40 @@ def bore_work(linked: Linked) -> Bool:
 
 
 def host_was_lost(linked: Linked) -> bool:
-    """Whether most of the host's records are missing: device ops then have no launch, and there are few calls. Where
-    there are some, and none of them has its work, the device is behind the host, and no record is missing."""
-    known, calls = np.flatnonzero(linked.launch_time >= 0), int(is_launch(linked).sum())
-    since = linked.launch_time[known[0] if len(known) else 0 :]  # what ran before was launched before the recording
+    """Whether most of the host's records are missing: device ops then have no launch, and there are
+    few calls. Where there are some, and none of them has its work, the device is behind the host,
+    and no record is missing."""
+    known = np.flatnonzero(linked.launch_time >= 0)
+    calls = int(is_launch(linked).sum())
+    since = linked.launch_time[
+        known[0] if len(known) else 0 :
+    ]  # what ran before was launched before the recording
     behind = not len(known) and calls > 0
-    return bool((since < 0).sum() > MOSTLY * len(since) and calls < MOSTLY * len(linked.launch_time) and not behind)
+    return bool(
+        (since < 0).sum() > MOSTLY * len(since)
+        and calls < MOSTLY * len(linked.launch_time)
+        and not behind
+    )
 
 
 def lost_launches(linked: Linked) -> I64:
-    """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
+    """Start times, in order, of launch calls whose kernels should be in the recording but are
+    not."""
     lost = is_launch(linked) & ~bore_work(linked) & ~linked.memo(captured_calls)
     return np.sort(linked.trace.api_calls.start[lost])
 
 
 def last_launch(linked: Linked) -> int:
-    """When the last op that has a launch was launched, ns; -1 without. What was launched later had not run when the
-    recording ended."""
+    """When the last op that has a launch was launched, ns; -1 without. What was launched later had
+    not run when the recording ended."""
     return int(linked.launch_time.max(initial=-1))
 
 
 def launched_before(linked: Linked) -> Bool:
-    """Which device ops were launched before the recording began: they run on their stream before all that have a launch
-    in it."""
-    number, known = np.arange(len(linked.trace.device_ops)), linked.launch_time >= 0
+    """Which device ops were launched before the recording began: they run on their stream before
+    all that have a launch in it."""
+    number = np.arange(len(linked.trace.device_ops))
+    known = linked.launch_time >= 0
     if known.all():
         return ~known
     stream = linked.memo(stream_numbers)
@@ -73,33 +113,31 @@ def launched_before(linked: Linked) -> Bool:
 def is_cut(linked: Linked) -> bool:
     """Whether the recording begins or ends while the device is behind its host."""
     lost = linked.memo(lost_launches)
-    return bool(linked.memo(launched_before).any() or (len(lost) and lost[-1] > last_launch(linked)))
+    return bool(
+        linked.memo(launched_before).any() or (len(lost) and lost[-1] > last_launch(linked))
+    )
 
 
 def stream_numbers(linked: Linked) -> I32:
-    """For each device op the number of its stream, the same for ops of one device, context and stream."""
+    """For each device op the number of its stream, the same for ops of one device, context and
+    stream."""
     ops = linked.trace.device_ops
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-_BEGIN, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
-_NAMED = re.compile(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
-"""Ranges of serving engines around a capture: `capture_32_FULL`, `graph_capture_rank_0`."""
-_BUILDING = re.compile(
-    r"Graph(Exec)?(Instantiate|Update|(Kernel|Memcpy|Memset)NodeSetParams|AddKernelNode|Upload|Clone)"
-)
-"""Calls that make or change an executable graph."""
-
-
 def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
-    """By thread when it captured a stream: between the calls that begin and end it (without an end as long as the
-    recording), or in a range that is named so, where the recorder leaves these calls out."""
-    calls, strings = linked.trace.api_calls, linked.trace.strings
-    begins, ends = texts_where(strings, _BEGIN.search)[calls.name], texts_where(strings, _END.search)[calls.name]
+    """By thread when it captured a stream: between the calls that begin and end it (without an end
+    as long as the recording), or in a range that is named so, where the recorder leaves these calls
+    out."""
+    calls = linked.trace.api_calls
+    strings = linked.trace.strings
+    begins = texts_where(strings, _BEGIN.search)[calls.name]
+    ends = texts_where(strings, _END.search)[calls.name]
     found: dict[int, IntervalSet] = {}
     for thread in distinct(calls.thread[begins]).tolist():
         here = calls.thread == thread
-        start, end = calls.start[here & begins], np.sort(calls.end[here & ends])
+        start = calls.start[here & begins]
+        end = np.sort(calls.end[here & ends])
         stop = np.append(end, np.iinfo(np.int64).max)[np.searchsorted(end, start, side="right")]
         found[thread] = union(start, stop)
     ranges = linked.trace.host_ranges
@@ -123,7 +161,12 @@ def captured_calls(linked: Linked) -> Bool:
 
 def building_time(linked: Linked) -> IntervalSet:
     """When the host captured graphs, made them executable or changed them, on any thread."""
-    calls, captured = linked.trace.api_calls, linked.memo(capture_intervals).values()
-    rows, last = texts_where(linked.trace.strings, _BUILDING.search)[calls.name], int(calls.end.max(initial=0))
+    calls = linked.trace.api_calls
+    captured = linked.memo(capture_intervals).values()
+    rows = texts_where(linked.trace.strings, _BUILDING.search)[calls.name]
+    last = int(calls.end.max(initial=0))
     start = np.concatenate([calls.start[rows], *(during.start for during in captured)])
-    return union(start, np.concatenate([calls.end[rows], *(np.minimum(during.end, last) for during in captured)]))
+    return union(
+        start,
+        np.concatenate([calls.end[rows], *(np.minimum(during.end, last) for during in captured)]),
+    )

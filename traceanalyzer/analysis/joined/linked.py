@@ -1,5 +1,5 @@
-"""A trace whose rows know each other (launches, nesting, classes), each join made once, when asked for, and what is
-known from outside of the recording."""
+"""A trace whose rows know each other (launches, nesting, classes), each join made once, when asked
+for, and what is known from outside of the recording."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -13,7 +13,19 @@ from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, DeviceOpKind, StepAmounts, Trace, distinct, is_sorted, narrowed
+from traceanalyzer.trace import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    DeviceOpKind,
+    StepAmounts,
+    Trace,
+    distinct,
+    is_sorted,
+    narrowed,
+)
 from traceanalyzer.trace.circumstances import KernelCounters
 from traceanalyzer.trace.hardware import Hardware, HardwareTable
 
@@ -28,7 +40,8 @@ class Memo:
         return {}
 
     def memo(self, make: Callable[[Self], Made]) -> Made:
-        """`make(self)`, calculated when first asked for. `make` is a function of a module, which outlives it."""
+        """`make(self)`, calculated when first asked for. `make` is a function of a module, which
+        outlives it."""
         if make not in self._made:
             self._made[make] = flat_each(make(self))
         return self._made[make]
@@ -44,24 +57,22 @@ class Memo:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What measurements take into account besides the recording; the package's own tables by default."""
+    """What measurements take into account besides the recording; the package's own tables by
+    default."""
 
     classes: KernelClasses = field(default_factory=KernelClasses.load)
     hardware: HardwareTable = field(default_factory=HardwareTable.load)
-    counters: tuple[KernelCounters, ...] = ()  # kernels of the same program as a kernel profiler measured them
-    amounts: StepAmounts = StepAmounts()  # what a step of one process works through, as the user says
-    peak_flops_per_s: float | None = None  # what MFU is a share of, as the user says; None: the datasheet's
+    counters: tuple[
+        KernelCounters, ...
+    ] = ()  # kernels of the same program as a kernel profiler measured them
+    amounts: StepAmounts = (
+        StepAmounts()
+    )  # what a step of one process works through, as the user says
+    # what MFU is a share of, as the user says; None: the datasheet's
+    peak_flops_per_s: float | None = None
     iteration_name: str | None = None
-    """Regular expression that finds the ranges of a serving engine's iterations, as the user says."""
-
-
-def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
-    """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
-    annotation = at(linked.tree.annotation, launched_at, -1)
-    if not linked.tree.has_operators:
-        return annotation
-    operator = at(linked.tree.operator, launched_at, -1)
-    return np.where(operator >= 0, operator, annotation)
+    """Regular expression that finds the ranges of a serving engine's iterations, as the user
+    says."""
 
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
@@ -69,9 +80,20 @@ MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
+def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
+    """For each of these nodes the innermost operator around it, else the innermost annotation, else
+    -1."""
+    annotation = at(linked.tree.annotation, launched_at, -1)
+    if not linked.tree.has_operators:
+        return annotation
+    operator = at(linked.tree.operator, launched_at, -1)
+    return np.where(operator >= 0, operator, annotation)
+
+
 @dataclass(frozen=True, eq=False)
 class Linked(Memo):
-    """The joins that need nothing but the rows. Arrays are aligned with the rows of the trace's tables."""
+    """The joins that need nothing but the rows. Arrays are aligned with the rows of the trace's
+    tables."""
 
     trace: Trace
     knowledge: Knowledge = field(default_factory=Knowledge)
@@ -90,27 +112,38 @@ class Linked(Memo):
     def launch(self) -> I32:
         """For each device op the row of the API call that launched it, -1 where none was recorded.
 
-        Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
-        call beneath it), the one that launches, copies or sets wins."""
-        calls, ops = self.trace.api_calls, self.trace.device_ops
+        Joined on the correlation id. Where several calls carry the same id (a runtime call and the
+        driver call beneath it), the one that launches, copies or sets wins."""
+        calls = self.trace.api_calls
+        ops = self.trace.device_ops
         return first_with(calls.correlation, ops.correlation, one_of(self.api_kind, _LAUNCHING))
 
     @cached_property
     def launch_time(self) -> I64:
-        """For each device op when the host launched it, ns: start of its API call, else of the host op that
-        carries its external id; -1 where the recording tells neither."""
-        ranges, ops = self.trace.host_ranges, self.trace.device_ops
-        result, unknown = at(self.trace.api_calls.start, self.launch, -1), np.flatnonzero(self.launch < 0)
+        """For each device op when the host launched it, ns: start of its API call, else of the host
+        op that carries its external id; -1 where the recording tells neither."""
+        ranges = self.trace.host_ranges
+        ops = self.trace.device_ops
+        result = at(self.trace.api_calls.start, self.launch, -1)
+        unknown = np.flatnonzero(self.launch < 0)
         if len(unknown):
             rows = np.flatnonzero(ranges.external_id > 0)
             order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
-            result[unknown] = at(ranges.start[order], look_up(ranges.external_id[order], ops.external_id[unknown]), -1)
+            result[unknown] = at(
+                ranges.start[order],
+                look_up(ranges.external_id[order], ops.external_id[unknown]),
+                -1,
+            )
         return result
 
     def launch_times_of(self, ops: I32) -> I64:
         """`launch_time` of some device ops, without making all."""
         calls = self.launch[ops]
-        return self.launch_time[ops] if (calls < 0).any() else at(self.trace.api_calls.start, calls, -1)
+        return (
+            self.launch_time[ops]
+            if (calls < 0).any()
+            else at(self.trace.api_calls.start, calls, -1)
+        )
 
     @cached_property
     def tree(self) -> HostTree:
@@ -140,24 +173,32 @@ class Linked(Memo):
     @cached_property
     def is_matrix(self) -> Bool:
         """Which device ops are matrix kernels, by class."""
-        classes = [self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names]
+        classes = [
+            self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names
+        ]
         return flat(np.isin(self.op_class, classes) & self.is_kernel)
 
     @cached_property
     def is_compute(self) -> Bool:
-        """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
+        """Which device ops are computation: kernels that are not communication, memsets, whole
+        graphs."""
         return flat(~self.is_copy & ~self.is_communication)
 
     @cached_property
     def gpus(self) -> dict[int, Hardware | None]:
         """What the hardware table has of each device that did work, by CUDA ordinal."""
-        described, table = {device.id: device for device in self.trace.devices}, self.knowledge.hardware
-        return {d: table.find(described.get(d)) for d in distinct(self.trace.device_ops.device).tolist()}
+        described = {device.id: device for device in self.trace.devices}
+        table = self.knowledge.hardware
+        return {
+            d: table.find(described.get(d)) for d in distinct(self.trace.device_ops.device).tolist()
+        }
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
         device = self.trace.device_ops.device
-        values = np.array([getattr(gpu, name) if gpu else None for gpu in self.gpus.values()], np.float64)  # None: NaN
+        values = np.array(
+            [getattr(gpu, name) if gpu else None for gpu in self.gpus.values()], np.float64
+        )  # None: NaN
         if len(values) == 1:
             return np.broadcast_to(values[0], len(device))
         result = np.full(len(device), np.nan)
@@ -168,11 +209,13 @@ class Linked(Memo):
     @cached_property
     def _launch_order(self) -> tuple[I64, I64]:
         """Launch times in order, and when the device had finished all launches up to each."""
-        time, end = self.launch_time, self.trace.device_ops.end
+        time = self.launch_time
+        end = self.trace.device_ops.end
         if not is_sorted(time) or not len(time) or time[0] < 0:
             known = np.flatnonzero(time >= 0)
             order = known[np.argsort(time[known], kind="stable")]
-            time, end = time[order], end[order]
+            time = time[order]
+            end = end[order]
         return time, end if is_sorted(end) else np.maximum.accumulate(end)
 
     def launched_before(self, time: I64) -> I64:
@@ -180,5 +223,6 @@ class Linked(Memo):
         return places(self._launch_order[0], time, side="left")
 
     def drained_at(self, time: I64) -> I64:
-        """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
+        """When the device had finished everything launched before each of these host times, ns (0:
+        nothing)."""
         return at(self._launch_order[1], self.launched_before(time) - 1, 0)

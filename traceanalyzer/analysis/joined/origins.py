@@ -1,8 +1,10 @@
-"""Where in the model and in the program device work comes from: the call of a module, and the line of Python.
+"""Where in the model and in the program device work comes from: the call of a module, and the line
+of Python.
 
-Work of the backward pass belongs to the module and the line whose forward operator made its autograd node; what is
-launched inside a module's call on the same thread (also there: forward passes done again) belongs to that call.
-Modules of one class inside the same modules, such as the twelve layers of a stack, are one place."""
+Work of the backward pass belongs to the module and the line whose forward operator made its
+autograd node; what is launched inside a module's call on the same thread (also there: forward
+passes done again) belongs to that call. Modules of one class inside the same modules, such as the
+twelve layers of a stack, are one place."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -17,16 +19,20 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, alike, distinct
 
-MOST_DEPTH = 64  # modules in modules beyond this belong to the one around them; models nest about ten
+MOST_DEPTH = 64
+"""Modules in modules beyond this belong to the one around them; models nest about ten."""
 SHOWN = 2  # modules of a path that tell where in the model a kernel is
 
 
 class Places(NamedTuple):
-    """Places in the model, from the outermost modules down, those inside after the one that holds them."""
+    """Places in the model, from the outermost modules down, those inside after the one that holds
+    them."""
 
     of_call: I64  # for each call of a module its place
     above: I64  # for each place the one around it, -1 without
-    paths: list[tuple[str, ...]]  # for each place the classes of the modules around it and its own, outermost first
+    paths: list[
+        tuple[str, ...]
+    ]  # for each place the classes of the modules around it and its own, outermost first
 
     def shown(self, place: int) -> str | None:
         """A place in few words, None for -1."""
@@ -36,10 +42,13 @@ class Places(NamedTuple):
 def places_of(calls: PythonStacks) -> Places:
     """The places of calls of modules."""
     names = {code: module_of(calls.strings[code]) for code in distinct(calls.name).tolist()}
-    index, paths = dict[tuple[int, str], int](), list[tuple[str, ...]]()
-    above, of = list[int](), list[int]()
+    index = dict[tuple[int, str], int]()
+    paths = list[tuple[str, ...]]()
+    above = list[int]()
+    of = list[int]()
     for code, outer in zip(calls.name.tolist(), calls.parent.tolist(), strict=True):
-        name, held = names[code], of[outer] if outer >= 0 else -1
+        name = names[code]
+        held = of[outer] if outer >= 0 else -1
         around = paths[held] if held >= 0 else ()
         if len(around) >= MOST_DEPTH:
             of.append(held)
@@ -50,14 +59,18 @@ def places_of(calls: PythonStacks) -> Places:
             above.append(held)
             paths.append((*around, key[1]))
         of.append(index[key])
-    chains: list[tuple[int, ...]] = []  # each place with those around it, outermost first; these come before it
+    chains: list[
+        tuple[int, ...]
+    ] = []  # each place with those around it, outermost first; these come before it
     for place, outer in enumerate(above):
         chains.append((*(chains[outer] if outer >= 0 else ()), place))
     order = sorted(range(len(paths)), key=chains.__getitem__)
     moved = np.full(len(paths) + 1, -1, np.int64)
     moved[order] = np.arange(len(paths))
     outer_ones = np.array(above, np.int64)[order]
-    return Places(moved[np.array(of, np.int64)], moved[outer_ones], list(map(paths.__getitem__, order)))
+    return Places(
+        moved[np.array(of, np.int64)], moved[outer_ones], list(map(paths.__getitem__, order))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +94,8 @@ class Origins:
 
     @cached_property
     def _maker(self) -> I32:
-        """For each node the forward operator that made its autograd node; -1 without, and where nothing is known of
-        modules and lines."""
+        """For each node the forward operator that made its autograd node; -1 without, and where
+        nothing is known of modules and lines."""
         if not self.known:
             return alike(-1, len(self.linked.tree.start), np.int32)
         return forward_makers(self.linked).astype(np.int32)
@@ -98,22 +111,26 @@ class Origins:
         return at(self.in_backward, self.launch_node, False)
 
     def call_of(self, node: I32 | I64) -> I64:
-        """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
+        """The innermost call of a module that each of these nodes belongs to, -1 for -1 and
+        without."""
         here = self._at(self.calls, node)
         return np.where(here >= 0, here, self._at(self.calls, at(self._maker, node, -1)))
 
     def line_of(self, node: I32 | I64) -> I64:
-        """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
+        """Name code of the line of Python that each of these nodes comes from, -1 for -1 and
+        without stacks."""
         made = self._at(self.python, at(self._maker, node, -1))
         frame = np.where(made >= 0, made, self._at(self.python, node))
         return at(self.python.name[self.python.line], frame, -1).astype(np.int64)
 
     def _at(self, stacks: PythonStacks, node: I32 | I64) -> I64:
-        """The innermost of these frames in which each of these nodes begins, -1 for -1 and without."""
+        """The innermost of these frames in which each of these nodes begins, -1 for -1 and
+        without."""
         result = np.full(len(node), -1, np.int64)
         known = np.flatnonzero(node >= 0)
         if len(stacks.start) and len(known):
-            tree, at = self.linked.tree, node[known]
+            tree = self.linked.tree
+            at = node[known]
             result[known] = stacks.frames_at(tree.thread[at], tree.start[at])
         return result
 

@@ -1,4 +1,5 @@
-"""Python frames, where stacks were recorded: which frame a thread was in at a moment, and its callers."""
+"""Python frames, where stacks were recorded: which frame a thread was in at a moment, and its
+callers."""
 
 import re
 from functools import cached_property
@@ -17,7 +18,8 @@ _LIBRARY = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class PythonStacks:
-    """Python frames of all threads, sorted by (thread, start, longest first); arrays have one entry a frame."""
+    """Python frames of all threads, sorted by (thread, start, longest first); arrays have one entry
+    a frame."""
 
     strings: list[str]
     name: I32
@@ -45,7 +47,8 @@ class PythonStacks:
         return self._nesting.parent
 
     def frames_at(self, thread: I32 | I64, time: I64) -> I64:
-        """The innermost frame that each of these threads was in at each of these times, -1 where none was."""
+        """The innermost frame that each of these threads was in at each of these times, -1 where
+        none was."""
         result = np.full(len(time), -1, np.int64)
         for one in distinct(np.asarray(thread)):
             here = np.flatnonzero(thread == one)
@@ -55,15 +58,16 @@ class PythonStacks:
         return still_open(self.parent, self.end, result, np.asarray(time))
 
     def line_at(self, thread: I32 | I64, time: I64) -> I64:
-        """Name code of the line of the program that each of these threads was in at each of these times, -1 without."""
+        """Name code of the line of the program that each of these threads was in at each of these
+        times, -1 without."""
         if not len(self.start):
             return np.full(len(time), -1, np.int64)
         return np.append(self.name[self.line], -1)[self.frames_at(thread, time)].astype(np.int64)
 
     @cached_property
     def line(self) -> I64:
-        """For each frame the one whose line is shown for it: of itself and its callers the innermost with a source line
-        outside installed libraries, else with any, else itself."""
+        """For each frame the one whose line is shown for it: of itself and its callers the
+        innermost with a source line outside installed libraries, else with any, else itself."""
         with_line = texts_where(self.strings, _SOURCE_LINE.search)
         own = with_line & ~texts_where(self.strings, _LIBRARY.search)
         nearest = self._nearest(own[self.name])
@@ -82,6 +86,7 @@ class PythonStacks:
         return nest(self.thread, self.start, self.end)
 
     def source_line(self, thread: int, time: int) -> str | None:
-        """The `line` of the program that the thread was in, as `file(line): function`; None without."""
+        """The `line` of the program that the thread was in, as `file(line): function`; None
+        without."""
         frame = int(self.frames_at(np.array([thread]), np.array([time]))[0])
         return self.strings[self.name[self.line[frame]]] if frame >= 0 else None

@@ -1,1 +1,2 @@
-"""Where GPU memory went: every allocation's life, and what follows from it. Arrays in, frozen values out."""
+"""Where GPU memory went: every allocation's life, and what follows from it. Arrays in, frozen
+values out."""

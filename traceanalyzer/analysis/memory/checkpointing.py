@@ -1,4 +1,5 @@
-"""Activation checkpointing of the block that repeats: what would be alive, replayed on the lives."""
+"""Activation checkpointing of the block that repeats: what would be alive, replayed on the
+lives."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +9,14 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
 from traceanalyzer.analysis.memory.lives import Lives, Piece
-from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, Timeline, line_of
+from traceanalyzer.analysis.memory.phases import (
+    CHECKPOINT_FILE,
+    EVEN_SHARE,
+    FORWARD,
+    MODULE_FILE,
+    Timeline,
+    line_of,
+)
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Stack
 
@@ -17,7 +25,8 @@ LEAST_BLOCKS = 2  # a module that runs once a step has no earlier block whose ac
 
 
 class Block(NamedTuple):
-    """A module that runs several times a step. `lives` are its activations, `instance` the run each is of."""
+    """A module that runs several times a step. `lives` are its activations, `instance` the run each
+    is of."""
 
     site: str
     lives: I64
@@ -26,7 +35,9 @@ class Block(NamedTuple):
     bytes_per_step: float
 
 
-def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Sequence[Stack]) -> Block | None:
+def repeated_block(
+    lives: Lives, timeline: Timeline, categories: I8, stacks: Sequence[Stack]
+) -> Block | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
     if not lives.n_events:
@@ -40,34 +51,49 @@ def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Seq
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
     heaviest = sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:MOST_NODES]
-    blocks = filter(None, (_block(node, members, lives, rows, n_steps) for node, members in heaviest))
+    blocks = filter(
+        None, (_block(node, members, lives, rows, n_steps) for node, members in heaviest)
+    )
     # all but one block's own are saved at most: its input is not yet taken off
-    return max(blocks, key=lambda b: b.bytes_per_step * (1 - 1 / b.instances_per_step), default=None)
+    return max(
+        blocks, key=lambda b: b.bytes_per_step * (1 - 1 / b.instances_per_step), default=None
+    )
 
 
 def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
-    """The module calls that a stack is inside of, each by its forward and where it is called from."""
+    """The module calls that a stack is inside of, each by its forward and where it is called
+    from."""
     if any(CHECKPOINT_FILE.search(frame.file) for frame in stack):
         return []
     found = []
     for at, frame in enumerate(stack[:-1]):
         outer = stack[at + 1]
-        if frame.name != outer.name and outer.name == "_call_impl" and MODULE_FILE.search(outer.file):
+        if (
+            frame.name != outer.name
+            and outer.name == "_call_impl"
+            and MODULE_FILE.search(outer.file)
+        ):
             found.append((frame.file, frame.name, *stack[at + 1 :]))
     return found
 
 
-def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int) -> Block | None:
-    """The block of a node: its runs lie one after another, each with nearly the same allocations."""
+def _block(
+    node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int
+) -> Block | None:
+    """The block of a node: its runs lie one after another, each with nearly the same
+    allocations."""
     mine = rows[np.isin(lives.stack[rows], list(members))]
     mine = mine[np.argsort(lives.born[mine], kind="stable")]
     found, counts = np.unique(lives.stack[mine], return_counts=True)
     if (counts < LEAST_BLOCKS * n_steps).any():
         return None  # it holds what repeats, and more: the blocks are inside
-    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(np.float64)
+    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(
+        np.float64
+    )
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
     if (counts < blocks / 2).any():
-        return None  # it holds what comes in few of the blocks: embeddings, norms and heads around them
+        # it holds what comes in few of the blocks: embeddings, norms and heads around them
+        return None
     if (counts % blocks).any():
         instance = _instances(lives, mine, found[counts % blocks == 0], blocks)
     else:
@@ -77,7 +103,8 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
 
 
 def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:
-    """The most runs with nearly all bytes of stacks equally often in each: the first or last block may lack some."""
+    """The most runs with nearly all bytes of stacks equally often in each: the first or last block
+    may lack some."""
     tried = distinct(np.append(counts, np.gcd.reduce(counts)))
     for blocks in tried[tried >= least][::-1].tolist():
         if weight[counts % blocks == 0].sum() >= EVEN_SHARE * weight.sum():
@@ -88,14 +115,16 @@ def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> i
 def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
     """The block that each life is of, from the stacks that come equally often in all of them.
 
-    What lies between the last of these in one block and the first of them in the next is of the one after, if such
-    comes before the first block and not after the last one; else of the one before."""
+    What lies between the last of these in one block and the first of them in the next is of the one
+    after, if such comes before the first block and not after the last one; else of the one
+    before."""
     born = lives.born[mine]
     starts = ends = np.empty(0, np.int64)
     for stack in even.tolist():
         rows = born[lives.stack[mine] == stack]
         each = len(rows) // blocks
-        first, last = rows[::each], rows[each - 1 :: each]
+        first = rows[::each]
+        last = rows[each - 1 :: each]
         starts = first if not len(starts) or first[0] < starts[0] else starts
         ends = last if not len(ends) or last[0] > ends[0] else ends
     if born[0] < starts[0] and born[-1] <= ends[-1]:
@@ -104,9 +133,11 @@ def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
 
 
 def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:
-    """Pieces of the lives if each run of the block kept its output alone and made the rest again in the backward."""
+    """Pieces of the lives if each run of the block kept its output alone and made the rest again in
+    the backward."""
     n = int(block.instance.max()) + 1
-    born, freed = lives.born[block.lives], lives.freed[block.lives]
+    born = lives.born[block.lives]
+    freed = lives.freed[block.lives]
     last_born = np.full(n, -1, np.int64)
     np.maximum.at(last_born, block.instance, born)
     first_freed = np.full(n, lives.n_events, np.int64)

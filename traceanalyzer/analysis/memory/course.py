@@ -1,4 +1,5 @@
-"""The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and the curve to draw."""
+"""The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and
+the curve to draw."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -27,7 +28,8 @@ class Level(NamedTuple):
         return self.bytes[np.searchsorted(self.elements, elements)]
 
     def first_highest(self, starts: I64, ends: I64) -> I64:
-        """Where it is highest in each stretch, the first of equals. Both ends of each are among the elements."""
+        """Where it is highest in each stretch, the first of equals. Both ends of each are among the
+        elements."""
         places = np.searchsorted(self.elements, starts), np.searchsorted(self.elements, ends)
         pairs = zip(*(place.tolist() for place in places), strict=True)
         return self.elements[[lo + int(self.bytes[lo : hi + 1].argmax()) for lo, hi in pairs]]
@@ -45,7 +47,8 @@ class StepMemory:
 
 
 class Course(NamedTuple):
-    """What is kept of the curve: all of it would be eight bytes an event. `moments` are elements of the level."""
+    """What is kept of the curve: all of it would be eight bytes an event. `moments` are elements of
+    the level."""
 
     peak_moment: int
     peak_bytes: int
@@ -56,7 +59,12 @@ class Course(NamedTuple):
     phase_peaks: dict[str, int]
     steps: tuple[StepMemory, ...]
     moments: I64
-    points: tuple[tuple[float, int, int], ...]  # (seconds since the first event, allocated, reserved) at the moments
+    points: tuple[
+        tuple[float, int, int], ...
+    ]  # (seconds since the first event, allocated, reserved) at the moments
+
+
+TOP_LINES = 8
 
 
 def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
@@ -64,10 +72,21 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     n = lives.n_events
     starts = np.concatenate(([0], timeline.bounds)) if n else np.empty(0, np.int64)
     edges = edges_of(n)
-    level = _level(lives, (starts, edges, edges[:-1] + 1, [0, n], timeline.steps.ends, [r for r, _ in timeline.quiet]))
+    level = _level(
+        lives,
+        (
+            starts,
+            edges,
+            edges[:-1] + 1,
+            [0, n],
+            timeline.steps.ends,
+            [r for r, _ in timeline.quiet],
+        ),
+    )
     reserved = reserved_of(memory)
     highest = int(level.bytes.argmax())
-    moment, peak = int(level.elements[highest]), int(level.bytes[highest])
+    moment = int(level.elements[highest])
+    peak = int(level.bytes[highest])
     moments = moments_of(level, edges)
     steps: dict[int, dict[str, int]] = {}
     phase_peaks: dict[str, int] = {}
@@ -76,7 +95,9 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
         if timeline.known:
             phase_peaks[PHASES[phase]] = max(phase_peaks.get(PHASES[phase], 0), value)
     at_peak = PHASES[timeline.phase[moment - 1]] if timeline.known and moment else None
-    peak_step = int(timeline.steps.of(np.array(moment - 1))) if timeline.steps.ends and moment else -1
+    peak_step = (
+        int(timeline.steps.of(np.array(moment - 1))) if timeline.steps.ends and moment else -1
+    )
     ends = np.array(timeline.steps.ends, np.int64)
     return Course(
         peak_moment=moment,
@@ -88,7 +109,9 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
         phase_peaks=phase_peaks,
         steps=tuple(
             StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
-            for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
+            for k, (allocated, held) in enumerate(
+                zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True)
+            )
         ),
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
@@ -96,7 +119,8 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
 
 
 def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
-    """The level after every birth, where alone it can be highest, and at the elements that are wanted."""
+    """The level after every birth, where alone it can be highest, and at the elements that are
+    wanted."""
     elements: I64 = np.concatenate((lives.born + 1, *(np.asarray(one, np.int32) for one in wanted)))
     elements.sort()
     elements = elements[np.append(elements[1:] != elements[:-1], True)]
@@ -113,11 +137,17 @@ def moments_of(level: Level, edges: I64) -> I64:
     return level.first_highest(edges[:-1] + 1, edges[1:])
 
 
-def _points(events: Events, moments: I64, level: Level, reserved: Reserved) -> tuple[tuple[float, int, int], ...]:
+def _points(
+    events: Events, moments: I64, level: Level, reserved: Reserved
+) -> tuple[tuple[float, int, int], ...]:
     if not len(moments):
         return ()
     seconds = (events.since_us[moments - 1].astype(np.int64) - int(events.since_us[0])) / 1e6
-    return tuple(zip(seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True))
+    return tuple(
+        zip(
+            seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True
+        )
+    )
 
 
 def _peaks(level: Level, timeline: Timeline, starts: I64) -> dict[tuple[int, int], int]:
@@ -136,23 +166,28 @@ def _peaks(level: Level, timeline: Timeline, starts: I64) -> dict[tuple[int, int
     return best
 
 
-TOP_LINES = 8
-
-
 @dataclass(frozen=True)
 class Consumer:
     """A category, or a line of the program, over time."""
 
     name: str = metric("the category, or the innermost line of the program on the stack")
-    kind: Literal["category", "line"] = metric("`category` or `line`; either kind sums to the curve", text="own")
+    kind: Literal["category", "line"] = metric(
+        "`category` or `line`; either kind sums to the curve", text="own"
+    )
     bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", MEMORY)
 
 
-def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64) -> tuple[Consumer, ...]:
-    """The categories and the lines with the most bytes, each over time; what is left in a row of its own."""
+def consumers_of(
+    lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64
+) -> tuple[Consumer, ...]:
+    """The categories and the lines with the most bytes, each over time; what is left in a row of
+    its own."""
     if not len(moments):
         return ()
-    named = [Consumer(name, "category", row) for name, row in _over_time(lives, categories, CATEGORIES, moments)]
+    named = [
+        Consumer(name, "category", row)
+        for name, row in _over_time(lives, categories, CATEGORIES, moments)
+    ]
     names = [site_of(stack) or "(no Python stack)" for stack in stacks]
     texts = sorted(set(names))
     number = {text: i for i, text in enumerate(texts)}
@@ -166,10 +201,15 @@ def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments:
     place[top] = np.arange(len(top))
     labels = [*(texts[i] for i in top.tolist()), "(all other lines)"]
     group = place[of_stack][lives.stack]
-    return (*named, *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)))
+    return (
+        *named,
+        *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)),
+    )
 
 
-def _over_time(lives: Lives, group: I8, names: Sequence[str], moments: I64) -> list[tuple[str, tuple[int, ...]]]:
+def _over_time(
+    lives: Lives, group: I8, names: Sequence[str], moments: I64
+) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):
         if len(mine := np.flatnonzero(group == index)):

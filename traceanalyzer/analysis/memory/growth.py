@@ -1,4 +1,5 @@
-"""What grows from step to step: the slope of the bytes alive at each step's end, of the whole and of each line."""
+"""What grows from step to step: the slope of the bytes alive at each step's end, of the whole and
+of each line."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -21,7 +22,8 @@ STILL_GROWS = 0.3  # slope of the second half against the whole's: less, and it 
 EXPLAINS = 0.5  # share of the growth that lines with ever more allocations carry in a leak
 LEAST_SHARE = 0.02  # share of the growth from which a line is named
 NINETY_PERCENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.645)
-"""Standard errors to each side of a 90 % interval (Student's t) with 1, 2, ... and very many degrees of freedom."""
+"""Standard errors to each side of a 90 % interval (Student's t) with 1, 2, ... and very many
+degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,10 @@ def slope_of(values: NDArray[np.int64]) -> tuple[float, float, float]:
     slope = float((x * values).sum()) / spread
     rest = values - values.mean() - slope * x
     free = max(n - 2, 1)
-    reach = float(np.sqrt((rest * rest).sum() / free / spread)) * NINETY_PERCENT[min(free, len(NINETY_PERCENT)) - 1]
+    reach = (
+        float(np.sqrt((rest * rest).sum() / free / spread))
+        * NINETY_PERCENT[min(free, len(NINETY_PERCENT)) - 1]
+    )
     return slope, slope - reach, slope + reach
 
 
@@ -94,14 +99,19 @@ def goes_on(values: I64) -> bool:
     return len(half) < 2 or slope_of(half)[0] >= STILL_GROWS * slope_of(values)[0]
 
 
-def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: int) -> tuple[GrowthSite, ...]:
-    """The lines that grow, from the stacks of which more is alive at the last step's end than at the first's."""
+def _sites(
+    lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: int
+) -> tuple[GrowthSite, ...]:
+    """The lines that grow, from the stacks of which more is alive at the last step's end than at
+    the first's."""
     first, last = (
         np.bincount(lives.stack[alive], lives.size[alive], len(stacks))
         for alive in (lives.alive(int(ends[0])), lives.alive(int(ends[-1])))
     )
     grows = last > first
-    crossing = np.flatnonzero(grows[lives.stack] & (lives.freed >= ends[0]) & (lives.born < ends[-1]))
+    crossing = np.flatnonzero(
+        grows[lives.stack] & (lives.freed >= ends[0]) & (lives.born < ends[-1])
+    )
     of_stack: dict[str, list[int]] = {}
     for stack in np.flatnonzero(grows).tolist():
         of_stack.setdefault(site_of(stacks[stack]) or "(no Python stack)", []).append(stack)
@@ -112,13 +122,17 @@ def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, strid
     rows = crossing[np.argsort(site, kind="stable")]
     found = [
         growth_site(lives.born[mine], lives.freed[mine], lives.size[mine], ends, name, stride)
-        for name, mine in zip(of_stack, np.split(rows, np.cumsum(np.bincount(site))[:-1]), strict=True)
+        for name, mine in zip(
+            of_stack, np.split(rows, np.cumsum(np.bincount(site))[:-1]), strict=True
+        )
     ]
     kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope and one.low > 0]
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 
 
-def growth_site(born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, stride: int = 1) -> GrowthSite:
+def growth_site(
+    born: Rows, freed: Rows, sizes: I64, ends: I64, name: str, stride: int = 1
+) -> GrowthSite:
     """A line with these lives."""
     size = at_moments(ends, (born, freed, sizes))
     count = at_moments(ends, (born, freed, np.ones_like(sizes)))

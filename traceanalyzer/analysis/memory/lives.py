@@ -1,9 +1,11 @@
-"""The life of every allocation, replayed from the allocator's history and anchored at the snapshot's last state.
+"""The life of every allocation, replayed from the allocator's history and anchored at the
+snapshot's last state.
 
-The history states what was asked for; what an allocation takes is the block that the allocator gave it, which is
-larger by rounding (512 bytes, or powers of two by configuration) and, in large segments, by a rest of up to 1 MiB that
-is not split off. Both follow from the addresses, so that the sum is torch.cuda.memory_allocated to the byte
-(c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`)."""
+The history states what was asked for; what an allocation takes is the block that the allocator gave
+it, which is larger by rounding (512 bytes, or powers of two by configuration) and, in large
+segments, by a rest of up to 1 MiB that is not split off. Both follow from the addresses, so that
+the sum is torch.cuda.memory_allocated to the byte (c10/cuda/CUDACachingAllocator.cpp: `round_size`,
+`should_split`)."""
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
@@ -18,15 +20,20 @@ from traceanalyzer.trace.snapshot import ACTIVE, CODE, I16, I32, I64, DeviceMemo
 Rows = I64 | I32 | I16  # rows of the history, or of another table
 Piece = tuple[Rows, Rows, I64]  # born, freed and size of some lives
 ALIGNMENT = 512  # what the allocator rounds to (kMinBlockSize)
-LARGEST_REST = 1 << 20  # a rest of a large segment's block up to this size is not split off (kSmallSize)
+LARGEST_REST = (
+    1 << 20
+)  # a rest of a large segment's block up to this size is not split off (kSmallSize)
 SMALL_SEGMENT = 2 << 20  # segments of this size hold small allocations (kSmallBuffer)
-ROWS_AT_ONCE = 1 << 12  # rows that are worked through together: what they take beside the columns is then nothing
+ROWS_AT_ONCE = (
+    1 << 12
+)  # rows that are worked through together: what they take beside the columns is then nothing
 BEFORE = -1  # `born` of what was allocated before the history begins
 
 
 @dataclass(frozen=True)
 class Lives:
-    """One row an allocation, those from before the history first. `born`, `freed` and `completed` are its rows.
+    """One row an allocation, those from before the history first. `born`, `freed` and `completed`
+    are its rows.
 
     `freed` and `completed` are the history's length where that never happened."""
 
@@ -37,22 +44,30 @@ class Lives:
     completed: I32
     stack: I32 | I16
     n_events: int
-    addresses_before: tuple[int, ...]  # of those from before the history; the others have their event's
+    addresses_before: tuple[
+        int, ...
+    ]  # of those from before the history; the others have their event's
     unexplained_bytes: int
-    """Bytes by which the replay's end differs from the snapshot's own state; 0 unless the history is damaged."""
+    """Bytes by which the replay's end differs from the snapshot's own state; 0 unless the history
+    is damaged."""
 
     def __len__(self) -> int:
         return len(self.size)
 
     def addresses(self, memory: DeviceMemory, rows: I64) -> I64:
         """Where these rows are."""
-        result = memory.events.address[self.born[rows]] if self.n_events else np.zeros(len(rows), np.int64)
+        result = (
+            memory.events.address[self.born[rows]]
+            if self.n_events
+            else np.zeros(len(rows), np.int64)
+        )
         before = self.born[rows] < 0
         result[before] = np.array(self.addresses_before, np.int64)[rows[before]]
         return result
 
     def parts(self) -> "Iterator[tuple[slice, Lives]]":
-        """The rows a piece at a time, for what takes many columns: all at once they would take more than the file."""
+        """The rows a piece at a time, for what takes many columns: all at once they would take more
+        than the file."""
         for at in range(0, len(self), ROWS_AT_ONCE):
             part = slice(at, at + ROWS_AT_ONCE)
             yield part, replace(self, **{name: getattr(self, name)[part] for name in COLUMNS})
@@ -66,7 +81,8 @@ COLUMNS = ("requested", "size", "born", "freed", "completed", "stack")
 
 
 def at_moments(moments: Rows, *pieces: Piece) -> I64:
-    """The bytes of the lives at elements of the level, ascending: 0 is before the first event, i + 1 after event i."""
+    """The bytes of the lives at elements of the level, ascending: 0 is before the first event, i +
+    1 after event i."""
     change = np.zeros(len(moments) + 1, np.int64)
     for born, freed, size in pieces:
         for at in range(0, len(size), ROWS_AT_ONCE):
@@ -77,7 +93,8 @@ def at_moments(moments: Rows, *pieces: Piece) -> I64:
 
 
 def after_births(*born: Rows) -> I64:
-    """The elements of the level that follow a birth, ascending: no sum of lives is higher anywhere else."""
+    """The elements of the level that follow a birth, ascending: no sum of lives is higher anywhere
+    else."""
     result: I64 = np.concatenate(born)
     result.sort()
     result += 1
@@ -90,7 +107,8 @@ def highest(*pieces: Piece) -> int:
 
 
 def rounding(settings: Mapping[str, object]) -> dict[int, int]:
-    """Divisions of powers of two by the interval they hold for (`roundup_power2_divisions`); empty for none."""
+    """Divisions of powers of two by the interval they hold for (`roundup_power2_divisions`); empty
+    for none."""
     divisions = settings.get("roundup_power2_divisions")
     if not isinstance(divisions, dict):
         return {}
@@ -121,7 +139,8 @@ def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Lives:
 
 
 def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
-    """(action, address, size, stack) of each event; a list of all of them would take more than the file."""
+    """(action, address, size, stack) of each event; a list of all of them would take more than the
+    file."""
     for at in range(0, len(events), ROWS_AT_ONCE):
         part = slice(at, at + ROWS_AT_ONCE)
         columns = (events.action[part], events.address[part], events.size[part], events.stack[part])
@@ -129,11 +148,15 @@ def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
 
 
 class _Segments:
-    """Large segments that blocks are not split from to the last byte; what is in them by address."""
+    """Large segments that blocks are not split from to the last byte; what is in them by
+    address."""
 
     def __init__(self, memory: DeviceMemory) -> None:
-        held = {s.address: s.size for s in memory.segments if not s.is_small and not s.is_expandable}
-        events, alloc = memory.events, CODE["segment_alloc"]
+        held = {
+            s.address: s.size for s in memory.segments if not s.is_small and not s.is_expandable
+        }
+        events = memory.events
+        alloc = CODE["segment_alloc"]
         changed = np.flatnonzero((events.action == alloc) | (events.action == CODE["segment_free"]))
         for row in changed[::-1].tolist():
             if events.action[row] == alloc:
@@ -149,7 +172,8 @@ class _Segments:
     def add(self, address: int, size: int) -> None:
         if size > SMALL_SEGMENT and address not in self._size:
             insort(self._starts, address)
-            self._size[address], self._inside[address] = size, []
+            self._size[address] = size
+            self._inside[address] = []
 
     def remove(self, address: int) -> None:
         if self._size.pop(address, None) is not None:
@@ -193,8 +217,14 @@ class _Replay:
         has_requests = bool((events.action == CODE["free_requested"]).any())
         self._requested = CODE["free_requested"] if has_requests else CODE["free_completed"]
         self._completes = bool((events.action == CODE["free_completed"]).any())
-        self._columns = {"requested": _array_for(events.size, memory.blocks.requested), "size": array("q")}
-        self._columns |= {"born": array("i"), "stack": _array_for(events.stack, memory.blocks.stack)}
+        self._columns = {
+            "requested": _array_for(events.size, memory.blocks.requested),
+            "size": array("q"),
+        }
+        self._columns |= {
+            "born": array("i"),
+            "stack": _array_for(events.stack, memory.blocks.stack),
+        }
         self._columns |= {"freed": array("i"), "completed": array("i")}
         self._freed, self._completed = self._columns["freed"], self._columns["completed"]
         self._segments = _Segments(memory)
@@ -203,7 +233,8 @@ class _Replay:
         self._begin()
 
     def _begin(self) -> None:
-        """What lived before the history began: freed in it, or alive at its end, without having been born."""
+        """What lived before the history began: freed in it, or alive at its end, without having
+        been born."""
         seen: set[int] = set()
         before: dict[int, tuple[int, int, int]] = {}
         for action, address, size, _ in _rows(self._memory.events):
@@ -214,10 +245,18 @@ class _Replay:
                 seen.add(address)
         blocks = self._memory.blocks
         self._end = {
-            int(blocks.address[i]): (int(blocks.size[i]), int(blocks.requested[i]), int(blocks.stack[i]))
+            int(blocks.address[i]): (
+                int(blocks.size[i]),
+                int(blocks.requested[i]),
+                int(blocks.stack[i]),
+            )
             for i in np.flatnonzero(blocks.state == ACTIVE)
         }
-        before |= {at: (asked, size, stack) for at, (size, asked, stack) in self._end.items() if at not in seen}
+        before |= {
+            at: (asked, size, stack)
+            for at, (size, asked, stack) in self._end.items()
+            if at not in seen
+        }
         self._before = tuple(sorted(before, reverse=True))
         for address, (requested, size, stack) in sorted(before.items(), reverse=True):
             self._add(address, requested, BEFORE, stack, size)
@@ -231,7 +270,9 @@ class _Replay:
                 block += rest
         self._live[address] = len(self._freed)
         never = self._n_events
-        for column, value in zip(self._columns.values(), (requested, block, born, stack, never, never), strict=True):
+        for column, value in zip(
+            self._columns.values(), (requested, block, born, stack, never, never), strict=True
+        ):
             column.append(value)
 
     def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
@@ -260,12 +301,20 @@ class _Replay:
 
     def result(self) -> Lives:
         """The lives, those alive at the end with the sizes that the snapshot states."""
-        columns = {name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()}
-        size, known = columns["size"], 0
+        columns = {
+            name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()
+        }
+        size = columns["size"]
+        known = 0
         for address in self._live.keys() & self._end.keys():
             size[self._live[address]] = self._end[address][0]
             known += self._end[address][0]
         state = sum(size for size, _, _ in self._end.values())
         replayed = int(size[list(self._live.values())].sum()) if self._live else 0
         unexplained = (state - known) + (replayed - known)
-        return Lives(**columns, addresses_before=self._before, n_events=self._n_events, unexplained_bytes=unexplained)
+        return Lives(
+            **columns,
+            addresses_before=self._before,
+            n_events=self._n_events,
+            unexplained_bytes=unexplained,
+        )

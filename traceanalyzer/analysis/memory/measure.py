@@ -82,23 +82,35 @@ class MemoryOfDevice:
     events: int
     unexplained_bytes: int
     notes: tuple[str, ...] = field(metadata=SENTENCE)
-    curve: tuple[tuple[float, int, int], ...]  # (seconds since the first event, allocated, reserved), thinned out
+    curve: tuple[
+        tuple[float, int, int], ...
+    ]  # (seconds since the first event, allocated, reserved), thinned out
     consumers: tuple[Consumer, ...]  # what the curve is made of, by category and by line
+
+
+_NO_PHASES = "; null where neither steps nor autograd tell the phases"
 
 
 def measured(
     snapshot: Snapshot, ranks: int = 8, capacity: Mapping[int, int] | None = None
 ) -> tuple[MemoryOfDevice, ...]:
-    """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device, where that is known."""
-    return tuple(_device(memory, snapshot, ranks, (capacity or {}).get(memory.device)) for memory in snapshot.devices)
+    """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device,
+    where that is known."""
+    return tuple(
+        _device(memory, snapshot, ranks, (capacity or {}).get(memory.device))
+        for memory in snapshot.devices
+    )
 
 
-def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int | None) -> MemoryOfDevice:
+def _device(
+    memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int | None
+) -> MemoryOfDevice:
     lives = lives_of(memory, snapshot.settings)
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
     course = course_of(memory, lives, timeline)
-    moment, peak = course.peak_moment, course.peak_bytes
+    moment = course.peak_moment
+    peak = course.peak_bytes
     alive = lives.alive(moment)
     growth = growth_of(lives, timeline, snapshot.stacks)
     subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
@@ -106,26 +118,39 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     return MemoryOfDevice(
-        device=memory.device, peak_bytes=peak, peak_phase=course.peak_phase, peak_step=course.peak_step,
-        reserved_bytes=course.reserved_bytes, end_bytes=course.end_bytes,
-        at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)}, inferred=CATEGORIES[:BEFORE],
-        phase_peaks=course.phase_peaks, sites=_sites(subject, alive),
-        steps=course.steps, step_source=timeline.steps.source, growth=growth,
-        fragmentation=_fragmentation(subject), oom=oom,
+        device=memory.device,
+        peak_bytes=peak,
+        peak_phase=course.peak_phase,
+        peak_step=course.peak_step,
+        reserved_bytes=course.reserved_bytes,
+        end_bytes=course.end_bytes,
+        at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)},
+        inferred=CATEGORIES[:BEFORE],
+        phase_peaks=course.phase_peaks,
+        sites=_sites(subject, alive),
+        steps=course.steps,
+        step_source=timeline.steps.source,
+        growth=growth,
+        fragmentation=_fragmentation(subject),
+        oom=oom,
         scenarios=scenarios_of(replace(subject, unmade=unmade), peak, course.reserved_bytes),
         larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
-        events=len(memory.events), unexplained_bytes=lives.unexplained_bytes,
-        notes=_notes(subject, alive), curve=course.points,
+        events=len(memory.events),
+        unexplained_bytes=lives.unexplained_bytes,
+        notes=_notes(subject, alive),
+        curve=course.points,
         consumers=consumers_of(lives, categories, snapshot.stacks, course.moments),
-    )  # fmt: skip
+    )
 
 
 def _sites(subject: Subject, alive: I64) -> tuple[Site, ...]:
-    lives, timeline = subject.lives, subject.timeline
+    lives = subject.lives
+    timeline = subject.timeline
     groups: dict[tuple[str, int, int], list[int]] = {}
     names: dict[int, str] = {}
     for life in alive.tolist():
-        stack, born = int(lives.stack[life]), int(lives.born[life])
+        stack = int(lives.stack[life])
+        born = int(lives.born[life])
         if stack not in names:
             names[stack] = site_of(subject.stacks[stack])
         phase = int(timeline.phase[born]) if born >= 0 else -1
@@ -134,28 +159,39 @@ def _sites(subject: Subject, alive: I64) -> tuple[Site, ...]:
         total[0] += int(lives.size[life])
         total[1] += 1
     found = [
-        Site(site, CATEGORIES[category], PHASES[phase] if phase >= 0 and timeline.known else None, *total)
+        Site(
+            site,
+            CATEGORIES[category],
+            PHASES[phase] if phase >= 0 and timeline.known else None,
+            *total,
+        )
         for (site, category, phase), total in groups.items()
     ]
     return tuple(sorted(found, key=lambda site: -site.bytes))
 
 
 def _fragmentation(subject: Subject) -> Fragmentation:
-    memory, lives = subject.memory, subject.lives
+    memory = subject.memory
+    lives = subject.lives
     failed = np.flatnonzero(memory.events.action == CODE["oom"])
     moment = int(failed[-1]) if len(failed) else subject.moment
     held = held_at(memory, lives, moment)
     pins = []
     for p in held.pinned[:MAX_PINS]:
         site = site_of(subject.stacks[int(lives.stack[p.life])]) or NO_SITE[0]
-        pins.append(Pin(site, CATEGORIES[subject.categories[p.life]], p.size, p.inactive, p.allocations))
-    at, pending = "oom" if len(failed) else "peak", held.active - int(lives.size[lives.alive(moment)].sum())
+        pins.append(
+            Pin(site, CATEGORIES[subject.categories[p.life]], p.size, p.inactive, p.allocations)
+        )
+    at = "oom" if len(failed) else "peak"
+    pending = held.active - int(lives.size[lives.alive(moment)].sum())
     taken = held.reserved, held.internal, held.inactive
     return Fragmentation(at, *taken, pending, held.largest_hole, held.whole_free, tuple(pins))
 
 
 def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:
-    notes, lives, events = [], subject.lives, subject.memory.events
+    notes = []
+    lives = subject.lives
+    events = subject.memory.events
     before = int(lives.size[alive][subject.categories[alive] == BEFORE].sum())
     if not len(events):
         notes.append(
@@ -170,11 +206,11 @@ def _notes(subject: Subject, alive: I64) -> tuple[str, ...]:
     if len(events) and not subject.timeline.known:
         notes.append("No stacks were recorded: phases and lines are not known.")
     if lives.unexplained_bytes:
-        notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")
+        notes.append(
+            f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not "
+            "follow from its history."
+        )
     return tuple(notes)
-
-
-_NO_PHASES = "; null where neither steps nor autograd tell the phases"
 
 
 @dataclass(frozen=True)
@@ -182,26 +218,46 @@ class MemoryStats:
     """GPU memory of the device that holds the most."""
 
     peak: int | None = metric("most bytes allocated; null where totals were not recorded", MEMORY)
-    reserved: int | None = metric("most bytes reserved by the allocator; null where not recorded", MEMORY)
+    reserved: int | None = metric(
+        "most bytes reserved by the allocator; null where not recorded", MEMORY
+    )
     forward: int | None = metric(f"most bytes allocated in the forward pass{_NO_PHASES}", MEMORY)
     backward: int | None = metric(f"most bytes allocated in the backward pass{_NO_PHASES}", MEMORY)
     optimizer: int | None = metric(f"most bytes allocated in the optimizer{_NO_PHASES}", MEMORY)
-    other: int | None = metric(f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None)
-    peak_phase: str | None = metric(f"the phase with the peak{_NO_PHASES}", text="own", default=None)
+    other: int | None = metric(
+        f"most bytes allocated outside of these{_NO_PHASES}", MEMORY, default=None
+    )
+    peak_phase: str | None = metric(
+        f"the phase with the peak{_NO_PHASES}", text="own", default=None
+    )
     growth_per_step: float | None = metric(
-        "growth of what is allocated at a step's end; null with fewer than three steps (five in a snapshot)",
+        (
+            "growth of what is allocated at a step's end; null with fewer than three steps "
+            "(five in a snapshot)"
+        ),
         MEMORY,
         default=None,
     )
-    growth_low: float | None = metric("low end of its 90 % range; null where it is", MEMORY, default=None)
-    growth_high: float | None = metric("high end of its 90 % range; null where it is", MEMORY, default=None)
+    growth_low: float | None = metric(
+        "low end of its 90 % range; null where it is", MEMORY, default=None
+    )
+    growth_high: float | None = metric(
+        "high end of its 90 % range; null where it is", MEMORY, default=None
+    )
     growth: Verdict = metric(
-        "leak: steps leave allocations behind; growth: one allocation gets larger; steady; or unknown",
+        (
+            "leak: steps leave allocations behind; growth: one allocation gets larger; "
+            "steady; or unknown"
+        ),
         text="own",
         default="unknown",
     )
     growth_at: str | None = metric(
-        "line of the program, without stacks the operator, with most of the growth; null without growth", default=None
+        (
+            "line of the program, without stacks the operator, with most of the growth; null "
+            "without growth"
+        ),
+        default=None,
     )
 
 
@@ -210,17 +266,28 @@ def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None
     if not devices:
         return None
     top = max(devices, key=lambda device: device.peak_bytes)
-    phases, growth = top.phase_peaks, top.growth
+    phases = top.phase_peaks
+    growth = top.growth
     others = [phases[name] for name in ("other", "zero_grad") if name in phases]
     return MemoryStats(
-        top.peak_bytes, top.reserved_bytes, phases.get("forward"), phases.get("backward"), phases.get("optimizer"),
-        max(others, default=None), top.peak_phase, growth.bytes_per_step, growth.low, growth.high, growth.verdict,
+        top.peak_bytes,
+        top.reserved_bytes,
+        phases.get("forward"),
+        phases.get("backward"),
+        phases.get("optimizer"),
+        max(others, default=None),
+        top.peak_phase,
+        growth.bytes_per_step,
+        growth.low,
+        growth.high,
+        growth.verdict,
         growth.sites[0].site if growth.sites else None,
-    )  # fmt: skip
+    )
 
 
 def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
-    """The most that a program printed, of all and after each phase; None where it printed nothing."""
+    """The most that a program printed, of all and after each phase; None where it printed
+    nothing."""
     if not rows:
         return None
     after: dict[str, int] = {}
@@ -229,6 +296,8 @@ def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
     return MemoryStats(
         peak=max(after.values()),
         reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
-        forward=after.get("forward"), backward=after.get("backward"), optimizer=after.get("optimizer"),
+        forward=after.get("forward"),
+        backward=after.get("backward"),
+        optimizer=after.get("optimizer"),
         other=after.get(""),
-    )  # fmt: skip
+    )

@@ -1,4 +1,5 @@
-"""Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
+"""Why an allocation failed: what was asked, what was there, what would have fitted, and who held
+the rest."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -14,13 +15,21 @@ from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace.snapshot import CODE
 
 OomVerdict = Literal[
-    "fragmentation", "leak", "optimizer_state", "large_allocation", "activations", "parameters", "gradients",
-    "too_large", "unknown",
-]  # fmt: skip
+    "fragmentation",
+    "leak",
+    "optimizer_state",
+    "large_allocation",
+    "activations",
+    "parameters",
+    "gradients",
+    "too_large",
+    "unknown",
+]
 
 LARGE_SHARE = 0.2  # share of the usable memory from which one allocation is a cause of its own
 PAGE = 2 << 20  # what expandable segments grow by at least
-LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20  # requests of 1 to 10 MiB take one of 20 MiB (kMinLargeAlloc)
+LARGE_REQUEST = 10 << 20  # requests of 1 to 10 MiB take one of 20 MiB (kMinLargeAlloc)
+LARGE_SEGMENT = 20 << 20
 SMALL_REQUEST = 1 << 20
 MAX_CULPRITS = 5
 
@@ -40,13 +49,17 @@ class Oom:
     """The last failed allocation. All in bytes."""
 
     requested_bytes: int
-    device_free_bytes: int  # what the driver had free: less was allowed where a limit (a memory fraction) was set
-    usable_bytes: int  # what this process could hold at most: reserved and free, or the most it held under a limit
+    device_free_bytes: (
+        int  # what the driver had free: less was allowed where a limit (a memory fraction) was set
+    )
+    # what this process could hold at most: reserved and free, or the most it held under a limit
+    usable_bytes: int
     allocated_bytes: int
     reserved_bytes: int
     inactive_bytes: int
     largest_free_block_bytes: int
-    missing_bytes: int  # what would still be missing without any fragmentation; 0 where fragmentation alone is at fault
+    # what would still be missing without any fragmentation; 0 where fragmentation alone is at fault
+    missing_bytes: int
     is_limited: bool
     phase: str | None
     step: int | None
@@ -54,23 +67,41 @@ class Oom:
     verdict: OomVerdict
     fits_with_expandable_segments: bool
     fits_without_top_culprit: bool
-    fits_with_batch_share: float | None  # share of this batch that fits; None where nothing goes with the batch
+    fits_with_batch_share: (
+        float | None
+    )  # share of this batch that fits; None where nothing goes with the batch
     culprits: tuple[Culprit, ...]
     failures: int
     leaked_bytes: int  # what the leaking lines hold; 0 without a leak
     steps_left: int | None
-    """Steps after which a leak or growth would have failed without any fragmentation; None where nothing grows, or
-    where fragmentation is not at fault."""
+    """Steps after which a leak or growth would have failed without any fragmentation; None where
+    nothing grows, or where fragmentation is not at fault."""
+
+
+OF_MOST: Mapping[
+    str, OomVerdict
+] = {  # by the category of most of memory; of others the request is too large
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer_state": "optimizer_state",
+    "activations": "activations",
+    "temporaries": "activations",
+    CATEGORIES[BEFORE]: "unknown",
+}
 
 
 def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     """The verdict on the last `oom` entry; None where there is none."""
-    memory, lives, timeline = subject.memory, subject.lives, subject.timeline
+    memory = subject.memory
+    lives = subject.lives
+    timeline = subject.timeline
     if not len(failed := np.flatnonzero(memory.events.action == CODE["oom"])):
         return None
     row = int(failed[-1])
-    held, alive = held_at(memory, lives, row), lives.alive(row)
-    asked, free = int(memory.events.size[row]), int(memory.events.address[row])
+    held = held_at(memory, lives, row)
+    alive = lives.alive(row)
+    asked = int(memory.events.size[row])
+    free = int(memory.events.address[row])
     is_limited = free >= _segment_for(asked)
     usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
     room = usable - held.active - _paged(asked)
@@ -79,24 +110,42 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     variable += asked * bool(timeline.phase[row] != OPTIMIZER)
     fixed = held.active + asked - variable
     expandable = any(segment.is_expandable for segment in memory.segments)
-    site, missing = site_of(subject.stacks[int(memory.events.stack[row])]), max(-room, 0)
+    site = site_of(subject.stacks[int(memory.events.stack[row])])
+    missing = max(-room, 0)
     verdict = _verdict(subject, growth, row, asked, usable, missing, held.inactive, not expandable)
-    share = round(min((usable - fixed) / variable, 1.0), 4) if variable > 0 and fixed < usable else None
+    share = (
+        round(min((usable - fixed) / variable, 1.0), 4) if variable > 0 and fixed < usable else None
+    )
     return Oom(
-        requested_bytes=asked, device_free_bytes=free, usable_bytes=usable,
-        allocated_bytes=int(lives.size[alive].sum()), reserved_bytes=held.reserved, inactive_bytes=held.inactive,
-        largest_free_block_bytes=held.largest_hole, missing_bytes=missing, is_limited=is_limited,
+        requested_bytes=asked,
+        device_free_bytes=free,
+        usable_bytes=usable,
+        allocated_bytes=int(lives.size[alive].sum()),
+        reserved_bytes=held.reserved,
+        inactive_bytes=held.inactive,
+        largest_free_block_bytes=held.largest_hole,
+        missing_bytes=missing,
+        is_limited=is_limited,
         phase=PHASES[int(timeline.phase[row])] if timeline.known else None,
         step=max(int(timeline.steps.of(np.array([row]))[0]), 0) if timeline.steps.ends else None,
-        site=site, verdict=verdict, fits_with_expandable_segments=not expandable and missing == 0,
-        fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes, fits_with_batch_share=share,
-        leaked_bytes=_leaked(growth), steps_left=_steps_left(growth, room),
-        culprits=_named(subject, growth, verdict, culprits, held, site, asked), failures=len(failed),
-    )  # fmt: skip
+        site=site,
+        verdict=verdict,
+        fits_with_expandable_segments=not expandable and missing == 0,
+        fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
+        fits_with_batch_share=share,
+        leaked_bytes=_leaked(growth),
+        steps_left=_steps_left(growth, room),
+        culprits=_named(subject, growth, verdict, culprits, held, site, asked),
+        failures=len(failed),
+    )
 
 
 def _steps_left(growth: Growth, room: int) -> int | None:
-    left = ratio(room, growth.bytes_per_step) if growth.verdict in ("leak", "growth") and room >= 0 else None
+    left = (
+        ratio(room, growth.bytes_per_step)
+        if growth.verdict in ("leak", "growth") and room >= 0
+        else None
+    )
     return None if left is None else int(left)
 
 
@@ -111,18 +160,23 @@ def _paged(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-OF_MOST: Mapping[str, OomVerdict] = {  # by the category of most of memory; of others the request is too large
-    "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer_state",
-    "activations": "activations", "temporaries": "activations", CATEGORIES[BEFORE]: "unknown",
-}  # fmt: skip
-
-
 def _verdict(
-    subject: Subject, growth: Growth, row: int, asked: int, usable: int, missing: int, inactive: int, fragmented: bool
+    subject: Subject,
+    growth: Growth,
+    row: int,
+    asked: int,
+    usable: int,
+    missing: int,
+    inactive: int,
+    fragmented: bool,
 ) -> OomVerdict:
-    lives, phase, categories = subject.lives, subject.timeline.phase, subject.categories
+    lives = subject.lives
+    phase = subject.timeline.phase
+    categories = subject.categories
     alive = lives.alive(row)
-    if _leaked(growth) >= max(missing, inactive if fragmented else 0, 1):  # what frees more is to blame
+    if _leaked(growth) >= max(
+        missing, inactive if fragmented else 0, 1
+    ):  # what frees more is to blame
         return "leak"
     if missing == 0 and fragmented:
         return "fragmentation"
@@ -130,11 +184,14 @@ def _verdict(
         others = np.flatnonzero(phase[:row] != OPTIMIZER)
         begin = others[-1] if len(others) else 0
         if not ((categories == STATE) & (lives.born >= 0) & (lives.born < begin)).any():
-            return "optimizer_state"  # no optimizer phase came to its end before: its state is being made
+            # no optimizer phase came to its end before: its state is being made
+            return "optimizer_state"
     if max(asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * usable:
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
-    return OF_MOST.get(CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large", "too_large")
+    return OF_MOST.get(
+        CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large", "too_large"
+    )
 
 
 def _leaked(growth: Growth) -> int:
@@ -142,25 +199,36 @@ def _leaked(growth: Growth) -> int:
 
 
 def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]:
-    """Lives with the bytes that they hold, or pin, by line of the program and category, the most bytes first."""
+    """Lives with the bytes that they hold, or pin, by line of the program and category, the most
+    bytes first."""
     groups: dict[tuple[str, int], list[int]] = {}
     for life, size in rows:
         key = site_of(subject.stacks[int(subject.lives.stack[life])]), int(subject.categories[life])
         total = groups.setdefault(key, [0, 0])
         total[0] += size
         total[1] += 1
-    found = [Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()]
+    found = [
+        Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()
+    ]
     return sorted(found, key=lambda culprit: -culprit.bytes)
 
 
 def _named(
-    subject: Subject, growth: Growth, verdict: OomVerdict, culprits: list[Culprit], held: Held, site: str, asked: int
+    subject: Subject,
+    growth: Growth,
+    verdict: OomVerdict,
+    culprits: list[Culprit],
+    held: Held,
+    site: str,
+    asked: int,
 ) -> tuple[Culprit, ...]:
     if verdict == "leak":
         named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
     elif verdict == "fragmentation":
         named = _by_line(subject, ((p.life, p.inactive) for p in held.pinned))
-    elif verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2:
+    elif (
+        verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2
+    ):
         named = [Culprit(site, "requested", asked, 1), *culprits]
     else:
         named = culprits

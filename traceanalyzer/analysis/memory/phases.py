@@ -1,8 +1,8 @@
 """The phase and the step of every event of the history, from stacks and annotations.
 
-Stacks are the Python stacks of the thread that allocated. The backward pass runs on a thread of autograd's, which has
-none of Python (or begins inside torch/autograd), so that an event without a stack is of the backward where the
-program has one."""
+Stacks are the Python stacks of the thread that allocated. The backward pass runs on a thread of
+autograd's, which has none of Python (or begins inside torch/autograd), so that an event without a
+stack is of the backward where the program has one."""
 
 import re
 from functools import cached_property, lru_cache
@@ -15,11 +15,13 @@ from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
-PROGRAM, NO_STACK = 5, 6  # labels of stacks that do not name their phase themselves
+PROGRAM = 5  # labels of stacks that do not name their phase themselves
+NO_STACK = 6
 MOST_UPDATES = 4  # updates of a step that are told apart from steps
 MIN_STEPS = 3  # a stack that comes back less often is no sign of a step
 MOST_PERIODS = 20
-"""Counts of stacks that are tried as the number of steps, the smallest first: layers come more often than steps."""
+"""Counts of stacks that are tried as the number of steps, the smallest first: layers come more
+often than steps."""
 EVEN_SHARE = 0.9  # share of the allocations that have to come equally often in each step
 
 OPTIMIZER_FILE = re.compile(
@@ -27,7 +29,9 @@ OPTIMIZER_FILE = re.compile(
 )
 AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
 CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
-ENGINE = re.compile(r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward")
+ENGINE = re.compile(
+    r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward"
+)
 MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
 UPDATE_FILE = re.compile(r"torch/(nn/utils/clip_grad|(cuda/)?amp/grad_scaler)\.py$")
 """Clipping and unscaling of gradients: part of the update, with GradScaler's `scale` left out."""
@@ -35,13 +39,15 @@ TORCH_FILE = re.compile(
     r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
 )
 LIBRARY = re.compile(
-    r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|" + TORCH_FILE.pattern
+    r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|"
+    + TORCH_FILE.pattern
 )
 
 
 @dataclass(frozen=True)
 class Steps:
-    """`ends[k]` is the row of the history where step k ends and the next begins; the first one begins at `start`."""
+    """`ends[k]` is the row of the history where step k ends and the next begins; the first one
+    begins at `start`."""
 
     start: int
     ends: tuple[int, ...]
@@ -49,18 +55,25 @@ class Steps:
 
     def of(self, rows: I64) -> I64:
         """The step of each row; -1 before the first, the number of steps after the last."""
-        return np.where(rows < self.start, -1, np.searchsorted(np.array(self.ends, np.int64), rows, side="right"))
+        return np.where(
+            rows < self.start,
+            -1,
+            np.searchsorted(np.array(self.ends, np.int64), rows, side="right"),
+        )
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a phase."""
+    """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a
+    phase."""
 
     phase: I8
     steps: Steps
     trains: bool
     known: bool
-    quiet: tuple[tuple[int, int], ...] = ()  # (row, phase) of annotated phases that allocated nothing
+    quiet: tuple[
+        tuple[int, int], ...
+    ] = ()  # (row, phase) of annotated phases that allocated nothing
 
     @cached_property
     def bounds(self) -> I64:
@@ -105,7 +118,11 @@ def label_of(stack: Stack) -> int:
         return found
     if stack and stack[-1].name != "<module>" and TORCH_FILE.search(stack[-1].file):
         return BACKWARD  # a thread of autograd's begins so
-    return PROGRAM if any(frame.file.endswith(".py") and "::" not in frame.name for frame in stack) else NO_STACK
+    return (
+        PROGRAM
+        if any(frame.file.endswith(".py") and "::" not in frame.name for frame in stack)
+        else NO_STACK
+    )
 
 
 def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
@@ -115,7 +132,8 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     quiet = []
     for name, annotated in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
         for start_us, end_us in _ranges(snapshot, device, name):
-            lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
+            lo = events.row_at(start_us)
+            hi = events.row_at(end_us, "right")
             raw[lo:hi] = annotated
             if lo == hi and 0 < lo < len(events):
                 quiet.append((lo, annotated))
@@ -130,15 +148,18 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
 
 
 def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
-    """The program's own code is the forward pass, but for what follows the backward and comes before the update, or
-    the update and before zero_grad. What it frees before it allocates (the loss) belongs to what is before it."""
+    """The program's own code is the forward pass, but for what follows the backward and comes
+    before the update, or the update and before zero_grad. What it frees before it allocates (the
+    loss) belongs to what is before it."""
     result = _after_frees(phase, events, steps)
     starts = _starts(result)
     labels = result[starts].tolist()
     for i, (at, label) in enumerate(zip(starts.tolist(), labels, strict=True)):
         if label != PROGRAM:
             continue
-        before, after, later = (labels[k] if 0 <= k < len(labels) else None for k in (i - 1, i + 1, i + 2))
+        before, after, later = (
+            labels[k] if 0 <= k < len(labels) else None for k in (i - 1, i + 1, i + 2)
+        )
         idles = (before, after) == (BACKWARD, OPTIMIZER)
         idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
         result[at : starts[i + 1] if i + 1 < len(starts) else None] = OTHER if idles else FORWARD
@@ -146,17 +167,29 @@ def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
 
 
 def _starts(labels: I8) -> I64:
-    return np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0))) if len(labels) else np.empty(0, np.int64)
+    return (
+        np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0)))
+        if len(labels)
+        else np.empty(0, np.int64)
+    )
 
 
 def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
-    """The labels, the program's events before its next allocation with the one before, or between steps with OTHER."""
-    result, starts = phase.copy(), _starts(phase)
-    allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]).astype(np.int32), np.int32(len(phase)))
+    """The labels, the program's events before its next allocation with the one before, or between
+    steps with OTHER."""
+    result = phase.copy()
+    starts = _starts(phase)
+    allocates = np.append(
+        np.flatnonzero(events.action == CODE["alloc"]).astype(np.int32), np.int32(len(phase))
+    )
     step_ends = np.append(steps.ends, len(phase)).astype(np.int64)
-    until = np.minimum(allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase)))
+    until = np.minimum(
+        allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase))
+    )
     cuts = np.minimum(step_ends[np.searchsorted(step_ends, starts)], until)
-    for at, cut, end in zip(starts[1:].tolist(), cuts[1:].tolist(), until[1:].tolist(), strict=True):
+    for at, cut, end in zip(
+        starts[1:].tolist(), cuts[1:].tolist(), until[1:].tolist(), strict=True
+    ):
         if phase[at] == PROGRAM:
             result[at:cut] = result[at - 1]
             result[cut:end] = OTHER
@@ -182,13 +215,19 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     if len(profiled) >= MIN_STEPS:
         ends = tuple(events.row_at(end, "right") for _, end in profiled)
         return Steps(events.row_at(profiled[0][0]), ends, "annotation")
-    updated = [events.row_at(end, "right") for _, end in _ranges(snapshot, device, "Optimizer.step#")]
+    updated = [
+        events.row_at(end, "right") for _, end in _ranges(snapshot, device, "Optimizer.step#")
+    ]
     if len(updated) > 1:  # the gradients that are freed right after it are of the step
         others = np.append(np.flatnonzero(~np.isin(labels, (OPTIMIZER, ZERO_GRAD))), len(labels))
-        return _with_start(events, others[np.searchsorted(others, updated)].tolist(), labels, "annotation")
+        return _with_start(
+            events, others[np.searchsorted(others, updated)].tolist(), labels, "annotation"
+        )
     updates = np.array(_runs(labels, (OPTIMIZER, ZERO_GRAD)), np.int64)
     # zero_grad right before the backward is in the middle of a step
-    inside = np.isin(np.append(labels, OTHER)[updates], (BACKWARD, NO_STACK)) & (labels[updates - 1] != OPTIMIZER)
+    inside = np.isin(np.append(labels, OTHER)[updates], (BACKWARD, NO_STACK)) & (
+        labels[updates - 1] != OPTIMIZER
+    )
     runs = {"optimizer": updates[~inside].tolist(), "zero_grad": _runs(labels, (ZERO_GRAD,))}
     if OPTIMIZER in labels:
         source = max(runs, key=lambda name: len(runs[name]))
@@ -208,8 +247,11 @@ def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
 
 
 def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
-    """Ends without doubles, runs joined that no allocation lies between, and the first step's beginning."""
-    allocates = np.flatnonzero((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
+    """Ends without doubles, runs joined that no allocation lies between, and the first step's
+    beginning."""
+    allocates = np.flatnonzero(
+        (events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER)
+    )
     kept: list[int] = []
     for end in ends:
         if not kept or np.searchsorted(allocates, end) > np.searchsorted(allocates, kept[-1]):
@@ -218,21 +260,29 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
             kept[-1] = end
     if not kept:
         return Steps(0, (), "none")
-    start, kept = 0, _whole_steps(events, kept)
+    start = 0
+    kept = _whole_steps(events, kept)
     if len(kept) > 1:  # the first step begins at the stack that the later ones begin with
         later = np.flatnonzero(events.action[kept[0] : kept[1]] == CODE["alloc"])[:20]
-        alike = (np.flatnonzero(events.stack[: kept[0]] == events.stack[kept[0] + row]) for row in later)
+        alike = (
+            np.flatnonzero(events.stack[: kept[0]] == events.stack[kept[0] + row]) for row in later
+        )
         start = next((int(rows[0]) for rows in alike if len(rows)), 0)
     return Steps(start, tuple(kept), source)
 
 
 def _whole_steps(events: Events, ends: list[int]) -> list[int]:
-    """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the last one's."""
+    """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the
+    last one's."""
     last = events.stack[np.array(ends) - 1]
     for updates in range(1, MOST_UPDATES + 1):
         tail = last[updates:]  # the first step makes what stays
         if len(tail) >= MIN_STEPS * updates and np.array_equal(tail[updates:], tail[:-updates]):
-            return ends[updates - 1 :: updates] if len(set(tail[:updates].tolist())) == updates else ends
+            return (
+                ends[updates - 1 :: updates]
+                if len(set(tail[:updates].tolist())) == updates
+                else ends
+            )
     return ends
 
 
@@ -255,7 +305,8 @@ def periodic_steps(events: Events, labels: I8) -> Steps:
 
 
 def _is_period(stacks: I64, counts: I64, count: int) -> bool:
-    """Whether a stack that comes `count` times begins steps: between two of it, the others come equally often."""
+    """Whether a stack that comes `count` times begins steps: between two of it, the others come
+    equally often."""
     anchor = np.flatnonzero(stacks == np.flatnonzero(counts == count)[0])
     inside = np.arange(anchor[1], anchor[-1])
     if len(inside) < len(stacks[anchor[1] :]) // 2:
@@ -263,7 +314,8 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
     step = np.searchsorted(anchor, inside, side="right")
     cells, number = np.unique(np.stack((stacks[inside], step)), axis=1, return_counts=True)
     of_kind = np.bincount(cells[0], minlength=len(counts))
-    most, least = np.zeros(len(counts), np.int64), np.full(len(counts), len(stacks))
+    most = np.zeros(len(counts), np.int64)
+    least = np.full(len(counts), len(stacks))
     np.maximum.at(most, cells[0], number)
     np.minimum.at(least, cells[0], number)
     even = (most == least) & (of_kind == count - 2)
@@ -273,7 +325,9 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
 def site_of(stack: Stack) -> str:
     """The line of the program that a stack is of: its innermost frame outside of libraries."""
     python = [frame for frame in stack if frame.file.endswith(".py")]
-    found = next(chain((frame for frame in python if not LIBRARY.search(frame.file)), python, stack), None)
+    found = next(
+        chain((frame for frame in python if not LIBRARY.search(frame.file)), python, stack), None
+    )
     return line_of(found.file, found.line, found.name) if found else ""
 
 

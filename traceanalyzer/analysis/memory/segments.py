@@ -1,4 +1,5 @@
-"""What the allocator holds of the driver at one moment of the history, the holes in it and what pins them."""
+"""What the allocator holds of the driver at one moment of the history, the holes in it and what
+pins them."""
 
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ SHRINKS = (CODE["segment_free"], CODE["segment_unmap"])
 
 
 class Pinned(NamedTuple):
-    """A segment with holes that cannot be given back, and the largest allocation in it (a row of the lives)."""
+    """A segment with holes that cannot be given back, and the largest allocation in it (a row of
+    the lives)."""
 
     address: int
     size: int
@@ -39,7 +41,8 @@ class Held(NamedTuple):
 
 
 class Reserved(NamedTuple):
-    """Bytes reserved over the history: `bytes[k]` until the event `rows[k]`, and the last to the end."""
+    """Bytes reserved over the history: `bytes[k]` until the event `rows[k]`, and the last to the
+    end."""
 
     rows: I64
     bytes: I64
@@ -58,19 +61,24 @@ def reserved_of(memory: DeviceMemory) -> Reserved:
     """What was reserved, from the snapshot's last state backwards."""
     events = memory.events
     rows = np.flatnonzero(np.isin(events.action, GROWS + SHRINKS))
-    change = np.where(np.isin(events.action[rows], GROWS), 1, -1) * events.size[rows].astype(np.int64)
+    change = np.where(np.isin(events.action[rows], GROWS), 1, -1) * events.size[rows].astype(
+        np.int64
+    )
     held = np.concatenate(([0], np.cumsum(change)))
     return Reserved(rows, held + sum(segment.size for segment in memory.segments) - held[-1])
 
 
 def ranges_at(memory: DeviceMemory, moment: int) -> list[tuple[int, int]]:
-    """(address, size) of what is reserved at element `moment` of the curve; expandable ranges are joined."""
+    """(address, size) of what is reserved at element `moment` of the curve; expandable ranges are
+    joined."""
     events = memory.events
     after = moment + np.flatnonzero(np.isin(events.action[moment:], GROWS + SHRINKS))[::-1]
     fixed = {s.address: s.size for s in memory.segments if not s.is_expandable}
     mapped = [(s.address, s.size, 1) for s in memory.segments if s.is_expandable]
     for row in after.tolist():
-        action, address, size = int(events.action[row]), int(events.address[row]), int(events.size[row])
+        action = int(events.action[row])
+        address = int(events.address[row])
+        size = int(events.size[row])
         if action == CODE["segment_alloc"]:
             fixed.pop(address, None)
         elif action == CODE["segment_free"]:
@@ -86,9 +94,12 @@ def _covered(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
     for address, size, sign in pieces:
         change[address] = change.get(address, 0) + sign
         change[address + size] = change.get(address + size, 0) - sign
-    result, depth, start = [], 0, 0
+    result = []
+    depth = 0
+    start = 0
     for address in sorted(change):
-        before, depth = depth, depth + change[address]
+        before = depth
+        depth = depth + change[address]
         if before <= 0 < depth:
             start = address
         elif depth <= 0 < before:
@@ -101,12 +112,16 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
     rows = np.flatnonzero((lives.born < moment) & (lives.completed >= moment))
     address = lives.addresses(memory, rows)
     order = np.argsort(address, kind="stable")
-    rows, address = rows[order], address[order]
+    rows = rows[order]
+    address = address[order]
     size = lives.size[rows]
     ranges = ranges_at(memory, moment)
-    pinned, largest, whole = [], 0, 0
+    pinned = []
+    largest = 0
+    whole = 0
     for start, length in ranges:
-        lo, hi = np.searchsorted(address, start), np.searchsorted(address, start + length)
+        lo = np.searchsorted(address, start)
+        hi = np.searchsorted(address, start + length)
         begins = np.concatenate((address[lo:hi], [start + length]))
         ends = np.concatenate(([start], address[lo:hi] + size[lo:hi]))
         holes = np.maximum(begins - ends, 0)
@@ -119,7 +134,10 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
             pinned.append(Pinned(start, length, inactive, int(holes.max()), life, int(hi - lo)))
     living = lives.alive(moment)
     return Held(
-        reserved=sum(length for _, length in ranges), active=int(size.sum()),
-        internal=int((lives.size[living] - lives.requested[living]).sum()), largest_hole=largest, whole_free=whole,
+        reserved=sum(length for _, length in ranges),
+        active=int(size.sum()),
+        internal=int((lives.size[living] - lives.requested[living]).sum()),
+        largest_hole=largest,
+        whole_free=whole,
         pinned=tuple(sorted(pinned, key=lambda segment: -segment.inactive)),
-    )  # fmt: skip
+    )

@@ -1,4 +1,5 @@
-"""GPU memory from a trace alone: its allocator events joined with the phases and steps of its host ranges."""
+"""GPU memory from a trace alone: its allocator events joined with the phases and steps of its host
+ranges."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -7,7 +8,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.memory import growth as slopes
-from traceanalyzer.analysis.memory.growth import LEAST_BYTES, LEAST_SHARE, UNKNOWN, Growth, GrowthSite
+from traceanalyzer.analysis.memory.growth import (
+    LEAST_BYTES,
+    LEAST_SHARE,
+    UNKNOWN,
+    Growth,
+    GrowthSite,
+)
 from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.measure import MemoryStats
 from traceanalyzer.analysis.names.phase_names import Role
@@ -17,11 +24,17 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, Bool, MemoryEvents, distinct
 
 LEAST_STEPS = 3  # steps that a slope needs
-CLOSE = 0.2  # width of the range over the slope below which a level that grows without leftovers is believed
+CLOSE = 0.2
+"""Width of the range over the slope below which a level that grows without leftovers is
+believed."""
 MAKES = 2  # more than a later step keeps, by which the first makes what all use
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)
-IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)  # the last counts: what runs again in the backward is of it
+IN_ORDER = (
+    Role.FORWARD,
+    Role.BACKWARD,
+    Role.OPTIMIZER,
+)  # the last counts: what runs again in the backward is of it
 
 
 class TracedMemory(NamedTuple):
@@ -32,22 +45,31 @@ class TracedMemory(NamedTuple):
 
 
 def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
-    """What the allocator's events tell of the GPU that holds the most; None without events that state totals."""
+    """What the allocator's events tell of the GPU that holds the most; None without events that
+    state totals."""
     events = timed.trace.memory_events
     on_gpu = events.take(np.flatnonzero((events.device >= 0) & (events.allocated >= 0)))
     if not len(on_gpu) or not on_gpu.allocated.any():
         return None
     mine = on_gpu.take(np.flatnonzero(on_gpu.device == on_gpu.device[on_gpu.allocated.argmax()]))
     peaks = _phase_peaks(timed, phases, mine)
-    growth, top = _growth(timed, phases, mine), int(mine.allocated.max())
+    growth = _growth(timed, phases, mine)
+    top = int(mine.allocated.max())
     at_top = next((role for role in (*IN_ORDER, OTHER) if peaks.get(role) == top), None)
     stats = MemoryStats(
-        peak=top, reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
-        forward=peaks.get(Role.FORWARD), backward=peaks.get(Role.BACKWARD), optimizer=peaks.get(Role.OPTIMIZER),
-        other=peaks.get(OTHER), peak_phase=None if at_top is None else at_top.label if at_top else "other",
-        growth_per_step=growth.bytes_per_step, growth_low=growth.low, growth_high=growth.high, growth=growth.verdict,
+        peak=top,
+        reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
+        forward=peaks.get(Role.FORWARD),
+        backward=peaks.get(Role.BACKWARD),
+        optimizer=peaks.get(Role.OPTIMIZER),
+        other=peaks.get(OTHER),
+        peak_phase=None if at_top is None else at_top.label if at_top else "other",
+        growth_per_step=growth.bytes_per_step,
+        growth_low=growth.low,
+        growth_high=growth.high,
+        growth=growth.verdict,
         growth_at=growth.sites[0].site if growth.sites else None,
-    )  # fmt: skip
+    )
     return TracedMemory(stats, growth)
 
 
@@ -65,39 +87,54 @@ def _phase_peaks(timed: Timed, phases: Phases, events: MemoryEvents) -> dict[Rol
 
 
 def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64, I64]:
-    """When each stretch of a phase begins, and its role; empty where neither steps nor phases are known.
+    """When each stretch of a phase begins, and its role; empty where neither steps nor phases are
+    known.
 
-    What no range names is the loss, of the forward, if the backward pass follows. Before a forward pass it is of it
-    from the step's first allocation on: input, and layers that learn nothing. The rest is other."""
+    What no range names is the loss, of the forward, if the backward pass follows. Before a forward
+    pass it is of it from the step's first allocation on: input, and layers that learn nothing. The
+    rest is other."""
     steps = timed.steps
-    found, tree = dict[Role, tuple[I64, I64]](), timed.linked.tree
+    found = dict[Role, tuple[I64, I64]]()
+    tree = timed.linked.tree
     for role in IN_ORDER:
         nodes = np.flatnonzero(phases.of_node == role)
         covered = union(tree.start[nodes], tree.end[nodes])
         found[role] = covered.start, covered.end
     if not len(found[Role.BACKWARD][0]) and steps.found:
-        found[Role.FORWARD] = steps.host_start, steps.host_end  # it does not train: all of a step is forward
+        found[Role.FORWARD] = (
+            steps.host_start,
+            steps.host_end,
+        )  # it does not train: all of a step is forward
     edges = distinct(np.concatenate([np.concatenate(pair) for pair in found.values()]))
     labels = np.full(len(edges), OTHER, np.int64)
     for role, (start, end) in found.items():
         at = np.searchsorted(start, edges, side="right") - 1
         labels[(at >= 0) & (edges < np.append(end, 0)[at])] = int(role)
-    begins = np.concatenate(([True], labels[1:] != labels[:-1])) if len(edges) else np.empty(0, bool)
-    edges, labels = edges[begins], labels[begins]
-    return _filled(edges.tolist(), labels.tolist(), events.start[events.bytes > 0], steps.host_start)
+    begins = (
+        np.concatenate(([True], labels[1:] != labels[:-1])) if len(edges) else np.empty(0, bool)
+    )
+    edges = edges[begins]
+    labels = labels[begins]
+    return _filled(
+        edges.tolist(), labels.tolist(), events.start[events.bytes > 0], steps.host_start
+    )
 
 
 def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> tuple[I64, I64]:
-    """The stretches with those without a name given to their neighbours; `steps` is when steps begin."""
+    """The stretches with those without a name given to their neighbours; `steps` is when steps
+    begin."""
     stretches = [*zip(edges, labels, strict=True), (NEVER, int(OTHER))]
     if edges and steps[0] < edges[0]:
         stretches.insert(0, (int(steps[0]), int(OTHER)))
-    found, before = list[tuple[int, int]](), int(OTHER)
+    found = list[tuple[int, int]]()
+    before = int(OTHER)
     for (start, label), (end, after) in pairwise(stretches):
         alike = (before, after) in {(after, after), (Role.FORWARD, Role.BACKWARD)}
         found.append((start, label or (before if alike else OTHER)))
         if not label and not alike and after == Role.FORWARD:
-            begin = max(start, int(steps[max(int(np.searchsorted(steps, end, side="right")) - 1, 0)]))
+            begin = max(
+                start, int(steps[max(int(np.searchsorted(steps, end, side="right")) - 1, 0)])
+            )
             first = int(np.searchsorted(allocates, begin))
             found.append((min([end, *allocates[first : first + 1].tolist()]), int(after)))
         before = label or before
@@ -106,37 +143,50 @@ def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> 
 
 
 def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
-    """What stays allocated at the ends of the steady steps, of all where these are too few: what a first step makes
-    is there at its end. It is a leak where each of them leaves something for good, and grows by that where what is
-    freed again makes the level uneven."""
+    """What stays allocated at the ends of the steady steps, of all where these are too few: what a
+    first step makes is there at its end. It is a leak where each of them leaves something for good,
+    and grows by that where what is freed again makes the level uneven."""
     steps = timed.steps
     chosen = steps.steady if steps.steady_count >= LEAST_STEPS else slice(None)
     ends = np.searchsorted(events.start, steps.host_end[chosen])
     if not steps.found or len(ends) < LEAST_STEPS:
         return UNKNOWN
-    levels, lives = _level(events)[ends], _lives(events)
+    levels = _level(events)[ends]
+    lives = _lives(events)
     slope, low, high = whole = slopes.slope_of(levels)
-    staying, kept = _staying(events, lives, np.searchsorted(events.start, steps.host_start[chosen][:1]), ends)
+    staying, kept = _staying(
+        events, lives, np.searchsorted(events.start, steps.host_start[chosen][:1]), ends
+    )
     leaks = np.diff(kept).min() >= LEAST_BYTES and levels[-1] > levels[0]
     close = low > 0 and high - low <= CLOSE * slope
     if slope < LEAST_BYTES or not (leaks or (close and slopes.goes_on(levels))):
         return Growth(*whole, "steady", len(ends), ())
     if leaks and not close:
-        slope, low, high = slopes.slope_of(kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept)
-        low, high = min(low, whole[0]), max(high, whole[0])
+        slope, low, high = slopes.slope_of(
+            kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept
+        )
+        low = min(low, whole[0])
+        high = max(high, whole[0])
         lives = (lives[0][staying], lives[1][staying], lives[2][staying])
     sites = _sites(timed, phases, events.start, lives, ends, slope)
     return Growth(slope, low, high, "leak" if leaks else "growth", len(ends), sites)
 
 
-def _staying(events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends: I64) -> tuple[Bool, I64]:
-    """Which allocations the recording does not free, and what the level would be without the others.
+def _staying(
+    events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends: I64
+) -> tuple[Bool, I64]:
+    """Which allocations the recording does not free, and what the level would be without the
+    others.
 
-    At the beginning and at the ends, but for as many of the last ones as an allocation was seen to last: what is freed
-    after the recording cannot be known. At least one is left out, and three stay."""
+    At the beginning and at the ends, but for as many of the last ones as an allocation was seen to
+    last: what is freed after the recording cannot be known. At least one is left out, and three
+    stay."""
     born, freed, size = lives
-    moments, staying = np.concatenate((begin, ends)), freed == len(events)
-    passed = np.searchsorted(moments, freed, side="right") - np.searchsorted(moments, born, side="right")
+    moments = np.concatenate((begin, ends))
+    staying = freed == len(events)
+    passed = np.searchsorted(moments, freed, side="right") - np.searchsorted(
+        moments, born, side="right"
+    )
     longest = min(max(int(passed[~staying].max(initial=0)), 1), len(moments) - LEAST_STEPS)
     earlier = np.flatnonzero((events.bytes < 0) & (makers(events) < 0))
     if len(earlier) and earlier[-1] >= moments[longest]:
@@ -151,8 +201,10 @@ def _level(events: MemoryEvents) -> I64:
 
 
 def _lives(events: MemoryEvents) -> tuple[I64, I64, I64]:
-    """Rows that allocate, the rows that free what they allocated (the number of events for none), and sizes."""
-    maker, freed = makers(events), np.full(len(events), len(events))
+    """Rows that allocate, the rows that free what they allocated (the number of events for none),
+    and sizes."""
+    maker = makers(events)
+    freed = np.full(len(events), len(events))
     frees = np.flatnonzero((events.bytes <= 0) & (maker >= 0))
     freed[maker[frees]] = frees
     born = np.flatnonzero((events.bytes > 0) & (events.address >= 0))
@@ -172,9 +224,14 @@ def _sites(
     for row, node in zip(crossing.tolist(), nodes.tolist(), strict=True):
         rows.setdefault(place_of[node], []).append(row)
         phase = phases.name_of(timed.trace, node) if node >= 0 else None
-        ended = "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"
+        ended = (
+            "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"
+        )
         phase_of.setdefault(place_of[node], ended)
-    found = (slopes.growth_site(born[at], freed[at], size[at], ends, n + phase_of[n]) for n, at in rows.items())
+    found = (
+        slopes.growth_site(born[at], freed[at], size[at], ends, n + phase_of[n])
+        for n, at in rows.items()
+    )
     kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope]
     return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 

@@ -7,7 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from traceanalyzer.analysis.memory import categories as by_kind
-from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, OTHER, PARAMETERS, STATE, TEMPORARIES
+from traceanalyzer.analysis.memory.categories import (
+    ACTIVATIONS,
+    GRADIENTS,
+    OTHER,
+    PARAMETERS,
+    STATE,
+    TEMPORARIES,
+)
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import Lives, highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, Timeline, site_of
@@ -15,14 +22,23 @@ from traceanalyzer.base import MEMORY, dataclass, metric, ratio
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 
-CHUNKS = 8  # pieces of the loss: the rows of one are then an eighth, and more would save little more
+CHUNKS = 8
+"""Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
 LARGE_LOSS = 0.05  # share of the peak from which the loss's largest tensor is worth cutting up
 BATCHES = (0.5, 2.0)
-BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)  # kept where they change nothing: that is the answer
-FOR_EACH = 0.9  # share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs
-UNCLEAR_SHARE = 0.02  # share of the peak in caches and kept results from which nothing is said of other batches
-WORKSPACE = 40 << 20  # cuBLAS keeps up to 33 MiB for each stream and thread, the same for every batch
-BEFORE_SHARE = 0.5  # share of the peak from before the recording from which nothing is said of other batches
+BATCH_IDS = tuple(
+    f"batch-x{times:g}" for times in BATCHES
+)  # kept where they change nothing: that is the answer
+FOR_EACH = 0.9
+"""Share of the weights' bytes that must have a tensor of their size in each step, for those to be
+theirs."""
+UNCLEAR_SHARE = 0.02
+"""Share of the peak in caches and kept results from which nothing is said of other batches."""
+WORKSPACE = (
+    40 << 20
+)  # cuBLAS keeps up to 33 MiB for each stream and thread, the same for every batch
+BEFORE_SHARE = 0.5
+"""Share of the peak from before the recording from which nothing is said of other batches."""
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
 WEIGHTED = re.compile(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
@@ -39,7 +55,8 @@ class Scenario:
     peak_bytes: int = metric("predicted most bytes allocated", MEMORY)
     basis: str = metric("what the prediction assumes", text="sentence")
     extra_forward_share: float = metric(
-        "part of the forward pass that runs a second time: what the memory costs in time", default=0.0
+        "part of the forward pass that runs a second time: what the memory costs in time",
+        default=0.0,
     )
     reserved_bytes: int | None = metric(
         "predicted most bytes reserved; null where that is not known", MEMORY, default=None
@@ -57,14 +74,17 @@ class Subject:
     stacks: Sequence[Stack]
     moment: int  # the peak, as an element of the level
     ranks: int = 8
-    unmade: int | None = 0  # bytes of optimizer state for which there was no room; None where that is not known
+    # bytes of optimizer state for which there was no room; None where that is not known
+    unmade: int | None = 0
 
     @cached_property
     def phase(self) -> I8:
         """The phase that each life began in; -1 before the history."""
         if not self.lives.n_events:
             return np.full(len(self.lives), -1, np.int8)
-        return np.where(self.lives.born >= 0, by_kind.phase_of(self.lives, self.timeline), np.int8(-1))
+        return np.where(
+            self.lives.born >= 0, by_kind.phase_of(self.lives, self.timeline), np.int8(-1)
+        )
 
     def peak(self, size: I64) -> int:
         """The peak with other sizes."""
@@ -72,39 +92,61 @@ class Subject:
 
 
 def scaling_with_batch(subject: Subject) -> I64:
-    """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
-    categories, weights = subject.categories, _weights(subject)
-    of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
+    """Lives whose size goes with the batch: activations and temporaries, without casts and
+    gradients of weights."""
+    categories = subject.categories
+    weights = _weights(subject)
+    of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(
+        subject.phase, (FORWARD, BACKWARD)
+    )
     for phase, part in ((FORWARD, 2), (BACKWARD, 1), (BACKWARD, 2)):
-        of_batch[_of_weights(subject, np.flatnonzero(of_batch & (subject.phase == phase)), weights // part)] = False
+        of_batch[
+            _of_weights(
+                subject, np.flatnonzero(of_batch & (subject.phase == phase)), weights // part
+            )
+        ] = False
     return np.flatnonzero(of_batch)
 
 
 def _weights(subject: Subject) -> I64:
     """The size of each parameter, of gradients where parameters are not known."""
-    lives, categories = subject.lives, subject.categories
+    lives = subject.lives
+    categories = subject.categories
     for category in (PARAMETERS, GRADIENTS):
-        alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= by_kind.LEAST_MATCHED)
+        alive = (
+            (categories == category)
+            & (lives.freed >= lives.n_events)
+            & (lives.requested >= by_kind.LEAST_MATCHED)
+        )
         if alive.any():
             return lives.requested[alive]
-    return distinct(lives.requested[(categories == GRADIENTS) & (lives.requested >= by_kind.LEAST_MATCHED)])
+    return distinct(
+        lives.requested[(categories == GRADIENTS) & (lives.requested >= by_kind.LEAST_MATCHED)]
+    )
 
 
 def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
-    """Those of the rows that come with each weight in each step: casts for autocast, gradients to be added.
+    """Those of the rows that come with each weight in each step: casts for autocast, gradients to
+    be added.
 
-    An activation may be as large as some weight: only where nearly all weights have theirs are any the weights', and
-    then as many of a size as there are weights of it, the first in modules that have weights."""
-    lives, steps = subject.lives, subject.timeline.steps
+    An activation may be as large as some weight: only where nearly all weights have theirs are any
+    the weights', and then as many of a size as there are weights of it, the first in modules that
+    have weights."""
+    lives = subject.lives
+    steps = subject.timeline.steps
     kinds, weights = np.unique(sizes, return_counts=True)
     if not len(rows := rows[np.isin(lives.requested[rows], kinds)]):
         return rows
     kind = np.searchsorted(kinds, lives.requested[rows])
     times = np.bincount(kind, minlength=len(kinds)) / (weights * max(len(steps.ends), 1))
-    if float((kinds * weights)[times >= FOR_EACH].sum()) < FOR_EACH * float((kinds * weights).sum()):
+    if float((kinds * weights)[times >= FOR_EACH].sum()) < FOR_EACH * float(
+        (kinds * weights).sum()
+    ):
         return rows[:0]
     passes = max(round(float(times[times >= FOR_EACH].min())), 1)
-    has_weights = np.array([any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool)
+    has_weights = np.array(
+        [any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool
+    )
     step = steps.of(np.maximum(lives.born[rows], 0))
     order = np.lexsort((lives.born[rows], ~has_weights[lives.stack[rows]], kind, step))
     first = np.concatenate(([True], np.diff(kind[order] + step[order] * len(kinds)) != 0))
@@ -119,8 +161,12 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
         return "no activations are known: their allocations have no stacks, or none was recorded"
     alive = lives.alive(subject.moment)
     first_end = subject.timeline.steps.ends[0] if subject.timeline.steps.ends else lives.n_events
-    is_workspace = (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
-    unclear = int(lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum())
+    is_workspace = (
+        (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
+    )
+    unclear = int(
+        lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum()
+    )
     if unclear >= UNCLEAR_SHARE * peak:
         return (
             f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
@@ -128,13 +174,20 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
         )
     before = int(lives.size[alive[subject.categories[alive] == by_kind.BEFORE]].sum())
     if before >= BEFORE_SHARE * peak:
-        return f"{before:,} bytes at the peak are from before the recording: what they are of is not known"
+        return (
+            f"{before:,} bytes at the peak are from before the recording: what they are of "
+            "is not known"
+        )
     return None
 
 
 def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:
-    """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
-    found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
+    """Every scenario that the recording has the means for, the lowest peak first; those without
+    effect left out."""
+    found = [
+        make(subject, peak)
+        for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)
+    ]
     found += [*_sharded(subject), *_batches(subject, peak)]
     kept = [s for s in found if s is not None and (s.peak_bytes != peak or s.id in BATCH_IDS)]
     expandable = _expandable(subject, peak, reserved)
@@ -143,14 +196,21 @@ def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, 
 
 def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
     foreach = np.array([any(FOREACH.search(f.name) for f in stack) for stack in subject.stacks])
-    gone = (subject.categories == TEMPORARIES) & (subject.phase == OPTIMIZER) & foreach[subject.lives.stack]
+    gone = (
+        (subject.categories == TEMPORARIES)
+        & (subject.phase == OPTIMIZER)
+        & foreach[subject.lives.stack]
+    )
     if not gone.any():
         return None
     peak = subject.peak(np.where(gone, 0, subject.lives.size))
     return Scenario(
-        "fused-optimizer", "fused_optimizer", "fused=True for the optimizer", peak,
+        "fused-optimizer",
+        "fused_optimizer",
+        "fused=True for the optimizer",
+        peak,
         "the temporaries of the foreach optimizer left out of the replay",
-    )  # fmt: skip
+    )
 
 
 def _bf16_states(subject: Subject, _: int) -> Scenario | None:
@@ -158,15 +218,20 @@ def _bf16_states(subject: Subject, _: int) -> Scenario | None:
     if not state.any() or subject.unmade is None:
         return None
     return Scenario(
-        "bf16-states", "low_precision", "optimizer state in bf16 in place of fp32",
-        subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size)) + subject.unmade // 2,
+        "bf16-states",
+        "low_precision",
+        "optimizer state in bf16 in place of fp32",
+        subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size))
+        + subject.unmade // 2,
         "optimizer state at half its size" + _all_of_it(subject),
-    )  # fmt: skip
+    )
 
 
 def unmade_state(lives: Lives, categories: I8) -> int | None:
-    """Bytes of state an optimizer had yet to allocate, line by line through the parameters in order; None: unclear."""
-    state, parameters = np.flatnonzero(categories == STATE), np.flatnonzero(categories == PARAMETERS)
+    """Bytes of state an optimizer had yet to allocate, line by line through the parameters in
+    order; None: unclear."""
+    state = np.flatnonzero(categories == STATE)
+    parameters = np.flatnonzero(categories == PARAMETERS)
     lines = distinct(lives.stack[state])
     for line in lines.tolist():
         made = lives.requested[state[lives.stack[state] == line]]
@@ -176,7 +241,11 @@ def unmade_state(lives: Lives, categories: I8) -> int | None:
 
 
 def _all_of_it(subject: Subject) -> str:
-    return f", the {subject.unmade:,} bytes included for which there was no room" if subject.unmade else ""
+    return (
+        f", the {subject.unmade:,} bytes included for which there was no room"
+        if subject.unmade
+        else ""
+    )
 
 
 def _sharded(subject: Subject) -> list[Scenario]:
@@ -184,55 +253,86 @@ def _sharded(subject: Subject) -> list[Scenario]:
     stages = (
         ("shard-optimizer", (STATE,), "optimizer state"),
         ("shard-gradients", (STATE, GRADIENTS), "optimizer state and gradients"),
-        ("shard-parameters", (STATE, GRADIENTS, PARAMETERS), "optimizer state, gradients and parameters"),
+        (
+            "shard-parameters",
+            (STATE, GRADIENTS, PARAMETERS),
+            "optimizer state, gradients and parameters",
+        ),
     )
     result = []
-    size, ranks = subject.lives.size, subject.ranks
+    size = subject.lives.size
+    ranks = subject.ranks
     if not (subject.categories == STATE).any() or subject.unmade is None:
         return []
     for id_, parts, what in stages:
         peak = subject.peak(np.where(np.isin(subject.categories, parts), -(-size // ranks), size))
-        gathered = int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
-        basis = f"{what} at 1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}"
+        gathered = (
+            int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
+        )
+        basis = (
+            f"{what} at "
+            f"1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}"
+        )
         peak += gathered + -(-subject.unmade // ranks)
-        result.append(Scenario(f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak, basis))
+        result.append(
+            Scenario(f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak, basis)
+        )
     return result
 
 
 def _batches(subject: Subject, peak: int) -> list[Scenario]:
     if batch_unknown(subject, peak) is not None:
         return []
-    rows, lives, steps = scaling_with_batch(subject), subject.lives, subject.timeline.steps
+    rows = scaling_with_batch(subject)
+    lives = subject.lives
+    steps = subject.timeline.steps
     result = []
     for factor in BATCHES:
         size = lives.size.copy()
         size[rows] = (size[rows] * factor).astype(np.int64)
         remedy = "larger_batch" if factor > 1 else "smaller_batch"
         basis = "activations and temporaries go with the batch; weights, gradients and state do not"
-        result.append(Scenario(f"batch-x{factor:g}", remedy, f"{factor:g} times the batch", subject.peak(size), basis))
+        result.append(
+            Scenario(
+                f"batch-x{factor:g}",
+                remedy,
+                f"{factor:g} times the batch",
+                subject.peak(size),
+                basis,
+            )
+        )
     # half the batch, twice: the second pass runs while the first one's gradients are there
     size = lives.size.copy()
     size[rows] //= 2
     gradients = np.flatnonzero((subject.categories == GRADIENTS) & (lives.born >= 0))
-    begins, born = np.array([steps.start, *steps.ends], np.int64), lives.born.astype(np.int64)
+    begins = np.array([steps.start, *steps.ends], np.int64)
+    born = lives.born.astype(np.int64)
     step = np.clip(steps.of(born[gradients]), 0, len(steps.ends))
     born[gradients] = np.minimum(born[gradients], begins[step])
-    return [*result, Scenario(
-        "accumulate", "accumulate_gradients", "half the batch, twice for each update (gradient accumulation)",
-        highest((born, lives.freed, size)),
-        "activations and temporaries at half their size, gradients there from the step's start",
-    )]  # fmt: skip
+    return [
+        *result,
+        Scenario(
+            "accumulate",
+            "accumulate_gradients",
+            "half the batch, twice for each update (gradient accumulation)",
+            highest((born, lives.freed, size)),
+            "activations and temporaries at half their size, gradients there from the step's start",
+        ),
+    ]
 
 
 def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     """Gradients that outlive the step, freed at its end and made again in the next backward."""
-    lives, steps = subject.lives, subject.timeline.steps
+    lives = subject.lives
+    steps = subject.timeline.steps
     if not steps.ends:
         return None
     born_step = steps.of(np.maximum(lives.born, 0))
     last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
     is_kept = (subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step)
-    if int(lives.size[is_kept].sum()) < 0.5 * max(int(lives.size[subject.categories == GRADIENTS].sum()), 1):
+    if int(lives.size[is_kept].sum()) < 0.5 * max(
+        int(lives.size[subject.categories == GRADIENTS].sum()), 1
+    ):
         return None
     rest = np.where(is_kept, 0, lives.size)
     spans = _backward_spans(subject.timeline)
@@ -248,9 +348,12 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     more = np.array(extra, np.int64).reshape(-1, 3)
     predicted = highest((lives.born, lives.freed, rest), (more[:, 0], more[:, 1], more[:, 2]))
     return Scenario(
-        "set-to-none", "avoid_allocations", "zero_grad(set_to_none=True), its default", min(predicted, peak),
+        "set-to-none",
+        "avoid_allocations",
+        "zero_grad(set_to_none=True), its default",
+        min(predicted, peak),
         "gradients freed at each step's end and made again in the backward",
-    )  # fmt: skip
+    )
 
 
 def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
@@ -259,7 +362,9 @@ def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
     mine = np.flatnonzero(timeline.phase[starts] == BACKWARD)
     spans: dict[int, tuple[int, int]] = {}
     steps = timeline.steps.of(starts[mine])
-    for step, start, end in zip(steps.tolist(), starts[mine].tolist(), ends[mine].tolist(), strict=True):
+    for step, start, end in zip(
+        steps.tolist(), starts[mine].tolist(), ends[mine].tolist(), strict=True
+    ):
         spans[step] = spans.get(step, (start, end))[0], end
     return spans
 
@@ -267,21 +372,31 @@ def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
 def _chunked_loss(subject: Subject, peak: int) -> Scenario | None:
     """The loss and its gradient, row block by row block, made again in the backward."""
     lives = subject.lives
-    of_loss = np.array([any(LOSS.search(frame.name) for frame in stack[:4]) for stack in subject.stacks])
+    of_loss = np.array(
+        [any(LOSS.search(frame.name) for frame in stack[:4]) for stack in subject.stacks]
+    )
     candidates = of_loss[lives.stack] & (subject.phase == FORWARD)
     if not candidates.any():
         return None
     largest = int(lives.requested[candidates].max())
     if largest < LARGE_LOSS * peak:
         return None
-    of_batch = np.isin(subject.categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
+    of_batch = np.isin(subject.categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(
+        subject.phase, (FORWARD, BACKWARD)
+    )
     family = of_batch & np.isin(lives.requested, (largest, largest // 2, largest * 2))
-    site = site_of(subject.stacks[int(lives.stack[np.flatnonzero(candidates)[lives.requested[candidates].argmax()]])])
+    site = site_of(
+        subject.stacks[
+            int(lives.stack[np.flatnonzero(candidates)[lives.requested[candidates].argmax()]])
+        ]
+    )
     return Scenario(
-        "chunked-loss", "chunked_loss", f"loss ({site}) in {CHUNKS} chunks of rows, each checkpointed",
+        "chunked-loss",
+        "chunked_loss",
+        f"loss ({site}) in {CHUNKS} chunks of rows, each checkpointed",
         subject.peak(np.where(family, lives.size // CHUNKS, lives.size)),
         f"tensors of the logits' size at 1/{CHUNKS}; the logits are computed a second time",
-    )  # fmt: skip
+    )
 
 
 def _checkpoint(subject: Subject, _: int) -> Scenario | None:
@@ -289,24 +404,32 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     if block is None:
         return None
     # of the forward's activation bytes the blocks make this part, as the part of it that runs again
-    size, is_made = subject.lives.size, (subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)
+    size = subject.lives.size
+    is_made = (subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)
     again = ratio(int(size[block.lives].sum()), int(size[is_made].sum())) or 0.0
     return Scenario(
-        "checkpoint", "checkpoint", f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
+        "checkpoint",
+        "checkpoint",
+        f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
         highest(*checkpointed(subject.lives, block)),
         "each block keeps its output; the rest is recomputed in backward",
         again,
-    )  # fmt: skip
+    )
 
 
 def _expandable(subject: Subject, peak: int, reserved: int) -> Scenario | None:
     if any(segment.is_expandable for segment in subject.memory.segments):
         return None
-    page, streams = RESERVED_ROUNDING, max(len({segment.stream for segment in subject.memory.segments}), 1)
+    page = RESERVED_ROUNDING
+    streams = max(len({segment.stream for segment in subject.memory.segments}), 1)
     predicted = -(-peak // page) * page + 2 * streams * page
     if predicted >= reserved:
         return None
     return Scenario(
-        "expandable-segments", "expandable_segments", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", peak,
-        "segments grow page by page: little is reserved beyond what is allocated", reserved_bytes=predicted,
-    )  # fmt: skip
+        "expandable-segments",
+        "expandable_segments",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        peak,
+        "segments grow page by page: little is reserved beyond what is allocated",
+        reserved_bytes=predicted,
+    )

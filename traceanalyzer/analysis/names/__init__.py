@@ -1,4 +1,5 @@
-"""What names mean: API calls, collectives, kernels. Text in, vocabulary out. This file is loaded without numpy."""
+"""What names mean: API calls, collectives, kernels. Text in, vocabulary out. This file is loaded
+without numpy."""
 
 import enum
 

@@ -1,4 +1,5 @@
-"""What an API call does, from its name: CUDA runtime and driver, HIP, and the runtimes modelled on them."""
+"""What an API call does, from its name: CUDA runtime and driver, HIP, and the runtimes modelled on
+them."""
 
 import enum
 import re
@@ -8,8 +9,8 @@ import numpy as np
 from traceanalyzer.trace import U8, ApiCalls, ranked
 
 FULL_QUEUE = 1000
-"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings
-with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
+"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches
+(recordings with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
 
 
 class ApiKind(enum.IntEnum):
@@ -31,8 +32,8 @@ class ApiKind(enum.IntEnum):
 # In order: the first pattern found in a name decides.
 _PATTERNS = (
     (ApiKind.GRAPH_LAUNCH, r"GraphLaunch"),
-    # Nodes of a graph under construction (cudaGraphAddMemcpyNode, ...) do nothing on the device yet; host
-    # functions put in a stream (cudaLaunchHostFunc) are no kernels.
+    # Nodes of a graph under construction (cudaGraphAddMemcpyNode, ...) do nothing on the device
+    # yet; host functions put in a stream (cudaLaunchHostFunc) are no kernels.
     (ApiKind.OTHER, r"Graph|LaunchHostFunc|FuncGetAttribute"),
     (
         ApiKind.LAUNCH,
@@ -41,7 +42,10 @@ _PATTERNS = (
     (ApiKind.SYNC, r"Synchronize|^ur(EventWait|QueueFinish)$|^pi(EventsWait|QueueFinish)$"),
     (ApiKind.EVENT_WAIT, r"StreamWait(Event|Value)|WaitExternalSemaphores|EnqueueEventsWait"),
     (ApiKind.EVENT_RECORD, r"EventRecord|RecordEvent"),
-    (ApiKind.QUERY, r"Query|GetAttribute|IsCapturing|GetCaptureInfo|GetDevice|LastError|GetErrorString|MemGetInfo"),
+    (
+        ApiKind.QUERY,
+        r"Query|GetAttribute|IsCapturing|GetCaptureInfo|GetDevice|LastError|GetErrorString|MemGetInfo",
+    ),
     (ApiKind.COPY, r"Mem[cC]py|AppendMemoryCopy|MemBuffer(Copy|Read|Write)"),
     (ApiKind.SET, r"Mem[sS]et(?!Access|Attribute)|AppendMemoryFill|USMFill|MemBufferFill"),
     (
@@ -60,5 +64,7 @@ def api_kind(name: str) -> ApiKind:
 def api_kinds(calls: ApiCalls, strings: list[str]) -> U8:
     """The `ApiKind` of each call; each distinct name is looked at once."""
     codes, inverse = ranked(calls.name)
-    kinds = np.array([api_kind(strings[code]) if code >= 0 else 0 for code in codes], dtype=np.uint8)
+    kinds = np.array(
+        [api_kind(strings[code]) if code >= 0 else 0 for code in codes], dtype=np.uint8
+    )
     return kinds[inverse] if len(codes) else np.empty(0, np.uint8)

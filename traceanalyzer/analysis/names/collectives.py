@@ -1,4 +1,5 @@
-"""What a collective does and how large its elements are, from the names frameworks and libraries give."""
+"""What a collective does and how large its elements are, from the names frameworks and libraries
+give."""
 
 import math
 import re
@@ -8,9 +9,20 @@ import msgspec
 OTHER = "other"
 BARRIER = "barrier"
 KINDS = (
-    OTHER, "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter",
-    BARRIER, "send", "recv", "send_recv",
-)  # fmt: skip
+    OTHER,
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    BARRIER,
+    "send",
+    "recv",
+    "send_recv",
+)
 CALLS = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|c10d::|record_param_comms$|[nr]ccl[A-Z])")
 """What torch.distributed and NCCL name around every call of a collective on the host."""
 WIDE = ("Float", "float32", "float", "fp32")  # what frameworks call 32 bits
@@ -20,15 +32,23 @@ SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to
 
 # Searched for in names in lower case without underscores; the first that is found decides.
 _PATTERNS = (
-    ("reduce_scatter", "reducescatter"), ("all_reduce", "allreduce"), ("all_gather", "allgather"),
-    ("all_to_all", "alltoall|all2all|a2a"), (BARRIER, "barrier"), ("broadcast", "broadcast|bcast"),
+    ("reduce_scatter", "reducescatter"),
+    ("all_reduce", "allreduce"),
+    ("all_gather", "allgather"),
+    ("all_to_all", "alltoall|all2all|a2a"),
+    (BARRIER, "barrier"),
+    ("broadcast", "broadcast|bcast"),
     ("send_recv", "sendrecv"),
     # Kernels of inference engines that do not say what they do: all of them reduce over all ranks.
     ("all_reduce", "crossdevicereduce|oneshot|twoshot|quickreduce|multimemreduce"),
     # Expert parallelism (DeepEP and its kin) exchanges tokens between all ranks.
     ("all_to_all", "dispatch|combine"),
-    ("reduce", "reduce"), ("gather", "gather"), ("scatter", "scatter"), ("send", "send"), ("recv", "recv"),
-)  # fmt: skip
+    ("reduce", "reduce"),
+    ("gather", "gather"),
+    ("scatter", "scatter"),
+    ("send", "send"),
+    ("recv", "recv"),
+)
 _BYTES = {
     1: "byte char bool int8 uint8 qint8 quint8",
     2: "half bfloat16 float16 short int16 uint16 bits16",
@@ -36,7 +56,8 @@ _BYTES = {
     8: "double float64 long int64 uint64 complexfloat complex64",
     16: "complexdouble complex128",
 }
-_DIMS, _TYPES = msgspec.json.Decoder(list[list[int]]), msgspec.json.Decoder(list[str])
+_DIMS = msgspec.json.Decoder(list[list[int]])
+_TYPES = msgspec.json.Decoder(list[str])
 _ELEMENT_BYTES = {name: size for size, names in _BYTES.items() for name in names.split()}
 
 
@@ -47,16 +68,18 @@ def collective_kind(name: str) -> str:
 
 
 def element_bytes(dtype: str) -> int | None:
-    """Size of an element of a type as PyTorch or NCCL spell it (`BFloat16`, `c10::Half`); None if not known."""
+    """Size of an element of a type as PyTorch or NCCL spell it (`BFloat16`, `c10::Half`); None if
+    not known."""
     plain = re.sub(r"^(c10::|torch\.|nccl)", "", dtype).lower()
     return 1 if plain.startswith("float8") else _ELEMENT_BYTES.get(plain)
 
 
 def bus_factor(kind: str, ranks: int) -> float | None:
-    """What the algorithm bandwidth is multiplied with to compare it with a link's, whatever the number of ranks.
+    """What the algorithm bandwidth is multiplied with to compare it with a link's, whatever the
+    number of ranks.
 
-    As nccl-tests defines it (PERFORMANCE.md there), for sizes as `message_bytes` has them. None where no bus is
-    used (one rank) or where the kind has no definition."""
+    As nccl-tests defines it (PERFORMANCE.md there), for sizes as `message_bytes` has them. None
+    where no bus is used (one rank) or where the kind has no definition."""
     if ranks < 2 or kind in (OTHER, BARRIER):
         return None
     if kind == "all_reduce":
@@ -66,9 +89,9 @@ def bus_factor(kind: str, ranks: int) -> float | None:
 
 
 def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) -> int:
-    """Size of a collective's message in bytes, -1 if not known: the whole buffer over all ranks where a
-    collective gathers or scatters, else one rank's. `into` and `out` are elements (-1: not known), `size` the
-    bytes of one."""
+    """Size of a collective's message in bytes, -1 if not known: the whole buffer over all ranks
+    where a collective gathers or scatters, else one rank's. `into` and `out` are elements (-1: not
+    known), `size` the bytes of one."""
     if size is None or kind == BARRIER:
         return -1
     if kind in ("all_gather", "gather"):  # ranks that do not receive (gather) put out nothing
@@ -81,13 +104,19 @@ def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) 
 
 
 def operand_bytes(kind: str, shapes: str, dtypes: str) -> int:
-    """Size of the message of a collective's operator from its tensors, as `message_bytes` has it; -1 if not known. The
-    largest tensor is the whole buffer; where only what a rank puts in is given, a gather's is not known."""
+    """Size of the message of a collective's operator from its tensors, as `message_bytes` has it;
+    -1 if not known. The largest tensor is the whole buffer; where only what a rank puts in is
+    given, a gather's is not known."""
     try:
-        dims, types = _DIMS.decode(shapes), _TYPES.decode(dtypes)
+        dims = _DIMS.decode(shapes)
+        types = _TYPES.decode(dtypes)
     except (msgspec.DecodeError, RecursionError):
         return -1
-    tensors = [(math.prod(d), size) for d, t in zip(dims, types, strict=False) if (size := element_bytes(t)) and d]
+    tensors = [
+        (math.prod(d), size)
+        for d, t in zip(dims, types, strict=False)
+        if (size := element_bytes(t)) and d
+    ]
     if not tensors or (kind in ("all_gather", "gather") and len(tensors) < 2):
         return -1
     elements, size = max(tensors)

@@ -1,4 +1,5 @@
-"""Kernel names short enough for a table: what the kernel is, and the functor that tells it from its kin."""
+"""Kernel names short enough for a table: what the kernel is, and the functor that tells it from its
+kin."""
 
 import re
 from functools import lru_cache
@@ -6,22 +7,18 @@ from functools import lru_cache
 from traceanalyzer.base import cut
 
 FEW_ROWS = 32
-"""A tile this narrow does at most 32 multiply-adds for each weight that it reads: a few tens of FLOP a byte in 16 bits,
-where tensor cores take hundreds of FLOP a byte to be the limit."""
+"""A tile this narrow does at most 32 multiply-adds for each weight that it reads: a few tens of
+FLOP a byte in 16 bits, where tensor cores take hundreds of FLOP a byte to be the limit."""
 _TILE = re.compile(r"(?<![\d.])(?<!bf)(?<!f)(\d{1,3})x(\d{1,3})(?!\d)")
 _ORDINARY_CORES = re.compile(r"sgemm|dgemm|simt|f64|fp64|ffma", re.IGNORECASE)
 """Products on the ordinary cores are limited by arithmetic from a few rows on."""
 
 
-def streams_weights(kernel: str) -> bool:
-    """Whether a matrix kernel's tile is so narrow that memory limits it on any GPU."""
-    tile = None if _ORDINARY_CORES.search(kernel) else _TILE.search(kernel)
-    return tile is not None and min(int(tile[1]), int(tile[2])) <= FEW_ROWS
-
-
 MAX_LENGTH = 120  # a row of a table with such a name still fits a wide terminal or an issue
-MAX_FUNCTORS = 2  # `multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does
-MAX_LOOKED_AT = 1000  # names of 10,000 characters exist; what tells a kernel apart stands near the front
+MAX_FUNCTORS = 2
+"""`multi_tensor_apply_kernel<BinaryOpScalarFunctor, multiplies>` takes two to say what it does."""
+MAX_LOOKED_AT = 1000
+"""Names of 10,000 characters exist; what tells a kernel apart stands near the front."""
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{lambda\([^}]*\}|\[lambda\([^\]]*\]")
 _PARENTHESES = re.compile(r"\([^()]*(\)|$)")
 _NAMESPACE = re.compile(r"\b(?:at|native|cuda|c10|std|cub|thrust|detail|binary_internal)::")
@@ -38,19 +35,33 @@ _SAYS_NOTHING = re.compile(
 )
 _TOKENS = re.compile(r"\(anonymous namespace\)|operator\s?(?:\(\)|[<>=!-]+)|[<>() ]")
 _VOID = "void "
-_INTO, _DEEPER = {"(": 1, ")": -1}, {"<": 1, ">": -1}
+_INTO = {"(": 1, ")": -1}
+_DEEPER = {"<": 1, ">": -1}
+_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
+_NAME = re.compile(r"(?<!\w)([A-Za-z_]\w*)\s*$")
+
+
+def streams_weights(kernel: str) -> bool:
+    """Whether a matrix kernel's tile is so narrow that memory limits it on any GPU."""
+    tile = None if _ORDINARY_CORES.search(kernel) else _TILE.search(kernel)
+    return tile is not None and min(int(tile[1]), int(tile[2])) <= FEW_ROWS
 
 
 def own_name(name: str) -> str:
-    """The kernel's name and template arguments without what stands around them: its parameters, and a result other
-    than void (`std::enable_if<...>::type gemv::kernel<float>(curandState*)`). Their types are not what it does."""
+    """The kernel's name and template arguments without what stands around them: its parameters, and
+    a result other than void (`std::enable_if<...>::type gemv::kernel<float>(curandState*)`). Their
+    types are not what it does."""
     depth = inside = begin = 0
     spaces = "" if name.startswith(_VOID) else " "
     for token in _TOKENS.finditer(name, 0, MAX_LOOKED_AT):
         if token[0] == "(" and depth == 0:
-            return name[begin if begin != token.start() else 0 : token.start()]  # all of `Memset (Device)`
+            return name[
+                begin if begin != token.start() else 0 : token.start()
+            ]  # all of `Memset (Device)`
         inside += _INTO.get(token[0], 0)
-        if not inside:  # what stands in parentheses is a value in template arguments: its `>` closes nothing
+        if (
+            not inside
+        ):  # what stands in parentheses is a value in template arguments: its `>` closes nothing
             depth += _DEEPER.get(token[0], 0)
         if token[0] == spaces and depth == 0:
             begin = token.end()
@@ -59,24 +70,27 @@ def own_name(name: str) -> str:
 
 @lru_cache(maxsize=8192)
 def short_name(name: str) -> str:
-    """The name without namespaces of the common libraries, parameters and template arguments, but with what of
-    these tells kernels of one template apart (`elementwise_kernel<MulFunctor>`); at most 120 characters."""
-    plain, nested = _UNNAMED.sub("", own_name(name)[:MAX_LOOKED_AT]), 1
+    """The name without namespaces of the common libraries, parameters and template arguments, but
+    with what of these tells kernels of one template apart (`elementwise_kernel<MulFunctor>`); at
+    most 120 characters."""
+    plain = _UNNAMED.sub("", own_name(name)[:MAX_LOOKED_AT])
+    nested = 1
     while nested:
         plain, nested = _PARENTHESES.subn("", plain)
     base, _, arguments = _NAMESPACE.sub("", plain).removeprefix(_VOID).partition("<")
-    base, found = base.strip(), (m[1] for m in _IDENTIFIER.finditer(arguments))
-    functors = list(dict.fromkeys(one for one in found if not _SAYS_NOTHING.match(one)))[:MAX_FUNCTORS]
+    base = base.strip()
+    found = (m[1] for m in _IDENTIFIER.finditer(arguments))
+    functors = list(dict.fromkeys(one for one in found if not _SAYS_NOTHING.match(one)))[
+        :MAX_FUNCTORS
+    ]
     return cut(f"{base}<{', '.join(functors)}>" if base and functors else base or name, MAX_LENGTH)
 
 
-_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
-_NAME = re.compile(r"(?<!\w)([A-Za-z_]\w*)\s*$")
-
-
 def function_name(kernel: str) -> str:
-    """What Nsight Compute filters by, the function's own name: `softmax` of `void at::native::softmax<4>(int)`."""
-    plain, nested = kernel.replace("(anonymous namespace)", ""), 1
+    """What Nsight Compute filters by, the function's own name: `softmax` of `void
+    at::native::softmax<4>(int)`."""
+    plain = kernel.replace("(anonymous namespace)", "")
+    nested = 1
     while nested:
         plain, nested = _NESTED.subn("", plain)
     found = _NAME.search(re.split(r"[<({\[]", plain)[0])

@@ -1,4 +1,5 @@
-"""What the names of phases mean: whether one is the forward pass, the backward pass, the optimizer, and so on."""
+"""What the names of phases mean: whether one is the forward pass, the backward pass, the optimizer,
+and so on."""
 
 import enum
 import re
@@ -8,10 +9,13 @@ INPUT_NAMES = re.compile(
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
-"""Annotations of such names count as loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
-sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
+"""Annotations of such names count as loading of input; PyTorch names its own
+`enumerate(DataLoader)#...`. What sharded training prefetches is parameters:
+`FSDP::backward_prefetch for transformer.h.0`."""
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-_RECOMPUTED = frozenset(("activation", "activations", "function", "wrapper", "recompute", "segment"))
+_RECOMPUTED = frozenset(
+    ("activation", "activations", "function", "wrapper", "recompute", "segment")
+)
 """Words that tell activation checkpointing from saving a checkpoint."""
 
 
@@ -33,14 +37,17 @@ class Role(enum.IntEnum):
 
 
 _WORDS = {
-    Role.FORWARD: {"forward", "fwd"}, Role.BACKWARD: {"backward", "bwd", "backprop"},
-    Role.OPTIMIZER: {"optimizer", "optimiser", "optim"}, Role.CHECKPOINT: {"checkpoint", "checkpointing", "ckpt"},
+    Role.FORWARD: {"forward", "fwd"},
+    Role.BACKWARD: {"backward", "bwd", "backprop"},
+    Role.OPTIMIZER: {"optimizer", "optimiser", "optim"},
+    Role.CHECKPOINT: {"checkpoint", "checkpointing", "ckpt"},
     Role.LOGGING: {"log", "logs", "logging", "logger", "wandb", "tensorboard"},
-}  # fmt: skip
+}
 
 
 def role_of(name: str) -> Role:
-    """The role that an annotation's name says; NONE where it says none, or several (`forward-backward`)."""
+    """The role that an annotation's name says; NONE where it says none, or several
+    (`forward-backward`)."""
     words = {word.lower() for word in _WORD.findall(name)}
     found = [role for role, known in _WORDS.items() if words & known]
     if Role.CHECKPOINT in found and words & _RECOMPUTED:

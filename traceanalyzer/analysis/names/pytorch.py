@@ -1,4 +1,5 @@
-"""Names that PyTorch itself gives: its ranges, operators, modules and kernels. Nothing else spells them."""
+"""Names that PyTorch itself gives: its ranges, operators, modules and kernels. Nothing else spells
+them."""
 
 import re
 from typing import NamedTuple
@@ -9,8 +10,8 @@ OPTIMIZER_PREFIX = "Optimizer.step#"
 """The range around an optimizer's step; the optimizer's class follows."""
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
-"""Ranges around optimizers, which go through all parameters in Python before they launch anything: a long stretch in
-one is the framework's, not the program's."""
+"""Ranges around optimizers, which go through all parameters in Python before they launch anything:
+a long stretch in one is the framework's, not the program's."""
 MODULE_PREFIX = "nn.Module: "
 """Python frames that are calls of a module, where modules were recorded: `nn.Module: Linear_3`."""
 AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
@@ -28,16 +29,25 @@ LIBRARY_MARK = re.compile(
 ENGINE = re.compile(r"^autograd::engine::")
 MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
-"""A GradScaler divides the gradients by its scale, and looks for infinities: then it steps, or leaves the step out."""
+"""A GradScaler divides the gradients by its scale, and looks for infinities: then it steps, or
+leaves the step out."""
 STEP_PREFIX = "ProfilerStep#"
-BOOKKEEPING = frozenset({
-    "profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
-    "aten::is_leaf", "aten::output_nr", "aten::_version",
-})  # fmt: skip
-"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
+BOOKKEEPING = frozenset(
+    {
+        "profiler::_record_function_enter",
+        "profiler::_record_function_enter_new",
+        "profiler::_record_function_exit",
+        "aten::is_leaf",
+        "aten::output_nr",
+        "aten::_version",
+    }
+)
+"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their
+parent's own."""
 COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
-"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
-addresses of its tensors, a backward pass activations that were kept on the host."""
+"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's
+`aten::_chunk_cat` the addresses of its tensors, a backward pass activations that were kept on the
+host."""
 FRAMEWORK = re.compile(
     r"\b(aten|torch|c10|at::native|at_cuda_detail|caffe2|autograd::engine|torchvision|fbgemm|inductor)::|\bat::|"
     r"^(ProfilerStep[#*]|Optimizer\.\w+#|enumerate\(DataLoader\)|nn\.Module: |record_param_comms|triton_\w*fused|"
@@ -49,8 +59,9 @@ TRAINING = re.compile(
     r"(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|bwd|dgrad|wgrad",
     re.IGNORECASE,
 )
-"""A backward pass or an optimizer, as an operator, a range or a kernel. What only registers a hook for one (FSDP's
-`RegisterPostBackwardFunction`) runs in the forward pass; C++ writes `lambda` into the names of most kernels."""
+"""A backward pass or an optimizer, as an operator, a range or a kernel. What only registers a hook
+for one (FSDP's `RegisterPostBackwardFunction`) runs in the forward pass; C++ writes `lambda` into
+the names of most kernels."""
 LAYER_LIKE = re.compile(
     r"(^|[^a-z])(layers?|blocks?|modules?|identity|encoders?|decoders?|experts?|heads?|stages?|buckets?|h)"
     r"[\W_]*\d|\.\d+(\W|$)",
@@ -60,7 +71,8 @@ LAYER_LIKE = re.compile(
 _RECORDED = re.compile(rf"^{MODULE_PREFIX}(?P<kind>.+?)(?:_\d+)?$", re.DOTALL)
 """`nn.Module: Linear_3`: PyTorch's profiler with stacks; the number is the instance's."""
 _DESCRIBED = re.compile(r"^\{'Module': ?'(?P<path>[^']{1,300})'")
-"""`{'Module': 'model.layers.0.mlp', ...}`: NVTX hooks on every module, as serving engines set them."""
+"""`{'Module': 'model.layers.0.mlp', ...}`: NVTX hooks on every module, as serving engines set
+them."""
 _DOTTED = re.compile(
     r"^(?:[A-Za-z_]\w{0,60}\.){0,12}(?:layers?|blocks?|h|stages?|experts|encoders?|decoders?)\.\d{1,5}(?:\.\w{1,60}){0,12}$"
 )
@@ -71,7 +83,9 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 class ModuleName(NamedTuple):
     """The module that a range is a call of."""
 
-    kind: str  # its class, or its path with # for numbers: what is the same for all layers of a stack
+    kind: (
+        str  # its class, or its path with # for numbers: what is the same for all layers of a stack
+    )
     instance: str
 
 

@@ -1,4 +1,5 @@
-"""Names by which serving frameworks mark one iteration of their engine, and what they say about it."""
+"""Names by which serving frameworks mark one iteration of their engine, and what they say about
+it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -39,7 +40,9 @@ _SGLANG_PHASES = {
 }
 _SUMS = re.compile(r"(sqsq|sqsk|sq|sk)(\d{1,18})")
 _STARTS = ("execute_", "step[", "prefill[", "decode[", "[Executor]")
-Sums = dict[str, int]  # sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products
+Sums = dict[
+    str, int
+]  # sums over requests of query lengths (`sq`), key lengths (`sk`), their squares and products
 
 
 def iteration(name: str) -> Iteration | None:
@@ -47,8 +50,14 @@ def iteration(name: str) -> Iteration | None:
     if not name.startswith(_STARTS):
         return None
     if match := _VLLM.match(name):
-        context, generation = int(match[2]), int(match[4])
-        return _summed(VLLM, phase_of(context, generation), context + generation, [_vllm(match[3]), _vllm(match[5])])
+        context = int(match[2])
+        generation = int(match[4])
+        return _summed(
+            VLLM,
+            phase_of(context, generation),
+            context + generation,
+            [_vllm(match[3]), _vllm(match[5])],
+        )
     if match := _VLLM_NEW_CACHED.match(name):
         return Iteration(VLLM, "iteration", int(match[1]) + int(match[2]))
     if match := _DIFFUSION.match(name):
@@ -57,17 +66,26 @@ def iteration(name: str) -> Iteration | None:
         return _sglang(_SGLANG_PHASES.get(match[1].upper(), "iteration"), _fields(match[2]))
     if match := _ATOM.match(name):
         fields = _fields(match[2])
-        return _summed("ATOM", match[1], fields.get("bs"), [{"sq": fields["tok"]} | fields] if "tok" in fields else [])
+        return _summed(
+            "ATOM",
+            match[1],
+            fields.get("bs"),
+            [{"sq": fields["tok"]} | fields] if "tok" in fields else [],
+        )
     if match := _TENSORRT_LLM.match(name):
-        context, generation = int(match[1]), int(match[3])
+        context = int(match[1])
+        generation = int(match[3])
         tokens = None if match[2] is None else int(match[2]) + generation
-        return Iteration("TensorRT-LLM", phase_of(context, generation), context + generation, tokens)
+        return Iteration(
+            "TensorRT-LLM", phase_of(context, generation), context + generation, tokens
+        )
     return None
 
 
 @dataclass(frozen=True)
 class Split:
-    """The requests of an iteration that are prefilled and those that decode, with their new tokens."""
+    """The requests of an iteration that are prefilled and those that decode, with their new
+    tokens."""
 
     context_requests: int | None = None
     context_tokens: int | None = None
@@ -76,37 +94,52 @@ class Split:
 
 
 def split(name: str) -> Split:
-    """What the mark of an iteration says of its prefills and its decodes; None where it does not."""
+    """What the mark of an iteration says of its prefills and its decodes; None where it does
+    not."""
     if match := _VLLM.match(name):
-        prefills, decodes = _vllm(match[3]).get("sq"), _vllm(match[5]).get("sq")
+        prefills = _vllm(match[3]).get("sq")
+        decodes = _vllm(match[5]).get("sq")
         return Split(int(match[2]), prefills, int(match[4]), decodes)
     if match := _TENSORRT_LLM.match(name):
         prefills = 0 if match[1] == "0" else None if match[2] is None else int(match[2])
         return Split(int(match[1]), prefills, int(match[3]), int(match[3]))
-    said, match = iteration(name), _SGLANG.match(name) or _ATOM.match(name)
+    said = iteration(name)
+    match = _SGLANG.match(name) or _ATOM.match(name)
     if said is None or match is None:
         return Split()
     fields = _fields(match[2])
     decode = Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
-    mixed = Split(fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g")))
-    prefill, idle = Split(said.requests, said.tokens, 0, 0), Split(0, 0, 0, 0)
-    return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(said.phase or "", mixed)
+    mixed = Split(
+        fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g"))
+    )
+    prefill = Split(said.requests, said.tokens, 0, 0)
+    idle = Split(0, 0, 0, 0)
+    return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(
+        said.phase or "", mixed
+    )
 
 
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
-    """Whose iterations these are: vLLM's marks are set in other engines too, whose own marks, kernels or files (among
-    the recording's names) tell."""
+    """Whose iterations these are: vLLM's marks are set in other engines too, whose own marks,
+    kernels or files (among the recording's names) tell."""
     own = next((one.framework for one in marked if one.framework != VLLM), None)
-    return own or ("SGLang" if own is None and any(map(_OF_SGLANG.search, names)) else marked[0].framework)
+    return own or (
+        "SGLang" if own is None and any(map(_OF_SGLANG.search, names)) else marked[0].framework
+    )
 
 
 def _sglang(phase: str, fields: Sums) -> Iteration:
-    """New tokens of prefills are `toks` or `c_sq`; a decode has one a request, unless it says otherwise."""
-    context, generation = ({k[2:]: v for k, v in fields.items() if k.startswith(of)} for of in ("c_", "g_"))
+    """New tokens of prefills are `toks` or `c_sq`; a decode has one a request, unless it says
+    otherwise."""
+    context, generation = (
+        {k[2:]: v for k, v in fields.items() if k.startswith(of)} for of in ("c_", "g_")
+    )
     requests = fields.get("bs")
     if "toks" in fields:
         context.setdefault("sq", fields["toks"])
-    elif phase == "decode" and requests is not None and generation.get("sqsq", requests) == requests:
+    elif (
+        phase == "decode" and requests is not None and generation.get("sqsq", requests) == requests
+    ):
         generation.setdefault("sq", requests)
     return _summed("SGLang", phase, requests, [part for part in (context, generation) if part])
 
@@ -115,9 +148,15 @@ def _summed(framework: str, phase: str, requests: int | None, parts: list[Sums])
     """The iteration whose prefills and decodes these sums describe."""
 
     def total(key: str) -> int | None:
-        return sum(part[key] for part in parts) if parts and all(key in part for part in parts) else None
+        return (
+            sum(part[key] for part in parts)
+            if parts and all(key in part for part in parts)
+            else None
+        )
 
-    queries, products, squares = total("sq"), total("sqsk"), total("sqsq")
+    queries = total("sq")
+    products = total("sqsk")
+    squares = total("sqsq")
     visible = None
     if queries is not None and products is not None and squares is not None and squares >= queries:
         visible = products - (squares - queries) // 2

@@ -6,7 +6,8 @@
   did not annotate the optimizer's step itself. Clipping of gradients by such operators counts with it;
 - forward: other outermost operators whose autograd sequence number a backward operator carries. An operator carries the
   number that the next node will get, so what runs between a backward pass and the first operator that makes a node
-  (reading gradients, copying input) carries a number of the next forward pass, and is not part of it."""
+  (reading gradients, copying input) carries a number of the next forward pass, and is not part of
+it."""
 
 from typing import NamedTuple
 
@@ -21,7 +22,11 @@ from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges, RangeKind, distinct
 
-DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)  # what autograd tells, in the order of the program
+DERIVED = (
+    Role.FORWARD,
+    Role.BACKWARD,
+    Role.OPTIMIZER,
+)  # what autograd tells, in the order of the program
 
 
 class DerivedPhase(NamedTuple):
@@ -33,14 +38,18 @@ class DerivedPhase(NamedTuple):
 
 
 def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedPhase]:
-    """The phases that autograd tells (`told`: see `roles_by_autograd`); none where the program marks phases or nothing
-    ran backward."""
-    tree, table, ops = timed.linked.tree, timed.trace.host_ranges, timed.trace.device_ops
+    """The phases that autograd tells (`told`: see `roles_by_autograd`); none where the program
+    marks phases or nothing ran backward."""
+    tree = timed.linked.tree
+    table = timed.trace.host_ranges
+    ops = timed.trace.device_ops
     marked = {timed.trace.strings[code] for code in distinct(table.name[ranges.row]).tolist()}
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
-    by_library, outermost = any(map(OPTIMIZER_STEP.match, marked)), tree.outermost_operators
-    of_op, found = np.append(told, Role.NONE)[timed.joined.launch_node], []
+    by_library = any(map(OPTIMIZER_STEP.match, marked))
+    outermost = tree.outermost_operators
+    of_op = np.append(told, Role.NONE)[timed.joined.launch_node]
+    found = []
     here = timed.steady_ops & (ops.device == timed.device)
     for role in DERIVED:
         rows = tree.row[outermost[told[outermost] == role]]
@@ -51,15 +60,19 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
 
 
 def roles_by_autograd(linked: Linked) -> U8:
-    """For each node of the host tree the role of the outermost operator around it: FORWARD, BACKWARD, OPTIMIZER, or
-    NONE; all NONE where nothing ran backward."""
-    tree, table = linked.tree, linked.trace.host_ranges
-    of_range, is_op = np.zeros(len(table), np.uint8), table.kind == RangeKind.OP
+    """For each node of the host tree the role of the outermost operator around it: FORWARD,
+    BACKWARD, OPTIMIZER, or NONE; all NONE where nothing ran backward."""
+    tree = linked.tree
+    table = linked.trace.host_ranges
+    of_range = np.zeros(len(table), np.uint8)
+    is_op = table.kind == RangeKind.OP
     backward = is_op & is_autograd(linked)
     if backward.any():
         numbers = distinct(table.sequence[backward & (table.sequence >= 0)])
         of_range[is_op & np.isin(table.sequence, numbers)] = Role.FORWARD
-        of_range[is_op & texts_where(linked.trace.strings, MULTI_TENSOR.match)[table.name]] = Role.OPTIMIZER
+        of_range[is_op & texts_where(linked.trace.strings, MULTI_TENSOR.match)[table.name]] = (
+            Role.OPTIMIZER
+        )
         of_range[backward] = Role.BACKWARD
     top = tree.outer_operator
     role = np.append(tree.of_ranges(of_range, 0), np.uint8(0))
@@ -69,17 +82,22 @@ def roles_by_autograd(linked: Linked) -> U8:
 
 
 def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
-    """Which of these nodes, all with the number of a forward pass, begin after the backward pass before it and before
-    the first operator in which that forward pass made a node."""
-    tree, sequence = linked.tree, linked.trace.host_ranges.sequence
+    """Which of these nodes, all with the number of a forward pass, begin after the backward pass
+    before it and before the first operator in which that forward pass made a node."""
+    tree = linked.tree
+    sequence = linked.trace.host_ranges.sequence
     number = sequence[tree.row[nodes]]
     order = np.lexsort((nodes, number, tree.thread[nodes]))
-    last = np.append((np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True)[: len(order)]
+    last = np.append(
+        (np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True
+    )[: len(order)]
     makers = distinct(top[nodes[order[last]]])
 
     def latest(others: I64) -> I64:
         times = np.sort(tree.start[others])
-        return np.append(np.int64(-1), times)[np.searchsorted(times, tree.start[nodes], side="right")]
+        return np.append(np.int64(-1), times)[
+            np.searchsorted(times, tree.start[nodes], side="right")
+        ]
 
     result: Bool = latest(makers) <= latest(np.flatnonzero(role[:-1] == Role.BACKWARD))
     return result & ~np.isin(nodes, makers)

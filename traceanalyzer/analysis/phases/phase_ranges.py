@@ -1,14 +1,24 @@
 """Which annotations are phases of a step, and which phase each device op was launched for.
 
-An op belongs to the innermost phase that holds its launch call on the same thread, and to all phases around
-that. A thread may work for another one: autograd's threads launch the backward pass while the thread that
-called it is blocked. A launch on a thread that is in no phase of its own therefore belongs to the phase in
-which another thread is blocked, that is, has recorded no operator and no call for `BLOCKED_NS` around the
-launch; of several such phases to the one that began last."""
+An op belongs to the innermost phase that holds its launch call on the same thread, and to all
+phases around that. A thread may work for another one: autograd's threads launch the backward pass
+while the thread that called it is blocked. A launch on a thread that is in no phase of its own
+therefore belongs to the phase in which another thread is blocked, that is, has recorded no operator
+and no call for `BLOCKED_NS` around the launch; of several such phases to the one that began
+last."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, at, complement, intersect, still_open, texts_where, union, where
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    at,
+    complement,
+    intersect,
+    still_open,
+    texts_where,
+    union,
+    where,
+)
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.names.pytorch import module_of
@@ -18,18 +28,23 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, RangeKind, alike, distinct
 
 MOST_THREADS = 64  # threads that may wait for another's launches; those with most phases are asked
-MOST_DEPTH = 32  # phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten.
-BLOCKED_NS = LONG_STRETCH_NS  # shorter pauses are Python between operators: a thread in one works for itself
+MOST_DEPTH = 32
+"""Phases within phases: what is nested deeper belongs to the phase around it. Programs have up to
+ten."""
+BLOCKED_NS = LONG_STRETCH_NS
+"""Shorter pauses are Python between operators: a thread in one works for itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseRanges:
-    """Instances of phases, in the order of `HostTree` (by thread and start, parents before children)."""
+    """Instances of phases, in the order of `HostTree` (by thread and start, parents before
+    children)."""
 
     row: I32  # row of `Trace.host_ranges`
     parent: I32  # instance that encloses it, -1 without
     of_op: I32  # for each device op the innermost instance it belongs to, -1 without
-    of_node: I32  # for each node of the host tree the innermost instance that it lies in, or is; -1 without
+    # for each node of the host tree the innermost instance that it lies in, or is; -1 without
+    of_node: I32
 
     def __len__(self) -> int:
         return len(self.row)
@@ -37,9 +52,12 @@ class PhaseRanges:
 
 def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
-    tree, ranges, steps, call = timed.linked.tree, timed.trace.host_ranges, timed.steps, timed.linked.launch
-    # Annotations inside a step, but no calls of modules, and not of the communication library. A range that holds a
-    # whole step is the step, or the loop around it.
+    tree = timed.linked.tree
+    ranges = timed.trace.host_ranges
+    steps = timed.steps
+    call = timed.linked.launch
+    # Annotations inside a step, but no calls of modules, and not of the communication library. A
+    # range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase = ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
     phase &= ranges.kind == RangeKind.ANNOTATION
@@ -47,24 +65,31 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
         phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
     chosen = tree.of_ranges(phase, False)
     chosen &= tree.counted(chosen) <= MOST_DEPTH
-    nearest, nodes = tree.innermost(chosen), where(chosen)
+    nearest = tree.innermost(chosen)
+    nodes = where(chosen)
     if not len(nodes):
-        none, known = np.empty(0, np.int32), (len(call), len(nearest))
+        none = np.empty(0, np.int32)
+        known = (len(call), len(nearest))
         return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     of_op = instance[at(nearest, timed.joined.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed.linked, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
+    return PhaseRanges(
+        tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest]
+    )
 
 
 def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
-    """For each of these API calls, made outside of phases, the node of the phase in which another thread is
-    blocked at that moment; -1 without."""
-    tree, calls = linked.tree, linked.trace.api_calls
-    time, thread = calls.start[call], calls.thread[call]
-    result, begun = np.full(len(call), -1, np.int64), np.full(len(call), -1, np.int64)
+    """For each of these API calls, made outside of phases, the node of the phase in which another
+    thread is blocked at that moment; -1 without."""
+    tree = linked.tree
+    calls = linked.trace.api_calls
+    time = calls.start[call]
+    thread = calls.thread[call]
+    result = np.full(len(call), -1, np.int64)
+    begun = np.full(len(call), -1, np.int64)
     threads, count = np.unique(tree.thread[nearest >= 0], return_counts=True)
     for other in np.sort(threads[np.argsort(-count, kind="stable")[:MOST_THREADS]]).tolist():
         stretches, node = _blocked(linked, nearest, other)
@@ -78,15 +103,17 @@ def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
 
 
 def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalSet, I64]:
-    """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
-    and the node of that phase."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS`
+    and more, and the node of that phase."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     first, stop = np.searchsorted(tree.thread, (thread, thread + 1))
     here = np.arange(first, stop)
     phases = here[nearest[here] == here]
     annotation = ~tree.is_call[here]
     annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
-    own, extent = here[~annotation], (int(tree.start[phases].min()), int(tree.end[phases].max()))
+    own = here[~annotation]
+    extent = (int(tree.start[phases].min()), int(tree.end[phases].max()))
     quiet = complement(extent, union(tree.start[own], tree.end[own]))
     edges = distinct(np.concatenate((tree.start[phases], tree.end[phases])))
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))

@@ -1,7 +1,8 @@
-"""What each operator and each device op of a step is for: forward, backward, optimizer, data, logging, checkpoint.
+"""What each operator and each device op of a step is for: forward, backward, optimizer, data,
+logging, checkpoint.
 
-An annotation says it by its name, the innermost one that does; where none says it, autograd tells forward, backward
-and optimizer (`derived_phases`). So each op has one role, or none."""
+An annotation says it by its name, the innermost one that does; where none says it, autograd tells
+forward, backward and optimizer (`derived_phases`). So each op has one role, or none."""
 
 import re
 from functools import cached_property
@@ -31,8 +32,9 @@ class Phases:
     of_op: U8  # role of each device op
 
     def name_of(self, trace: Trace, node: int) -> str | None:
-        """The phase that a node of the host tree lies in: the innermost annotated one, without numbers, else what
-        autograd tells, else the roles of what the host did before and after it; None where nothing has a role."""
+        """The phase that a node of the host tree lies in: the innermost annotated one, without
+        numbers, else what autograd tells, else the roles of what the host did before and after it;
+        None where nothing has a role."""
         instance = int(self.ranges.of_node[node])
         if instance >= 0:
             return NUMBER.sub("#", trace.strings[trace.host_ranges.name[self.ranges.row[instance]]])
@@ -40,17 +42,28 @@ class Phases:
             return Role(int(self.of_node[node])).label
         after = int(np.searchsorted(self.moments[0], self.start[node]))
         around = [Role(int(role)).label for role in self.moments[1][max(after - 1, 0) : after + 1]]
-        return f"between {around[0]} and {around[1]}" if len(set(around)) == 2 else next(iter(around), None)
+        return (
+            f"between {around[0]} and {around[1]}"
+            if len(set(around)) == 2
+            else next(iter(around), None)
+        )
 
     def named_by(self, trace: Trace, node: I64) -> tuple[I64, U8, U8, U8]:
-        """What `name_of` names these nodes by: the name code of their phase (-1: none), their role, and the roles of
-        what the host did before and after; nodes with the same four have the same name."""
-        instance, role = self.ranges.of_node[node], self.of_node[node]
+        """What `name_of` names these nodes by: the name code of their phase (-1: none), their role,
+        and the roles of what the host did before and after; nodes with the same four have the same
+        name."""
+        instance = self.ranges.of_node[node]
+        role = self.of_node[node]
         name = at(trace.host_ranges.name[self.ranges.row], instance, -1).astype(np.int64)
         around = np.concatenate(([Role.NONE], self.moments[1], [Role.NONE])).astype(np.uint8)
         after = np.searchsorted(self.moments[0], self.start[node])
         told = (name >= 0) | (role > 0)
-        return name, role, np.where(told, np.uint8(0), around[after]), np.where(told, np.uint8(0), around[after + 1])
+        return (
+            name,
+            role,
+            np.where(told, np.uint8(0), around[after]),
+            np.where(told, np.uint8(0), around[after + 1]),
+        )
 
     @cached_property
     def moments(self) -> tuple[I64, U8]:
@@ -64,23 +77,35 @@ class Phases:
 class PhaseTime:
     """What is of one role in a mean steady step."""
 
-    host_ms: float = metric("time a step in which any host thread is in one of its ranges or operators")
+    host_ms: float = metric(
+        "time a step in which any host thread is in one of its ranges or operators"
+    )
     device_ms: float | None = metric(
         "time a step with work on the device (union) that it launched; null without device work"
     )
-    waits: float = metric("calls a step in it that block the CPU until the GPU has finished something")
+    waits: float = metric(
+        "calls a step in it that block the CPU until the GPU has finished something"
+    )
 
 
 @dataclass(frozen=True)
 class PhaseTimes:
     """The step by what its work is for. Null: the recording shows none of it."""
 
-    forward: PhaseTime | None = metric("the forward pass; null where neither annotations nor autograd tell it")
-    backward: PhaseTime | None = metric("the backward pass; null where neither annotations nor autograd tell it")
-    optimizer: PhaseTime | None = metric("the optimizer's step and zero_grad; null where it was not recorded")
+    forward: PhaseTime | None = metric(
+        "the forward pass; null where neither annotations nor autograd tell it"
+    )
+    backward: PhaseTime | None = metric(
+        "the backward pass; null where neither annotations nor autograd tell it"
+    )
+    optimizer: PhaseTime | None = metric(
+        "the optimizer's step and zero_grad; null where it was not recorded"
+    )
     data: PhaseTime | None = metric("loading of input data; null without a range of such a name")
     logging: PhaseTime | None = metric("logging; null without a range of such a name")
-    checkpoint: PhaseTime | None = metric("saving of checkpoints; null without a range of such a name")
+    checkpoint: PhaseTime | None = metric(
+        "saving of checkpoints; null without a range of such a name"
+    )
     recomputation: PhaseTime | None = maybe(
         "the part of the backward pass in which operators of the forward pass run again (activation checkpointing); "
         "null where none does"
@@ -89,14 +114,17 @@ class PhaseTimes:
 
 def find_phases(timed: Timed) -> Phases:
     """The phases of a trace, and what belongs to them."""
-    ranges, told = phase_ranges(timed), roles_by_autograd(timed.linked)
-    strings, codes = timed.trace.strings, timed.trace.host_ranges.name[ranges.row].tolist()
+    ranges = phase_ranges(timed)
+    told = roles_by_autograd(timed.linked)
+    strings = timed.trace.strings
+    codes = timed.trace.host_ranges.name[ranges.row].tolist()
     of_name = {code: role_of(strings[code]) for code in set(codes)}
     roles: list[int] = []  # of each instance: its own name's, else that of the phase around it
     for code, above in zip(codes, ranges.parent.tolist(), strict=True):
         roles.append(of_name[code] or (roles[above] if above >= 0 else Role.NONE))
     of_instance = np.array([*roles, Role.NONE], np.uint8)
-    of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
+    of_node = of_instance[ranges.of_node]
+    of_op = of_instance[ranges.of_op]
     of_launch = at(told, timed.joined.launch_node, 0)
     of_all = flat(np.where(of_node, of_node, told)), flat(np.where(of_op, of_op, of_launch))
     return Phases(ranges, flat(told), timed.linked.tree.start, *of_all)
@@ -104,14 +132,18 @@ def find_phases(timed: Timed) -> Phases:
 
 def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
     """The mean steady step by role; None where nothing has one."""
-    found = {role.label: _time(timed, phases.of_node == role, phases.of_op == role) for role in ROLES}
+    found = {
+        role.label: _time(timed, phases.of_node == role, phases.of_op == role) for role in ROLES
+    }
     again = timed.joined.run_again
     found["recomputation"] = _time(timed, again[:-1], again[timed.joined.launch_node])
     return PhaseTimes(**found) if any(found.values()) else None
 
 
 def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
-    ops, table, tree = timed.trace.device_ops, timed.trace.host_ranges, timed.linked.tree
+    ops = timed.trace.device_ops
+    table = timed.trace.host_ranges
+    tree = timed.linked.tree
     rows = tree.row[of_node & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
     rows = rows[timed.steady_host(table.start[rows])]
     mine = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
@@ -121,6 +153,8 @@ def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
     blocks = timed.joined.blocks & of_node[tree.node_of_call[:]] & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
-        device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
+        device_ms=None
+        if timed.device is None
+        else ms(union(ops.start[mine], ops.end[mine]).total / steps),
         waits=float(blocks.sum()) / steps,
     )

@@ -1,4 +1,5 @@
-"""What the program does in a step: training or inference, micro-steps, optimizer steps, and those that were skipped."""
+"""What the program does in a step: training or inference, micro-steps, optimizer steps, and those
+that were skipped."""
 
 from typing import Literal
 
@@ -12,7 +13,14 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric
 from traceanalyzer.trace import I64, U8, Bool, RangeKind
 
-MODULES = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::convolution", "aten::embedding")
+MODULES = (
+    "aten::linear",
+    "aten::matmul",
+    "aten::mm",
+    "aten::addmm",
+    "aten::convolution",
+    "aten::embedding",
+)
 """Any of these shows that a model ran."""
 
 
@@ -28,7 +36,9 @@ class ProgramStats:
         "forward and backward passes for each step of the optimizer (gradient accumulation); null unless all three "
         "were recorded"
     )
-    optimizer_steps: float | None = metric("steps of the optimizer a step; null where they are not annotated")
+    optimizer_steps: float | None = metric(
+        "steps of the optimizer a step; null where they are not annotated"
+    )
     skipped_optimizer_steps: int | None = metric(
         "measured steps that unscaled their gradients and then ran no optimizer: a GradScaler that met infinities; "
         "null without a GradScaler, or where optimizers are not annotated"
@@ -37,23 +47,36 @@ class ProgramStats:
 
 def program_stats(timed: Timed, phases: Phases) -> ProgramStats | None:
     """What the program does in its steady steps; None where that cannot be told at all."""
-    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.linked.launch_time >= 0))
+    rows = np.flatnonzero(
+        timed.steady_ops & (phases.of_op != Role.NONE) & (timed.linked.launch_time >= 0)
+    )
     role = phases.of_op[rows[np.argsort(timed.linked.launch_time[rows], kind="stable")]]
     # How often each follows a forward pass, in the order of launches.
-    backward, optimizer = _runs(role, Role.BACKWARD), _runs(role, Role.OPTIMIZER)
+    backward = _runs(role, Role.BACKWARD)
+    optimizer = _runs(role, Role.OPTIMIZER)
     micro_steps = backward / optimizer if backward and optimizer else None
     stats = ProgramStats(_mode(timed, phases), micro_steps, *_optimizer_steps(timed))
     return stats if any(value is not None for value in vars(stats).values()) else None
 
 
 def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | None:
-    ranges, strings = timed.trace.host_ranges, timed.trace.strings
+    ranges = timed.trace.host_ranges
+    strings = timed.trace.strings
     operators = ranges.name[timed.steady_host(ranges.start) & (ranges.kind == RangeKind.OP)]
-    roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.linked.tree.start)]))
+    roles = np.concatenate(
+        (phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.linked.tree.start)])
+    )
     names = np.concatenate((timed.trace.device_ops.name[timed.steady_ops], operators))
-    if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or texts_where(strings, TRAINING.search)[names].any():
+    if (
+        one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any()
+        or texts_where(strings, TRAINING.search)[names].any()
+    ):
         return "training"
-    return "inference" if texts_where(strings, MODULES.__contains__)[operators].any() and timed.steps.found else None
+    return (
+        "inference"
+        if texts_where(strings, MODULES.__contains__)[operators].any() and timed.steps.found
+        else None
+    )
 
 
 def _runs(roles: U8, wanted: Role) -> int:
@@ -64,7 +87,9 @@ def _runs(roles: U8, wanted: Role) -> int:
 
 def _optimizer_steps(timed: Timed) -> tuple[float | None, int | None]:
     """Annotated steps of optimizers a step, and how many steps unscaled gradients but have none."""
-    ranges, strings, steps = timed.trace.host_ranges, timed.trace.strings, timed.steps
+    ranges = timed.trace.host_ranges
+    strings = timed.trace.strings
+    steps = timed.steps
     found = _by_step(timed, texts_where(strings, OPTIMIZER_STEP.match)[ranges.name])
     if not found.any():
         return None, None
@@ -75,8 +100,10 @@ def _optimizer_steps(timed: Timed) -> tuple[float | None, int | None]:
 
 def _by_step(timed: Timed, chosen: Bool) -> I64:
     """How many of the chosen host ranges begin in each steady step."""
-    steps, start = timed.steps, timed.trace.host_ranges.start[np.flatnonzero(chosen)]
-    first, last = steps.host_start[steps.steady], steps.host_end[steps.steady]
+    steps = timed.steps
+    start = timed.trace.host_ranges.start[np.flatnonzero(chosen)]
+    first = steps.host_start[steps.steady]
+    last = steps.host_end[steps.steady]
     index = np.searchsorted(first, start, side="right") - 1
     inside = (index >= 0) & (start < last[np.maximum(index, 0)])
     return np.bincount(index[inside], minlength=len(first))

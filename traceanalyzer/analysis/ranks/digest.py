@@ -1,4 +1,5 @@
-"""What the comparison of ranks asks of a rank, as a value: a few kilobytes, however long the recording is."""
+"""What the comparison of ranks asks of a rank, as a value: a few kilobytes, however long the
+recording is."""
 
 from typing import Annotated, NamedTuple
 
@@ -13,7 +14,9 @@ from traceanalyzer.trace.table import MOST_IDS, MOST_RANKS
 
 SENDS = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)  # kinds of what two ranks exchange
 Long = Annotated[int, msgspec.Meta(ge=-MOST_IDS, le=MOST_IDS)]
-Count = Annotated[int, msgspec.Meta(ge=-1, le=MOST_RANKS)]  # of ranks, devices or steps: what a digest may be read with
+Count = Annotated[
+    int, msgspec.Meta(ge=-1, le=MOST_RANKS)
+]  # of ranks, devices or steps: what a digest may be read with
 
 
 class Claim(NamedTuple):
@@ -26,7 +29,8 @@ class Claim(NamedTuple):
 
 
 class ProcessGroup(NamedTuple):
-    """Who communicates: a name, the ranks as recorded, and the communicator's id where its operations are numbered."""
+    """Who communicates: a name, the ranks as recorded, and the communicator's id where its
+    operations are numbered."""
 
     name: str
     ranks: str
@@ -44,7 +48,8 @@ NO_GROUP = ProcessGroup("", "", "", -1)
 
 @dataclass(frozen=True, eq=False)
 class DigestedCalls(Table):
-    """Collectives, sends and receives on the device of a rank's steps, in order of start; ns on its own clock."""
+    """Collectives, sends and receives on the device of a rank's steps, in order of start; ns on its
+    own clock."""
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
@@ -57,18 +62,22 @@ class DigestedCalls(Table):
     sequence: I64 = column(np.int64)  # number of the operation in its communicator
     peer: I32 = column(np.int32)
     queued: I64 = column(np.int64, fill=0)
-    """What it starts later than it could have: it was launched, and what was launched before it had ended, ns."""
+    """What it starts later than it could have: it was launched, and what was launched before it had
+    ended, ns."""
     slowed: I64 = column(np.int64, fill=0)
-    """How much longer compute took for communication beside it, since the call before was launched, ns."""
+    """How much longer compute took for communication beside it, since the call before was launched,
+    ns."""
     held: I32 = column(np.int32, fill=1)
-    """Whether compute waited for its end; as it does not for gradients that are reduced during the backward pass."""
+    """Whether compute waited for its end; as it does not for gradients that are reduced during the
+    backward pass."""
     after: I32 = column(np.int32, fill=0)
     """How many of the rank's pieces were launched before it; 0 of what is not sent or received."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces(Table):
-    """Compute of one role between two calls that send or receive, in order of start, ns; none without such calls."""
+    """Compute of one role between two calls that send or receive, in order of start, ns; none
+    without such calls."""
 
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
@@ -128,7 +137,8 @@ class Why:
     exposed_copy: I64
     idle: I64
     compute_before: I64
-    """Compute in the stretch before each call: since the rank's communication before had ended, or its step began."""
+    """Compute in the stretch before each call: since the rank's communication before had ended, or
+    its step began."""
     idle_before: I64  # idle time in it, a row for each `IdleCause`
     families: tuple[Family, ...]
     clock_mhz: float | None  # mean clock of its device's SMs, where it was sampled

@@ -1,7 +1,9 @@
-"""The ranks that the others wait for, and what the run would gain without what each of them is late by.
+"""The ranks that the others wait for, and what the run would gain without what each of them is late
+by.
 
-At each collective the rank that comes last costs the run what it comes later than the last but one: leave one out. A
-rank holds up the run where that adds up to a share of the step, and does not come from one moment alone."""
+At each collective the rank that comes last costs the run what it comes later than the last but one:
+leave one out. A rank holds up the run where that adds up to a share of the step, and does not come
+from one moment alone."""
 
 from typing import NamedTuple
 
@@ -14,13 +16,14 @@ from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64
 
 MIN_GAIN_SHARE = 0.05
-"""Share of the step that the run must gain without a rank's excess before the rank is named: GPUs and hosts that are
-given the same work differ by up to three percent."""
+"""Share of the step that the run must gain without a rank's excess before the rank is named: GPUs
+and hosts that are given the same work differ by up to three percent."""
 MIN_TIMES = 1.5
-"""A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a hiccup, or the
-profiler's start or stop."""
+"""A rank is late repeatedly: as many times as that, were it always as late. Once, it may be a
+hiccup, or the profiler's start or stop."""
 EXPLAINED = 0.5  # share of what the others wait that a rank must do more of, to be why
-SAME_WORK = 0.02  # ranks whose launches, or threads of their kernels, differ by less have the same work to do
+SAME_WORK = 0.02
+"""Ranks whose launches, or threads of their kernels, differ by less have the same work to do."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,11 @@ class LateRank:
 
     position: int  # among the recordings
     gain_ms: float
-    """What it comes later than the last but one, a steady step; of several together what the run gains without all."""
+    """What it comes later than the last but one, a steady step; of several together what the run
+    gains without all."""
     together: bool = False  # whether it is one of several that are late at the same collectives
-    stage: int | None = None  # the stage of a pipeline that is too heavy, where it is one of that stage's ranks
+    # the stage of a pipeline that is too heavy, where it is one of that stage's ranks
+    stage: int | None = None
 
 
 class Together(NamedTuple):
@@ -42,15 +47,21 @@ class Together(NamedTuple):
 
 
 def gains_ms(matches: Matches, came: Arrivals, steps: int) -> F64:
-    """For each rank what it comes later than the last but one, a steady step: all of it, because that is what the run
-    gains without it, also what a rank that is last anyway is late by (0.137 ms of 3.137 where 3 ms were put in)."""
-    late, excess = came.late[matches.steady], came.own[matches.steady]
+    """For each rank what it comes later than the last but one, a steady step: all of it, because
+    that is what the run gains without it, also what a rank that is last anyway is late by (0.137 ms
+    of 3.137 where 3 ms were put in)."""
+    late = came.late[matches.steady]
+    excess = came.own[matches.steady]
     return np.bincount(late, excess, minlength=len(matches.clocks.offset)) / NS_PER_MS / steps
 
 
-def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_ms: float) -> tuple[LateRank, ...]:
-    """Those that hold up the run, by gain; several that take turns or are late together, none where all are late."""
-    late, excess = came.late[matches.steady], came.own[matches.steady].astype(np.float64)
+def late_ranks(
+    matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_ms: float
+) -> tuple[LateRank, ...]:
+    """Those that hold up the run, by gain; several that take turns or are late together, none where
+    all are late."""
+    late = came.late[matches.steady]
+    excess = came.own[matches.steady].astype(np.float64)
     total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
     named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
     if several := late_together(matches):
@@ -64,11 +75,15 @@ def late_ranks(matches: Matches, came: Arrivals, gain_ms: F64, steps: int, step_
 
 
 def late_together(matches: Matches) -> Together | None:
-    """The same few ranks, less than half of those that take part, that most often come much later than all others:
-    collectives are divided at the widest gap between arrivals. None where that is one rank alone."""
-    size, first = np.diff(matches.first), matches.first
+    """The same few ranks, less than half of those that take part, that most often come much later
+    than all others: collectives are divided at the widest gap between arrivals. None where that is
+    one rank alone."""
+    size = np.diff(matches.first)
+    first = matches.first
     order = np.lexsort((matches.undisturbed, matches.collective))
-    ready, of, rank = matches.undisturbed[order], matches.collective[order], matches.rank[order]
+    ready = matches.undisturbed[order]
+    of = matches.collective[order]
+    rank = matches.rank[order]
     left = first[of + 1] - np.arange(len(of))
     gap = np.diff(ready, prepend=ready[:1])
     # Where all ranks came from the same collective before, nobody is late by what others held up.
@@ -90,4 +105,7 @@ def late_together(matches: Matches) -> Together | None:
         return None
     gain = np.zeros(len(size), np.int64)
     gain[one[best]] = ready[first[one[best] + 1] - 1] - ready[begin[best] - 1]
-    return Together(np.sort(rank[least : least + int(left[least])]).astype(np.int64), largest_of(gain, matches.series))
+    return Together(
+        np.sort(rank[least : least + int(left[least])]).astype(np.int64),
+        largest_of(gain, matches.series),
+    )

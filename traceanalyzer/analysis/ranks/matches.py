@@ -1,8 +1,9 @@
 """The same collective in the recordings of several ranks, on one clock.
 
-The collectives of a process group run in the same order on all its ranks, so the n-th of a group in a step is
-the same one everywhere, as long as all of them recorded equally many. One that synchronises ends at nearly the
-same time on all its ranks: what their ends differ by in the median is what the clocks are apart (`clocks`)."""
+The collectives of a process group run in the same order on all its ranks, so the n-th of a group in
+a step is the same one everywhere, as long as all of them recorded equally many. One that
+synchronises ends at nearly the same time on all its ranks: what their ends differ by in the median
+is what the clocks are apart (`clocks`)."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -22,16 +23,20 @@ _MAX_ORDINAL = 2**24  # collectives of one group in a step that fit a key
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Collectives matched across ranks, in order of start. Their parts, one for each rank that takes part, lie one
-    after the other: those of collective `i` from `first[i]` to before `first[i + 1]`, by rank."""
+    """Collectives matched across ranks, in order of start. Their parts, one for each rank that
+    takes part, lie one after the other: those of collective `i` from `first[i]` to before `first[i
+    + 1]`, by rank."""
 
     first: I64  # where the parts of each collective begin, and the number of all of them
     rank: I32  # of each part the recording, by position
     start: I64
     end: I64  # times on the first recording's clock, ns
     held: Bool  # whether compute waited for its end on its rank
-    ready: I64  # when it could have started on its rank: later than that it was held by a call before it
-    slowed: I64  # how much longer its rank computed for communication beside it, since the call before
+    # when it could have started on its rank: later than that it was held by a call before it
+    ready: I64
+    slowed: (
+        I64  # how much longer its rank computed for communication beside it, since the call before
+    )
     row: I64  # row of its first kernel in its rank's `Trace.device_ops`
     kind: I32  # index in `KINDS`, one a collective
     bytes: I64
@@ -58,9 +63,12 @@ class Matches:
         return np.split(stable_order(self.rank), np.cumsum(counts(self.rank, count))[:-1])
 
     def arrived(self, rank: int) -> tuple[I64, I64]:
-        """Of the parts of a recording, by position, the rows and when the last rank came, ns on its own clock."""
+        """Of the parts of a recording, by position, the rows and when the last rank came, ns on its
+        own clock."""
         here = self.of_rank[rank]
-        return self.row[here], self.most(self.start)[self.collective[here]] + self.clocks.offset[rank]
+        return self.row[here], self.most(self.start)[self.collective[here]] + self.clocks.offset[
+            rank
+        ]
 
     @cached_property
     def before(self) -> I64:
@@ -72,7 +80,8 @@ class Matches:
 
     @cached_property
     def holds(self) -> Bool:
-        """Of each part whether compute waited for its collective, on any rank; true of the last of a step."""
+        """Of each part whether compute waited for its collective, on any rank; true of the last of
+        a step."""
         holds = (self.most(self.held.astype(np.int64)) > 0)[self.collective]
         step = self.step[self.collective]
         after = np.flatnonzero(self.before >= 0)
@@ -95,9 +104,11 @@ class Matches:
 
     @cached_property
     def stretch(self) -> I64:
-        """For how long each rank worked until it was ready, ns: since the end of the collective that held its compute,
-        at first since the first rank came to its first one; 0 where collectives overlap."""
-        first, came = np.zeros(len(self.of_rank), np.int64), self.least(self.start)
+        """For how long each rank worked until it was ready, ns: since the end of the collective
+        that held its compute, at first since the first rank came to its first one; 0 where
+        collectives overlap."""
+        first = np.zeros(len(self.of_rank), np.int64)
+        came = self.least(self.start)
         for rank, mine in enumerate(self.of_rank):
             first[rank] = came[self.collective[mine[0]]] if len(mine) else 0
         free = np.where(self.held_by < 0, first[self.rank], self.end[self.held_by])
@@ -105,8 +116,8 @@ class Matches:
 
     @cached_property
     def series(self) -> I64:
-        """Of each collective the first of its series: those that follow each other while all ranks compute, as when
-        gradients are reduced during the backward pass."""
+        """Of each collective the first of its series: those that follow each other while all ranks
+        compute, as when gradients are reduced during the backward pass."""
         parts = np.flatnonzero((self.before >= 0) & ~self.holds[self.before])
         found = np.arange(len(self))
         np.minimum.at(found, self.collective[parts], self.collective[self.before[parts]])
@@ -116,13 +127,16 @@ class Matches:
 
     @cached_property
     def undisturbed(self) -> I64:
-        """When each rank would have been ready had no compute of its series been slowed by communication beside it."""
+        """When each rank would have been ready had no compute of its series been slowed by
+        communication beside it."""
         if not self.slowed.any():
             return self.ready
         lost = np.where((self.series != np.arange(len(self)))[self.collective], self.slowed, 0)
         for mine in self.of_rank:
             total = np.cumsum(lost[mine])
-            _, first, of = np.unique(self.series[self.collective[mine]], return_index=True, return_inverse=True)
+            _, first, of = np.unique(
+                self.series[self.collective[mine]], return_index=True, return_inverse=True
+            )
             lost[mine] = total - total[first[of]]
         return self.ready - lost
 
@@ -144,13 +158,15 @@ def largest_of(values: I64, *keys: I64 | I32) -> I64:
     """The values, but 0 for all but the largest of those with the same keys."""
     order = np.lexsort((-values, *keys))
     differs = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
-    largest, result = order[np.append(True, differs)[: len(order)]], np.zeros_like(values)
+    largest = order[np.append(True, differs)[: len(order)]]
+    result = np.zeros_like(values)
     result[largest] = values[largest]
     return result
 
 
 Group = tuple[str, str, str]
-"""Process group: its name, its ranks, and the communicator's id where its operations are numbered."""
+"""Process group: its name, its ranks, and the communicator's id where its operations are
+numbered."""
 
 
 class _Calls(NamedTuple):
@@ -187,7 +203,8 @@ def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
     every, key = _sorted_once(key, calls.rank)
     total = int(np.count_nonzero(np.diff(key, prepend=-1)))
     kept = ~odd[every]
-    every, key = every[kept], key[kept]
+    every = every[kept]
+    key = key[kept]
     notes = _left_out(recordings, set(calls.rank[odd].tolist()))
     _, count = _bounds(key)
     complete = count > 1
@@ -201,7 +218,9 @@ def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
         others = "from one on, the ranks of its group recorded different kinds."
         notes.append(f"{differing} collectives were not matched across ranks: {others}")
     calls = calls.take(np.repeat(same, size))
-    return _on_one_clock(recordings, calls, np.append(0, np.cumsum(size[same])), groups, names, notes)
+    return _on_one_clock(
+        recordings, calls, np.append(0, np.cumsum(size[same])), groups, names, notes
+    )
 
 
 def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], list[str]]:
@@ -211,14 +230,29 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
     parts = []
     for rank, digest in enumerate(recordings):
         calls = digest.calls
-        group = np.array([groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32)
+        group = np.array(
+            [groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32
+        )
         size = np.array([one.size for one in digest.groups], np.int32)
-        step = np.array([names.setdefault(name, len(names)) for name in digest.steps.names], np.int32)
+        step = np.array(
+            [names.setdefault(name, len(names)) for name in digest.steps.names], np.int32
+        )
         every = _Calls(
-            np.full(len(calls), rank, np.int32), calls.start, calls.end, calls.queued, calls.slowed,
-            calls.held, calls.row, calls.kind, calls.bytes, group[calls.group], size[calls.group], step[calls.step],
-            calls.step >= digest.steps.warmup, calls.sequence,
-        )  # fmt: skip
+            np.full(len(calls), rank, np.int32),
+            calls.start,
+            calls.end,
+            calls.queued,
+            calls.slowed,
+            calls.held,
+            calls.row,
+            calls.kind,
+            calls.bytes,
+            group[calls.group],
+            size[calls.group],
+            step[calls.step],
+            calls.step >= digest.steps.warmup,
+            calls.sequence,
+        )
         parts.append(every.take(~one_of(calls.kind, SENDS)))
     return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
 
@@ -228,15 +262,19 @@ def _ordinals(rank: I32, block: I64) -> I64:
     pairs = Groups.of(rank, block)
     order = np.argsort(pairs.index, kind="stable")
     result = np.empty(len(rank), np.int64)
-    result[order] = np.arange(len(rank)) - np.repeat(np.cumsum(pairs.count) - pairs.count, pairs.count)
+    result[order] = np.arange(len(rank)) - np.repeat(
+        np.cumsum(pairs.count) - pairs.count, pairs.count
+    )
     return result
 
 
 def _damaged(rank: I32, block: I64) -> Bool:
-    """Calls of ranks that recorded another number of a group's collectives in a step (block) than most did. Those of
-    block -1 carry their number and are matched by it, however many there are."""
-    pairs, blocks = Groups.of(block, rank), Groups.of(block)
-    odd, in_block = np.zeros(len(pairs), bool), blocks.index[pairs.first]
+    """Calls of ranks that recorded another number of a group's collectives in a step (block) than
+    most did. Those of block -1 carry their number and are matched by it, however many there are."""
+    pairs = Groups.of(block, rank)
+    blocks = Groups.of(block)
+    odd = np.zeros(len(pairs), bool)
+    in_block = blocks.index[pairs.first]
     most = np.zeros(len(blocks), np.int64)
     np.maximum.at(most, in_block, pairs.count)
     least = most.copy()
@@ -253,7 +291,8 @@ def _damaged(rank: I32, block: I64) -> Bool:
 def _sorted_once(key: I64, rank: I32) -> tuple[I64, I64]:
     """The calls by key, then rank, and their keys; of several of a rank with one key the last."""
     order = np.argsort(key, kind="stable")
-    key, rank = key[order], rank[order]
+    key = key[order]
+    rank = rank[order]
     last = np.append((key[1:] != key[:-1]) | (rank[1:] != rank[:-1]), True)[: len(key)]
     return order[last], key[last]
 
@@ -277,8 +316,10 @@ def _left_out(recordings: Sequence[RankDigest], damaged: set[int]) -> list[str]:
 
 
 def _same_kind(calls: _Calls, first: I64) -> Bool:
-    """Which of the collectives precede the first one of their group whose kind differs between ranks."""
-    size, group = np.diff(first), calls.group[first[:-1]]
+    """Which of the collectives precede the first one of their group whose kind differs between
+    ranks."""
+    size = np.diff(first)
+    group = calls.group[first[:-1]]
     other = calls.kind != np.repeat(calls.kind[first[:-1]], size)
     differs = np.unique(np.repeat(np.arange(len(size)), size)[other])
     begin = np.full(int(group.max(initial=-1)) + 1, len(size))
@@ -287,21 +328,30 @@ def _same_kind(calls: _Calls, first: I64) -> Bool:
 
 
 def _on_one_clock(
-    recordings: Sequence[RankDigest], calls: _Calls, first: I64, groups: list[Group], names: list[str], notes: list[str]
+    recordings: Sequence[RankDigest],
+    calls: _Calls,
+    first: I64,
+    groups: list[Group],
+    names: list[str],
+    notes: list[str],
 ) -> Matches:
     size = np.diff(first)
     together = one_of(calls.kind[first[:-1]], [KINDS.index(kind) for kind in SYNCHRONISING])
     synchronous = np.repeat(together, size)
     clocks = align_clocks(
         [digest.epoch_ns for digest in recordings],
-        np.append(0, np.cumsum(size[together])), calls.rank[synchronous], calls.end[synchronous],
-    )  # fmt: skip
+        np.append(0, np.cumsum(size[together])),
+        calls.rank[synchronous],
+        calls.end[synchronous],
+    )
     if len(size) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
             f"(ends of one collective scatter by {clocks.spread_ns / 1e6:.3g} ms)."
         )
-        calls, first, size = calls.take(np.empty(0, np.int64)), first[:1], size[:0]
+        calls = calls.take(np.empty(0, np.int64))
+        first = first[:1]
+        size = size[:0]
     offset = clocks.offset[calls.rank]
     start = calls.start - offset
     order = np.argsort(np.minimum.reduceat(start, first[:-1]), kind="stable")
@@ -309,11 +359,20 @@ def _on_one_clock(
     one = first[:-1][order]
     return Matches(
         first=np.append(0, np.cumsum(size[order])),
-        rank=calls.rank[parts], start=start[parts], end=(calls.end - offset)[parts], held=calls.held[parts] > 0,
-        ready=(start - calls.queued)[parts], slowed=calls.slowed[parts], row=calls.row[parts],
-        kind=calls.kind[one], bytes=calls.bytes[one],
+        rank=calls.rank[parts],
+        start=start[parts],
+        end=(calls.end - offset)[parts],
+        held=calls.held[parts] > 0,
+        ready=(start - calls.queued)[parts],
+        slowed=calls.slowed[parts],
+        row=calls.row[parts],
+        kind=calls.kind[one],
+        bytes=calls.bytes[one],
         group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
-        group_size=np.maximum.reduceat(calls.size, first[:-1])[order].astype(np.int64), step=calls.step[one],
+        group_size=np.maximum.reduceat(calls.size, first[:-1])[order].astype(np.int64),
+        step=calls.step[one],
         steady=np.logical_and.reduceat(calls.steady, first[:-1])[order],
-        steps=tuple(names), clocks=clocks, notes=tuple(notes),
-    )  # fmt: skip
+        steps=tuple(names),
+        clocks=clocks,
+        notes=tuple(notes),
+    )

@@ -1,5 +1,5 @@
-"""What collectives cost across ranks: transferring, or waiting for the rank that arrives last. And the bytes that ranks
-send each other directly, from the sends and receives that say their peer."""
+"""What collectives cost across ranks: transferring, or waiting for the rank that arrives last. And
+the bytes that ranks send each other directly, from the sends and receives that say their peer."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,19 +7,27 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
-from traceanalyzer.analysis.names.collectives import KINDS, collective_kind, element_bytes, message_bytes
+from traceanalyzer.analysis.names.collectives import (
+    KINDS,
+    collective_kind,
+    element_bytes,
+    message_bytes,
+)
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.trace import I64, Bool, distinct, ranked
 
-DOMINANT = 0.6  # share of its time, from the first arrival to the end, that makes a collective one or the other
+DOMINANT = 0.6
+"""Share of its time, from the first arrival to the end, that makes a collective one or the
+other."""
 MIN_COUNT = 3  # one or two collectives tell nothing about the rest
 
 
 @dataclass(frozen=True)
 class CollectiveSkew:
-    """Collectives of one kind, process group and message size, matched across ranks, in the steady state."""
+    """Collectives of one kind, process group and message size, matched across ranks, in the steady
+    state."""
 
     collective: str = metric("what the collective does")
     group: str | None = metric("process group; null where the recording does not say")
@@ -33,9 +41,12 @@ class CollectiveSkew:
     skew_p95_us: float = metric("95th percentile of the skews of the collectives")
     last_rank: int = metric("rank that most often arrives last")
     last_share: float = metric("share of the collectives at which it arrives last")
-    cause: str = metric("transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, "
-                        "the clocks are too uncertain, there are too few, or ranks are missing that may have arrived "
-                        "later", text="own")  # fmt: skip
+    cause: str = metric(
+        "transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, "
+        "the clocks are too uncertain, there are too few, or ranks are missing that may have arrived "
+        "later",
+        text="own",
+    )
 
 
 class Arrivals(NamedTuple):
@@ -45,24 +56,30 @@ class Arrivals(NamedTuple):
     last: I64
     late: I64  # position of the rank that was ready last, the first of several
     own: I64
-    """How much later than the last but one it was ready by itself: without what the collective before it ended later.
-    While ranks compute beside a series of collectives, one that is late at the first is so at all: the most counts."""
+    """How much later than the last but one it was ready by itself: without what the collective
+    before it ended later. While ranks compute beside a series of collectives, one that is late at
+    the first is so at all: the most counts."""
 
 
 def arrivals(matches: Matches) -> Arrivals:
     """Of all collectives, in one pass."""
-    # The part of each that was ready last, and last but one; twice the same where one rank takes part.
-    never, ready = np.iinfo(np.int64).min, matches.undisturbed
+    # The part of each that was ready last, and last but one; twice the same where one rank takes
+    # part.
+    never = np.iinfo(np.int64).min
+    ready = matches.undisturbed
     left = ready.copy()
     late = _first_of(matches, left == matches.most(left)[matches.collective])
     left[late] = never
     second = matches.most(left)
     near = np.where(second == never, late, _first_of(matches, left == second[matches.collective]))
-    # Where the last one came from a collective that ended later than that of the rank before it, it was late by the
-    # ranks of that one.
-    begun, other = matches.before[late], matches.before[near]
+    # Where the last one came from a collective that ended later than that of the rank before it, it
+    # was late by the ranks of that one.
+    begun = matches.before[late]
+    other = matches.before[near]
     apart = (begun >= 0) & (other >= 0) & (matches.collective[begun] != matches.collective[other])
-    later = np.minimum(matches.end[begun], ready[late]) - np.minimum(matches.end[other], ready[near])
+    later = np.minimum(matches.end[begun], ready[late]) - np.minimum(
+        matches.end[other], ready[near]
+    )
     inherited = np.where(apart, np.clip(later, 0, ready[late] - ready[near]), 0)
     rank = matches.rank[late].astype(np.int64)
     own = largest_of(ready[late] - ready[near] - inherited, rank, matches.series)
@@ -76,41 +93,59 @@ def _first_of(matches: Matches, which: Bool) -> I64:
     return rows[np.append(True, collective[1:] != collective[:-1])[: len(rows)]]
 
 
-def skew_rows(matches: Matches, came: Arrivals, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
+def skew_rows(
+    matches: Matches, came: Arrivals, labels: Sequence[int], steps: int
+) -> list[CollectiveSkew]:
     """A row for each sort of matched collective, by transfer plus skew; `labels` name the ranks."""
     groups = {name: i for i, name in enumerate(dict.fromkeys(matches.group))}
     group = np.array([groups[name] for name in matches.group], np.int64)
     # Several groups may share a name: those of other ranks are other groups.
-    chosen, end = np.flatnonzero(matches.steady), matches.most(matches.end)
+    chosen = np.flatnonzero(matches.steady)
+    end = matches.most(matches.end)
     keys = (matches.kind, group, matches.bytes, matches.group_size, ranked(matches.members)[1])
     sorts = Groups.of(*(key[chosen] for key in keys)).rows
     rows = [_row(matches, came, end, labels, steps, chosen[part]) for part in sorts]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 
-def _row(matches: Matches, came: Arrivals, end: I64, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
-    first, last, one = came.first[chosen], came.last[chosen], int(chosen[0])
-    transfer, skew = np.maximum(end[chosen] - last, 0), last - first
+def _row(
+    matches: Matches, came: Arrivals, end: I64, labels: Sequence[int], steps: int, chosen: I64
+) -> CollectiveSkew:
+    first = came.first[chosen]
+    last = came.last[chosen]
+    one = int(chosen[0])
+    transfer = np.maximum(end[chosen] - last, 0)
+    skew = last - first
     often = np.bincount(came.late[chosen])
-    members, size = int(matches.first[one + 1] - matches.first[one]), int(matches.group_size[one])
+    members = int(matches.first[one + 1] - matches.first[one])
+    size = int(matches.group_size[one])
     return CollectiveSkew(
-        collective=KINDS[matches.kind[one]], group=matches.group[one],
-        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None, ranks=members,
-        group_size=size if size > 0 else None, count=len(chosen) / steps,
-        transfer_ms=float(transfer.sum()) / NS_PER_MS / steps, skew_ms=float(skew.sum()) / NS_PER_MS / steps,
-        transfer_us=float(transfer.mean()) / NS_PER_US, skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
-        last_rank=labels[int(often.argmax())], last_share=float(often.max() / len(chosen)),
+        collective=KINDS[matches.kind[one]],
+        group=matches.group[one],
+        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None,
+        ranks=members,
+        group_size=size if size > 0 else None,
+        count=len(chosen) / steps,
+        transfer_ms=float(transfer.sum()) / NS_PER_MS / steps,
+        skew_ms=float(skew.sum()) / NS_PER_MS / steps,
+        transfer_us=float(transfer.mean()) / NS_PER_US,
+        skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
+        last_rank=labels[int(often.argmax())],
+        last_share=float(often.max() / len(chosen)),
         cause=_cause(transfer, skew, matches.clocks.spread_ns, members < size),
-    )  # fmt: skip
+    )
 
 
 def _cause(transfer: I64, skew: I64, uncertain_ns: float, incomplete: bool) -> str:
-    moving, waiting = float(transfer.mean()), float(skew.mean())
+    moving = float(transfer.mean())
+    waiting = float(skew.mean())
     if len(transfer) < MIN_COUNT or abs(moving - waiting) <= uncertain_ns:
         return "inconclusive"
     if waiting >= DOMINANT * (moving + waiting):
         return "arrival skew"
-    return "transfer" if moving >= DOMINANT * (moving + waiting) and not incomplete else "inconclusive"
+    return (
+        "transfer" if moving >= DOMINANT * (moving + waiting) and not incomplete else "inconclusive"
+    )
 
 
 @dataclass(frozen=True)
@@ -120,8 +155,12 @@ class TrafficRow:
     sender: int = metric("rank that sends")
     receiver: int = metric("rank that receives")
     messages: float = metric("messages a step")
-    bytes: float | None = metric("bytes a step; null where the size of a message is not known", "bytes")
-    seen_by: str = metric("whose recording tells: the sender's, or the receiver's where the sender's does not")
+    bytes: float | None = metric(
+        "bytes a step; null where the size of a message is not known", "bytes"
+    )
+    seen_by: str = metric(
+        "whose recording tells: the sender's, or the receiver's where the sender's does not"
+    )
 
 
 def traffic(recordings: Sequence[Timed]) -> list[TrafficRow]:
@@ -136,10 +175,18 @@ def traffic(recordings: Sequence[Timed]) -> list[TrafficRow]:
 
 def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:
     """What a rank's recording says of its sends, or of its receives, in the steady state."""
-    table, text, steps, ranges = timed.trace.collectives, timed.trace.text, timed.steps, timed.trace.host_ranges
-    first, last = steps.host_start[steps.warmup], steps.host_end[-1]
-    code = ranges.collective[(ranges.collective >= 0) & (ranges.start >= first) & (ranges.start < last)]
-    of_kind = np.array([collective_kind(text(name) or "") == kind for name in table.name.tolist()], bool)
+    table = timed.trace.collectives
+    text = timed.trace.text
+    steps = timed.steps
+    ranges = timed.trace.host_ranges
+    first = steps.host_start[steps.warmup]
+    last = steps.host_end[-1]
+    code = ranges.collective[
+        (ranges.collective >= 0) & (ranges.start >= first) & (ranges.start < last)
+    ]
+    of_kind = np.array(
+        [collective_kind(text(name) or "") == kind for name in table.name.tolist()], bool
+    )
     code = code[(of_kind & (table.peer >= 0))[code]]
     elements = [element_bytes(text(one) or "") for one in table.dtype.tolist()]
     counts = zip(table.in_elements.tolist(), table.out_elements.tolist(), elements, strict=True)
@@ -147,5 +194,7 @@ def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:
     for peer in distinct(table.peer[code]).tolist():
         size = sizes[code[table.peer[code] == peer]]
         known = float(size.sum()) / steps.steady_count if (size >= 0).all() else None
-        sender, receiver, seen_by = (rank, peer, "sender") if kind == "send" else (peer, rank, "receiver")
+        sender, receiver, seen_by = (
+            (rank, peer, "sender") if kind == "send" else (peer, rank, "receiver")
+        )
         yield TrafficRow(sender, receiver, len(size) / steps.steady_count, known, seen_by)

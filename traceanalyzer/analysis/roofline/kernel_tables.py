@@ -1,4 +1,5 @@
-"""What is known of kernels by counting (`kernel_tables.toml`), with the PyTorch that it was counted on."""
+"""What is known of kernels by counting (`kernel_tables.toml`), with the PyTorch that it was counted
+on."""
 
 import re
 import tomllib
@@ -23,15 +24,18 @@ class Slots(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """How often the kernels of such a name go over a tensor as large as their operator's largest."""
+    """How often the kernels of such a name go over a tensor as large as their operator's
+    largest."""
 
     kernel: re.Pattern[str]
     tensors: float  # tensors of the operator's type read and written
-    again: float = 0.0  # tensors of which blocks, of a row or more each, read their part more than once
+    # tensors of which blocks, of a row or more each, read their part more than once
+    again: float = 0.0
     times: int = 1  # how often they read it again
     in_fp32: float = 0.0  # tensors of as many elements in fp32 read and written beside them
     each: int = 0
-    """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
+    """Elements of a thread, where the launch says how many elements there are, and not the
+    operator's largest input."""
     inputs: float = 0.0  # how often all inputs of the operator, or as much, are read and written
     operator: str | None = None  # only of this one, where the kernel's name is a common one
     calculates: bool = False  # whether it does the operator's matrix products
@@ -51,17 +55,25 @@ class KernelTables:
 @cache
 def kernel_tables() -> KernelTables:
     """Those of this package."""
-    known = tomllib.loads(Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8"))
+    known = tomllib.loads(
+        Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8")
+    )
     return KernelTables(
         torch=known["torch"],
-        slots=tuple(Slots(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["instructions"]),
-        passes=tuple(Pass(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["passes"]),
+        slots=tuple(
+            Slots(**entry | {"kernel": re.compile(entry["kernel"])})
+            for entry in known["instructions"]
+        ),
+        passes=tuple(
+            Pass(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["passes"]
+        ),
         operator_flops=known["operator_flops"],
     )
 
 
 def other_version(trace: Trace) -> str | None:
-    """A sentence where a recording with kernels of the tables is of another PyTorch than was counted, else None."""
+    """A sentence where a recording with kernels of the tables is of another PyTorch than was
+    counted, else None."""
     tables = kernel_tables()
     stated = {condition.name: condition.value for condition in trace.conditions}
     version = re.match(r"\d+\.\d+", stated.get("PyTorch", ""))

@@ -1,5 +1,5 @@
-"""What each device op could reach on its GPU, as estimated or as a kernel profiler that ran it again measured it; and
-what counters say of kernels, by that profiler or sampled while they ran."""
+"""What each device op could reach on its GPU, as estimated or as a kernel profiler that ran it
+again measured it; and what counters say of kernels, by that profiler or sampled while they ran."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -51,10 +51,20 @@ class Rated(OfTimed):
         return sampled_bounds(self.timed)
 
 
+TENSOR_SHARE = 0.01
+"""Tensor cores active for less than this are not what the kernel calculates with."""
+MULTIPLYING = 0.5
+"""Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the
+kernel is named."""
+_NAMESPACE = re.compile(r"(?<!\w)\w++::")
+
+
 def counted_roofline(rated: Rated) -> Roofline:
-    """What each device op could reach: as estimated, with measured traffic, speed of light, bound and use of tensor
-    cores where counters were collected. Joined by kernel name and launch shape; of several the mean counts."""
-    estimated, counters = build_roofline(rated.timed), rated.linked.knowledge.counters
+    """What each device op could reach: as estimated, with measured traffic, speed of light, bound
+    and use of tensor cores where counters were collected. Joined by kernel name and launch shape;
+    of several the mean counts."""
+    estimated = build_roofline(rated.timed)
+    counters = rated.linked.knowledge.counters
     columns = ("bytes", "expected", "attainable", "bound", "tensor", "counted") if counters else ()
     made = {name: getattr(estimated, name).copy() for name in columns}
     for rows, found in matches(rated.linked, counters):
@@ -62,36 +72,43 @@ def counted_roofline(rated: Rated) -> Roofline:
     return replace(estimated, **made)
 
 
-TENSOR_SHARE = 0.01  # tensor cores active for less than this are not what the kernel calculates with
-MULTIPLYING = 0.5
-"""Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the kernel is named."""
-_NAMESPACE = re.compile(r"(?<!\w)\w++::")
-
-
-def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tuple[I64, list[KernelCounters]]]:
-    """Device ops of one kernel and launch shape, with what was measured of it, for each that was."""
+def matches(
+    linked: Linked, counters: Iterable[KernelCounters]
+) -> Iterator[tuple[I64, list[KernelCounters]]]:
+    """Device ops of one kernel and launch shape, with what was measured of it, for each that
+    was."""
     measured: dict[tuple[str, int, int], list[KernelCounters]] = {}
     for kernel in counters:
         measured.setdefault((_name(kernel.name), kernel.blocks, kernel.threads), []).append(kernel)
     if not measured:
         return
-    ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
+    ops = linked.trace.device_ops
+    rows = np.flatnonzero(linked.is_kernel)
     groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
     for group, first in enumerate(rows[groups.first].tolist()):
-        key = (_name(linked.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
+        key = (
+            _name(linked.trace.text(int(ops.name[first])) or ""),
+            int(ops.blocks[first]),
+            int(ops.threads[first]),
+        )
         if key in measured:
             yield rows[groups.index == group], measured[key]
 
 
 def _name(name: str) -> str:
-    """Names compare without namespaces, parameters and spaces, which the two profilers write differently."""
+    """Names compare without namespaces, parameters and spaces, which the two profilers write
+    differently."""
     return _NAMESPACE.sub("", short_name(name)).replace(" ", "")
 
 
-def _replace(linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]) -> None:
-    traffic, tensor = mean_of(found, lambda k: k.dram_bytes), mean_of(found, lambda k: k.tensor_share)
+def _replace(
+    linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]
+) -> None:
+    traffic = mean_of(found, lambda k: k.dram_bytes)
+    tensor = mean_of(found, lambda k: k.tensor_share)
     compute = mean_of(found, lambda k: k.compute_share)
-    # Where only the busiest part of the memory system was measured, which may be a cache, that stands for the memory.
+    # Where only the busiest part of the memory system was measured, which may be a cache, that
+    # stands for the memory.
     memory = mean_of(found, lambda k: k.memory_share if k.dram_share is None else k.dram_share)
     ops = linked.trace.device_ops
     made["counted"][rows] = True
@@ -105,7 +122,9 @@ def _replace(linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: li
         made["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
 
 
-def mean_of(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:
+def mean_of(
+    found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]
+) -> float | None:
     """Mean of a figure over the measured launches that have it."""
     values = [value for kernel in found if (value := figure(kernel)) is not None]
     return sum(values) / len(values) if values else None
@@ -115,22 +134,40 @@ def mean_of(found: list[KernelCounters], figure: Callable[[KernelCounters], floa
 class MeasuredRow:
     """Columns of kernels that counters tell."""
 
-    achieved_occupancy_share: float | None = metric("warps active over those that an SM can hold, as Nsight Compute "
-                                                    "measured; null without `--ncu` or where it did not measure "
-                                                    "them", default=None)  # fmt: skip
-    tensor_active_share: float | None = metric("cycles in which the tensor cores worked, as Nsight Compute measured; "
-                                               "null as above", default=None)  # fmt: skip
-    main_stall: str | None = metric("what its warps waited for most, as Nsight Compute measured; null without `collect "
-                                    "ncu --stalls`", default=None)  # fmt: skip
-    main_stall_share: float | None = metric("share of its warps' cycles that they waited for that", default=None)
-    samples: float | None = metric("samples of the GPU's counters a step that are its own: taken over a sampling "
-                                   "period in which it ran alone; 0 is unsampled (shorter than the period, or never "
-                                   "alone), null where no counters were sampled", default=None)  # fmt: skip
-    sampled_sm_share: float | None = metric("SMs with work in these samples; null without any", default=None)
-    sampled_tensor_share: float | None = metric("cycles in which the tensor cores worked in these samples; null "
-                                                "without any", default=None)  # fmt: skip
-    sampled_dram_share: float | None = metric("traffic of the device memory over its peak in these samples; null "
-                                              "without any", default=None)  # fmt: skip
+    achieved_occupancy_share: float | None = metric(
+        "warps active over those that an SM can hold, as Nsight Compute "
+        "measured; null without `--ncu` or where it did not measure "
+        "them",
+        default=None,
+    )
+    tensor_active_share: float | None = metric(
+        "cycles in which the tensor cores worked, as Nsight Compute measured; null as above",
+        default=None,
+    )
+    main_stall: str | None = metric(
+        "what its warps waited for most, as Nsight Compute measured; null without `collect "
+        "ncu --stalls`",
+        default=None,
+    )
+    main_stall_share: float | None = metric(
+        "share of its warps' cycles that they waited for that", default=None
+    )
+    samples: float | None = metric(
+        "samples of the GPU's counters a step that are its own: taken over a sampling "
+        "period in which it ran alone; 0 is unsampled (shorter than the period, or never "
+        "alone), null where no counters were sampled",
+        default=None,
+    )
+    sampled_sm_share: float | None = metric(
+        "SMs with work in these samples; null without any", default=None
+    )
+    sampled_tensor_share: float | None = metric(
+        "cycles in which the tensor cores worked in these samples; null without any", default=None
+    )
+    sampled_dram_share: float | None = metric(
+        "traffic of the device memory over its peak in these samples; null without any",
+        default=None,
+    )
 
 
 class KernelMeasures:
@@ -139,9 +176,14 @@ class KernelMeasures:
     def __init__(self, rated: Rated, groups: Groups, rows: I32 | I64) -> None:
         self._steps, sampled = rated.timed.steps.steady_count, sampled_ops(rated.timed)
         self._samples = None if sampled is None else groups.sum(sampled.count[rows])
-        self._sums = {role: groups.sum(total[rows]) for role, total in sampled.total.items()} if sampled else {}
+        self._sums = (
+            {role: groups.sum(total[rows]) for role, total in sampled.total.items()}
+            if sampled
+            else {}
+        )
         self._counted: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
-        """For each group what was measured of its launch shapes, with how many of its device ops have each."""
+        """For each group what was measured of its launch shapes, with how many of its device ops
+        have each."""
         place = np.full(len(rated.trace.device_ops), -1, np.int64)
         place[rows] = groups.index
         for ops, found in matches(rated.linked, rated.linked.knowledge.counters):
@@ -173,7 +215,11 @@ class KernelMeasures:
 
 def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:
     """Mean of a figure over the device ops whose launch shapes were measured."""
-    known = [(n, mean) for n, one in found if (mean := mean_of(one, lambda k: getattr(k, figure))) is not None]
+    known = [
+        (n, mean)
+        for n, one in found
+        if (mean := mean_of(one, lambda k: getattr(k, figure))) is not None
+    ]
     return sum(n * mean for n, mean in known) / sum(n for n, _ in known) if known else None
 
 
@@ -181,7 +227,9 @@ def _main_stall(found: list[tuple[int, list[KernelCounters]]]) -> tuple[str | No
     """What the warps of these launches waited for most, and the mean share of it."""
     total: dict[str, float] = {}
     weight = 0.0
-    for part, kernel in ((count / len(kernels), kernel) for count, kernels in found for kernel in kernels):
+    for part, kernel in (
+        (count / len(kernels), kernel) for count, kernels in found for kernel in kernels
+    ):
         weight += part if kernel.stalls else 0.0
         for reason, share in kernel.stalls:
             total[reason] = total.get(reason, 0.0) + part * share

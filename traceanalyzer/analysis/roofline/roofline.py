@@ -1,12 +1,14 @@
 """What each device op could reach at most, and what keeps it from more: the roofline.
 
-Work W (FLOPs) and traffic Q (bytes) of an operation come from its model (`op_models`), the ceilings from the
-hardware table. Attainable time is `max(W / peak, Q / bandwidth)`, the speed of light (SOL) is attainable over
-recorded time, arithmetic intensity W / Q. (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.)
+Work W (FLOPs) and traffic Q (bytes) of an operation come from its model (`op_models`), the ceilings
+from the hardware table. Attainable time is `max(W / peak, Q / bandwidth)`, the speed of light (SOL)
+is attainable over recorded time, arithmetic intensity W / Q. (Williams, Waterman, Patterson:
+Roofline, CACM 52(4), 2009.)
 
-The kernels of one modelled operator share its work by their time, FLOPs of matrix products among the matrix kernels
-alone; so each has the operator's SOL. Copies and memsets move the bytes that were recorded. Everything is NaN or
-UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest."""
+The kernels of one modelled operator share its work by their time, FLOPs of matrix products among
+the matrix kernels alone; so each has the operator's SOL. Copies and memsets move the bytes that
+were recorded. Everything is NaN or UNKNOWN where no model describes the operation or the GPU is not
+in the table, and nothing is spread over the rest."""
 
 from functools import partial
 
@@ -16,20 +18,41 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra import Coded, Rows, blockwise, coded, flat, lean, one_of
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline import traffic as flow
-from traceanalyzer.analysis.roofline.bounds import NO, UNKNOWN, YES, Bound, Reached, bounds, tensor_cores
+from traceanalyzer.analysis.roofline.bounds import (
+    NO,
+    UNKNOWN,
+    YES,
+    Bound,
+    Reached,
+    bounds,
+    tensor_cores,
+)
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork, Precision, model_ops
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S, dataclass
-from traceanalyzer.trace import F64, I32, I64, U8, Bool, CopyKind, DeviceOpKind, alike, distinct, ranked
+from traceanalyzer.trace import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    CopyKind,
+    DeviceOpKind,
+    alike,
+    distinct,
+    ranked,
+)
 
 SHORT_NS = 2_000
-"""Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
-the last blocks take most of any kernel, whatever it does."""
-LOW_SOL = 0.5  # a small kernel that still reaches half of its roofline is limited by that, not by its size
+"""Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs)
+and the drain of the last blocks take most of any kernel, whatever it does."""
+LOW_SOL = 0.5
+"""A small kernel that still reaches half of its roofline is limited by that, not by its size."""
 KEPT = 0.5
-"""Part of the last cache that data written by one kernel and read by a later one may take to be still there: the other
-half goes to results, and to what is cached twice where the cache has two parts."""
+"""Part of the last cache that data written by one kernel and read by a later one may take to be
+still there: the other half goes to results, and to what is cached twice where the cache has two
+parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +64,22 @@ class Roofline:
     expected: F64 | Coded  # traffic with the memory that such a kernel causes (`kernel_traffic`)
     attainable: F64 | Coded  # least time that work and traffic need on this GPU, ns
     reachable: F64 | Coded
-    """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
+    """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where
+    none were."""
     bound: U8  # `Bound` of each
-    arithmetic: Bool  # whether arithmetic, not traffic, takes the greater part of the attainable time
+    arithmetic: (
+        Bool  # whether arithmetic, not traffic, takes the greater part of the attainable time
+    )
     small: Bool  # which are too small to fill the GPU, and slow for it
     precision: NDArray[np.int8]  # `Precision` in which it calculates
-    tensor: NDArray[np.int8]  # whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel
+    tensor: NDArray[
+        np.int8
+    ]  # whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel
     waves: F64 | Coded  # blocks over the blocks that the GPU holds at a time
     row: I32 | I64  # host range whose model describes it, -1 none
     extra: Bool
-    """Copies and memsets of an operator whose kernels have all that its data needs (padding before a convolution)."""
+    """Copies and memsets of an operator whose kernels have all that its data needs (padding before
+    a convolution)."""
     counted: Bool  # whether a kernel profiler measured it
 
     @property
@@ -67,10 +96,14 @@ class Roofline:
 def build_roofline(timed: Timed) -> Roofline:
     """The roofline of every device op."""
     work = model_ops(timed.joined)
-    row = lean(np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1))
+    row = lean(
+        np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1)
+    )
     passes = lean(flow.passes_of(timed.linked, row))
     flops, traffic, precision = _share_out(timed.linked, work, row, passes)
-    tensor = np.where(timed.linked.is_matrix, flow.by_name(timed.linked, tensor_cores), UNKNOWN).astype(np.int8)
+    tensor = np.where(
+        timed.linked.is_matrix, flow.by_name(timed.linked, tensor_cores), UNKNOWN
+    ).astype(np.int8)
     # fp32 operands on tensor cores are rounded to TF32
     precision[(precision == Precision.FP32) & (tensor == YES)] = Precision.TF32
     waves = waves_of(timed.linked)
@@ -80,18 +113,23 @@ def build_roofline(timed: Timed) -> Roofline:
     rate = timed.linked.limit("bandwidth").copy()
     for carried, carrier in (flow.copy_traffic(timed.linked), flow.collective_traffic(timed)):
         moved = np.isfinite(carried)
-        traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
+        traffic[moved] = carried[moved]
+        rate[moved] = carrier[moved]
+        flops[moved] = 0.0
     if expected is not traffic:
         expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
     peak = blockwise(partial(_peaks_of, timed.linked), Rows(len(flops)), precision, tensor, flops)
-    arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
+    arithmetic = flops / peak * NS_PER_S
+    transfer = traffic / rate * NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed.linked, precision, (flops, traffic), (peak, rate), row)
     del peak
-    ops, cores = timed.trace.device_ops, timed.linked.is_matrix & (tensor != NO)
+    ops = timed.trace.device_ops
+    cores = timed.linked.is_matrix & (tensor != NO)
     issue = flow.issue_time(timed.linked, work, row)
-    cache, on_links = timed.linked.limit("cache_bytes"), _on_links(timed.linked)
+    cache = timed.linked.limit("cache_bytes")
+    on_links = _on_links(timed.linked)
 
     def bound_of(here: slice) -> tuple[U8, Bool]:
         time = np.maximum(ops.end[here] - ops.start[here], 1)
@@ -105,25 +143,40 @@ def build_roofline(timed: Timed) -> Roofline:
     bound, slow = blockwise(bound_of, Rows(len(row)))
     least = coded(traffic)
     return Roofline(
-        flops=coded(flops), bytes=least, expected=least if expected is traffic else coded(expected),
-        attainable=coded(attainable), reachable=coded(reachable), bound=bound,
+        flops=coded(flops),
+        bytes=least,
+        expected=least if expected is traffic else coded(expected),
+        attainable=coded(attainable),
+        reachable=coded(reachable),
+        bound=bound,
         arithmetic=flat(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
-        small=flat(_small(timed.linked, attainable) & slow & ~on_links), precision=flat(precision),
-        tensor=flat(tensor), waves=coded(waves), row=row, extra=_extra(timed.linked, work, row),
+        small=flat(_small(timed.linked, attainable) & slow & ~on_links),
+        precision=flat(precision),
+        tensor=flat(tensor),
+        waves=coded(waves),
+        row=row,
+        extra=_extra(timed.linked, work, row),
         counted=alike(0, len(row), np.bool_),
-    )  # fmt: skip
+    )
 
 
-def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
-    """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
-    finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of those whose data could not have
-    been moved in their time even with all that fits in the cache: the model does not fit (one tensor given twice)."""
-    ops, count = linked.trace.device_ops, len(row)
-    flops, traffic, precision = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, np.int8)
+def _share_out(
+    linked: Linked, work: OpWork, row: I64, passes: I64
+) -> tuple[F64, F64, NDArray[np.int8]]:
+    """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that
+    only prepare or finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of
+    those whose data could not have been moved in their time even with all that fits in the cache:
+    the model does not fit (one tensor given twice)."""
+    ops = linked.trace.device_ops
+    count = len(row)
+    flops = np.full(count, np.nan)
+    traffic = np.full(count, np.nan)
+    precision = np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, linked.is_matrix & ~one_of(passes, flow.PREPARING)
+    duration = ops.end - ops.start
+    matrix = linked.is_matrix & ~one_of(passes, flow.PREPARING)
     _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     by_time = np.zeros(count, np.int64)
@@ -131,7 +184,11 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     flops[rows] = work.of(Figure.FLOPS, row[rows]) * flow.share_of_group(by_time, rows, group)
     traffic[rows] = work.of(Figure.BYTES, row[rows]) * flow.share_of_group(duration, rows, group)
     precision[rows] = work.of(Figure.PRECISION, row[rows])
-    moved = (traffic - np.nan_to_num(linked.limit("cache_bytes"))) / linked.limit("bandwidth") * NS_PER_S
+    moved = (
+        (traffic - np.nan_to_num(linked.limit("cache_bytes")))
+        / linked.limit("bandwidth")
+        * NS_PER_S
+    )
     wrong = moved > np.maximum(duration, 1)
     flops[wrong] = traffic[wrong] = np.nan
     return flops, traffic, precision
@@ -145,11 +202,16 @@ def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
     return flat(~linked.is_kernel & of_kernels[work.of_device_op])
 
 
-def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
-    """FLOP/s that each of these kernels can reach: matrix kernels in their unit and format, others on the ordinary
-    cores (in fp32 whatever the tensors' type, fp64 aside); NaN where the GPU is not known."""
-    ops, result = linked.trace.device_ops, np.full(len(flops), np.nan)
-    seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
+def _peaks_of(
+    linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64
+) -> F64:
+    """FLOP/s that each of these kernels can reach: matrix kernels in their unit and format, others
+    on the ordinary cores (in fp32 whatever the tensors' type, fp64 aside); NaN where the GPU is not
+    known."""
+    ops = linked.trace.device_ops
+    result = np.full(len(flops), np.nan)
+    seconds = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S
+    matrix = linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
         here = ops.device[rows] == device
         if gpu is None:
@@ -157,7 +219,8 @@ def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: 
         for code in distinct(precision[here]):
             chosen = here & (precision == code)
             plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
-            peak, fast = gpu.matrix_peak(Precision(code).name.lower()), flops[chosen] > plain * seconds[chosen]
+            peak = gpu.matrix_peak(Precision(code).name.lower())
+            fast = flops[chosen] > plain * seconds[chosen]
             result[chosen] = np.where(matrix[chosen] | fast, peak or np.nan, plain)
             if code in (Precision.FP16, Precision.BF16):
                 result[chosen & (tensor == NO)] = plain
@@ -165,7 +228,8 @@ def _peaks_of(linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: 
 
 
 def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
-    """Attainable time of each op, ns: of the kernels of one operator the greater of their sums, shared alike."""
+    """Attainable time of each op, ns: of the kernels of one operator the greater of their sums,
+    shared alike."""
     counted = np.where(np.isfinite(flops) & (flops == 0), 0.0, arithmetic)
     result: F64 = np.fmax(counted, transfer)
     rows = np.flatnonzero(row >= 0)
@@ -175,7 +239,9 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
     parts = counted[rows], transfer[rows]
     calculating, moving = (np.bincount(group, weights=np.nan_to_num(part)) for part in parts)
     known, told = (np.bincount(group, weights=np.isfinite(part)) > 0 for part in parts)
-    total = np.where(known & told, np.maximum(calculating, moving), np.where(known, calculating, moving))
+    total = np.where(
+        known & told, np.maximum(calculating, moving), np.where(known, calculating, moving)
+    )
     total[~(known | told)] = np.nan
     share = np.nan_to_num(parts[1]) / np.where(moving[group] > 0, moving[group], 1)
     even = 1 / np.bincount(group)[group]
@@ -184,19 +250,31 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
 
 
 def _reachable(
-    linked: Linked, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
+    linked: Linked,
+    precision: NDArray[np.int8],
+    work: tuple[F64, F64],
+    stated: tuple[F64, F64],
+    row: I64,
 ) -> F64:
-    """Attainable time where the measured rates take the place of those that are stated (and higher)."""
+    """Attainable time where the measured rates take the place of those that are stated (and
+    higher)."""
     if (ceilings := linked.trace.ceilings) is None:
         return np.broadcast_to(np.nan, len(row))
     measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
-    (flops, traffic), (peak, rate) = work, stated
+    (flops, traffic) = work
+    (peak, rate) = stated
     rate = np.where(rate == linked.limit("bandwidth"), np.minimum(rate, ceilings.bandwidth), rate)
-    return _together(flops / np.minimum(peak, measured[precision]) * NS_PER_S, traffic / rate * NS_PER_S, flops, row)
+    return _together(
+        flops / np.minimum(peak, measured[precision]) * NS_PER_S,
+        traffic / rate * NS_PER_S,
+        flops,
+        row,
+    )
 
 
 def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Bool]) -> U8:
-    """What limits each device op; `moves`: what links carry, and all that only moves data, which has one ceiling."""
+    """What limits each device op; `moves`: what links carry, and all that only moves data, which
+    has one ceiling."""
     on_links, only_moves = moves
     carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
     moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
@@ -205,7 +283,8 @@ def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Boo
 
 
 def _on_links(linked: Linked) -> Bool:
-    """Which device ops a link carries: collectives, and copies that do not stay within the device."""
+    """Which device ops a link carries: collectives, and copies that do not stay within the
+    device."""
     ops = linked.trace.device_ops
     within = one_of(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
     return linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)

@@ -1,7 +1,9 @@
-"""Traffic that kernels are expected to cause with the device memory, where it is more than their operator needs, and
-what copies, memsets and collectives move between memories, with the rate of what carries them.
+"""Traffic that kernels are expected to cause with the device memory, where it is more than their
+operator needs, and what copies, memsets and collectives move between memories, with the rate of
+what carries them.
 
-An operator's least traffic (`op_models`) says what an ideal kernel moves; these say what known kernels move:
+An operator's least traffic (`op_models`) says what an ideal kernel moves; these say what known
+kernels move:
 
 - **Operators of several kernels** (`PASSES`): each goes over the operator's tensors as often as its algorithm tells.
   What a block reads a second time comes from the last cache if the rows of all blocks that run at a time fit it.
@@ -28,19 +30,48 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
 from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
 
-# Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs count.
-#
-# Conversions, indices, special functions and random numbers take instructions too. An SM issues four a cycle, each for
-# 32 threads, so elements times instructions is a least time as much as FLOPs over the peak are. How many instructions a
-# kernel takes for an element is a property of its code: they were counted by Nsight Compute (`sm__inst_executed`;
-# `kernel_tables.toml` says on which PyTorch and GPU; HELD_OUT of benchmarks/ncu_cases.py had no part). Kernels that are
-# not listed have none, and are never called bound by them.
-#
-# Counted are issue slots: the greater of all instructions, twice those of the integer and comparison pipe (64 lanes an
-# SM) and eight times those of the special function unit (16 lanes). Source of the rates: CUDA C++ programming guide,
+# Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs
+# count.  Conversions, indices, special functions and random numbers take instructions too. An SM
+# issues four a cycle, each for 32 threads, so elements times instructions is a least time as much
+# as FLOPs over the peak are. How many instructions a kernel takes for an element is a property of
+# its code: they were counted by Nsight Compute (`sm__inst_executed`; `kernel_tables.toml` says on
+# which PyTorch and GPU; HELD_OUT of benchmarks/ncu_cases.py had no part). Kernels that are not
+# listed have none, and are never called bound by them.  Counted are issue slots: the greater of all
+# instructions, twice those of the integer and comparison pipe (64 lanes an SM) and eight times
+# those of the special function unit (16 lanes). Source of the rates: CUDA C++ programming guide,
 # "throughput of native arithmetic instructions".
 
 SLOTS = kernel_tables().slots  # the first that fits counts
+
+
+PASSES = (
+    kernel_tables().passes
+)  # the first that fits counts. Checked against `dram__bytes` (docs/roofline.md)
+PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
+"""Places of those that do no matrix products, though they may be of such an operator."""
+_SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
+TILE = re.compile(rf"nvjet_\w*?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w*?)?_{_SIZE}(?=_)")
+"""Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
+STRIP = 8
+"""Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn,
+so that a wave is neither a row nor a column of tiles (CUTLASS, `GemmIdentityThreadblockSwizzle`: up
+to eight). Where the GPU schedules them, there are more blocks than it holds at a time, and they
+start row by row."""
+FITS = 0.4
+FAILS = 0.8
+"""Parts of the cache up to which what blocks read a second time is found there, and from which it
+is not: they do not run in step, other data passes through, and some of it is held twice (Hopper's
+cache has two parts)."""
+LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
+NODE_GPUS = 8
+"""Larger groups do not share one node's links (GB200 racks aside), and no datasheet has the
+network's rate."""
+HOST_COPIES = (
+    CopyKind.HOST_TO_DEVICE,
+    CopyKind.DEVICE_TO_HOST,
+    CopyKind.UNIFIED_HOST_TO_DEVICE,
+    CopyKind.UNIFIED_DEVICE_TO_HOST,
+)
 
 
 def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:
@@ -51,8 +82,9 @@ def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:
 
 
 def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
-    """Least time, ns, that each device op needs to issue its instructions; NaN where they are not known, or would need
-    more than it took: it does not go over the operator's largest tensor. `row`: the host range it works for."""
+    """Least time, ns, that each device op needs to issue its instructions; NaN where they are not
+    known, or would need more than it took: it does not go over the operator's largest tensor.
+    `row`: the host range it works for."""
     ops = linked.trace.device_ops
     if not (row >= 0).any():
         return np.broadcast_to(np.nan, len(ops))
@@ -61,43 +93,39 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
         return next((s[1:] for s in SLOTS if s.kernel.search(kernel)), (np.nan,) * 4)
 
     element, block, thread, operation = by_name(linked, slots).T
-    blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
+    blocks = np.maximum(ops.blocks, 0).astype(np.float64)
+    threads = np.maximum(ops.threads, 0)
     elements, operations = (work.of(column, row) for column in (Figure.ELEMENTS, Figure.FLOPS))
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
     time = needed / linked.limit("issue_rate") * NS_PER_S
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
-PASSES = kernel_tables().passes  # the first that fits counts. Checked against `dram__bytes` (docs/roofline.md)
-PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
-"""Places of those that do no matrix products, though they may be of such an operator."""
-_SIZE = r"([1-9]\d{0,4})x([1-9]\d{0,4})"
-TILE = re.compile(rf"nvjet_\w*?_{_SIZE}_\d+x\d+|tilesize{_SIZE}x|gemm(?:_[a-z]\w*?)?_{_SIZE}(?=_)")
-"""Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
-STRIP = 8
-"""Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn, so that a wave is
-neither a row nor a column of tiles (CUTLASS, `GemmIdentityThreadblockSwizzle`: up to eight). Where the GPU schedules
-them, there are more blocks than it holds at a time, and they start row by row."""
-FITS, FAILS = 0.4, 0.8
-"""Parts of the cache up to which what blocks read a second time is found there, and from which it is not: they do not
-run in step, other data passes through, and some of it is held twice (Hopper's cache has two parts)."""
-LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
-
-
 def passes_of(linked: Linked, row: I64) -> I64:
-    """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    kernels, names, text = linked.trace.device_ops.name, at(linked.trace.host_ranges.name, row, -1), linked.trace.text
+    """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it
+    is part of."""
+    kernels = linked.trace.device_ops.name
+    names = at(linked.trace.host_ranges.name, row, -1)
+    text = linked.trace.text
     groups = Groups.of(kernels, names)
     places = []
-    for code, name in zip(kernels[groups.first].tolist(), names[groups.first].tolist(), strict=True):
-        kernel, operator = text(code) or "", text(name)
-        fits = (i for i, p in enumerate(PASSES) if p.operator in (None, operator) and p.kernel.search(kernel))
+    for code, name in zip(
+        kernels[groups.first].tolist(), names[groups.first].tolist(), strict=True
+    ):
+        kernel = text(code) or ""
+        operator = text(name)
+        fits = (
+            i
+            for i, p in enumerate(PASSES)
+            if p.operator in (None, operator) and p.kernel.search(kernel)
+        )
         places.append(next(fits, -1))
     return np.where(linked.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
 
 
 class Operators(NamedTuple):
-    """Of each device op's operator what traffic depends on, as `Figure` has it; NaN where it has none."""
+    """Of each device op's operator what traffic depends on, as `Figure` has it; NaN where it has
+    none."""
 
     flops: F64
     bytes: F64
@@ -112,18 +140,26 @@ class Operators(NamedTuple):
         return np.maximum(self.bytes - self.inputs, 0)
 
 
-def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64) -> F64:
+def expected_traffic(
+    linked: Linked, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64
+) -> F64:
     """Bytes that each device op is expected to read and write, NaN where nothing is known.
 
-    `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and least traffic,
-    `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time."""
-    (flops, least), cache, ops, described = share, linked.limit("cache_bytes"), linked.trace.device_ops, passes >= 0
+    `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and
+    least traffic, `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds
+    at a time."""
+    (flops, least), cache, ops, described = (
+        share,
+        linked.limit("cache_bytes"),
+        linked.trace.device_ops,
+        passes >= 0,
+    )
     if not (row >= 0).any():
         return least
     of = Operators(*(work.of(column, row) for column in Figure if column is not Figure.PRECISION))
     result = np.where(described, _passes(linked, of, passes, resident), least)
-    # Of operators with described kernels the matrix kernels have the operator's traffic, the others (which clear
-    # counters and the like) none.
+    # Of operators with described kernels the matrix kernels have the operator's traffic, the others
+    # (which clear counters and the like) none.
     rest = (row >= 0) & ~described & np.isin(row, row[described])
     main = rest & linked.is_matrix
     result[rest] = 0.0
@@ -132,7 +168,10 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
     looking_up = by_name(linked, lambda name: LOOK_UPS.search(name) is not None)
-    for rows, reads in ((gemm, _wave_reads(linked, of, flops, resident)), (looking_up, of.written * missed)):
+    for rows, reads in (
+        (gemm, _wave_reads(linked, of, flops, resident)),
+        (looking_up, of.written * missed),
+    ):
         result = np.where(rows & beyond, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
     most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)
@@ -151,17 +190,23 @@ def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
     size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
     running = size * again / np.maximum(blocks, 1) * resident / linked.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
-    return size * (tensors + again * times * missed) + of.elements * in_fp32 * FLOAT.bytes + of.inputs * inputs
+    return (
+        size * (tensors + again * times * missed)
+        + of.elements * in_fp32 * FLOAT.bytes
+        + of.inputs * inputs
+    )
 
 
 def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64:
     """Bytes that each product reads wave by wave, were its operands larger than the cache.
 
-    Rows and columns of its result (which is which is not told) follow from its operations and its traffic: with m·n
-    results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
+    Rows and columns of its result (which is which is not told) follow from its operations and its
+    traffic: with m·n results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
     high, wide = by_name(linked, tile).astype(np.float64).T
     area = resident * high * wide
-    strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
+    strips = (
+        (STRIP + resident / STRIP) * (high + wide) / 2
+    )  # the mean of strips along rows and along columns
     with np.errstate(divide="ignore", invalid="ignore"):
         results = of.written / of.width
         total = of.inputs / of.width / (of.flops / 2 / results)
@@ -173,26 +218,22 @@ def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64
 
 
 def tile(kernel: str) -> tuple[int, int]:
-    """Rows and columns of the tile that a block of a matrix kernel calculates, by its name; those of a usual one."""
+    """Rows and columns of the tile that a block of a matrix kernel calculates, by its name; those
+    of a usual one."""
     found = TILE.search(kernel)
     rows, columns = [int(size) for size in found.groups() if size] if found else (128, 128)
     return rows, columns
 
 
-NODE_GPUS = 8
-"""Larger groups do not share one node's links (GB200 racks aside), and no datasheet has the network's rate."""
-HOST_COPIES = (
-    CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST,
-    CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST,
-)  # fmt: skip
-
-
 def copy_traffic(linked: Linked) -> tuple[F64, F64]:
-    """For each device op the bytes it moves (a copy within the device reads and writes them, a memset writes) and
-    the bandwidth of what carries them, bytes/s; NaN for kernels and where size or rate is not known."""
+    """For each device op the bytes it moves (a copy within the device reads and writes them, a
+    memset writes) and the bandwidth of what carries them, bytes/s; NaN for kernels and where size
+    or rate is not known."""
     ops = linked.trace.device_ops
-    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
-    moved, copied = np.where(ops.bytes >= 0, ops.bytes, np.nan), ops.kind == DeviceOpKind.MEMCPY
+    traffic = np.full(len(ops), np.nan)
+    rate = np.full(len(ops), np.nan)
+    moved = np.where(ops.bytes >= 0, ops.bytes, np.nan)
+    copied = ops.kind == DeviceOpKind.MEMCPY
     for rows, factor, limit in (
         (copied & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE), 2, "bandwidth"),
         (ops.kind == DeviceOpKind.MEMSET, 1, "bandwidth"),
@@ -204,16 +245,22 @@ def copy_traffic(linked: Linked) -> tuple[F64, F64]:
 
 
 def collective_traffic(timed: Timed) -> tuple[F64, F64]:
-    """For each kernel of a collective the bytes that its GPU has to send over its links, and their bandwidth.
+    """For each kernel of a collective the bytes that its GPU has to send over its links, and their
+    bandwidth.
 
-    Message times NCCL's bus factor (2(n-1)/n for all_reduce, ...); the kernels of one call share it by time. NaN
-    where message, group or link is not known, or the group spans more than a node."""
-    ops, calls = timed.trace.device_ops, timed.collective_calls
+    Message times NCCL's bus factor (2(n-1)/n for all_reduce, ...); the kernels of one call share it
+    by time. NaN where message, group or link is not known, or the group spans more than a node."""
+    ops = timed.trace.device_ops
+    calls = timed.collective_calls
     if not len(calls):
         return np.broadcast_to(np.nan, len(ops)), np.broadcast_to(np.nan, len(ops))
-    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
+    traffic = np.full(len(ops), np.nan)
+    rate = np.full(len(ops), np.nan)
     size = np.append(timed.trace.collectives.group_size, np.int32(-1))[calls.metadata]
-    bus = np.array([bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)], np.float64)
+    bus = np.array(
+        [bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)],
+        np.float64,
+    )
     sent = np.where((calls.bytes > 0) & (size > 1) & (size <= NODE_GPUS), calls.bytes * bus, np.nan)
     share = share_of_group(ops.end - ops.start, calls.kernels, calls.of_kernel)
     traffic[calls.kernels] = sent[calls.of_kernel] * share
@@ -222,8 +269,11 @@ def collective_traffic(timed: Timed) -> tuple[F64, F64]:
 
 
 def share_of_group(duration: I64, rows: I64, group: I32 | I64) -> F64:
-    """Share of each of these device ops in the time of its group (equal shares where that is none)."""
+    """Share of each of these device ops in the time of its group (equal shares where that is
+    none)."""
     time = duration[rows].astype(np.float64)
     total = np.bincount(group, weights=time, minlength=int(group.max(initial=-1)) + 1)
     count = np.bincount(group, minlength=len(total))
-    return np.where(total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1))
+    return np.where(
+        total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1)
+    )

@@ -1,6 +1,8 @@
-"""How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow.
+"""How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of
+its SMs allow.
 
-What the recorder worked out itself comes first; else it follows from the launch configuration and the GPU's limits."""
+What the recorder worked out itself comes first; else it follows from the launch configuration and
+the GPU's limits."""
 
 import numpy as np
 
@@ -12,7 +14,8 @@ from traceanalyzer.trace import F64, I32, I64, U8
 
 @dataclass(frozen=True, eq=False)
 class Residence:
-    """For each device op how many of its blocks an SM holds (NaN unknown), and what keeps more from it."""
+    """For each device op how many of its blocks an SM holds (NaN unknown), and what keeps more from
+    it."""
 
     blocks: F64 | Coded
     limits: U8  # `OccupancyLimit` flags, 0 unknown
@@ -21,12 +24,18 @@ class Residence:
 def residence_of(linked: Linked) -> Residence:
     """How many blocks of each kernel an SM holds at a time."""
     ops = linked.trace.device_ops
-    recorded, stated = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan), ops.limits.copy()
+    recorded = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan)
+    stated = ops.limits.copy()
     rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
-    launched = [column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)]
+    launched = [
+        column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)
+    ]
     kinds = Groups.of(*launched)
-    blocks, limits = np.full(len(kinds), np.nan), np.zeros(len(kinds), np.uint8)
-    for i, (device, *shape) in enumerate(zip(*(column[kinds.first].tolist() for column in launched), strict=True)):
+    blocks = np.full(len(kinds), np.nan)
+    limits = np.zeros(len(kinds), np.uint8)
+    for i, (device, *shape) in enumerate(
+        zip(*(column[kinds.first].tolist() for column in launched), strict=True)
+    ):
         gpu = linked.gpus.get(device)
         if gpu is not None and (resident := gpu.resident_blocks(*shape)):
             blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
@@ -43,10 +52,13 @@ def waves_of(linked: Linked) -> F64:
 
 
 def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
-    """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it (in whole percents,
-    0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN: not known."""
+    """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it
+    (in whole percents, 0 where it cannot tell), else from the blocks that an SM holds, or gets of a
+    small grid; NaN: not known."""
     ops = linked.trace.device_ops
-    expected, launched, threads = ops.occupancy[rows], ops.blocks[rows], np.maximum(ops.threads[rows], 0)
+    expected = ops.occupancy[rows]
+    launched = ops.blocks[rows]
+    threads = np.maximum(ops.threads[rows], 0)
     recorded = np.where(expected > 0, expected / 100, np.nan)
     on_each = np.where(launched > 0, launched, np.nan) / linked.limit("sms")[rows]
     held = np.minimum(linked.memo(residence_of).blocks[rows], on_each)
@@ -55,7 +67,8 @@ def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
 
 
 def resident_blocks(linked: Linked, waves: F64) -> F64:
-    """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known better."""
+    """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known
+    better."""
     blocks = linked.trace.device_ops.blocks
     held = np.divide(blocks, waves, out=np.full(len(blocks), np.nan), where=waves > 0)
     return np.where(np.isfinite(held), held, linked.limit("sms"))

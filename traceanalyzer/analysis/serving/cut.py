@@ -1,5 +1,5 @@
-"""The iterations of a serving engine, each with the device work that is its own: the host runs ahead, so that its time
-says nothing of when that ran."""
+"""The iterations of a serving engine, each with the device work that is its own: the host runs
+ahead, so that its time says nothing of when that ran."""
 
 from dataclasses import fields, replace
 from typing import TypeVar
@@ -16,7 +16,9 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 Said = TypeVar("Said", Iteration, Split)
-UNMARKED = Iteration("", "iteration")  # what the name of a range says that the user calls an iteration
+UNMARKED = Iteration(
+    "", "iteration"
+)  # what the name of a range says that the user calls an iteration
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,31 +52,47 @@ class Iterations:
 
 def find_iterations(timed: Timed) -> Iterations | None:
     """The iterations of a recording; None where nothing marks one."""
-    linked, trace = timed.linked, timed.trace
-    found, marks = iterations(linked), linked.memo(iteration_marks)
+    linked = timed.linked
+    trace = timed.trace
+    found = iterations(linked)
+    marks = linked.memo(iteration_marks)
     if found is None:
         return None
     names = found.names
-    said, splits = [iteration(name) or UNMARKED for name in names], [*map(split, names)]
+    said = [iteration(name) or UNMARKED for name in names]
+    splits = [*map(split, names)]
     _add_inner(linked, marks, said, splits)
     of_op = by_launch(linked, found) if found.of_op is None else found.of_op
     here = np.flatnonzero((of_op >= 0) & (trace.device_ops.device == timed.device))
     here = here[np.argsort(of_op[here], kind="stable")]
     rows = np.split(here, np.searchsorted(of_op[here], np.arange(1, len(names))))
     busy = tuple(union(trace.device_ops.start[of], trace.device_ops.end[of]) for of in rows)
-    ranges, unknown = trace.host_ranges, np.full(len(names), -1, np.int64)
-    host_start, host_end = (ranges.start[marks], ranges.end[marks]) if len(marks) else (unknown, unknown)
+    ranges = trace.host_ranges
+    unknown = np.full(len(names), -1, np.int64)
+    host_start, host_end = (
+        (ranges.start[marks], ranges.end[marks]) if len(marks) else (unknown, unknown)
+    )
     spans = [(one.start[0], one.end[-1]) if len(one.start) else (-1, -1) for one in busy]
     start, end = np.array(spans, np.int64).reshape(-1, 2).T
     return Iterations(
-        framework_of(said, trace.strings) or None, tuple(said), tuple(splits), host_start, host_end, of_op, tuple(rows),
-        busy, start, end,
-    )  # fmt: skip
+        framework_of(said, trace.strings) or None,
+        tuple(said),
+        tuple(splits),
+        host_start,
+        host_end,
+        of_op,
+        tuple(rows),
+        busy,
+        start,
+        end,
+    )
 
 
 def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[Split]) -> None:
-    """Fill in what marks do not say and marks inside them do: engines set marks of their own inside vLLM's."""
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    """Fill in what marks do not say and marks inside them do: engines set marks of their own inside
+    vLLM's."""
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
     told = {code: one for code, text in enumerate(strings) if (one := iteration(text)) is not None}
     inner = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, list(told)))
     outer = np.searchsorted(ranges.start[marks], ranges.start[inner], side="right") - 1
@@ -85,4 +103,6 @@ def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[S
 
 
 def _filled(one: Said, other: Said) -> Said:
-    return replace(one, **{f.name: getattr(other, f.name) for f in fields(one) if getattr(one, f.name) is None})
+    return replace(
+        one, **{f.name: getattr(other, f.name) for f in fields(one) if getattr(one, f.name) is None}
+    )

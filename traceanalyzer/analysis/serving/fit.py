@@ -1,7 +1,9 @@
-"""What decides how long a decode takes: `a + b x requests + c x KV tokens`, by least squares over the iterations.
+"""What decides how long a decode takes: `a + b x requests + c x KV tokens`, by least squares over
+the iterations.
 
-Weights are read once (a), the KV cache of every request each time (c), the rest grows with the batch (b). Kernels
-change with the batch (tiles, graphs of fixed sizes): what a recorded batch is off that by is kept, and interpolated."""
+Weights are read once (a), the KV cache of every request each time (c), the rest grows with the
+batch (b). Kernels change with the batch (tiles, graphs of fixed sizes): what a recorded batch is
+off that by is kept, and interpolated."""
 
 from collections.abc import Sequence
 
@@ -11,10 +13,13 @@ from traceanalyzer.analysis.serving.rows import IterationRow, column
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64
 
-MIN_ITERATIONS, MIN_BATCHES = 8, 3  # fewer, or of fewer batches, do not tell a line from a point
-ALIKE = 0.995  # KV that follows the batch more closely than this correlation has no share of its own
+MIN_ITERATIONS = 8  # fewer, or of fewer batches, do not tell a line from a point
+MIN_BATCHES = 3
+ALIKE = 0.995
+"""KV that follows the batch more closely than this correlation has no share of its own."""
 T_90 = 1.7
-"""Of a normal distribution, or Student's with some twenty degrees of freedom: 90 % lie within so many deviations."""
+"""Of a normal distribution, or Student's with some twenty degrees of freedom: 90 % lie within so
+many deviations."""
 TERMS = 3
 
 
@@ -23,10 +28,13 @@ class Curve:
     """Time of an iteration by its batch."""
 
     terms: tuple[float, ...]
-    """Of any batch, a request, a KV token; 0 for one that makes no difference that can be told apart."""
+    """Of any batch, a request, a KV token; 0 for one that makes no difference that can be told
+    apart."""
     deviations: tuple[float, ...]
     batches: tuple[float, ...]
-    ratios: tuple[float, ...]  # of the recorded batches: their time over what the terms say (medians)
+    ratios: tuple[
+        float, ...
+    ]  # of the recorded batches: their time over what the terms say (medians)
 
     def at(self, requests: float, kv_tokens: float) -> float:
         """Time of a batch of so many requests of that length in all."""
@@ -34,23 +42,33 @@ class Curve:
         return plane * float(np.interp(requests, self.batches, self.ratios))
 
 
+LONGEST = 1.5  # with more idle time the GPU waited for what the recording does not show
+
+
 def curve(requests: F64, kv: F64, time: F64, among: Sequence[int] | None = None) -> Curve:
-    """The curve of these iterations; `kv` is NaN where it is not known. Each counts by its relative error: a small
-    batch is as well known as a large one. The terms are chosen, unless given."""
+    """The curve of these iterations; `kv` is NaN where it is not known. Each counts by its relative
+    error: a small batch is as well known as a large one. The terms are chosen, unless given."""
     columns = np.column_stack((np.ones(len(time)), requests, np.nan_to_num(kv)))
     weighted = columns / time[:, None]
     used = _terms(columns, weighted, bool(np.isfinite(kv).all())) if among is None else list(among)
-    terms, deviations = np.zeros(TERMS), np.zeros(TERMS)
+    terms = np.zeros(TERMS)
+    deviations = np.zeros(TERMS)
     terms[used] = _least_squares(weighted[:, used])
     variance = float(((weighted @ terms - 1.0) ** 2).sum()) / max(len(time) - len(used), 1)
-    deviations[used] = np.sqrt(np.diag(np.linalg.pinv(weighted[:, used].T @ weighted[:, used])) * variance)
-    ratio, batches = time / np.maximum(columns @ terms, np.finfo(float).tiny), np.unique(requests)
+    deviations[used] = np.sqrt(
+        np.diag(np.linalg.pinv(weighted[:, used].T @ weighted[:, used])) * variance
+    )
+    ratio = time / np.maximum(columns @ terms, np.finfo(float).tiny)
+    batches = np.unique(requests)
     ratios = [float(np.median(ratio[requests == batch])) for batch in batches]
-    return Curve(tuple(terms.tolist()), tuple(deviations.tolist()), tuple(batches.tolist()), tuple(ratios))
+    return Curve(
+        tuple(terms.tolist()), tuple(deviations.tolist()), tuple(batches.tolist()), tuple(ratios)
+    )
 
 
 def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
-    """Which of the three terms count: all where none is below zero, else the better of the two that grow, else none."""
+    """Which of the three terms count: all where none is below zero, else the better of the two that
+    grow, else none."""
     apart = lengths and bool(abs(np.corrcoef(columns[:, 1], columns[:, 2])[0, 1]) < ALIKE)
     choices = [[0, 1, 2]] * apart + [[0, 2]] * lengths + [[0, 1]]
     possible = [used for used in choices if (_least_squares(weighted[:, used]) >= 0).all()]
@@ -69,8 +87,8 @@ def _least_squares(weighted: F64) -> F64:
 
 @dataclass(frozen=True)
 class DecodeFit:
-    """GPU time of a decode (of a log alone: its time) by what it has to do, ms, each with its 90 % range. None: makes
-    no difference that can be told apart."""
+    """GPU time of a decode (of a log alone: its time) by what it has to do, ms, each with its 90 %
+    range. None: makes no difference that can be told apart."""
 
     a_ms: float
     a_range_ms: tuple[float, float]
@@ -82,7 +100,8 @@ class DecodeFit:
     iterations: int
     batches: int
     error_share: float
-    """Largest error of the prediction of a batch between others from these alone: medians, as a share."""
+    """Largest error of the prediction of a batch between others from these alone: medians, as a
+    share."""
     curve: Curve  # what predicts: the terms, and what each recorded batch is off them by
 
     def gpu_ms(self, requests: float, kv_tokens: float) -> float:
@@ -91,21 +110,24 @@ class DecodeFit:
 
 
 def decodes(rows: Sequence[IterationRow]) -> list[IterationRow]:
-    """The decodes that say how much they do: recorded ones that follow another iteration, or a log's."""
+    """The decodes that say how much they do: recorded ones that follow another iteration, or a
+    log's."""
     known = [row for row in rows if row.phase == "decode" and row.requests]
-    return [row for row in known if (row.gpu_busy_ms and row.period_ms) or (row.gpu_span_ms is None and row.logged_ms)]
+    return [
+        row
+        for row in known
+        if (row.gpu_busy_ms and row.period_ms) or (row.gpu_span_ms is None and row.logged_ms)
+    ]
 
 
 def work_ms(row: IterationRow) -> float:
-    """What the GPU needs for a decode: where a graph is replayed with the pauses between its kernels."""
+    """What the GPU needs for a decode: where a graph is replayed with the pauses between its
+    kernels."""
     if not row.gpu_busy_ms:
         return row.logged_ms or 0.0
     followed = (row.period_ms or 0.0) - (row.host_idle_ms or 0.0)
     in_graph = row.graph in ("replayed", "piecewise") and followed < LONGEST * row.gpu_busy_ms
     return followed if in_graph else row.gpu_busy_ms
-
-
-LONGEST = 1.5  # with more idle time the GPU waited for what the recording does not show
 
 
 def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
@@ -115,30 +137,52 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     if len(chosen) < MIN_ITERATIONS or len(np.unique(requests)) < MIN_BATCHES:
         return None
     found = curve(requests, kv, time)
-    (a, a_range), request, token = _ranged(found, 0) or (0.0, (0.0, 0.0)), _ranged(found, 1), _ranged(found, 2)
+    (a, a_range), request, token = (
+        _ranged(found, 0) or (0.0, (0.0, 0.0)),
+        _ranged(found, 1),
+        _ranged(found, 2),
+    )
     return DecodeFit(
-        a, a_range, request and request[0], request and request[1], token and token[0], token and token[1],
-        token and 1e3 * token[0], len(chosen), len(found.batches), _left_out(requests, kv, time, found.terms), found,
-    )  # fmt: skip
+        a,
+        a_range,
+        request and request[0],
+        request and request[1],
+        token and token[0],
+        token and token[1],
+        token and 1e3 * token[0],
+        len(chosen),
+        len(found.batches),
+        _left_out(requests, kv, time, found.terms),
+        found,
+    )
 
 
 def columns_of(rows: Sequence[IterationRow]) -> tuple[F64, F64, F64]:
     """Requests, KV tokens (NaN: unknown) and time of decodes, ms."""
-    return column(rows, "requests"), column(rows, "kv_tokens"), np.array([work_ms(row) for row in rows], np.float64)
+    return (
+        column(rows, "requests"),
+        column(rows, "kv_tokens"),
+        np.array([work_ms(row) for row in rows], np.float64),
+    )
 
 
 def _ranged(found: Curve, term: int) -> tuple[float, tuple[float, float]] | None:
-    value, off = found.terms[term], T_90 * found.deviations[term]
+    value = found.terms[term]
+    off = T_90 * found.deviations[term]
     return (value, (value - off, value + off)) if value else None
 
 
 def _left_out(requests: F64, kv: F64, time: F64, terms: Sequence[float]) -> float:
-    """The largest error of the median of a batch between others where the curve has not seen that batch. Without the
-    smallest or the largest one less is known than from all of them."""
-    errors, used = [], np.flatnonzero(terms).tolist()
+    """The largest error of the median of a batch between others where the curve has not seen that
+    batch. Without the smallest or the largest one less is known than from all of them."""
+    errors = []
+    used = np.flatnonzero(terms).tolist()
     for batch in np.unique(requests)[1:-1]:
         here = requests == batch
         found = curve(requests[~here], kv[~here], time[~here], used)
-        predicted = [found.at(n, 0.0 if np.isnan(k) else k) for n, k in zip(requests[here], kv[here], strict=True)]
+        predicted = [
+            found.at(n, 0.0 if np.isnan(k) else k)
+            for n, k in zip(requests[here], kv[here], strict=True)
+        ]
         errors.append(abs(float(np.median(predicted) / np.median(time[here])) - 1.0))
     return max(errors)

@@ -1,4 +1,5 @@
-"""What the host did while the device waited for the next iteration, by the innermost range or call whose name tells."""
+"""What the host did while the device waited for the next iteration, by the innermost range or call
+whose name tells."""
 
 import re
 
@@ -9,7 +10,11 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I64
 
-UNKNOWN, PYTHON, LAUNCH, SYNC, NOTHING = "unknown", "Python", "launch", "sync", "nothing to do"
+UNKNOWN = "unknown"
+PYTHON = "Python"
+LAUNCH = "launch"
+SYNC = "sync"
+NOTHING = "nothing to do"
 STAGES = {
     NOTHING: r"\[idle\]|(^|\.)(e?poll|select|sleep|wait_for_requests?)\b|input_queue|^queue\.get|\bidle\b",
     "detokenising": r"detok|output_processor|process_outputs|process_batch_result|update_from_output|stream_output",
@@ -20,14 +25,19 @@ STAGES = {
     ),
     "scheduling": r"\bschedule\b|\b_schedule|^scheduler?(:|$)|get_next_batch|get_new_batch|recv_requests|fetch_new_req",
 }
-"""Stages of a server's loop by names of its annotations and Python functions: vLLM, SGLang and TensorRT-LLM."""
+"""Stages of a server's loop by names of its annotations and Python functions: vLLM, SGLang and
+TensorRT-LLM."""
 _STAGES = {stage: re.compile(pattern, re.IGNORECASE) for stage, pattern in STAGES.items()}
 _FRAME = re.compile(r"(?<!\w)(\w{1,200}+)\.py\(\d{1,9}+\): (.+)$")
 CAUSES = (UNKNOWN, PYTHON, *STAGES, SYNC, LAUNCH)
 
 
+QUEUED_NS = 100_000  # a launched op begins within this, as in `analysis/time/launch_queue.py`
+
+
 def stage_of(name: str) -> str | None:
-    """The stage that a range of this name is; None for most. Of a Python function the file's name counts, too."""
+    """The stage that a range of this name is; None for most. Of a Python function the file's name
+    counts, too."""
     frame = _FRAME.search(name)
     text = f"{frame[1]}.{frame[2]}" if frame else name
     return next((stage for stage, pattern in _STAGES.items() if pattern.search(text)), None)
@@ -35,35 +45,41 @@ def stage_of(name: str) -> str | None:
 
 def gap_causes(linked: Linked, start: I64, end: I64, next_op: I64) -> list[str]:
     """The cause of each of these gaps, which this device op ends: what filled most of it."""
-    return [_cause(linked, *gap) for gap in zip(start.tolist(), end.tolist(), next_op.tolist(), strict=True)]
+    return [
+        _cause(linked, *gap)
+        for gap in zip(start.tolist(), end.tolist(), next_op.tolist(), strict=True)
+    ]
 
 
 def _cause(linked: Linked, start: int, end: int, op: int) -> str:
-    launched, call = int(linked.launch_time[op]), int(linked.launch[op])
+    launched = int(linked.launch_time[op])
+    call = int(linked.launch[op])
     if launched < 0 or call < 0:
         return UNKNOWN
     arrival = min(max(launched, start), end)
     spent = _spent(linked, start, arrival, int(linked.trace.api_calls.thread[call]))
     # What was launched in time and does not begin waits for what the recording does not show.
     late = end - max(int(linked.trace.api_calls.end[call]), start)
-    spent[LAUNCH if late < QUEUED_NS else UNKNOWN] = spent.get(UNKNOWN, 0) * (late >= QUEUED_NS) + end - arrival
+    spent[LAUNCH if late < QUEUED_NS else UNKNOWN] = (
+        spent.get(UNKNOWN, 0) * (late >= QUEUED_NS) + end - arrival
+    )
     return max(CAUSES, key=lambda cause: spent.get(cause, 0))
-
-
-QUEUED_NS = 100_000  # a launched op begins within this, as in `analysis/time/launch_queue.py`
 
 
 def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
     """How long the thread was in each stage between the two moments, ns."""
     if end <= start:
         return {}
-    calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
+    calls = linked.trace.api_calls
+    ranges = linked.trace.host_ranges
     seen = np.flatnonzero((ranges.thread == thread) & (ranges.start < end) & (ranges.end > start))
     made = np.flatnonzero((calls.thread == thread) & (calls.start < end) & (calls.end > start))
     stages = linked.memo(_stage_codes)[ranges.name[seen]]
     begins = np.clip(np.append(ranges.start[seen], calls.start[made]), start, end)
     ends = np.clip(np.append(ranges.end[seen], calls.end[made]), start, end)
-    code = np.append(stages, np.where(linked.api_kind[made] == ApiKind.SYNC, CAUSES.index(SYNC), -1))
+    code = np.append(
+        stages, np.where(linked.api_kind[made] == ApiKind.SYNC, CAUSES.index(SYNC), -1)
+    )
     # Later ranges lie upon earlier ones; what none names is Python where anything runs.
     telling = np.flatnonzero(code >= 0)
     telling = telling[np.lexsort((-ends[telling], begins[telling]))]
@@ -71,7 +87,9 @@ def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
     colour = np.full(max(len(cuts) - 1, 0), -1)
     for i in telling.tolist():
         colour[np.searchsorted(cuts, begins[i]) : np.searchsorted(cuts, ends[i])] = code[i]
-    spent = {CAUSES[c]: int(np.diff(cuts)[colour == c].sum()) for c in set(colour.tolist()) if c >= 0}
+    spent = {
+        CAUSES[c]: int(np.diff(cuts)[colour == c].sum()) for c in set(colour.tolist()) if c >= 0
+    }
     covered = union(begins, ends).total
     return spent | {PYTHON: covered - sum(spent.values()), UNKNOWN: end - start - covered}
 

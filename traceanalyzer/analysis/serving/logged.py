@@ -1,4 +1,5 @@
-"""The server's own log of its iterations: found again in the recording by order, batch and tokens."""
+"""The server's own log of its iterations: found again in the recording by order, batch and
+tokens."""
 
 from collections.abc import Sequence
 
@@ -9,14 +10,17 @@ from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.trace import F64, I64, Bool, StepTimings
 
 COLUMNS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")
-MATCHED = 0.9  # the log is of another time if fewer of the recorded iterations are in it, in their order
+MATCHED = 0.9
+"""The log is of another time if fewer of the recorded iterations are in it, in their order."""
 MOST_COMPARED = 50_000_000  # iterations of the log times those of the recording; more takes seconds
 SAME_RUN = 0.03
-"""Decodes that are as long in the log as in the recording are those that were recorded, else the same ones without the
-profiler."""
-LEAST_STRETCH, MOST_STRETCH = 0.95, {False: 2.35, True: 3.5}
-"""Decodes as recorded over as logged, by whether Python stacks were recorded: outside, the log is another server's. A
-host keeps 0.45 (0.3) of its time without the profiler at least, and runs differ by 5 %."""
+"""Decodes that are as long in the log as in the recording are those that were recorded, else the
+same ones without the profiler."""
+LEAST_STRETCH = 0.95
+MOST_STRETCH = {False: 2.35, True: 3.5}
+"""Decodes as recorded over as logged, by whether Python stacks were recorded: outside, the log is
+another server's. A host keeps 0.45 (0.3) of its time without the profiler at least, and runs differ
+by 5 %."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,23 @@ class Logged:
 
     time_ns: F64  # of each recorded iteration; NaN where it is not in the log
     stretch: float | None
-    """By how much the profiler lengthens decodes: as recorded over as logged without it, else over those that the log
-    has of the same requests just before and after the recording; None where there are none."""
+    """By how much the profiler lengthens decodes: as recorded over as logged without it, else over
+    those that the log has of the same requests just before and after the recording; None where
+    there are none."""
     other_ms: tuple[float, float] | None = None
-    """Decodes as logged and as recorded, medians, where these cannot be of one server; then there are no times."""
+    """Decodes as logged and as recorded, medians, where these cannot be of one server; then there
+    are no times."""
 
 
-def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: bool = False) -> Logged | None:
-    """The log's times of the recorded iterations; None where it is not certain which of its lines they are."""
-    told = np.array([[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits], np.int64)
+def logged(
+    log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: bool = False
+) -> Logged | None:
+    """The log's times of the recorded iterations; None where it is not certain which of its lines
+    they are."""
+    told = np.array(
+        [[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits],
+        np.int64,
+    )
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
     if (begin := _place(told, lines)) is None:
         return None
@@ -42,7 +54,10 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
     same = _alike(told, lines[here]) & (log.duration[here] > 0)
     time = np.where(same, log.duration[here], np.nan).astype(np.float64)
     decodes = same & np.isfinite(recorded_ns) & (lines[here][:, 0] == 0) & (lines[here][:, 2] > 0)
-    both = [float(np.median(one[decodes])) / NS_PER_MS if decodes.any() else 1.0 for one in (time, recorded_ns)]
+    both = [
+        float(np.median(one[decodes])) / NS_PER_MS if decodes.any() else 1.0
+        for one in (time, recorded_ns)
+    ]
     longer = both[1] / both[0]
     if not LEAST_STRETCH <= longer <= MOST_STRETCH[stacks]:
         return Logged(np.full(len(told), np.nan), None, (both[0], both[1]))
@@ -51,7 +66,8 @@ def logged(log: StepTimings, splits: Sequence[Split], recorded_ns: F64, stacks: 
 
 def _place(told: I64, lines: I64) -> int | None:
     """The first line of the only stretch of the log that they match."""
-    count, places = len(told), len(lines) - len(told) + 1
+    count = len(told)
+    places = len(lines) - len(told) + 1
     if not 0 < places * count <= MOST_COMPARED or not (told >= 0).any():
         return None
     found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
@@ -65,12 +81,17 @@ def _alike(a: I64, b: I64) -> Bool:
 
 
 def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
-    """Decodes inside the recording over those outside that no prefill parts from them: the requests are the same."""
+    """Decodes inside the recording over those outside that no prefill parts from them: the requests
+    are the same."""
     decode = (lines[:, 0] == 0) & (lines[:, 2] > 0) & (log.duration > 0)
     stretch = np.cumsum(lines[:, 0] != 0)
     ratios = []
-    for requests in {(part, batch) for part, batch in zip(stretch[decode], lines[decode, 2], strict=True)}:
+    for requests in {
+        (part, batch) for part, batch in zip(stretch[decode], lines[decode, 2], strict=True)
+    }:
         alike = decode & (stretch == requests[0]) & (lines[:, 2] == requests[1])
         if (alike & here).any() and (alike & ~here).any():
-            ratios.append(np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here]))
+            ratios.append(
+                np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here])
+            )
     return max(float(np.median(ratios)), 1.0) if ratios else None

@@ -15,7 +15,9 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, I64, StepTimings
 
-PIECES = 4  # a forward pass cut at each attention replays more graphs than this, a draft and its verification fewer
+PIECES = 4
+"""A forward pass cut at each attention replays more graphs than this, a draft and its verification
+fewer."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +26,38 @@ class IterationRow:
 
     iteration: int = metric("index, in time order")
     start_ms: float | None = metric("when it begins on the host, since the first of them")
-    phase: str | None = metric("prefill, decode, mixed, verify or idle; null where its mark does not say", text="own")
+    phase: str | None = metric(
+        "prefill, decode, mixed, verify or idle; null where its mark does not say", text="own"
+    )
     requests: int | None = metric("requests of its batch")
     context_tokens: int | None = metric("prompt tokens that it prefills")
-    generation_tokens: int | None = metric("tokens of its decodes: one a request, more where guesses are verified")
-    kv_tokens: int | None = metric("sum of its requests' lengths: what attention reads of the KV cache")
-    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer")
-    gpu_span_ms: float | None = metric("from the start of its first GPU operation to the end of its last one")
-    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)")
-    period_ms: float | None = metric("from the end of the previous one's GPU work to the end of its own")
-    host_idle_ms: float | None = metric(
-        "GPU idle time of that (of the span, for the first) until the call that launches what ends it had returned"
+    generation_tokens: int | None = metric(
+        "tokens of its decodes: one a request, more where guesses are verified"
     )
-    gap_ms: float | None = metric("GPU idle time from its end to the next iteration's first GPU operation")
+    kv_tokens: int | None = metric(
+        "sum of its requests' lengths: what attention reads of the KV cache"
+    )
+    host_ms: float | None = metric("length of its mark on the host; the GPU may work for longer")
+    gpu_span_ms: float | None = metric(
+        "from the start of its first GPU operation to the end of its last one"
+    )
+    gpu_busy_ms: float | None = metric("time in it with any of its GPU operations (union)")
+    period_ms: float | None = metric(
+        "from the end of the previous one's GPU work to the end of its own"
+    )
+    host_idle_ms: float | None = metric(
+        "GPU idle time of that (of the span, for the first) until the call that launches "
+        "what ends it had returned"
+    )
+    gap_ms: float | None = metric(
+        "GPU idle time from its end to the next iteration's first GPU operation"
+    )
     gap_cause: str | None = metric("what the host did for most of that gap", text="own")
     graph: str | None = metric(
-        "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of the model; eager: none",
+        (
+            "replayed: its kernels come from CUDA graphs; piecewise: from graphs of parts of "
+            "the model; eager: none"
+        ),
         text="own",
     )
     gpu_ops: int | None = metric("its kernels, copies and memsets")
@@ -55,27 +73,45 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
         return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
     log = timed.memo(found_in_log)
     gap, cause = _gaps(timed.linked, found)
-    late = [_late(timed.linked, found, i, int(last)) for i, last in enumerate(found.before.tolist())]
+    late = [
+        _late(timed.linked, found, i, int(last)) for i, last in enumerate(found.before.tolist())
+    ]
     origin = int(found.host_start.min())
     graphs, plain = _launches(timed.linked, found)
     rows = []
     for i, (said, split) in enumerate(zip(found.said, found.splits, strict=True)):
         span_ms = busy_ms = host_idle_ms = graph = start_ms = host_ms = None
         if found.host_start[i] >= 0:
-            start_ms, host_ms = ms(found.host_start[i] - origin), ms(found.host_end[i] - found.host_start[i])
+            start_ms = ms(found.host_start[i] - origin)
+            host_ms = ms(found.host_end[i] - found.host_start[i])
         if len(found.busy[i].start):
-            span_ms, busy_ms, host_idle_ms = ms(found.end[i] - found.start[i]), ms(found.busy[i].total), ms(late[i])
+            span_ms = ms(found.end[i] - found.start[i])
+            busy_ms = ms(found.busy[i].total)
+            host_idle_ms = ms(late[i])
             graph = _graph(timed.linked, found.rows[i], graphs[i])
         rows.append(
             IterationRow(
-                iteration=i, start_ms=start_ms, phase=None if said.phase == "iteration" else said.phase,
-                requests=said.requests, context_tokens=split.context_tokens, generation_tokens=split.generation_tokens,
-                kv_tokens=said.kv_tokens, host_ms=host_ms, gpu_span_ms=span_ms, gpu_busy_ms=busy_ms,
-                period_ms=_in_ms(found.period_ns[i]), host_idle_ms=host_idle_ms, gap_ms=_in_ms(gap.get(i)),
-                gap_cause=cause.get(i), graph=graph, gpu_ops=len(found.rows[i]), launches=plain[i],
-                graph_launches=graphs[i], logged_ms=None if log is None else _in_ms(log.time_ns[i]),
+                iteration=i,
+                start_ms=start_ms,
+                phase=None if said.phase == "iteration" else said.phase,
+                requests=said.requests,
+                context_tokens=split.context_tokens,
+                generation_tokens=split.generation_tokens,
+                kv_tokens=said.kv_tokens,
+                host_ms=host_ms,
+                gpu_span_ms=span_ms,
+                gpu_busy_ms=busy_ms,
+                period_ms=_in_ms(found.period_ns[i]),
+                host_idle_ms=host_idle_ms,
+                gap_ms=_in_ms(gap.get(i)),
+                gap_cause=cause.get(i),
+                graph=graph,
+                gpu_ops=len(found.rows[i]),
+                launches=plain[i],
+                graph_launches=graphs[i],
+                logged_ms=None if log is None else _in_ms(log.time_ns[i]),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -95,7 +131,8 @@ def column(rows: Sequence[IterationRow], figure: str) -> F64:
 
 def found_in_log(timed: Timed) -> Logged | None:
     """What the server's log says of the recorded iterations; None without one of them."""
-    found, log = timed.memo(find_iterations), timed.trace.step_timings
+    found = timed.memo(find_iterations)
+    log = timed.trace.step_timings
     if found is None or not log.of_server:
         return None
     return logged(log, found.splits, found.period_ns, timed.trace.collected.stacks)
@@ -103,18 +140,37 @@ def found_in_log(timed: Timed) -> Logged | None:
 
 def _of_log(log: StepTimings) -> list[IterationRow]:
     """The iterations of a server's log alone."""
-    columns = (log.start, log.context_requests, log.context_tokens, log.generation_requests, log.generation_tokens)
-    of_recording = "host_ms gpu_span_ms gpu_busy_ms period_ms host_idle_ms gap_ms gap_cause graph gpu_ops launches"
+    columns = (
+        log.start,
+        log.context_requests,
+        log.context_tokens,
+        log.generation_requests,
+        log.generation_tokens,
+    )
+    of_recording = (
+        "host_ms gpu_span_ms gpu_busy_ms period_ms host_idle_ms gap_ms gap_cause graph "
+        "gpu_ops launches"
+    )
     none: dict[str, None] = dict.fromkeys([*of_recording.split(), "graph_launches"])
-    lines = zip(*(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True)
+    lines = zip(
+        *(column.tolist() for column in (*columns, log.kv_tokens, log.duration)), strict=True
+    )
     return [
         IterationRow(
-            iteration=i, start_ms=ms(start), phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
-            requests=prefills + decodes if min(prefills, decodes) >= 0 else None, context_tokens=_known(context),
-            generation_tokens=_known(tokens), kv_tokens=_known(kv), **none, logged_ms=ms(time) if time > 0 else None,
+            iteration=i,
+            start_ms=ms(start),
+            phase=phase_of(prefills, decodes) if min(prefills, decodes) >= 0 else None,
+            requests=prefills + decodes if min(prefills, decodes) >= 0 else None,
+            context_tokens=_known(context),
+            generation_tokens=_known(tokens),
+            kv_tokens=_known(kv),
+            **none,
+            logged_ms=ms(time) if time > 0 else None,
         )
-        for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(lines if log.of_server else ())
-    ]  # fmt: skip
+        for i, (start, prefills, context, decodes, tokens, kv, time) in enumerate(
+            lines if log.of_server else ()
+        )
+    ]
 
 
 def _in_ms(ns: float | None) -> float | None:
@@ -128,21 +184,37 @@ def _known(count: int) -> int | None:
 def _gaps(linked: Linked, found: Iterations) -> tuple[dict[int, int], dict[int, str]]:
     """Idle time behind each iteration that has another behind it, and its cause; 0 has none."""
     worked = np.flatnonzero(found.start >= 0)
-    gap, cause = dict[int, int](), dict[int, str]()
-    begins, ends = found.start[worked][1:], np.maximum.accumulate(found.end[worked])[:-1]
+    gap = dict[int, int]()
+    cause = dict[int, str]()
+    begins = found.start[worked][1:]
+    ends = np.maximum.accumulate(found.end[worked])[:-1]
     idle = np.flatnonzero(begins > ends)
-    first = np.array([found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]], int)
+    first = np.array(
+        [found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]],
+        int,
+    )
     gap.update(zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True))
-    cause.update(zip(worked[idle].tolist(), gap_causes(linked, ends[idle], begins[idle], first[idle]), strict=True))
+    cause.update(
+        zip(
+            worked[idle].tolist(),
+            gap_causes(linked, ends[idle], begins[idle], first[idle]),
+            strict=True,
+        )
+    )
     return gap, cause
 
 
 def _late(linked: Linked, found: Iterations, i: int, before: int) -> int:
-    """Idle time of an iteration, since the end of the one before it, in which what came next was not yet launched."""
-    rows, begin, ops = found.rows[i], int(found.start[i]), linked.trace.device_ops
+    """Idle time of an iteration, since the end of the one before it, in which what came next was
+    not yet launched."""
+    rows = found.rows[i]
+    begin = int(found.start[i])
+    ops = linked.trace.device_ops
     if not len(rows):
         return 0
-    idle = complement((min(before, begin) if before >= 0 else begin, int(found.end[i])), found.busy[i])
+    idle = complement(
+        (min(before, begin) if before >= 0 else begin, int(found.end[i])), found.busy[i]
+    )
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     call = linked.launch[rows[np.searchsorted(ops.start[rows], idle.end)]]
     returned = at(linked.trace.api_calls.end, call, 0)
@@ -158,7 +230,8 @@ def _launches(linked: Linked, found: Iterations) -> tuple[list[int], list[int]]:
 
 
 def _graph(linked: Linked, rows: I64, graphs: int) -> str:
-    """How the work reached the device; a recording without calls may still say which graph an op ran in."""
+    """How the work reached the device; a recording without calls may still say which graph an op
+    ran in."""
     if graphs == 0:
         return "replayed" if (linked.trace.device_ops.graph[rows] > 0).any() else "eager"
     plain = linked.launch[rows[linked.is_kernel[rows]]]

@@ -1,8 +1,8 @@
-"""The step's wall-clock budget on the device it is measured on, and its idle time by cause, step by step and as means
-over the steady state.
+"""The step's wall-clock budget on the device it is measured on, and its idle time by cause, step by
+step and as means over the steady state.
 
-Compute goes first, then communication that compute does not hide, then copies that neither hides, then idle: a
-partition, so the parts sum to the step."""
+Compute goes first, then communication that compute does not hide, then copies that neither hides,
+then idle: a partition, so the parts sum to the step."""
 
 from dataclasses import astuple, fields
 from typing import Literal
@@ -36,13 +36,22 @@ class StepTime:
 
 @dataclass(frozen=True)
 class Budget:
-    """Partition of the step's wall-clock time on the critical device; the four parts sum to the mean step time."""
+    """Partition of the step's wall-clock time on the critical device; the four parts sum to the
+    mean step time."""
 
     compute: float = metric(
-        "time with a kernel that is not a collective, a memset or a CUDA graph on the device (union of intervals)", "ms"
+        (
+            "time with a kernel that is not a collective, a memset or a CUDA graph on the "
+            "device (union of intervals)"
+        ),
+        "ms",
     )
-    exposed_communication: float = metric("time with a collective but no compute on the device", "ms")
-    exposed_copy: float = metric("time with a memory copy but neither compute nor collective on the device", "ms")
+    exposed_communication: float = metric(
+        "time with a collective but no compute on the device", "ms"
+    )
+    exposed_copy: float = metric(
+        "time with a memory copy but neither compute nor collective on the device", "ms"
+    )
     idle: float = metric("time with no work of any kind on the device", "ms")
 
 
@@ -70,8 +79,8 @@ class Idle:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came last was doing, or,
-    where that one waited itself, the one that it waited for."""
+    """What of `Budget.exposed_communication` is waiting for other ranks, by what the rank that came
+    last was doing, or, where that one waited itself, the one that it waited for."""
 
     compute: float = metric("waiting for a rank: it was still computing", "ms")
     transfer: float = metric("waiting for a rank: it was still in another collective", "ms")
@@ -98,7 +107,8 @@ class Unprofiled:
     low_ms: float = metric("lower end of its 90 % range: nine of ten stopwatch medians lie inside")
     high_ms: float = metric("upper end of it")
     source: Literal["measured", "estimated"] = metric(
-        "`measured`: timed by the capture; `estimated`: the recording replayed without the profiler's usual cost"
+        "`measured`: timed by the capture; `estimated`: the recording replayed without "
+        "the profiler's usual cost"
     )
     budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it")
     idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`")
@@ -116,7 +126,8 @@ class Unprofiled:
 
 @dataclass(frozen=True)
 class Step:
-    """The step that a report speaks of: the one without the profiler where it is known, else the recorded one."""
+    """The step that a report speaks of: the one without the profiler where it is known, else the
+    recorded one."""
 
     basis: Literal["unprofiled", "recorded"]
     step_ms: float
@@ -131,10 +142,15 @@ def step_time(steps: Steps) -> StepTime | None:
         return None
     times = steps.duration[steps.steady] / NS_PER_MS
     return StepTime(
-        count=len(times), mean=float(times.mean()), median=float(np.median(times)),
-        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0, min=float(times.min()), max=float(times.max()),
-        p95=float(np.percentile(times, 95)), p99=float(np.percentile(times, 99)),
-    )  # fmt: skip
+        count=len(times),
+        mean=float(times.mean()),
+        median=float(np.median(times)),
+        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
+        min=float(times.min()),
+        max=float(times.max()),
+        p95=float(np.percentile(times, 95)),
+        p99=float(np.percentile(times, 99)),
+    )
 
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
@@ -144,7 +160,9 @@ def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
 
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
     """Mean over the steady-state steps."""
-    return Idle(**{cause.label: ms(budgets.idle_by_cause[cause][steady].mean()) for cause in IdleCause})
+    return Idle(
+        **{cause.label: ms(budgets.idle_by_cause[cause][steady].mean()) for cause in IdleCause}
+    )
 
 
 def each_idle(budgets: "StepBudgets") -> list[Idle]:
@@ -155,7 +173,8 @@ def each_idle(budgets: "StepBudgets") -> list[Idle]:
 
 @dataclass(frozen=True, eq=False)
 class StepBudgets:
-    """Parts of each step's wall-clock window on one device, ns; one entry a step, warm-up included."""
+    """Parts of each step's wall-clock window on one device, ns; one entry a step, warm-up
+    included."""
 
     duration: I64
     compute: I64
@@ -168,7 +187,8 @@ class StepBudgets:
 
 def step_budgets(timed: Timed, gaps: Gaps, device: int) -> StepBudgets:
     """Partition the window of every step on the device."""
-    activity, duration = timed.activity[device], timed.steps.duration
+    activity = timed.activity[device]
+    duration = timed.steps.duration
     sets = (activity.compute, activity.exposed_communication, activity.exposed_copy, activity.busy)
     compute, exposed, copy, busy, communication = (
         measure(one, timed.steps.start, timed.steps.end) for one in (*sets, activity.communication)
@@ -192,22 +212,30 @@ class StepRow:
     exposed_communication_ms: float | None = metric("time with a collective and no compute")
     exposed_copy_ms: float | None = metric("time with a copy and neither compute nor collective")
     idle_ms: float | None = metric("time without device work")
-    largest_idle_cause: str | None = metric("cause of the largest part of the idle time", text="own")
+    largest_idle_cause: str | None = metric(
+        "cause of the largest part of the idle time", text="own"
+    )
     kernels: int = metric("kernels launched by the step")
     launches: int = metric("kernel and graph launch calls made in the step")
     latency_ms: float | None = maybe(
-        "time from where the CPU begins the step until its work on the GPU and its host range have ended"
+        "time from where the CPU begins the step until its work on the GPU and its host "
+        "range have ended"
     )
     sm_active_share: float | None = maybe(
-        "SMs with work, as sampled in the step; null where counters were not sampled, or less than 3 times in it"
+        "SMs with work, as sampled in the step; null where counters were not sampled, or "
+        "less than 3 times in it"
     )
-    tensor_active_share: float | None = maybe("cycles in which the tensor cores worked; null as above")
+    tensor_active_share: float | None = maybe(
+        "cycles in which the tensor cores worked; null as above"
+    )
     dram_share: float | None = maybe("traffic of the device memory over its peak; null as above")
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     """A row a step, warm-up included."""
-    steps, count, launches = timed.steps, len(timed.steps), launches_by_step(timed)
+    steps = timed.steps
+    count = len(timed.steps)
+    launches = launches_by_step(timed)
     kernels = np.bincount(steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)], minlength=count)
     samples = None if timed.device is None else samples_of(timed, timed.device)
 
@@ -215,25 +243,41 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
         return None if budgets is None else ms(getattr(budgets, name)[i])
 
     def counter(role: str, i: int) -> float | None:
-        return None if samples is None else samples.mean(role, int(steps.start[i]), int(steps.end[i]), MIN_STEP_SAMPLES)
+        return (
+            None
+            if samples is None
+            else samples.mean(role, int(steps.start[i]), int(steps.end[i]), MIN_STEP_SAMPLES)
+        )
 
     return [
         StepRow(
-            rank=timed.trace.rank, step=steps.first + i, name=steps.names[i], warmup=i < steps.warmup,
-            start_ns=int(steps.start[i]), end_ns=int(steps.end[i]), duration_ms=ms(steps.duration[i]),
-            compute_ms=part("compute", i), exposed_communication_ms=part("exposed_communication", i),
-            exposed_copy_ms=part("exposed_copy", i), idle_ms=part("idle", i),
-            largest_idle_cause=_largest_cause(budgets, i), kernels=int(kernels[i]), launches=int(launches[i]),
-            latency_ms=ms(steps.end[i] - steps.host_start[i]), sm_active_share=counter("sm_active", i),
-            tensor_active_share=counter("tensor", i), dram_share=counter("dram", i),
+            rank=timed.trace.rank,
+            step=steps.first + i,
+            name=steps.names[i],
+            warmup=i < steps.warmup,
+            start_ns=int(steps.start[i]),
+            end_ns=int(steps.end[i]),
+            duration_ms=ms(steps.duration[i]),
+            compute_ms=part("compute", i),
+            exposed_communication_ms=part("exposed_communication", i),
+            exposed_copy_ms=part("exposed_copy", i),
+            idle_ms=part("idle", i),
+            largest_idle_cause=_largest_cause(budgets, i),
+            kernels=int(kernels[i]),
+            launches=int(launches[i]),
+            latency_ms=ms(steps.end[i] - steps.host_start[i]),
+            sm_active_share=counter("sm_active", i),
+            tensor_active_share=counter("tensor", i),
+            dram_share=counter("dram", i),
         )
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def launches_by_step(timed: Timed) -> I64:
     """Kernel and graph launch calls made in the host range of each step."""
-    steps, time = timed.steps, timed.trace.api_calls.start[is_launch(timed.linked)]
+    steps = timed.steps
+    time = timed.trace.api_calls.start[is_launch(timed.linked)]
     return np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
 
 

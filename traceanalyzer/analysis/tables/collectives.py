@@ -1,11 +1,20 @@
-"""Communication between ranks as one rank saw it: which collectives, how long, how much of it was hidden.
+"""Communication between ranks as one rank saw it: which collectives, how long, how much of it was
+hidden.
 
-A collective's time is that of its kernels, from start to end; it includes waiting for the other ranks to
-arrive, which only the recordings of several ranks can tell apart (`ranks`)."""
+A collective's time is that of its kernels, from start to end; it includes waiting for the other
+ranks to arrive, which only the recordings of several ranks can tell apart (`ranks`)."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, IntervalSet, clip, measure, one_of, shared_time, union
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    IntervalSet,
+    clip,
+    measure,
+    one_of,
+    shared_time,
+    union,
+)
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.phases.roles import Phases
@@ -14,14 +23,21 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import I32, I64, U8, distinct
 
-AFTER = (Role.FORWARD, Role.OPTIMIZER)  # what ends a tail. Other work (copies out of buckets, clipping) runs in it.
+AFTER = (
+    Role.FORWARD,
+    Role.OPTIMIZER,
+)  # what ends a tail. Other work (copies out of buckets, clipping) runs in it.
 
 
 def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
-    """Exposed communication in steady steps after the last backward kernel before the optimizer, the next forward pass,
-    or the end of the recording, ns; None where no backward pass is known."""
+    """Exposed communication in steady steps after the last backward kernel before the optimizer,
+    the next forward pass, or the end of the recording, ns; None where no backward pass is known."""
     ops = timed.trace.device_ops
-    known = timed.linked.is_compute & (ops.device == device) & one_of(role_of_op, (Role.BACKWARD, *AFTER))
+    known = (
+        timed.linked.is_compute
+        & (ops.device == device)
+        & one_of(role_of_op, (Role.BACKWARD, *AFTER))
+    )
     rows = np.flatnonzero(known)
     backward = role_of_op[rows] == Role.BACKWARD
     if not backward.any():
@@ -31,7 +47,10 @@ def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
     until = np.append(ops.start[rows], np.iinfo(np.int64).max)[ends + 1]
     kept = until > begin
     exposed = timed.activity[device].exposed_communication
-    window = int(timed.steps.start[timed.steps.steady][0]), int(timed.steps.end[timed.steps.steady][-1])
+    window = (
+        int(timed.steps.start[timed.steps.steady][0]),
+        int(timed.steps.end[timed.steps.steady][-1]),
+    )
     tails = clip(IntervalSet(begin[kept], until[kept]), window)
     return int(measure(exposed, tails.start, tails.end).sum())
 
@@ -42,12 +61,15 @@ class CommunicationTime:
 
     total_ms: float = metric("time with at least one collective on the device (union of intervals)")
     exposed_ms: float = metric("part of it without compute beside it")
-    overlap_share: float | None = metric("share of communication time hidden by compute; null without any")
+    overlap_share: float | None = metric(
+        "share of communication time hidden by compute; null without any"
+    )
     transfer_ms: float | None = maybe(
         "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared"
     )
     waiting_ms: float | None = maybe(
-        "part of `total_ms` in which another rank had not arrived yet; null where the ranks were not compared"
+        "part of `total_ms` in which another rank had not arrived yet; null where the "
+        "ranks were not compared"
     )
     tail_ms: float | None = maybe(
         "part of `exposed_ms` behind the backward pass: after its last kernel, before the optimizer or the next "
@@ -65,7 +87,8 @@ class CommunicationTime:
 
 @dataclass(frozen=True)
 class CollectiveStats:
-    """Collectives of one kind, process group, message size and type on one device, in the steady state."""
+    """Collectives of one kind, process group, message size and type on one device, in the steady
+    state."""
 
     rank: int | None = metric("rank of the process")
     device: int = metric("CUDA ordinal of the device")
@@ -75,15 +98,21 @@ class CollectiveStats:
     group_size: int | None = metric("number of ranks in the group")
     dtype: str | None = metric("type of the elements")
     message_bytes: int | None = metric(
-        "size of a message: the whole buffer over all ranks where it gathers or scatters, else one rank's", "bytes"
+        (
+            "size of a message: the whole buffer over all ranks where it gathers or "
+            "scatters, else one rank's"
+        ),
+        "bytes",
     )
     count: float = metric("collectives a step (the kernels of one call are one)")
     total_ms: float = metric("time of their kernels a step, waiting for other ranks included")
     exposed_ms: float = metric(
-        "part of it without compute on the device; time that n collectives share counts 1/n for each"
+        "part of it without compute on the device; time that n collectives share counts "
+        "1/n for each"
     )
     transfer_ms: float | None = maybe(
-        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared", kw_only=True
+        "part of `total_ms` at which all ranks had arrived; null where the ranks were not compared",
+        kw_only=True,
     )
     waiting_ms: float | None = maybe(
         "part of it in which another rank had not arrived yet; null as `transfer_ms`", kw_only=True
@@ -105,13 +134,22 @@ class CollectiveStats:
 
 def communication_time(timed: Timed, device: int, phases: Phases) -> CommunicationTime:
     """Communication of a mean steady step on the device (CUDA ordinal)."""
-    activity, steps, calls, ops = timed.activity[device], timed.steps, timed.collective_calls, timed.trace.device_ops
-    start, end = steps.start[steps.steady], steps.end[steps.steady]
+    activity = timed.activity[device]
+    steps = timed.steps
+    calls = timed.collective_calls
+    ops = timed.trace.device_ops
+    start = steps.start[steps.steady]
+    end = steps.end[steps.steady]
     total = int(measure(activity.communication, start, end).sum())
     exposed = int(measure(activity.exposed_communication, start, end).sum())
     tail = tail_time(timed, phases.of_op, device) if total else None
-    # The name of a kernel that sends is that of an all-to-all made of sends, too: the recording has to say which it is.
-    sends = one_of(calls.kind, map(KINDS.index, POINT_TO_POINT)) & (calls.metadata >= 0) & (calls.step >= steps.warmup)
+    # The name of a kernel that sends is that of an all-to-all made of sends, too: the recording has
+    # to say which it is.
+    sends = (
+        one_of(calls.kind, map(KINDS.index, POINT_TO_POINT))
+        & (calls.metadata >= 0)
+        & (calls.step >= steps.warmup)
+    )
     rows = calls.kernels[sends[calls.of_kernel] & (ops.device[calls.kernels] == device)]
     sending = union(ops.start[rows], ops.end[rows])
     sent = int(measure(activity.exposed_communication, sending.start, sending.end).sum())
@@ -126,10 +164,13 @@ def communication_time(timed: Timed, device: int, phases: Phases) -> Communicati
 
 
 def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> list[CollectiveStats]:
-    """A row for each sort of collective in the steady state, by exposed, then total time. `arrived` has the rows of the
-    first kernels of those that other ranks recorded too, and when the last rank came to each, ns."""
-    calls, table = timed.collective_calls, timed.trace.collectives
-    times, steady = _Times(timed, calls, arrived), np.flatnonzero(calls.step >= timed.steps.warmup)
+    """A row for each sort of collective in the steady state, by exposed, then total time. `arrived`
+    has the rows of the first kernels of those that other ranks recorded too, and when the last rank
+    came to each, ns."""
+    calls = timed.collective_calls
+    table = timed.trace.collectives
+    times = _Times(timed, calls, arrived)
+    steady = np.flatnonzero(calls.step >= timed.steps.warmup)
     columns = (table.group, table.ranks, table.group_size, table.dtype)
     metadata = [np.append(column, -1).astype(np.int64)[calls.metadata] for column in columns]
     keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *metadata]
@@ -139,19 +180,26 @@ def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> li
 
 
 class _Times:
-    """Time of each collective, ns: all of it, without compute beside it, with compute beside it, and from when all
-    ranks had arrived (NaN where that is not known)."""
+    """Time of each collective, ns: all of it, without compute beside it, with compute beside it,
+    and from when all ranks had arrived (NaN where that is not known)."""
 
-    def __init__(self, timed: Timed, calls: CollectiveCalls, arrived: tuple[I64, I64] | None) -> None:
-        ops, rows = timed.trace.device_ops, calls.kernels
-        exposed, hidden = np.zeros(len(rows)), np.zeros(len(rows))
+    def __init__(
+        self, timed: Timed, calls: CollectiveCalls, arrived: tuple[I64, I64] | None
+    ) -> None:
+        ops = timed.trace.device_ops
+        rows = calls.kernels
+        exposed = np.zeros(len(rows))
+        hidden = np.zeros(len(rows))
         for device, activity in timed.activity.items():
             here = ops.device[rows] == device
-            start, end = ops.start[rows[here]], ops.end[rows[here]]
+            start = ops.start[rows[here]]
+            end = ops.end[rows[here]]
             exposed[here] = shared_time(start, end, activity.exposed_communication)
             hidden[here] = measure(activity.compute, start, end)
         times = (ops.end[rows] - ops.start[rows], exposed, hidden)
-        self.total, self.exposed, self.hidden = (np.bincount(calls.of_kernel, time, len(calls)) for time in times)
+        self.total, self.exposed, self.hidden = (
+            np.bincount(calls.of_kernel, time, len(calls)) for time in times
+        )
         self.transfer = np.full(len(calls), np.nan)
         if arrived is not None:
             _, mine, theirs = np.intersect1d(calls.row, arrived[0], return_indices=True)
@@ -160,15 +208,27 @@ class _Times:
 
 
 def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
-    table, steps, first = timed.trace.collectives, timed.steps.steady_count, int(chosen[0])
-    metadata, size, device = int(calls.metadata[first]), int(calls.bytes[first]), int(calls.device[first])
-    kind, ranks = KINDS[calls.kind[first]], int(table.group_size[metadata]) if metadata >= 0 else -1
-    total, ops = float(times.total[chosen].sum()), timed.trace.device_ops
-    bandwidth, factor = ratio(size * len(chosen), total) if size > 0 else None, bus_factor(kind, ranks)
-    streams, moving = distinct(calls.stream[chosen]), times.transfer[chosen]
-    known, computing = np.isfinite(moving).all(), timed.linked.is_kernel & timed.linked.is_compute
-    here, told = ops.stream[computing & (ops.device == device)], streams[0] >= 0
-    on_streams = (", ".join(map(str, streams)), bool(np.isin(streams, here).any())) if told else (None, None)
+    table = timed.trace.collectives
+    steps = timed.steps.steady_count
+    first = int(chosen[0])
+    metadata = int(calls.metadata[first])
+    size = int(calls.bytes[first])
+    device = int(calls.device[first])
+    kind = KINDS[calls.kind[first]]
+    ranks = int(table.group_size[metadata]) if metadata >= 0 else -1
+    total = float(times.total[chosen].sum())
+    ops = timed.trace.device_ops
+    bandwidth = ratio(size * len(chosen), total) if size > 0 else None
+    factor = bus_factor(kind, ranks)
+    streams = distinct(calls.stream[chosen])
+    moving = times.transfer[chosen]
+    known = np.isfinite(moving).all()
+    computing = timed.linked.is_kernel & timed.linked.is_compute
+    here = ops.stream[computing & (ops.device == device)]
+    told = streams[0] >= 0
+    on_streams = (
+        (", ".join(map(str, streams)), bool(np.isin(streams, here).any())) if told else (None, None)
+    )
     moved = float(moving.sum())
     transfer, waiting = (ms(moved / steps), ms((total - moved) / steps)) if known else (None, None)
     p50_us, p95_us = (np.percentile(times.total[chosen], (50, 95)) / NS_PER_US).tolist()
@@ -177,12 +237,25 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
 
     return CollectiveStats(
-        rank=timed.trace.rank, device=device, collective=kind, group=text(table.group), group_ranks=text(table.ranks),
-        group_size=ranks if ranks > 0 else None, dtype=text(table.dtype), message_bytes=size if size >= 0 else None,
-        count=len(chosen) / steps, total_ms=ms(total / steps), exposed_ms=ms(times.exposed[chosen].sum() / steps),
-        transfer_ms=transfer, waiting_ms=waiting,
-        overlap_share=ratio(float(times.hidden[chosen].sum()), total), mean_us=total / len(chosen) / NS_PER_US,
-        p50_us=p50_us, p95_us=p95_us, algorithm_gbs=bandwidth,
+        rank=timed.trace.rank,
+        device=device,
+        collective=kind,
+        group=text(table.group),
+        group_ranks=text(table.ranks),
+        group_size=ranks if ranks > 0 else None,
+        dtype=text(table.dtype),
+        message_bytes=size if size >= 0 else None,
+        count=len(chosen) / steps,
+        total_ms=ms(total / steps),
+        exposed_ms=ms(times.exposed[chosen].sum() / steps),
+        transfer_ms=transfer,
+        waiting_ms=waiting,
+        overlap_share=ratio(float(times.hidden[chosen].sum()), total),
+        mean_us=total / len(chosen) / NS_PER_US,
+        p50_us=p50_us,
+        p95_us=p95_us,
+        algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
-        streams=on_streams[0], on_compute_stream=on_streams[1],
-    )  # fmt: skip
+        streams=on_streams[0],
+        on_compute_stream=on_streams[1],
+    )

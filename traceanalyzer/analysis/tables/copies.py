@@ -1,4 +1,5 @@
-"""Memory copies: between what memory, how fast, whether the host waited, and what of it nothing hides."""
+"""Memory copies: between what memory, how fast, whether the host waited, and what of it nothing
+hides."""
 
 import re
 
@@ -12,12 +13,18 @@ from traceanalyzer.base import NS_PER_MS, dataclass, metric
 from traceanalyzer.trace import I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
-"""A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
-rule `cuda_memcpy_sync` leaves them out for that)."""
-BANDWIDTH_BYTES = 1_000_000  # copies under this measure their own latency (microseconds), not the link
-_SIZES = ((STAGED_BYTES, "up to 64 kB"), (1_000_000, "64 kB to 1 MB"), (64_000_000, "1 MB to 64 MB"))
+"""A synchronous copy to the device of up to this size returns as soon as its source has been staged
+(NVIDIA's rule `cuda_memcpy_sync` leaves them out for that)."""
+BANDWIDTH_BYTES = 1_000_000
+"""Copies under this measure their own latency (microseconds), not the link."""
+_SIZES = (
+    (STAGED_BYTES, "up to 64 kB"),
+    (1_000_000, "64 kB to 1 MB"),
+    (64_000_000, "1 MB to 64 MB"),
+)
 """Upper bound in bytes and title of each size class."""
-_LARGEST, _UNKNOWN = (np.inf, "over 64 MB"), (-1, "not recorded")
+_LARGEST = (np.inf, "over 64 MB")
+_UNKNOWN = (-1, "not recorded")
 _DIRECTIONS = {kind: kind.name.lower().replace("_", " ") for kind in CopyKind}
 _STREAM_ORDERED = re.compile(r"Async|MemcpyBatch|GraphLaunch")
 """Names of calls that may return before their copy has been made."""
@@ -43,7 +50,8 @@ class CopyStats:
     bytes: float | None = metric("bytes copied a step", "bytes")
     total_ms: float = metric("time of the copies a step (sum)")
     exposed_ms: float = metric(
-        "part of it with neither compute nor collective on the device; time that n copies share counts 1/n for each"
+        "part of it with neither compute nor collective on the device; time that n "
+        "copies share counts 1/n for each"
     )
     bandwidth_gbs: float | None = metric(
         "bytes over time (1 GB is 1e9 bytes); null for copies under 1 MB, which measure latency"
@@ -52,16 +60,23 @@ class CopyStats:
 
 def copy_stats(timed: Timed) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
-    ops, tree = timed.trace.device_ops, timed.linked.tree
+    ops = timed.trace.device_ops
+    tree = timed.linked.tree
     rows = np.flatnonzero(timed.linked.is_copy & timed.steady_ops)
-    # Time of each copy, ns, in which its device neither computed nor communicated, shared between copies.
+    # Time of each copy, ns, in which its device neither computed nor communicated, shared between
+    # copies.
     exposed = np.zeros(len(rows))
     for device, activity in timed.activity.items():
         here = ops.device[rows] == device
-        exposed[here] = shared_time(ops.start[rows[here]], ops.end[rows[here]], activity.exposed_copy)
+        exposed[here] = shared_time(
+            ops.start[rows[here]], ops.end[rows[here]], activity.exposed_copy
+        )
     node = at(tree.node_of_call, timed.linked.launch[rows], -1)
-    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
-    size = np.where(ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows]))
+    inner = at(tree.operator, node, -1)
+    outer = at(tree.outer_operator, node, -1)
+    size = np.where(
+        ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows])
+    )
     columns = (ops.device, ops.copy_kind, ops.source_memory, ops.target_memory)
     names = at(timed.trace.api_calls.name, timed.linked.launch[rows], -1)
     asked = (names, _waited_for(timed.joined, rows), tree.names(inner), tree.names(outer))
@@ -71,34 +86,54 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
 
 
 def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
-    ops, steps, first = timed.trace.device_ops, timed.steps.steady_count, int(chosen[0])
-    call, size = int(timed.linked.launch[first]), ops.bytes[chosen]
-    known, kinds = bool((size >= 0).all()), (int(ops.source_memory[first]), int(ops.target_memory[first]))
+    ops = timed.trace.device_ops
+    steps = timed.steps.steady_count
+    first = int(chosen[0])
+    call = int(timed.linked.launch[first])
+    size = ops.bytes[chosen]
+    known = bool((size >= 0).all())
+    kinds = (int(ops.source_memory[first]), int(ops.target_memory[first]))
     source, target = (MemoryKind(kind).name.lower() if kind else None for kind in kinds)
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
-    name, op, blocking = None, None, None
+    name = None
+    op = None
+    blocking = None
     if call >= 0:
-        name, node = timed.trace.text(int(timed.trace.api_calls.name[call])), int(timed.linked.tree.node_of_call[call])
-        op, blocking = op_path(timed.linked, node), bool(_waited_for(timed.joined, chosen[:1])[0])
+        name = timed.trace.text(int(timed.trace.api_calls.name[call]))
+        node = int(timed.linked.tree.node_of_call[call])
+        op = op_path(timed.linked, node)
+        blocking = bool(_waited_for(timed.joined, chosen[:1])[0])
     return CopyStats(
-        rank=timed.trace.rank, device=int(ops.device[first]), direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
-        source_memory=source, target_memory=target,
+        rank=timed.trace.rank,
+        device=int(ops.device[first]),
+        direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
+        source_memory=source,
+        target_memory=target,
         size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
-        call=name, op=op, blocking=blocking, count=len(chosen) / steps,
-        bytes=float(size.sum()) / steps if known else None, total_ms=total / NS_PER_MS / steps,
-        exposed_ms=exposed / NS_PER_MS / steps, bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
-    )  # fmt: skip
+        call=name,
+        op=op,
+        blocking=blocking,
+        count=len(chosen) / steps,
+        bytes=float(size.sum()) / steps if known else None,
+        total_ms=total / NS_PER_MS / steps,
+        exposed_ms=exposed / NS_PER_MS / steps,
+        bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
+    )
 
 
 def _waited_for(joined: Joined, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
-    ops, names = joined.trace.device_ops, at(joined.trace.api_calls.name, joined.linked.launch[rows], -1)
-    ordered = np.array([*(bool(_STREAM_ORDERED.search(text)) for text in joined.trace.strings), True])[names]
+    ops = joined.trace.device_ops
+    names = at(joined.trace.api_calls.name, joined.linked.launch[rows], -1)
+    ordered = np.array(
+        [*(bool(_STREAM_ORDERED.search(text)) for text in joined.trace.strings), True]
+    )[names]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
-    pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
+    pageable = (kinds == MemoryKind.PAGEABLE).any(axis=0)
+    unknown = (kinds == MemoryKind.UNKNOWN).any(axis=0)
     # A call on pinned memory that returned late was slow, it did not wait.
     returned_after = at(joined.blocks, joined.linked.launch[rows], False)
     return ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)

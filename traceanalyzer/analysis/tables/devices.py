@@ -1,4 +1,5 @@
-"""What each device did over the whole recording, and the counters of it that the recorder sampled."""
+"""What each device did over the whole recording, and the counters of it that the recorder
+sampled."""
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from traceanalyzer.trace import DeviceOpKind, Trace
 
 @dataclass(frozen=True)
 class DeviceTotals:
-    """One device over the whole recording, warm-up included: from its first op's start to its last one's end."""
+    """One device over the whole recording, warm-up included: from its first op's start to its last
+    one's end."""
 
     rank: int | None = metric("rank of the process")
     device: int = metric("CUDA ordinal of the device in its process")
@@ -19,7 +21,9 @@ class DeviceTotals:
     span_ms: float = metric("first device op's start to the last one's end")
     busy_ms: float = metric("time with any device op (union of kernels, copies, memsets, graphs)")
     idle_ms: float = metric("span without any device op")
-    compute_ms: float = metric("time with a kernel that is not a collective, a memset or a graph (union)")
+    compute_ms: float = metric(
+        "time with a kernel that is not a collective, a memset or a graph (union)"
+    )
     communication_ms: float = metric("time with a collective (union)")
     exposed_communication_ms: float = metric("time with a collective and no compute")
     copy_ms: float = metric("time with a memory copy (union)")
@@ -34,32 +38,49 @@ class DeviceTotals:
 def device_totals(timed: Timed) -> list[DeviceTotals]:
     """A row for each device of the trace that did anything, by ordinal."""
     names = {d.id: d.name for d in timed.trace.devices}
-    return [_totals(timed.trace, activity, names.get(device)) for device, activity in timed.activity.items()]
+    return [
+        _totals(timed.trace, activity, names.get(device))
+        for device, activity in timed.activity.items()
+    ]
 
 
 def _totals(trace: Trace, activity: DeviceActivity, name: str | None) -> DeviceTotals:
-    ops, gaps, span = trace.device_ops, activity.gaps, activity.span[1] - activity.span[0]
+    ops = trace.device_ops
+    gaps = activity.gaps
+    span = activity.span[1] - activity.span[0]
     kinds = np.bincount(ops.kind[ops.device == activity.device], minlength=max(DeviceOpKind) + 1)
     return DeviceTotals(
-        rank=trace.rank, device=activity.device, name=name, span_ms=ms(span), busy_ms=ms(activity.busy.total),
-        idle_ms=ms(span - activity.busy.total), compute_ms=ms(activity.compute.total),
+        rank=trace.rank,
+        device=activity.device,
+        name=name,
+        span_ms=ms(span),
+        busy_ms=ms(activity.busy.total),
+        idle_ms=ms(span - activity.busy.total),
+        compute_ms=ms(activity.compute.total),
         communication_ms=ms(activity.communication.total),
-        exposed_communication_ms=ms(activity.exposed_communication.total), copy_ms=ms(activity.copy.total),
-        exposed_copy_ms=ms(activity.exposed_copy.total), kernels=int(kinds[DeviceOpKind.KERNEL]),
-        copies=int(kinds[DeviceOpKind.MEMCPY]), memsets=int(kinds[DeviceOpKind.MEMSET]), gaps=len(gaps.start),
+        exposed_communication_ms=ms(activity.exposed_communication.total),
+        copy_ms=ms(activity.copy.total),
+        exposed_copy_ms=ms(activity.exposed_copy.total),
+        kernels=int(kinds[DeviceOpKind.KERNEL]),
+        copies=int(kinds[DeviceOpKind.MEMCPY]),
+        memsets=int(kinds[DeviceOpKind.MEMSET]),
+        gaps=len(gaps.start),
         largest_gap_ms=ms((gaps.end - gaps.start).max(initial=0)),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
 class GpuCounters:
-    """Counters sampled during the steady steps on their device, idle time included. Shares are of the GPU's peak."""
+    """Counters sampled during the steady steps on their device, idle time included. Shares are of
+    the GPU's peak."""
 
     sm_active_share: float | None = metric("SMs with work; null where not sampled")
     occupancy_share: float | None = metric(
         "compute warps in flight over those that the SMs can hold; null where not sampled"
     )
-    tensor_active_share: float | None = metric("cycles in which the tensor cores worked; null where not sampled")
+    tensor_active_share: float | None = metric(
+        "cycles in which the tensor cores worked; null where not sampled"
+    )
     dram_share: float | None = metric(
         "traffic of the device memory, reads and writes, over its peak; null where not sampled"
     )
@@ -76,7 +97,9 @@ class CounterStats:
     counter: str = metric("the counter as the recorder names it")
     counted_in: str | None = metric("its unit as the recorder names it; null where it does not")
     mean: float = metric("mean of the samples in the steady steps, idle time included")
-    busy_mean: float | None = metric("mean of those taken while the device had work; null without any")
+    busy_mean: float | None = metric(
+        "mean of those taken while the device had work; null without any"
+    )
     max: float = metric("largest of them")
     samples: int = metric("samples in the steady steps")
 
@@ -89,29 +112,45 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
     window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
     if not (count := samples.count(*window)):
         return None
-    active, occupancy, tensor, dram = (samples.mean(role, *window) for role in ("sm_active", "warps", "tensor", "dram"))
+    active, occupancy, tensor, dram = (
+        samples.mean(role, *window) for role in ("sm_active", "warps", "tensor", "dram")
+    )
     return GpuCounters(active, occupancy, tensor, dram, count, samples.period_ns / NS_PER_US)
 
 
 def counter_stats(timed: Timed) -> list[CounterStats]:
     """A row for each counter of each device, by name."""
-    table, strings = timed.trace.gpu_metrics, timed.trace.strings
-    start, end = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
+    table = timed.trace.gpu_metrics
+    strings = timed.trace.strings
+    start = int(timed.steps.start[timed.steps.warmup])
+    end = int(timed.steps.end[-1])
     rows = np.flatnonzero((table.start > start) & (table.start <= end) & (table.name >= 0))
-    busy = {device: clip(activity.busy, (start, end)) for device, activity in timed.activity.items()}
+    busy = {
+        device: clip(activity.busy, (start, end)) for device, activity in timed.activity.items()
+    }
     result = []
-    for device, code in sorted(set(zip(table.device[rows].tolist(), table.name[rows].tolist(), strict=True))):
+    for device, code in sorted(
+        set(zip(table.device[rows].tolist(), table.name[rows].tolist(), strict=True))
+    ):
         mine = rows[(table.device[rows] == device) & (table.name[rows] == code)]
-        value, at = table.value[mine].astype(np.float64), table.start[mine]
+        value = table.value[mine].astype(np.float64)
+        at = table.start[mine]
         here = busy.get(timed.device or 0 if device < 0 else device, EMPTY)
         working = covered_before(here, at) > covered_before(here, at - 1)
         counter, bracket, unit = strings[code].rpartition(" [")
-        counter, unit = (counter, unit[:-1]) if bracket and unit.endswith("]") else (strings[code], None)
+        counter, unit = (
+            (counter, unit[:-1]) if bracket and unit.endswith("]") else (strings[code], None)
+        )
         result.append(
             CounterStats(
-                rank=timed.trace.rank, device=device if device >= 0 else None,
-                counter=counter, counted_in=unit, mean=float(value.mean()), max=float(value.max()),
-                busy_mean=float(value[working].mean()) if working.any() else None, samples=len(mine),
+                rank=timed.trace.rank,
+                device=device if device >= 0 else None,
+                counter=counter,
+                counted_in=unit,
+                mean=float(value.mean()),
+                max=float(value.max()),
+                busy_mean=float(value[working].mean()) if working.any() else None,
+                samples=len(mine),
             )
-        )  # fmt: skip
+        )
     return sorted(result, key=lambda row: (row.device or 0, row.counter))

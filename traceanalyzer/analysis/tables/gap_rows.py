@@ -1,5 +1,5 @@
-"""Gaps as rows for people: each with its cause in words, by length, and by place (which call, operator or line of the
-program stands behind them)."""
+"""Gaps as rows for people: each with its cause in words, by length, and by place (which call,
+operator or line of the program stands behind them)."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -41,7 +41,9 @@ class GapHistogramRow:
     """Gaps of the steady state whose length lies in a decade."""
 
     length: str = metric("range of gap lengths")
-    scale: str = metric("micro: latency between ops that follow each other; macro: the device ran dry", text="own")
+    scale: str = metric(
+        "micro: latency between ops that follow each other; macro: the device ran dry", text="own"
+    )
     gaps: float = metric("gaps a step")
     idle_ms: float = metric("idle time a step in them")
     launch_ms: float = metric("part of it caused by launching")
@@ -51,23 +53,38 @@ class GapHistogramRow:
 
 BOUNDS_US = (0, 2, 5, 10, 50, 100, 1_000, 10_000, float("inf"))
 MICRO_GAP_US = 10
-"""Gaps up to this are latency of launching and of the device's front end; longer ones mean that it ran dry."""
+"""Gaps up to this are latency of launching and of the device's front end; longer ones mean that it
+ran dry."""
+
+
+LONGEST_NAME = 60  # characters of an op's name in a sentence
+NOWHERE = "(launch not recorded)"
+OUTSIDE = "(outside operators and calls)"
 
 
 def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
     """Rows for the chosen gaps, in the order given."""
-    first, some, rank = timed.steps.first, gaps.take(chosen), timed.trace.rank
+    first = timed.steps.first
+    some = gaps.take(chosen)
+    rank = timed.trace.rank
     labels = [cause.label for cause in IdleCause]
-    step = [first + step if timed.steps.found and step >= 0 else None for step in some.step.tolist()]
+    step = [
+        first + step if timed.steps.found and step >= 0 else None for step in some.step.tolist()
+    ]
     columns = (some.device.tolist(), some.start.tolist(), some.duration.tolist(), step)
     causes = (labels[cause] for cause in some.cause.tolist())
-    return [GapRow(rank, *row) for row in zip(*columns, causes, gap_details(timed, gaps, chosen), strict=True)]
+    return [
+        GapRow(rank, *row)
+        for row in zip(*columns, causes, gap_details(timed, gaps, chosen), strict=True)
+    ]
 
 
 def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapRow]:
-    """Rows of the gaps of at least that length, in time order; of all, or of the `top` longest. Of the longest ones
-    those are listed, too, that a step begins or ends with: they are part of its idle time."""
-    gaps, steps = explained.gaps, explained.timed.steps
+    """Rows of the gaps of at least that length, in time order; of all, or of the `top` longest. Of
+    the longest ones those are listed, too, that a step begins or ends with: they are part of its
+    idle time."""
+    gaps = explained.gaps
+    steps = explained.timed.steps
     listed = (gaps.side == GapSide.INSIDE) | ((top is not None) & steps.found & (gaps.step >= 0))
     chosen = listed & (gaps.duration >= min_us * NS_PER_US)
     if explained.timed.only_step is not None:
@@ -80,12 +97,20 @@ def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapR
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:
     """Gaps of the steady state on the step's device by length, clipped to the steps' windows."""
-    steps, rows = timed.steps.steady_count, []
+    steps = timed.steps.steady_count
+    rows = []
     for length, cause, low, high in _by_length(timed, gaps):
         total = ms(length.sum() / steps)
-        launch, sync = (ms(length[cause == one].sum() / steps) for one in (IdleCause.LAUNCH, IdleCause.SYNC))
-        scale, other = "micro" if high <= MICRO_GAP_US * NS_PER_US else "macro", max(total - launch - sync, 0.0)
-        rows.append(GapHistogramRow(_range(low, high), scale, len(length) / steps, total, launch, sync, other))
+        launch, sync = (
+            ms(length[cause == one].sum() / steps) for one in (IdleCause.LAUNCH, IdleCause.SYNC)
+        )
+        scale = "micro" if high <= MICRO_GAP_US * NS_PER_US else "macro"
+        other = max(total - launch - sync, 0.0)
+        rows.append(
+            GapHistogramRow(
+                _range(low, high), scale, len(length) / steps, total, launch, sync, other
+            )
+        )
     return rows
 
 
@@ -93,7 +118,9 @@ def idle_by_length(timed: Timed, gaps: Gaps) -> dict[str, Idle]:
     """Idle time of the mean steady step by cause for each length of the histogram."""
     steps = timed.steps.steady_count
     return {
-        _range(low, high): Idle(*(ms(ns / steps) for ns in np.bincount(cause, length, len(IdleCause)).tolist()))
+        _range(low, high): Idle(
+            *(ms(ns / steps) for ns in np.bincount(cause, length, len(IdleCause)).tolist())
+        )
         for length, cause, low, high in _by_length(timed, gaps)
     }
 
@@ -115,13 +142,12 @@ def _range(low: float, high: float) -> str:
     return f"{text(low)} to {text(high)}" if high != float("inf") else f"over {text(low)}"
 
 
-LONGEST_NAME = 60  # characters of an op's name in a sentence
-
-
 def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
-    """For each of these gaps (rows) its cause in words: what the host was doing, and the op that ended it."""
+    """For each of these gaps (rows) its cause in words: what the host was doing, and the op that
+    ended it."""
     some = gaps.take(chosen)
-    followed, launched = some.next_op >= 0, some.end.copy()
+    followed = some.next_op >= 0
+    launched = some.end.copy()
     launched[followed] = timed.linked.launch_times_of(some.next_op[followed])
     on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
     on_host &= ~followed | (launched >= 0)
@@ -132,17 +158,22 @@ def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
         name = timed.trace.strings[code]
         return f"; ended by {cut(short_name(name) if is_kernel else name, LONGEST_NAME)}"
 
-    names, kernels = at(timed.trace.device_ops.name, some.next_op, -1), at(timed.linked.is_kernel, some.next_op, False)
-    columns = zip(on_host.tolist(), followed.tolist(), names.tolist(), kernels.tolist(), strict=True)
+    names = at(timed.trace.device_ops.name, some.next_op, -1)
+    kernels = at(timed.linked.is_kernel, some.next_op, False)
+    columns = zip(
+        on_host.tolist(), followed.tolist(), names.tolist(), kernels.tolist(), strict=True
+    )
     return [
-        (next(host) if told else _other_cause(timed, some, i)) + (ended_by(*op) if follows else "; nothing follows")
+        (next(host) if told else _other_cause(timed, some, i))
+        + (ended_by(*op) if follows else "; nothing follows")
         for i, (told, follows, *op) in enumerate(columns)
     ]
 
 
 def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in which it does not matter what the host did, or is not known."""
-    cause, named = IdleCause(gaps.cause[i]), IdleDetail(gaps.detail[i])
+    cause = IdleCause(gaps.cause[i])
+    named = IdleDetail(gaps.detail[i])
     if cause == IdleCause.SYNC:
         call = int(gaps.sync[i])
         name = timed.trace.strings[timed.trace.api_calls.name[call]]
@@ -151,7 +182,11 @@ def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
     if named in OF_NO_CALL:
         return named.label
     if gaps.queued[i]:
-        known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
+        known = (
+            "device-side latency"
+            if cause == IdleCause.LAUNCH
+            else "it waited for something not recorded"
+        )
         return f"the next op was already queued: {known}"
     return "the launch of the next op was not recorded"
 
@@ -160,17 +195,23 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
     until = np.maximum(launched, gaps.start + 1)
     launch = at(timed.linked.launch, gaps.next_op, -1)
-    nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
+    nodes, threads = dominant_nodes(
+        timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1)
+    )
     launching = gaps.cause == IdleCause.LAUNCH
     # Most gaps are told in words that others are told in, too.
-    tree, trace = timed.linked.tree, timed.trace
-    names, path = tree.names(nodes), same_path(timed.linked, at(tree.parent, nodes, -1))
+    tree = timed.linked.tree
+    trace = timed.trace
+    names = tree.names(nodes)
+    path = same_path(timed.linked, at(tree.parent, nodes, -1))
     calls = np.flatnonzero(at(tree.is_call, nodes, False))
     names[calls] = trace.api_calls.name[tree.row[nodes[calls]]]
     alike = Groups.of(names, path, threads, launching, gaps.detail)
     told = []
     for i in alike.first.tolist():
-        named, thread, node = IdleDetail(gaps.detail[i]), int(threads[i]), int(nodes[i])
+        named = IdleDetail(gaps.detail[i])
+        thread = int(threads[i])
+        node = int(nodes[i])
         within = "host between launches" if launching[i] else "host outside operators and calls"
         if node >= 0:
             around = op_path(timed.linked, int(tree.parent[node]))
@@ -181,10 +222,6 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
         frames = python_frames(timed, thread, start, end)
         yield told[group] + (f" at {frames}" if frames else "")
-
-
-NOWHERE = "(launch not recorded)"
-OUTSIDE = "(outside operators and calls)"
 
 
 @dataclass(frozen=True)
@@ -198,22 +235,29 @@ class GapPlaceRow:
         "op (cause launch), else the operator or call in which it was for longest"
     )
     within: str | None = metric("outermost operator or annotation around the longest of them")
-    python: str | None = metric("line of the program at the longest of them, where stacks were recorded")
+    python: str | None = metric(
+        "line of the program at the longest of them, where stacks were recorded"
+    )
     gaps: float = metric("gaps a step")
     idle_ms: float = metric("idle time a step in them")
-    share_of_idle: float = metric("that time as a share of the device's idle time: the rows sum to 1", "share")
+    share_of_idle: float = metric(
+        "that time as a share of the device's idle time: the rows sum to 1", "share"
+    )
     longest_us: float = metric("the longest of them")
 
 
 def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:
-    """A row for each cause and place of the steady state's gaps, of at least that length, on the step's device, by idle
-    time."""
-    steps, trace, tree = timed.steps, timed.trace, timed.linked.tree
+    """A row for each cause and place of the steady state's gaps, of at least that length, on the
+    step's device, by idle time."""
+    steps = timed.steps
+    trace = timed.trace
+    tree = timed.linked.tree
     length = steady_lengths(timed, gaps)
     chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US))
     if not len(chosen):
         return []
-    length, cause = lean(length[chosen]), gaps.cause[chosen]
+    length = lean(length[chosen])
+    cause = gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
     name = names_at(timed, node, nowhere)
@@ -225,41 +269,56 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     del chosen, sync, waits
     groups = Groups.of(name, cause)
-    total, most, longest = groups.sum(length), np.zeros(len(groups), length.dtype), np.zeros(len(groups), np.int64)
+    total = groups.sum(length)
+    most = np.zeros(len(groups), length.dtype)
+    longest = np.zeros(len(groups), np.int64)
     np.maximum.at(most, groups.index, length)
     rows = where(length == most[groups.index])
     longest[groups.index[rows]] = rows  # of several the last one
 
     def line(node: int) -> str | None:
-        return timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node])) if node >= 0 else None
+        return (
+            timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))
+            if node >= 0
+            else None
+        )
 
     outermost = tree.outermost(is_named(timed))
     names = [*trace.strings, NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail)]
     return [
         GapPlaceRow(
-            rank=trace.rank, cause=IdleCause(int(cause[i])).label, name=names[name[i]],
-            within=within(timed.linked, outermost, int(node[i])), python=line(int(node[i])),
-            gaps=float(groups.count[g]) / steps.steady_count, idle_ms=ms(total[g] / steps.steady_count),
-            share_of_idle=float(total[g] / total.sum()), longest_us=float(length[i]) / NS_PER_US,
+            rank=trace.rank,
+            cause=IdleCause(int(cause[i])).label,
+            name=names[name[i]],
+            within=within(timed.linked, outermost, int(node[i])),
+            python=line(int(node[i])),
+            gaps=float(groups.count[g]) / steps.steady_count,
+            idle_ms=ms(total[g] / steps.steady_count),
+            share_of_idle=float(total[g] / total.sum()),
+            longest_us=float(length[i]) / NS_PER_US,
         )
         for g in np.argsort(-total, kind="stable").tolist()
         for i in [int(longest[g])]
-    ]  # fmt: skip
+    ]
 
 
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
-    """For each gap the node of the host tree that stands behind it: the wait, the next op's launch, or what the host
-    was in for longest until then; -1: none."""
+    """For each gap the node of the host tree that stands behind it: the wait, the next op's launch,
+    or what the host was in for longest until then; -1: none."""
 
     def behind(gap: I32 | I64) -> I32:
         sync = gaps.sync[gap]
-        node, waits = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False), sync >= 0
+        node = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False)
+        waits = sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
         host = on_host(timed, gaps, gap)
         some = gaps.take(gap[host].astype(np.int64))
-        issued = np.where(some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end)
+        issued = np.where(
+            some.next_op >= 0, timed.linked.launch_times_of(np.maximum(some.next_op, 0)), some.end
+        )
         call = at(timed.linked.launch, some.next_op, -1)
-        until, thread = np.maximum(issued, some.start + 1), at(timed.trace.api_calls.thread, call, -1)
+        until = np.maximum(issued, some.start + 1)
+        thread = at(timed.trace.api_calls.thread, call, -1)
         node[host] = dominant_nodes(timed.timeline, some.start, until, thread)[0]
         return node
 
@@ -267,8 +326,10 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
 
 
 def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
-    """In which of these gaps the host did something else than launch or wait, until it launched what ended it."""
-    cause, next_op = gaps.cause[rows], gaps.next_op[rows]
+    """In which of these gaps the host did something else than launch or wait, until it launched
+    what ended it."""
+    cause = gaps.cause[rows]
+    next_op = gaps.next_op[rows]
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
     other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
     return other & known & (gaps.sync[rows] < 0)

@@ -1,5 +1,5 @@
-"""Launching of device work: how many calls a step makes, what they cost the host, how far the host is ahead, and how
-busy its threads are: the step can be no shorter than their own work."""
+"""Launching of device work: how many calls a step makes, what they cost the host, how far the host
+is ahead, and how busy its threads are: the step can be no shorter than their own work."""
 
 import numpy as np
 
@@ -15,15 +15,25 @@ from traceanalyzer.trace import I64, DeviceOpKind
 
 @dataclass(frozen=True)
 class HostStats:
-    """Time of the threads that launch device work, a step; a moment counts once, by the most productive thread."""
+    """Time of the threads that launch device work, a step; a moment counts once, by the most
+    productive thread."""
 
-    dispatch_ms: float = metric("running operators and issuing calls, with short Python between them")
+    dispatch_ms: float = metric(
+        "running operators and issuing calls, with short Python between them"
+    )
     sync_ms: float = metric("blocked until device work ends")
     input_ms: float = metric("loading or waiting for input data")
     communication_ms: float = metric("stuck in communication operators")
     allocate_ms: float = metric("allocating or freeing memory")
-    work_ms: float = metric("stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators")
+    work_ms: float = metric(
+        "stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators"
+    )
     floor_ms: float = metric("CPU time per step without syncs: a lower bound for the step")
+
+
+SHORT_KERNEL_US = 10.0
+"""A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a
+device busy."""
 
 
 def host_stats(timed: Timed) -> HostStats | None:
@@ -32,16 +42,18 @@ def host_stats(timed: Timed) -> HostStats | None:
         return None
     steps = timed.steps
     end = steps.host_end[steps.steady]
-    # A host range longer than its step holds the recorder's own start-up, which the step's window leaves out.
+    # A host range longer than its step holds the recorder's own start-up, which the step's window
+    # leaves out.
     start = np.maximum(steps.host_start[steps.steady], end - steps.duration[steps.steady])
-    states, count = timed.timeline.states, steps.steady_count
-    spent = {state: ms(measure(covered, start, end).sum() / count) for state, covered in states.items()}
+    states = timed.timeline.states
+    count = steps.steady_count
+    spent = {
+        state: ms(measure(covered, start, end).sum() / count) for state, covered in states.items()
+    }
     floor_ms = sum(spent.values()) - spent[HostState.SYNC]
-    return HostStats(**{f"{state.name.lower()}_ms": time for state, time in spent.items()}, floor_ms=floor_ms)
-
-
-SHORT_KERNEL_US = 10.0
-"""A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a device busy."""
+    return HostStats(
+        **{f"{state.name.lower()}_ms": time for state, time in spent.items()}, floor_ms=floor_ms
+    )
 
 
 @dataclass(frozen=True)
@@ -49,20 +61,31 @@ class LaunchStats:
     """Launching in a mean steady step; kernels of all devices of the process."""
 
     kernels: float = metric("kernels of a step (kernels of a CUDA graph counted singly)")
-    launch_calls: float = metric("calls of a step that launch a kernel or a graph; nested calls count once")
-    launch_ms: float = metric("host time of a step in launch calls, time blocked by a full queue left out")
-    launch_mean_us: float | None = metric("mean of a launch call without blocked time; null without launches")
+    launch_calls: float = metric(
+        "calls of a step that launch a kernel or a graph; nested calls count once"
+    )
+    launch_ms: float = metric(
+        "host time of a step in launch calls, time blocked by a full queue left out"
+    )
+    launch_mean_us: float | None = metric(
+        "mean of a launch call without blocked time; null without launches"
+    )
     launch_p50_us: float | None = metric("median of the launch calls without blocked time")
     launch_p95_us: float | None = metric("95th percentile of the launch calls without blocked time")
-    back_pressure_ms: float = metric("host time of a step blocked because the launch queue was full")
+    back_pressure_ms: float = metric(
+        "host time of a step blocked because the launch queue was full"
+    )
     queue_delay_p50_us: float | None = metric(
-        "median time from a launch call's end to the start of its first op; absent where that is negative"
+        "median time from a launch call's end to the start of its first op; absent where "
+        "that is negative"
     )
     queue_delay_p95_us: float | None = metric("95th percentile of the queue delays")
     short_kernel_share: float | None = metric("share of the kernels that take less than 10 us")
     kernel_mean_us: float | None = metric("mean duration of a kernel")
     graph_launches: float = metric("CUDA graph launches of a step")
-    kernels_per_graph_launch: float | None = metric("kernels of a graph launch; null where they were not recorded")
+    kernels_per_graph_launch: float | None = metric(
+        "kernels of a graph launch; null where they were not recorded"
+    )
     copy_calls: float = metric("calls of a step that copy memory")
     memset_calls: float = metric("calls of a step that set memory")
     without_launch: float = metric("device ops of a step whose launch call was not recorded")
@@ -78,7 +101,9 @@ class LaunchStats:
 
 def measure_launches(timed: Timed) -> LaunchStats | None:
     """Launching a steady step; None where API calls were not recorded."""
-    calls, ops, steps = timed.trace.api_calls, timed.trace.device_ops, timed.steps.steady_count
+    calls = timed.trace.api_calls
+    ops = timed.trace.device_ops
+    steps = timed.steps.steady_count
     if not len(calls):
         return None
     steady = timed.steady_calls & ~timed.linked.memo(is_nested)
@@ -91,31 +116,42 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     graph_launches = int(graph[launching].sum())
     in_graph = int((kernels & (timed.linked.launch >= 0) & graph[timed.linked.launch]).sum())
     delay = _queue_delays(timed)
-    fruitful, captured = bore_work(timed.linked), timed.linked.memo(captured_calls)
-    due, last = launching[(fruitful | ~captured)[launching]], int(timed.linked.launch_time.max(initial=-1))
+    fruitful = bore_work(timed.linked)
+    captured = timed.linked.memo(captured_calls)
+    due = launching[(fruitful | ~captured)[launching]]
+    last = int(timed.linked.launch_time.max(initial=-1))
     if last >= 0:  # later ones were still queued when the recording ended
         due = due[calls.start[due] <= last]
     return LaunchStats(
-        kernels=len(length) / steps, launch_calls=len(launching) / steps,
+        kernels=len(length) / steps,
+        launch_calls=len(launching) / steps,
         launch_ms=float(spent.sum()) / NS_PER_MS / steps,
         launch_mean_us=float(spent.mean()) / NS_PER_US if len(spent) else None,
-        launch_p50_us=_percentile_us(spent, 50), launch_p95_us=_percentile_us(spent, 95),
+        launch_p50_us=_percentile_us(spent, 50),
+        launch_p95_us=_percentile_us(spent, 95),
         back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
-        queue_delay_p50_us=_percentile_us(delay, 50), queue_delay_p95_us=_percentile_us(delay, 95),
-        short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US)) if len(length) else None,
-        kernel_mean_us=float(length.mean()) / NS_PER_US if len(length) else None, graph_launches=graph_launches / steps,
+        queue_delay_p50_us=_percentile_us(delay, 50),
+        queue_delay_p95_us=_percentile_us(delay, 95),
+        short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US))
+        if len(length)
+        else None,
+        kernel_mean_us=float(length.mean()) / NS_PER_US if len(length) else None,
+        graph_launches=graph_launches / steps,
         kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
         copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.linked.launch < 0)).sum()) / steps,
         fruitless_share=float(1.0 - np.mean(fruitful[due])) if len(due) else None,
         captured_calls=float((captured & ~fruitful)[launching].sum()) / steps,
-    )  # fmt: skip
+    )
 
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
-    """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was inferred."""
-    steps, calls, recorded = timed.steps, timed.trace.api_calls, recorded_back_pressure(timed.linked)
+    """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was
+    inferred."""
+    steps = timed.steps
+    calls = timed.trace.api_calls
+    recorded = recorded_back_pressure(timed.linked)
     within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
     if len(recorded.start):
         blocked = blocked - measure(recorded, calls.start[launching], calls.end[launching])
@@ -123,8 +159,10 @@ def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
 
 
 def _queue_delays(timed: Timed) -> I64:
-    """Time from the end of each steady launch call to the start of its first op, ns; negative ones left out."""
-    ops, calls = timed.trace.device_ops, timed.trace.api_calls
+    """Time from the end of each steady launch call to the start of its first op, ns; negative ones
+    left out."""
+    ops = timed.trace.device_ops
+    calls = timed.trace.api_calls
     launched = one_of(ops.kind, (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH))
     rows = np.flatnonzero(launched & timed.steady_ops & (timed.linked.launch >= 0))
     launch, first = np.unique(timed.linked.launch[rows], return_index=True)

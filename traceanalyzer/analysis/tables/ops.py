@@ -1,14 +1,24 @@
-"""Operators and annotations by name: host time, and device time of what they launched, a steady step.
+"""Operators and annotations by name: host time, and device time of what they launched, a steady
+step.
 
-Host time and counts are those of `torch.profiler`'s `key_averages()`: total is an instance's duration, self is
-total without what runs directly inside it (API calls too), an operator whose only child has its own name is
-one call, `ProfilerStep#N` is one row. A device op belongs to the operator around its launch call."""
+Host time and counts are those of `torch.profiler`'s `key_averages()`: total is an instance's
+duration, self is total without what runs directly inside it (API calls too), an operator whose only
+child has its own name is one call, `ProfilerStep#N` is one row. A device op belongs to the operator
+around its launch call."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, Rows, at, blockwise_found, one_of, scatter, stable_order
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    Rows,
+    at,
+    blockwise_found,
+    one_of,
+    scatter,
+    stable_order,
+)
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import owner_nodes
@@ -16,7 +26,14 @@ from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
-from traceanalyzer.analysis.tables.roofline_rows import Columns, RatedRow, by_subtree, entry, listed, rated_columns
+from traceanalyzer.analysis.tables.roofline_rows import (
+    Columns,
+    RatedRow,
+    by_subtree,
+    entry,
+    listed,
+    rated_columns,
+)
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, alike, narrowed
@@ -28,34 +45,49 @@ UNATTRIBUTED = "(launched by no recorded operator)"
 
 @dataclass(frozen=True)
 class OpTimes:
-    """Times of the operators of one name (and input shapes, where asked for) in a mean steady step."""
+    """Times of the operators of one name (and input shapes, where asked for) in a mean steady
+    step."""
 
     rank: int | None = metric("rank of the process")
     name: str = metric("operator or annotation")
-    kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator", text="own")
+    kind: str = metric(
+        "`op`, `annotation`, or `none` for device work without a recorded operator", text="own"
+    )
     shapes: str | None = metric("most common input shapes; null where they were not recorded")
     calls: float = metric("calls a step")
-    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)")
-    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make")
+    host_total_ms: float = metric(
+        "host time a step inside them (a nested call of the same name counts again)"
+    )
+    host_self_ms: float = metric(
+        "host time a step inside them without the operators and API calls they make"
+    )
     device_total_ms: float = metric(
         "sum of the durations a step of device ops launched anywhere inside them; a call inside one of its own name "
         "does not count again"
     )
-    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves")
-    share_of_step: float | None = metric("device total as a share of the step; null if it has no length", "share")
-    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work")
+    device_self_ms: float = metric(
+        "sum of the durations a step of device ops they launch themselves"
+    )
+    share_of_step: float | None = metric(
+        "device total as a share of the step; null if it has no length", "share"
+    )
+    device_mean_us: float | None = metric(
+        "mean device total of a call; null for calls without device work"
+    )
     device_p50_us: float | None = metric("median device total of a call")
     device_p95_us: float | None = metric("95th percentile of the device totals of the calls")
     kernels_per_call: float = metric("kernels launched anywhere inside a call")
     backward_share: float = metric("share of the calls made in the backward pass")
     backward_device_ms: float | None = metric(
-        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any"
+        "device total a step, nested calls once, of the autograd nodes they gave rise "
+        "to; null without any"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpStats(RatedRow, OpTimes):
-    """Operators of one name in a mean steady step; what they launched anywhere inside compared with the roofline."""
+    """Operators of one name in a mean steady step; what they launched anywhere inside compared with
+    the roofline."""
 
     module: str | None = maybe(
         "module of the model that most of them run for, forward or backward, with the one around it; null where that "
@@ -72,8 +104,8 @@ class OpStats(RatedRow, OpTimes):
 
 
 class _Calls(NamedTuple):
-    """The calls in the steady state, one entry each. What is summed over them is made column by column: of a recording
-    of gigabytes there are millions."""
+    """The calls in the steady state, one entry each. What is summed over them is made column by
+    column: of a recording of gigabytes there are millions."""
 
     node: I32
     name: I32  # code of the name they are grouped under
@@ -84,37 +116,55 @@ class _Calls(NamedTuple):
 def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     """A row for each operator name (and input shapes), by device total, then host self time.
 
-    Device ops of the steady state that no row's operator launched are in a row of their own, so the column
-    `device_self_ms` sums to all device time."""
+    Device ops of the steady state that no row's operator launched are in a row of their own, so the
+    column `device_self_ms` sums to all device time."""
     calls = _calls(rated.timed)
-    ranges, rows = rated.trace.host_ranges, rated.linked.tree.row[calls.node]
+    ranges = rated.trace.host_ranges
+    rows = rated.linked.tree.row[calls.node]
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
     del keys, rows
     times, device_self = _times(rated.timed, calls, groups)
     table = _rows(rated, calls, groups, times)
-    ops, steady = rated.trace.device_ops, rated.timed.steady_ops
+    ops = rated.trace.device_ops
+    steady = rated.timed.steady_ops
     left = int((ops.end - ops.start)[steady].sum()) - int(device_self.sum())
     if left:
         time = ms(left) / rated.timed.steps.steady_count
         table.append(
             OpStats(
-                rank=rated.trace.rank, name=UNATTRIBUTED, kind="none", shapes=None, calls=0.0, host_total_ms=0.0,
-                host_self_ms=0.0, device_total_ms=time, device_self_ms=time, device_mean_us=None, device_p50_us=None,
-                device_p95_us=None, kernels_per_call=0.0, backward_share=0.0, backward_device_ms=None,
+                rank=rated.trace.rank,
+                name=UNATTRIBUTED,
+                kind="none",
+                shapes=None,
+                calls=0.0,
+                host_total_ms=0.0,
+                host_self_ms=0.0,
+                device_total_ms=time,
+                device_self_ms=time,
+                device_mean_us=None,
+                device_p50_us=None,
+                device_p95_us=None,
+                kernels_per_call=0.0,
+                backward_share=0.0,
+                backward_device_ms=None,
                 share_of_step=share_of_step(rated.timed, left),
             )
-        )  # fmt: skip
+        )
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
 
 
 def _calls(timed: Timed) -> _Calls:
-    tree, strings = timed.linked.tree, timed.trace.strings
-    # Profiler steps go together, API calls have -1. Marks of a server's iterations hold everything and tell nothing.
+    tree = timed.linked.tree
+    strings = timed.trace.strings
+    # Profiler steps go together, API calls have -1. Marks of a server's iterations hold everything
+    # and tell nothing.
     code = np.arange(len(strings), dtype=np.int32)
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     code[steps] = steps[:1] * len(steps)
-    code[[i for i, text in enumerate(strings) if text in BOOKKEEPING or iteration(text)]] = BOOKKEEPING_CODE
+    code[[i for i, text in enumerate(strings) if text in BOOKKEEPING or iteration(text)]] = (
+        BOOKKEEPING_CODE
+    )
     name = tree.of_ranges(narrowed(code)[timed.trace.host_ranges.name], -1)
     counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
     inner = _Inner(tree, counted, tree.innermost(counted))
@@ -126,35 +176,52 @@ def _calls(timed: Timed) -> _Calls:
 
 
 def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
-    """The columns of `OpTimes` that are of the calls, and the device time that each group launches itself, ns."""
-    tree, ops, node, size = timed.linked.tree, timed.trace.device_ops, calls.node, len(timed.linked.tree.start)
-    launched_at, steps = np.where(timed.steady_ops, timed.joined.launch_node, -1), timed.steps.steady_count
-    owner, length = at(calls.around, owner_nodes(timed.linked, launched_at), -1), ops.end - ops.start
+    """The columns of `OpTimes` that are of the calls, and the device time that each group launches
+    itself, ns."""
+    tree = timed.linked.tree
+    ops = timed.trace.device_ops
+    node = calls.node
+    size = len(timed.linked.tree.start)
+    launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
+    steps = timed.steps.steady_count
+    owner = at(calls.around, owner_nodes(timed.linked, launched_at), -1)
+    length = ops.end - ops.start
     outer = _outermost(calls, tree)
     launched = _sum_at(launched_at, length, size)
     # Columns as long as all calls are let go of one by one.
     time = tree.subtree_sum(launched, node)
     middle, high = groups.quantiles(time, 0.5, 0.95)
-    device_of_calls, device_total = groups.sum(time), groups.sum(time * outer)
+    device_of_calls = groups.sum(time)
+    device_total = groups.sum(time * outer)
     again = groups.sum(time * (outer & timed.joined.run_again[node]))
     del time
     time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
-    joined, backward = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
+    joined = groups.sum(time >= 0)
+    backward = groups.sum(np.maximum(time, 0, out=time) * outer)
     del time, launched
     device_self = groups.sum(_sum_at(owner, length, size)[node])
     a_step = {
-        "host_total_ms": groups.sum(tree.end[node] - tree.start[node]), "host_self_ms": groups.sum(calls.host_self),
-        "device_total_ms": device_total, "device_self_ms": device_self,
+        "host_total_ms": groups.sum(tree.end[node] - tree.start[node]),
+        "host_self_ms": groups.sum(calls.host_self),
+        "device_total_ms": device_total,
+        "device_self_ms": device_self,
         "backward_device_ms": np.where(joined > 0, backward, np.nan),
         "recomputed_ms": np.where(again > 0, again, np.nan),
-    }  # fmt: skip
-    of_a_call = {"device_mean_us": device_of_calls / groups.count, "device_p50_us": middle, "device_p95_us": high}
+    }
+    of_a_call = {
+        "device_mean_us": device_of_calls / groups.count,
+        "device_p50_us": middle,
+        "device_p95_us": high,
+    }
     kernels = groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node))
     columns: Columns = {
         "calls": listed(groups.count / steps),
         **{name: listed(ns / NS_PER_MS / steps) for name, ns in a_step.items()},
         "share_of_step": [share_of_step(timed, ns) for ns in device_total.tolist()],
-        **{name: listed(np.where(device_total > 0, ns, np.nan) / NS_PER_US) for name, ns in of_a_call.items()},
+        **{
+            name: listed(np.where(device_total > 0, ns, np.nan) / NS_PER_US)
+            for name, ns in of_a_call.items()
+        },
         "kernels_per_call": listed(kernels / groups.count),
         "backward_share": listed(groups.sum(timed.joined.in_backward[node]) / groups.count),
     }
@@ -166,7 +233,9 @@ class _Inner(NamedTuple):
 
     tree: HostTree
     counted: Bool
-    nearest: I32  # for each node the innermost counted one among itself and those around it, -1 without
+    nearest: (
+        I32  # for each node the innermost counted one among itself and those around it, -1 without
+    )
 
     def within(self, here: slice) -> tuple[I64, I32]:
         """The counted ones of these nodes, and the counted one around each, -1 without."""
@@ -175,7 +244,8 @@ class _Inner(NamedTuple):
 
 
 def _whole(inner: _Inner, name: I32) -> Bool:
-    """Which nodes are calls. An operator that does nothing but call one of its own name is one call with it."""
+    """Which nodes are calls. An operator that does nothing but call one of its own name is one call
+    with it."""
 
     def same(here: slice) -> tuple[I64, I32]:
         rows, above = inner.within(here)
@@ -190,25 +260,33 @@ def _whole(inner: _Inner, name: I32) -> Bool:
     rows, above = blockwise_found(same, Rows(size))
     if not len(rows):
         return inner.counted
-    within, whole = scatter(np.add, np.zeros(size, np.int32), around, Rows(size)), inner.counted.copy()
+    within = scatter(np.add, np.zeros(size, np.int32), around, Rows(size))
+    whole = inner.counted.copy()
     whole[rows[within[above] <= 1]] = False
     return whole
 
 
 def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
-    """For each of these calls (ascending) its time that lies in no call inside it, ns; of nodes that are not counted it
-    is their parent's. `call`: the innermost call around each node, -1 without."""
-    tree, result, place = inner.tree, np.zeros(len(node), np.int64), np.full(len(call) + 1, -1, np.int32)
+    """For each of these calls (ascending) its time that lies in no call inside it, ns; of nodes
+    that are not counted it is their parent's. `call`: the innermost call around each node, -1
+    without."""
+    tree = inner.tree
+    result = np.zeros(len(node), np.int64)
+    place = np.full(len(call) + 1, -1, np.int32)
     place[node] = np.arange(len(node), dtype=np.int32)
 
     def spent(here: slice) -> tuple[I32, I64]:
         rows, above = inner.within(here)
-        of, around = place.take(call[rows]), place.take(at(call, above, -1))
-        mine, its = np.flatnonzero(of >= 0), np.flatnonzero(around >= 0)
+        of = place.take(call[rows])
+        around = place.take(at(call, above, -1))
+        mine = np.flatnonzero(of >= 0)
+        its = np.flatnonzero(around >= 0)
         own = tree.end[rows[mine]] - tree.start[rows[mine]]
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
-        return np.concatenate((of[mine], around[its])), np.concatenate((own, tree.start[rows[its]] - end))
+        return np.concatenate((of[mine], around[its])), np.concatenate(
+            (own, tree.start[rows[its]] - end)
+        )
 
     return scatter(np.add, result, spent, Rows(len(call)))
 
@@ -218,7 +296,8 @@ def _outermost(calls: _Calls, tree: HostTree) -> Bool:
     result = np.ones(len(calls.node), bool)
     if not len(result):
         return result
-    order, subtree_end = stable_order(calls.name), tree.subtree_end[calls.node]
+    order = stable_order(calls.name)
+    subtree_end = tree.subtree_end[calls.node]
     block = calls.name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
     result[order[1:]] = reach[:-1] <= (block + calls.node[order])[1:]
@@ -236,19 +315,24 @@ def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
 
 
 def _rows(rated: Rated, calls: _Calls, groups: Groups, times: Columns) -> list[OpStats]:
-    trace, tree = rated.trace, rated.linked.tree
+    trace = rated.trace
+    tree = rated.linked.tree
     first = tree.row[calls.node[groups.first]]
     names = [trace.strings[code] for code in calls.name[groups.first].tolist()]
     shapes = groups.most_common(trace.host_ranges.shapes[tree.row[calls.node]])
     outer = _outermost(calls, tree)
     node = calls.node[outer]
     launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
-    of_calls = by_subtree(launched_at, node, tree.subtree_end[node], groups.index[outer], len(groups))
+    of_calls = by_subtree(
+        launched_at, node, tree.subtree_end[node], groups.index[outer], len(groups)
+    )
     rated_ones = rated_columns(rated, of_calls)
     module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
     columns: Columns = {
         "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],
-        "kind": np.where(trace.host_ranges.kind[first] == RangeKind.OP, "op", "annotation").tolist(),
+        "kind": np.where(
+            trace.host_ranges.kind[first] == RangeKind.OP, "op", "annotation"
+        ).tolist(),
         "shapes": [trace.text(code) for code in shapes.tolist()],
         "module": module,
         "python": line,

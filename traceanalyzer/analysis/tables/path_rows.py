@@ -1,4 +1,5 @@
-"""The critical path as figures of a step: how long each kind of segment takes, and what carries most of it."""
+"""The critical path as figures of a step: how long each kind of segment takes, and what carries
+most of it."""
 
 from collections.abc import Iterable
 
@@ -13,24 +14,38 @@ from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import I32, I64, Bool, RangeKind
 
 PART_NAMES = {
-    Part.LATENCY: "from launch to start", Part.PAUSE: "between queued ops", Part.UNKNOWN: "not recorded",
+    Part.LATENCY: "from launch to start",
+    Part.PAUSE: "between queued ops",
+    Part.UNKNOWN: "not recorded",
     Part.HOST: "outside operators and calls",
-}  # fmt: skip
+}
 """Names of segments that no kernel, operator or call gives one."""
 
 
 @dataclass(frozen=True)
 class PathTime:
-    """The critical path of a mean steady step by kind; a partition, so the parts sum to the step."""
+    """The critical path of a mean steady step by kind; a partition, so the parts sum to the
+    step."""
 
-    compute: float = metric("kernels (no collectives), memsets and graphs that the step waited for", "ms")
-    communication: float = metric("collectives on the path, and the host stuck in a communication operator", "ms")
+    compute: float = metric(
+        "kernels (no collectives), memsets and graphs that the step waited for", "ms"
+    )
+    communication: float = metric(
+        "collectives on the path, and the host stuck in a communication operator", "ms"
+    )
     copy: float = metric("memory copies on the path", "ms")
     launch: float = metric(
-        "the host dispatching operators and launching, from a launch to its op, and pauses between queued ops", "ms"
+        (
+            "the host dispatching operators and launching, from a launch to its op, and "
+            "pauses between queued ops"
+        ),
+        "ms",
     )
     wait: float = metric(
-        "from the end of the device work that the host waited for until it went on; operators that only read a value",
+        (
+            "from the end of the device work that the host waited for until it went on; "
+            "operators that only read a value"
+        ),
         "ms",
     )
     input: float = metric("the host loading or preparing input", "ms")
@@ -44,17 +59,25 @@ class PathRow:
     """Segments of the critical path of one kind and name in a mean steady step."""
 
     rank: int | None = metric("rank of the process")
-    kind: str = metric("compute, communication, copy, launch, wait, input, host, profiler or other", text="own")
-    name: str = metric("kernel or copy that ran, operator or range the host was in, or call that waited")
-    within: str | None = metric("outermost operator or annotation around the longest of them, or around its launch")
+    kind: str = metric(
+        "compute, communication, copy, launch, wait, input, host, profiler or other", text="own"
+    )
+    name: str = metric(
+        "kernel or copy that ran, operator or range the host was in, or call that waited"
+    )
+    within: str | None = metric(
+        "outermost operator or annotation around the longest of them, or around its launch"
+    )
     segments: float = metric("segments a step")
     total_ms: float = metric("their time a step")
     share_of_step: float = metric("that time as a share of the step: the rows sum to 1", "share")
 
 
-def path_tables(timed: Timed, parts: Iterable[CriticalPath]) -> tuple[PathTime | None, list[PathRow]]:
-    """The time of each kind of segment in a mean steady step (None without segments), and a row for each kind and name
-    of segments, by time."""
+def path_tables(
+    timed: Timed, parts: Iterable[CriticalPath]
+) -> tuple[PathTime | None, list[PathRow]]:
+    """The time of each kind of segment in a mean steady step (None without segments), and a row for
+    each kind and name of segments, by time."""
     sums = _Sums(len(timed.trace.strings) + len(Part))
     for part in parts:
         sums.add(_segment_codes(timed, part), part)
@@ -71,14 +94,20 @@ class _Sums:
         shape = (codes, len(PathKind))
         self.count, self.total = np.zeros(shape, np.int64), np.zeros(shape)
         # Length and node of the last of the longest segments, and which of all segments it is.
-        self.longest, self.node, self.place = (np.full(shape, fill, np.int64) for fill in (0, -1, -1))
-        self.running, self.segments = np.zeros(codes, bool), 0  # codes of what ran, and how many segments there were
+        self.longest, self.node, self.place = (
+            np.full(shape, fill, np.int64) for fill in (0, -1, -1)
+        )
+        self.running = np.zeros(codes, bool)  # codes of what ran, and how many segments there were
+        self.segments = 0
 
     def add(self, code: I32, path: CriticalPath) -> None:
         """Count these segments, which follow those before."""
-        group, duration = code * len(PathKind) + path.kind, path.duration
+        group = code * len(PathKind) + path.kind
+        duration = path.duration
         self.count += np.bincount(group, minlength=self.count.size).reshape(self.count.shape)
-        self.total += np.bincount(group, weights=duration, minlength=self.count.size).reshape(self.count.shape)
+        self.total += np.bincount(group, weights=duration, minlength=self.count.size).reshape(
+            self.count.shape
+        )
         np.maximum.at(self.longest.reshape(-1), group, duration)
         largest = np.flatnonzero(duration == self.longest.reshape(-1)[group])
         self.node.reshape(-1)[group[largest]] = path.node[largest]
@@ -90,31 +119,46 @@ class _Sums:
 def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     names, index = _names(timed.trace.strings, sums.count.sum(axis=1), sums.running)
     shape = (len(names), len(PathKind))
-    total, count, node = np.zeros(shape), np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    total = np.zeros(shape)
+    count = np.zeros(shape, np.int64)
+    node = np.full(shape, -1, np.int64)
     used = np.flatnonzero(sums.count.sum(axis=1))
     np.add.at(total, index[used], sums.total[used])
     np.add.at(count, index[used], sums.count[used])
     # Of several codes of one name the longest segment, of several of these the last.
     cell = (index[used][:, None] * len(PathKind) + np.arange(len(PathKind))).ravel()
     order = np.lexsort((sums.place[used].ravel(), sums.longest[used].ravel()))
-    node.reshape(-1)[cell[order]] = sums.node[used].ravel()[order]  # of several the last one written stays
-    whole, outermost, steps = float(total.sum()), timed.linked.tree.outermost(is_named(timed)), timed.steps.steady_count
+    node.reshape(-1)[cell[order]] = sums.node[used].ravel()[
+        order
+    ]  # of several the last one written stays
+    whole = float(total.sum())
+    outermost = timed.linked.tree.outermost(is_named(timed))
+    steps = timed.steps.steady_count
     return [
         PathRow(
-            rank=timed.trace.rank, kind=PathKind(kind).label, name=names[name],
-            within=within(timed.linked, outermost, int(node[name, kind])), segments=float(count[name, kind]) / steps,
-            total_ms=ms(total[name, kind] / steps), share_of_step=float(total[name, kind] / whole),
+            rank=timed.trace.rank,
+            kind=PathKind(kind).label,
+            name=names[name],
+            within=within(timed.linked, outermost, int(node[name, kind])),
+            segments=float(count[name, kind]) / steps,
+            total_ms=ms(total[name, kind] / steps),
+            share_of_step=float(total[name, kind] / whole),
         )
-        for name, kind in (divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist())
+        for name, kind in (
+            divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist()
+        )
         if count[name, kind]
-    ]  # fmt: skip
+    ]
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
-    """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
-    or range that the host is in, the call that waits, or what lies between."""
+    """For each segment the index of its name, and the names: of the kernel or copy that runs
+    (shortened), the operator or range that the host is in, the call that waits, or what lies
+    between."""
     code = _segment_codes(timed, path)
-    running = np.bincount(code[path.part == Part.OP], minlength=len(timed.trace.strings) + len(Part)) > 0
+    running = (
+        np.bincount(code[path.part == Part.OP], minlength=len(timed.trace.strings) + len(Part)) > 0
+    )
     names, index = _names(timed.trace.strings, np.bincount(code), running)
     return index[code], names
 
@@ -124,17 +168,21 @@ def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I3
     texts: dict[str, int] = {}
     index = np.zeros(len(strings) + len(Part), np.int32)
     for used in np.flatnonzero(count).tolist():
-        text = f"({PART_NAMES[Part(used - len(strings))]})" if used >= len(strings) else strings[used]
+        text = (
+            f"({PART_NAMES[Part(used - len(strings))]})" if used >= len(strings) else strings[used]
+        )
         index[used] = texts.setdefault(short_name(text) if running[used] else text, len(texts))
     return list(texts), index
 
 
 def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
     """For each segment the code of its name among the trace's strings, beyond them its part."""
-    trace, tree = timed.trace, timed.linked.tree
+    trace = timed.trace
+    tree = timed.linked.tree
     code = path.part.astype(np.int32)
     code += len(trace.strings)
-    runs, waits = path.part == Part.OP, path.part == Part.RETURN
+    runs = path.part == Part.OP
+    waits = path.part == Part.RETURN
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
     code[inside] = names_at(timed, path.node[inside], len(trace.strings) + Part.HOST)
@@ -143,13 +191,16 @@ def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
 
 
 def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
-    """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
-    of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
-    tree, trace = timed.linked.tree, timed.trace
+    """For each of these nodes of the host tree the name of the innermost operator or annotation
+    around it (or itself), of the call where there is none, and `outside` where there is nothing but
+    the step, and for -1."""
+    tree = timed.linked.tree
+    trace = timed.trace
     innermost = run_lengths(tree.innermost(is_named(timed)))
 
     def name(node: I32 | I64) -> I32:
-        around, result = at(innermost, node, -1), np.full(len(node), outside, np.int32)
+        around = at(innermost, node, -1)
+        result = np.full(len(node), outside, np.int32)
         inside = np.flatnonzero(around >= 0)
         result[inside] = tree.names(around[inside])
         calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
@@ -162,12 +213,18 @@ def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
-    return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None
+    return (
+        linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]]
+        if around >= 0
+        else None
+    )
 
 
 def is_named(timed: Timed) -> Bool:
-    """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
-    tree, ranges = timed.linked.tree, timed.trace.host_ranges
+    """Which nodes of the host tree name what the host does: operators and annotations but the
+    steps'."""
+    tree = timed.linked.tree
+    ranges = timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
     result = one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     result[result] = ~of_step[ranges.name[tree.row[result]]]

@@ -1,8 +1,9 @@
 """Phases of a step (forward, backward, optimizer, data loading, ...) on the host and on the device.
 
-Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX, PyTorch's own
-`Optimizer.step#...`). In a recording of operators whose annotations do not tell forward from backward these are derived
-from autograd (`derived_phases`). Modules that are annotated have a table of their own."""
+Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX,
+PyTorch's own `Optimizer.step#...`). In a recording of operators whose annotations do not tell
+forward from backward these are derived from autograd (`derived_phases`). Modules that are annotated
+have a table of their own."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, clip, counts, levels, measure, stable_order, union, where
+from traceanalyzer.analysis.algebra import (
+    IntervalSet,
+    clip,
+    counts,
+    levels,
+    measure,
+    stable_order,
+    union,
+    where,
+)
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
@@ -33,9 +43,12 @@ class PhaseStats:
     is_input: bool = metric("whether it is named like loading of input data")
     calls: float | None = metric("instances a step; null where it was derived")
     host_ms: float = metric(
-        "host time inside it a step (union on each thread); of a derived phase the time of its operators"
+        "host time inside it a step (union on each thread); of a derived phase the time "
+        "of its operators"
     )
-    host_share: float | None = metric("host time as a share of the step's wall-clock time, at most 1")
+    host_share: float | None = metric(
+        "host time as a share of the step's wall-clock time, at most 1"
+    )
     device_ms: float | None = metric(
         "time with work on the device (union) that was launched inside it, or on its behalf by a thread in no "
         "phase while its own thread was blocked in it, a step; null without device work"
@@ -46,10 +59,12 @@ class PhaseStats:
         "null where the phase was derived"
     )
     role: str | None = maybe(
-        "what it is for: forward, backward, optimizer, data, logging or checkpoint; null where its name does not say"
+        "what it is for: forward, backward, optimizer, data, logging or checkpoint; null "
+        "where its name does not say"
     )
     gpu_idle_ms: float | None = maybe(
-        "idle time of the GPU a step while the host was in it, whatever the cause; null without device work"
+        "idle time of the GPU a step while the host was in it, whatever the cause; null "
+        "without device work"
     )
     waits: float | None = maybe(
         "calls a step inside it that block the CPU until the GPU has finished something; null where API calls were not "
@@ -75,12 +90,18 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     others = (_Phase((role.label,), None, rows, ops, None, role) for role, rows, ops in derived)
     found = [*_annotated(timed, phases.ranges), *others]
     # What of the forward pass runs again in the backward pass.
-    tree, ops, again = timed.linked.tree, timed.trace.device_ops, timed.joined.run_again
+    tree = timed.linked.tree
+    ops = timed.trace.device_ops
+    again = timed.joined.run_again
     nodes = np.flatnonzero(again[:-1] & ~again[tree.parent[:]] & ~tree.is_call)
     rows = tree.row[nodes[timed.steady_host(tree.start[nodes])]]
     if len(rows):
-        mine = np.flatnonzero(again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device))
-        found.append(_Phase((Role.BACKWARD.label, "recomputation"), None, rows, mine, None, Role.NONE))
+        mine = np.flatnonzero(
+            again[timed.joined.launch_node] & timed.steady_ops & (ops.device == timed.device)
+        )
+        found.append(
+            _Phase((Role.BACKWARD.label, "recomputation"), None, rows, mine, None, Role.NONE)
+        )
     return [_row(timed, step_ns, phase) for phase in found]
 
 
@@ -90,7 +111,9 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
     steady = timed.steady_host(table.start[ranges.row])
     names, texts = _shared_names(timed.trace.strings, table.name[ranges.row])
     path_of, paths = _paths(names, texts, ranges.parent)
-    ops = where((ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device))
+    ops = where(
+        (ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device)
+    )
     launched_in = ranges.of_op[ops]
     members = _by_path(path_of[launched_in], len(paths))
     instances = _by_path(np.where(steady, path_of, np.int32(len(paths))), len(paths) + 1)
@@ -99,41 +122,59 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
         chosen = ranges.row[instances[path]]
         if not len(chosen):
             continue
-        mine, instances_of = [members[inner] for inner in inside[path]], []
+        mine = [members[inner] for inner in inside[path]]
+        instances_of = []
         for inner, launches in zip(inside[path], mine, strict=True):
             instance = launched_in[launches]
             for _ in range(len(paths[inner]) - len(paths[path])):
                 instance = ranges.parent[instance]
             instances_of.append(instance)
-        role, whole = role_of(paths[path][-1]), np.concatenate(instances_of)
+        role = role_of(paths[path][-1])
+        whole = np.concatenate(instances_of)
         yield _Phase(paths[path], len(chosen), chosen, ops[np.concatenate(mine)], whole, role)
 
 
 def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
-    ops, table, steps = timed.trace.device_ops, timed.trace.host_ranges, timed.steps.steady_count
-    start, end = ops.start[phase.ops], ops.end[phase.ops]
+    ops = timed.trace.device_ops
+    table = timed.trace.host_ranges
+    steps = timed.steps.steady_count
+    start = ops.start[phase.ops]
+    end = ops.end[phase.ops]
     device = span = idle = None
     if timed.device is not None:
         device = _in_steps(timed, start, end).total / steps
         span = None if phase.instance is None else _spans(start, end, phase.instance) / steps
         inside = _in_steps(timed, table.start[phase.rows], table.end[phase.rows])
-        idle = int(measure(timed.activity[timed.device].gaps, inside.start, inside.end).sum()) / steps
+        idle = (
+            int(measure(timed.activity[timed.device].gaps, inside.start, inside.end).sum()) / steps
+        )
     host_ns = host_time(table, phase.rows)
     return PhaseStats(
-        rank=timed.trace.rank, name=phase.path[-1], depth=len(phase.path) - 1,
-        within=" > ".join(phase.path[:-1]) or None, derived=phase.instance is None,
-        is_input=bool(INPUT_NAMES.search(phase.path[-1])), calls=ratio(phase.calls, steps), host_ms=ms(host_ns / steps),
+        rank=timed.trace.rank,
+        name=phase.path[-1],
+        depth=len(phase.path) - 1,
+        within=" > ".join(phase.path[:-1]) or None,
+        derived=phase.instance is None,
+        is_input=bool(INPUT_NAMES.search(phase.path[-1])),
+        calls=ratio(phase.calls, steps),
+        host_ms=ms(host_ns / steps),
         host_share=min(host_ns / steps / step_ns, 1.0) if step_ns else None,
-        device_ms=None if device is None else ms(device), device_share=ratio(device, step_ns),
-        device_span_ms=None if span is None else ms(span), role=phase.role.label if phase.role else None,
-        gpu_idle_ms=None if idle is None else ms(idle), waits=_waits(timed, phase.rows),
-    )  # fmt: skip
+        device_ms=None if device is None else ms(device),
+        device_share=ratio(device, step_ns),
+        device_span_ms=None if span is None else ms(span),
+        role=phase.role.label if phase.role else None,
+        gpu_idle_ms=None if idle is None else ms(idle),
+        waits=_waits(timed, phase.rows),
+    )
 
 
 def _in_steps(timed: Timed, start: I64, end: I64) -> IntervalSet:
-    """The union of these, as far as it lies in steady steps: what is launched in one may run before it or after it."""
+    """The union of these, as far as it lies in steady steps: what is launched in one may run before
+    it or after it."""
     steps = timed.steps
-    return clip(union(start, end), (int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1])))
+    return clip(
+        union(start, end), (int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1]))
+    )
 
 
 def _waits(timed: Timed, rows: I32 | I64) -> float | None:
@@ -142,7 +183,8 @@ def _waits(timed: Timed, rows: I32 | I64) -> float | None:
         return None
     if not len(rows):
         return 0.0
-    waiting, node = timed.memo(_waiting), np.sort(timed.linked.tree.node_of_range[rows])
+    waiting = timed.memo(_waiting)
+    node = np.sort(timed.linked.tree.node_of_range[rows])
     last = np.searchsorted(node, waiting, side="right") - 1
     reach = np.maximum.accumulate(timed.linked.tree.subtree_end[node])
     return float(((last >= 0) & (waiting < reach[last])).sum()) / timed.steps.steady_count
@@ -156,15 +198,16 @@ def _waiting(timed: Timed) -> I32:
 def _spans(start: I64, end: I64, instance: I32 | I64) -> int:
     """Time from the first start to the last end in each instance, summed, ns."""
     instances, index = ranked(instance)
-    first, last = np.full(len(instances), np.iinfo(np.int64).max), np.zeros(len(instances), np.int64)
+    first = np.full(len(instances), np.iinfo(np.int64).max)
+    last = np.zeros(len(instances), np.int64)
     np.minimum.at(first, index, start)
     np.maximum.at(last, index, end)
     return int((last - first).sum())
 
 
 def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
-    """Which of some texts is the name of each instance (given by code): with # for numbers, where several names differ
-    in nothing else."""
+    """Which of some texts is the name of each instance (given by code): with # for numbers, where
+    several names differ in nothing else."""
     codes, place = ranked(names)
     texts = [strings[code] for code in codes.tolist()]
     general = {text: NUMBER.sub("#", text) for text in texts}
@@ -175,15 +218,18 @@ def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
 
 
 def _paths(names: I32, texts: list[str], parent: I32) -> tuple[I32, list[tuple[str, ...]]]:
-    """The path (names from the outermost phase down) of each instance as an index, and the paths, each after the one
-    that it goes on from."""
-    result, paths = np.empty(len(names), np.int32), list[tuple[str, ...]]()
-    depth, rows = np.zeros(len(parent), np.int32), where(parent >= 0)
+    """The path (names from the outermost phase down) of each instance as an index, and the paths,
+    each after the one that it goes on from."""
+    result = np.empty(len(names), np.int32)
+    paths = list[tuple[str, ...]]()
+    depth = np.zeros(len(parent), np.int32)
+    rows = where(parent >= 0)
     above = parent[rows]
     while len(rows):
         depth[rows] += 1
         above = parent[above]
-        rows, above = rows[above >= 0], above[above >= 0]
+        rows = rows[above >= 0]
+        above = above[above >= 0]
     for level, rows in enumerate(levels(depth)):
         key = names[rows].astype(np.int64)
         if level:
@@ -209,7 +255,9 @@ def _by_path(path: I32, count: int) -> list[I64]:
     return np.split(stable_order(path), np.cumsum(counts(path, count))[:-1])
 
 
-def _in_program_order(linked: Linked, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]) -> list[int]:
+def _in_program_order(
+    linked: Linked, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]
+) -> list[int]:
     """Paths by first start, each before those inside it."""
     first = np.full(len(paths), np.iinfo(np.int64).max)
     np.minimum.at(first, path_of, linked.trace.host_ranges.start[ranges.row])

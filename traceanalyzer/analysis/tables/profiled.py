@@ -1,4 +1,5 @@
-"""What a printed table of `key_averages()` tells: sums by name. It has no times of single events, so no idle time."""
+"""What a printed table of `key_averages()` tells: sums by name. It has no times of single events,
+so no idle time."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,22 +14,38 @@ from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 API = ("cuda", "hip", "cu")
 DEVICE = ("Memcpy", "Memset")
 WIDTHS = {"8": ("fp8", "int8"), "16": ("fp16", "bf16"), "32": ("tf32", "fp32"), "64": ("fp64",)}
-"""Types of so many bits; which one it was is not stated, so that the share of a limit is the least that it can be."""
+"""Types of so many bits; which one it was is not stated, so that the share of a limit is the least
+that it can be."""
 
 
 @dataclass(frozen=True)
 class ProfiledRow:
-    """A name of a profiler's table; figures are sums over the whole profile, or over a step where it marks steps."""
+    """A name of a profiler's table; figures are sums over the whole profile, or over a step where
+    it marks steps."""
 
     name: str = metric("operator, kernel, API call or range, as the table cut it")
-    kind: str = metric("`kernel` for work on the device, `api` for calls of the runtime, else `op`", text="own")
-    cls: str | None = metric("class of work of a kernel, from its name; null for others", text="own")
-    calls: float | None = metric("calls, a step where the table has ProfilerStep*; null without such a column")
-    self_cpu_ms: float | None = metric("host time without what it calls, likewise; null without such a column")
-    cpu_total_ms: float | None = metric("host time with what it calls, likewise; null without such a column")
-    self_device_ms: float | None = metric("device time of its own, likewise; null without such a column")
+    kind: str = metric(
+        "`kernel` for work on the device, `api` for calls of the runtime, else `op`", text="own"
+    )
+    cls: str | None = metric(
+        "class of work of a kernel, from its name; null for others", text="own"
+    )
+    calls: float | None = metric(
+        "calls, a step where the table has ProfilerStep*; null without such a column"
+    )
+    self_cpu_ms: float | None = metric(
+        "host time without what it calls, likewise; null without such a column"
+    )
+    cpu_total_ms: float | None = metric(
+        "host time with what it calls, likewise; null without such a column"
+    )
+    self_device_ms: float | None = metric(
+        "device time of its own, likewise; null without such a column"
+    )
     device_total_ms: float | None = metric("device time with what it calls, likewise; null without")
-    share_of_device: float | None = metric("a kernel's part of all device time; null for others", "share")
+    share_of_device: float | None = metric(
+        "a kernel's part of all device time; null for others", "share"
+    )
     shapes: str | None = metric("input shapes; null where the table is not grouped by them")
     device: int | None = maybe("GPU of a kernel; null where the table does not say")
     tflops: float | None = maybe(
@@ -66,7 +83,8 @@ def profiled(
 ) -> Profiled | None:
     """The sums of a profiler's table; None where there is none.
 
-    Where kernels have no rows of their own (old versions), the operators' own device time is theirs."""
+    Where kernels have no rows of their own (old versions), the operators' own device time is
+    theirs."""
     if not rows:
         return None
     rows = _told_once(rows)
@@ -77,13 +95,17 @@ def profiled(
     made = [_row(row, each, device, classes, gpus) for row in filterfalse(marks.__contains__, rows)]
     made.sort(key=_by_time)
     return Profiled(
-        steps=int(steps) or None, step_ms=ratio(_total(marks, "cpu_total_ms"), steps), device_ms=device / each,
-        cpu_ms=_total(rows, "self_cpu_ms") / each, rows=made,
-    )  # fmt: skip
+        steps=int(steps) or None,
+        step_ms=ratio(_total(marks, "cpu_total_ms"), steps),
+        device_ms=device / each,
+        cpu_ms=_total(rows, "self_cpu_ms") / each,
+        rows=made,
+    )
 
 
 def _told_once(rows: Sequence[ProfilerRow]) -> list[ProfilerRow]:
-    """Ranges that the profiler projected on the device have a second row under the same name, which is left out."""
+    """Ranges that the profiler projected on the device have a second row under the same name, which
+    is left out."""
     on_host = {row.name for row in rows if _on_host(row)}
     return [row for row in rows if _on_host(row) or row.name not in on_host]
 
@@ -101,22 +123,34 @@ def _on_host(row: ProfilerRow) -> bool:
 
 
 def _row(
-    row: ProfilerRow, steps: float, device_ms: float, classes: KernelClasses, gpus: Mapping[int, Hardware | None]
+    row: ProfilerRow,
+    steps: float,
+    device_ms: float,
+    classes: KernelClasses,
+    gpus: Mapping[int, Hardware | None],
 ) -> ProfiledRow:
-    kind, own = _kind(row), row.self_device_ms
+    kind = _kind(row)
+    own = row.self_device_ms
     return ProfiledRow(
-        name=row.name, kind=kind, cls=classes.names[classes.class_of(row.name)] if kind == "kernel" else None,
-        calls=ratio(row.calls, steps), self_cpu_ms=ratio(row.self_cpu_ms, steps),
-        cpu_total_ms=ratio(row.cpu_total_ms, steps), self_device_ms=ratio(own, steps),
+        name=row.name,
+        kind=kind,
+        cls=classes.names[classes.class_of(row.name)] if kind == "kernel" else None,
+        calls=ratio(row.calls, steps),
+        self_cpu_ms=ratio(row.self_cpu_ms, steps),
+        cpu_total_ms=ratio(row.cpu_total_ms, steps),
+        self_device_ms=ratio(own, steps),
         device_total_ms=ratio(row.device_total_ms, steps),
-        share_of_device=ratio(own, device_ms) if kind == "kernel" else None, shapes=row.shapes, device=row.device,
+        share_of_device=ratio(own, device_ms) if kind == "kernel" else None,
+        shapes=row.shapes,
+        device=row.device,
         **_rates(row, gpus.get(-1 if row.device is None else row.device)),
-    )  # fmt: skip
+    )
 
 
 def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
     """Rates of the work that is stated of a kernel, and how near they are to the GPU's limits."""
-    seconds, flops = (row.self_device_ms or 0.0) / MS_PER_S, sum(row.flops.values())
+    seconds = (row.self_device_ms or 0.0) / MS_PER_S
+    flops = sum(row.flops.values())
     if not seconds or not (flops or row.bytes):
         return {}
     return {
@@ -128,7 +162,10 @@ def _rates(row: ProfilerRow, gpu: Hardware | None) -> dict[str, float | None]:
 
 def _least_s(row: ProfilerRow, gpu: Hardware) -> float:
     # The fastest type of each width; where one is not known nothing is said of the computation.
-    types = {width: [gpu.matrix_peak(name) or 0.0 for name in WIDTHS.get(width, ())] for width in row.flops}
+    types = {
+        width: [gpu.matrix_peak(name) or 0.0 for name in WIDTHS.get(width, ())]
+        for width in row.flops
+    }
     peaks = {width: max(known, default=0.0) for width, known in types.items()}
     computing = (ratio(amount, peaks[width]) or 0.0 for width, amount in row.flops.items())
     return max((row.bytes or 0.0) / gpu.bandwidth, sum(computing) if all(peaks.values()) else 0.0)

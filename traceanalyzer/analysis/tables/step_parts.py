@@ -1,8 +1,10 @@
-"""The steady step's wall-clock time in its smallest named parts: a partition, so parts of two runs can be subtracted.
+"""The steady step's wall-clock time in its smallest named parts: a partition, so parts of two runs
+can be subtracted.
 
-Every nanosecond of a step's window on its device belongs to one row: to the operator, input shapes and kernel that
-ran (compute before exposed communication before exposed copies, as in the budget; a moment with several of the
-same part is split evenly between them), or to a cause of idle time and the place it is charged to."""
+Every nanosecond of a step's window on its device belongs to one row: to the operator, input shapes
+and kernel that ran (compute before exposed communication before exposed copies, as in the budget; a
+moment with several of the same part is split evenly between them), or to a cause of idle time and
+the place it is charged to."""
 
 import re
 from functools import partial
@@ -11,7 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Groups, IntervalSet, at, blockwise, places, shared_time, where_changed
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    IntervalSet,
+    at,
+    blockwise,
+    places,
+    shared_time,
+    where_changed,
+)
 from traceanalyzer.analysis.algebra.blocks import in_blocks
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -25,10 +35,12 @@ BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
 """The parts of the budget, in the order of `Budget`."""
 IDLE = BUDGET.index("idle")
 MAX_ROWS = 1000
-"""Programs with changing shapes have tens of thousands of rows; those after the longest thousand are one a part."""
+"""Programs with changing shapes have tens of thousands of rows; those after the longest thousand
+are one a part."""
 SMALLER = "(smaller ones)"
 MAX_BATCHES = 16
-"""Means of this many groups of successive steps tell the spread as well as all steps do; see `StepPart.batch_ms`."""
+"""Means of this many groups of successive steps tell the spread as well as all steps do; see
+`StepPart.batch_ms`."""
 NO_TENSOR = re.compile(r"Scalar|List|^$")
 """Types of inputs that are no tensors, and of lists, whose elements' types are not recorded."""
 SHAPES_LENGTH = 200  # characters of the shapes: those of fused optimizers name hundreds of tensors
@@ -38,11 +50,20 @@ SHAPES_LENGTH = 200  # characters of the shapes: those of fused optimizers name 
 class StepPart:
     """One part of the mean steady step. The `ms` of all parts sum to the mean step time."""
 
-    part: str = metric("part of the budget: `compute`, `exposed_communication`, `exposed_copy` or `idle`", text="own")
+    part: str = metric(
+        "part of the budget: `compute`, `exposed_communication`, `exposed_copy` or `idle`",
+        text="own",
+    )
     cls: str = metric("class of work; of idle time its cause", text="own")
-    op: str | None = metric("operator that launched the work; of idle time the one that ended it, or that waited")
-    shapes: str | None = metric("input shapes of the operator; null where they were not recorded, and of idle time")
-    dtypes: str | None = metric("types of its input tensors, each once; null where they were not recorded")
+    op: str | None = metric(
+        "operator that launched the work; of idle time the one that ended it, or that waited"
+    )
+    shapes: str | None = metric(
+        "input shapes of the operator; null where they were not recorded, and of idle time"
+    )
+    dtypes: str | None = metric(
+        "types of its input tensors, each once; null where they were not recorded"
+    )
     kernel: str | None = metric("kernel or copy, shortened; of idle time the API call that waited")
     calls: float = metric("device ops a step; of idle time gaps")
     ms: float = metric("wall-clock time of the step that is theirs")
@@ -62,8 +83,8 @@ class _Pieces(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """What time was spent on, of each stretch or of each kind of them; texts are codes of the trace's strings, -1:
-    none."""
+    """What time was spent on, of each stretch or of each kind of them; texts are codes of the
+    trace's strings, -1: none."""
 
     op: I32
     shapes: I32
@@ -77,7 +98,8 @@ class _Keys(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Spent:
-    """The time of one part of the budget by what it was spent on: kinds of stretches, and the stretches."""
+    """The time of one part of the budget by what it was spent on: kinds of stretches, and the
+    stretches."""
 
     part: int  # index into `BUDGET`
     keys: _Keys  # of each kind
@@ -91,12 +113,19 @@ class _Spent:
     @classmethod
     def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> "_Spent":
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
-        kinds, begun, whole = Groups.of(*keys), timed.steps.start[timed.steps.steady], ns.astype(np.int64)
+        kinds = Groups.of(*keys)
+        begun = timed.steps.start[timed.steps.steady]
+        whole = ns.astype(np.int64)
         return cls(
-            part=part, keys=keys.take(kinds.first), calls=kinds.sum(where_changed(pieces.row)),
-            since=_least(kinds, pieces.start - begun[pieces.step]), first=kinds.first, kind=kinds.index,
-            step=narrowed(pieces.step), ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
-        )  # fmt: skip
+            part=part,
+            keys=keys.take(kinds.first),
+            calls=kinds.sum(where_changed(pieces.row)),
+            since=_least(kinds, pieces.start - begun[pieces.step]),
+            first=kinds.first,
+            kind=kinds.index,
+            step=narrowed(pieces.step),
+            ns=narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns,
+        )
 
     @classmethod
     def joined(cls, parts: "list[_Spent]") -> "_Spent":
@@ -105,10 +134,14 @@ class _Spent:
         kinds = Groups.of(*keys)
         before = np.cumsum([0, *(len(one.ns) for one in parts)])[:-1]
         of_kind = np.split(narrowed(kinds.index), np.cumsum([len(one.since) for one in parts])[:-1])
-        first = np.concatenate([one.first + n for one, n in zip(parts, before, strict=True)])[kinds.first]
+        first = np.concatenate([one.first + n for one, n in zip(parts, before, strict=True)])[
+            kinds.first
+        ]
         kind = np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)])
-        calls, since = kinds.sum(_of_all(parts, "calls")), _least(kinds, _of_all(parts, "since"))
-        step, ns = _of_all(parts, "step"), _of_all(parts, "ns")
+        calls = kinds.sum(_of_all(parts, "calls"))
+        since = _least(kinds, _of_all(parts, "since"))
+        step = _of_all(parts, "step")
+        ns = _of_all(parts, "ns")
         return cls(parts[0].part, keys.take(kinds.first), calls, since, first, kind, step, ns)
 
     def time(self, row: I64, rows: int) -> F64:
@@ -139,8 +172,8 @@ def _least(groups: Groups, values: I64) -> I64:
 
 
 class _Rows(NamedTuple):
-    """The rows that are shown, in the order of their keys: each kind with much time, and the others of each part of
-    the budget put together."""
+    """The rows that are shown, in the order of their keys: each kind with much time, and the others
+    of each part of the budget put together."""
 
     of_kind: list[I64]  # for each part of the budget the row of each of its kinds
     part: I64  # index into `BUDGET` of each row
@@ -155,8 +188,11 @@ class _Rows(NamedTuple):
         part = np.repeat([one.part for one in spent], [len(one.calls) for one in spent])
         keys = _keys_of(spent)
         ordered = np.lexsort((keys.label, part, keys.kernel, keys.dtypes, keys.shapes, keys.op))
-        time = np.concatenate([one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent])
-        place, small = np.empty(len(part), np.int64), np.zeros(len(part), bool)
+        time = np.concatenate(
+            [one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent]
+        )
+        place = np.empty(len(part), np.int64)
+        small = np.zeros(len(part), bool)
         place[ordered] = np.arange(len(part))
         small[ordered[np.argsort(-time[ordered], kind="stable")[MAX_ROWS:]]] = True
         rows = Groups.of(np.where(small, -1, place), np.where(small, part, -1))
@@ -166,49 +202,71 @@ class _Rows(NamedTuple):
         for key in (keys.op, keys.shapes, keys.dtypes, keys.kernel):
             mixed[rows.index[key != key[lead][rows.index]]] = True
         of_kind: list[I64] = np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1])
-        calls, since = rows.sum(_of_all(spent, "calls")), _least(rows, _of_all(spent, "since"))
+        calls = rows.sum(_of_all(spent, "calls"))
+        since = _least(rows, _of_all(spent, "since"))
         return cls(of_kind, part[lead], keys.take(lead), mixed, calls, since)
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
-    """The parts of the mean steady step on its device: what ran in order of the step, then idle time.
+    """The parts of the mean steady step on its device: what ran in order of the step, then idle
+    time.
 
     Empty without device work."""
     if timed.device is None:
         return []
-    waiting = in_blocks(partial(_idle_here, timed, gaps), np.flatnonzero(gaps.device == timed.device).astype(np.int32))
-    here, activity = timed.trace.device_ops.device == timed.device, timed.activity[timed.device]
+    waiting = in_blocks(
+        partial(_idle_here, timed, gaps),
+        np.flatnonzero(gaps.device == timed.device).astype(np.int32),
+    )
+    here = timed.trace.device_ops.device == timed.device
+    activity = timed.activity[timed.device]
     within = (activity.compute, activity.exposed_communication, activity.exposed_copy)
     which = (timed.linked.is_compute, timed.linked.is_communication, timed.linked.is_copy)
     ops = [np.flatnonzero(chosen & here).astype(np.int32) for chosen in which]
     spent = [*(_running(timed, i, ops[i], within[i]) for i in range(IDLE)), _Spent.joined(waiting)]
-    rows, steps = _Rows.of(spent), timed.steps.steady_count
-    batches, by_kind = min(steps, MAX_BATCHES), list(zip(spent, rows.of_kind, strict=True))
-    batch, count = np.arange(steps) * batches // steps, len(rows.part)
+    rows = _Rows.of(spent)
+    steps = timed.steps.steady_count
+    batches = min(steps, MAX_BATCHES)
+    by_kind = list(zip(spent, rows.of_kind, strict=True))
+    batch = np.arange(steps) * batches // steps
+    count = len(rows.part)
     time = sum((one.time(row, count) for one, row in by_kind), np.zeros(1))
-    by_batch = sum((one.time_by_batch(row, count, batch, batches) for one, row in by_kind), np.zeros(1))
+    by_batch = sum(
+        (one.time_by_batch(row, count, batch, batches) for one, row in by_kind), np.zeros(1)
+    )
     by_batch = by_batch / np.bincount(batch) / NS_PER_MS
 
     def part(i: int) -> StepPart:
-        op, shapes, dtypes, kernel = (None if rows.mixed[i] else timed.trace.text(int(key[i])) for key in rows.keys[:4])
-        budget, label = BUDGET[rows.part[i]], rows.keys.label[i]
-        if kernel is not None and budget != "exposed_copy":  # of copies in full: brackets name the kind of memory
+        op, shapes, dtypes, kernel = (
+            None if rows.mixed[i] else timed.trace.text(int(key[i])) for key in rows.keys[:4]
+        )
+        budget = BUDGET[rows.part[i]]
+        label = rows.keys.label[i]
+        if (
+            kernel is not None and budget != "exposed_copy"
+        ):  # of copies in full: brackets name the kind of memory
             kernel = short_name(kernel)
         named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', dtypes or "")]
         types = dict.fromkeys(name for name in named if not NO_TENSOR.search(name))
         return StepPart(
-            part=budget, cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label], op=op,
-            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH), dtypes=", ".join(types) or None,
-            kernel=SMALLER if rows.mixed[i] else kernel, calls=float(rows.calls[i]) / steps, ms=ms(time[i]) / steps,
+            part=budget,
+            cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label],
+            op=op,
+            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH),
+            dtypes=", ".join(types) or None,
+            kernel=SMALLER if rows.mixed[i] else kernel,
+            calls=float(rows.calls[i]) / steps,
+            ms=ms(time[i]) / steps,
             batch_ms=by_batch[i].tolist(),
-        )  # fmt: skip
+        )
 
     return [part(i) for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()]
 
 
 def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
-    ops, make = timed.trace.device_ops, partial(_running_here, timed, part, within)
+    ops = timed.trace.device_ops
+    make = partial(_running_here, timed, part, within)
     apart = blockwise(lambda row, after: ops.start[after] >= ops.end[row], rows[:-1], rows[1:])
     return _Spent.joined(in_blocks(make, rows) if apart.all() else [make(rows)])
 
@@ -220,45 +278,69 @@ def _running_here(timed: Timed, part: int, within: IntervalSet, rows: I32) -> _S
     ns = shared_time(pieces.start, pieces.end, within)
     rows = rows[pieces.row]
     op, shapes, dtypes = _operators(timed.linked, timed.joined.launch_node[rows])
-    return _Spent.of(timed, part, pieces, ns, _Keys(op, shapes, dtypes, ops.name[rows], timed.linked.op_class[rows]))
+    return _Spent.of(
+        timed,
+        part,
+        pieces,
+        ns,
+        _Keys(op, shapes, dtypes, ops.name[rows], timed.linked.op_class[rows]),
+    )
 
 
 def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
     """What these gaps wait for."""
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
-    ns, rows = pieces.end - pieces.start, rows[pieces.row]
-    next_op, sync = gaps.next_op[rows], gaps.sync[rows]
+    ns = pieces.end - pieces.start
+    rows = rows[pieces.row]
+    next_op = gaps.next_op[rows]
+    sync = gaps.sync[rows]
     waited = sync >= 0
     node = at(timed.joined.launch_node, next_op, -1)
     node[waited] = timed.linked.tree.node_of_call[sync[waited]]
-    call, op = at(timed.trace.api_calls.name, sync, -1), _operators(timed.linked, node)[0]
+    call = at(timed.trace.api_calls.name, sync, -1)
+    op = _operators(timed.linked, node)[0]
     none = alike(-1, len(op), np.int32)
-    return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32)))
+    return _Spent.of(
+        timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32))
+    )
 
 
 def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
-    """Intervals cut at the boundaries of the steady steps; what lies outside of these is left out."""
+    """Intervals cut at the boundaries of the steady steps; what lies outside of these is left
+    out."""
     steps = timed.steps
     bounds = np.append(steps.start[steps.steady], steps.end[-1])
-    inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(np.int32)
+    inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(
+        np.int32
+    )
     first = np.maximum(places(bounds, start[inside], side="right") - 1, 0).astype(np.int32)
-    last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(np.int32)
-    row, step = inside, first
+    last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(
+        np.int32
+    )
+    row = inside
+    step = first
     if (last > first).any():
         count = last - first + 1
-        row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
+        row = np.repeat(inside, count)
+        step = np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
         step += np.arange(len(step), dtype=np.int32)
-    return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
+    return _Pieces(
+        row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1])
+    )
 
 
 def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
-    """Codes of name, shapes and types of the operator around each of these nodes of the host tree, -1 where unknown."""
+    """Codes of name, shapes and types of the operator around each of these nodes of the host tree,
+    -1 where unknown."""
     owner = owner_nodes(linked, launched_at)
     known = np.flatnonzero(owner >= 0)
     known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
     if not len(known):
         return (alike(-1, len(owner), np.int32),) * 3
     name, shapes, dtypes = (np.full(len(owner), -1, np.int32) for _ in range(3))
-    ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
-    name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
+    ranges = linked.trace.host_ranges
+    rows = linked.tree.row[owner[known]]
+    name[known] = ranges.name[rows]
+    shapes[known] = ranges.shapes[rows]
+    dtypes[known] = ranges.dtypes[rows]
     return name, shapes, dtypes

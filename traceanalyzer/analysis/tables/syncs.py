@@ -1,7 +1,7 @@
 """Points where the host waits for the device, and what the device lost by it.
 
-How long the host waited says little: waiting for a busy device is benign. What a wait costs is the device's
-idle time after it, until the host is ahead again (`gaps`, cause sync)."""
+How long the host waited says little: waiting for a busy device is benign. What a wait costs is the
+device's idle time after it, until the host is ahead again (`gaps`, cause sync)."""
 
 import numpy as np
 
@@ -28,8 +28,12 @@ class SyncRow:
     python: str | None = metric("line of the program, where stacks were recorded")
     calls: float = metric("calls a step")
     host_wait_ms: float = metric("time the host spent in these calls a step")
-    device_busy_share: float | None = metric("share of the host's wait in which the device was working")
-    gpu_idle_ms: float = metric("device idle time a step because the queue was drained by these syncs")
+    device_busy_share: float | None = metric(
+        "share of the host's wait in which the device was working"
+    )
+    gpu_idle_ms: float = metric(
+        "device idle time a step because the queue was drained by these syncs"
+    )
     benign: bool | None = metric(
         "whether the device lost (almost) nothing by them; null where no device work was recorded"
     )
@@ -37,6 +41,9 @@ class SyncRow:
         "phase that the calls were made in: the innermost annotated one, else what autograd tells, else between which "
         "two; null where nothing tells"
     )
+
+
+MOST_LEVELS = 64  # of a path of operators the innermost: programs nest about ten
 
 
 def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
@@ -47,22 +54,35 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
         return []
     places, place = _places(timed.joined, rows, phases)
     working = EMPTY if timed.device is None else timed.activity[timed.device].busy
-    caused, idle_after = np.flatnonzero(gaps.sync >= 0), np.zeros(len(calls), np.int64)
+    caused = np.flatnonzero(gaps.sync >= 0)
+    idle_after = np.zeros(len(calls), np.int64)
     np.add.at(idle_after, gaps.sync[caused], np.maximum(steady_lengths(timed, gaps)[caused], 0))
     times = (idle_after[rows], calls.end[rows] - calls.start[rows])
     during = measure(working, calls.start[rows], calls.end[rows])
-    idle, wait, busy, count = (np.bincount(place, weights, len(places)) for weights in (*times, during, None))
-    steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
+    idle, wait, busy, count = (
+        np.bincount(place, weights, len(places)) for weights in (*times, during, None)
+    )
+    steps = timed.steps.steady_count
+    mean_step = float(np.mean(timed.steps.duration[timed.steps.steady]))
     table = [
         SyncRow(
-            rank=timed.trace.rank, call=call, op=op, python=python, calls=float(count[i]) / steps,
+            rank=timed.trace.rank,
+            call=call,
+            op=op,
+            python=python,
+            calls=float(count[i]) / steps,
             host_wait_ms=ms(wait[i] / steps),
-            device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
+            device_busy_share=float(busy[i] / wait[i])
+            if wait[i] and timed.device is not None
+            else None,
             gpu_idle_ms=ms(idle[i] / steps),
-            benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step), phase=phase,
+            benign=None
+            if timed.device is None
+            else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
+            phase=phase,
         )
         for (call, op, python, phase), i in places.items()
-    ]  # fmt: skip
+    ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
 
@@ -70,27 +90,32 @@ Place = tuple[str, str | None, str | None, str | None]
 
 
 def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
-    """The distinct places of calls, numbered in the order of the calls, and the number of each call's place."""
-    calls, node = joined.trace.api_calls, joined.linked.tree.node_of_call[rows].astype(np.int64)
+    """The distinct places of calls, numbered in the order of the calls, and the number of each
+    call's place."""
+    calls = joined.trace.api_calls
+    node = joined.linked.tree.node_of_call[rows].astype(np.int64)
     line = joined.python.line_at(calls.thread[rows], calls.start[rows])
-    alike = Groups.of(calls.name[rows], same_path(joined.linked, node), line, *phases.named_by(joined.trace, node))
+    alike = Groups.of(
+        calls.name[rows], same_path(joined.linked, node), line, *phases.named_by(joined.trace, node)
+    )
     labels: list[Place] = []
     for i in alike.first.tolist():
-        row, around = int(rows[i]), int(node[i])
+        row = int(rows[i])
+        around = int(node[i])
         frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
-        call, phase = joined.trace.strings[calls.name[row]], phases.name_of(joined.trace, around)
+        call = joined.trace.strings[calls.name[row]]
+        phase = phases.name_of(joined.trace, around)
         labels.append((call, op_path(joined.linked, around), frame, phase))
     met = dict.fromkeys(labels[i] for i in np.argsort(alike.first).tolist())
     places = {label: i for i, label in enumerate(met)}
     return places, np.array([places[label] for label in labels])[alike.index]
 
 
-MOST_LEVELS = 64  # of a path of operators the innermost: programs nest about ten
-
-
 def op_path(linked: Linked, node: int) -> str | None:
-    """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside all."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside
+    all."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     names: list[str] = []
     for _ in range(MOST_LEVELS):
         if node < 0:
@@ -110,12 +135,17 @@ def same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
         if not (node >= 0).any():
             break
         name = np.where(at(tree.kind, node, 0) == RangeKind.OP, tree.names(node), -1)
-        path, node = Groups.of(path, name).index, at(tree.parent, node, -1)
+        path = Groups.of(path, name).index
+        node = at(tree.parent, node, -1)
     return path
 
 
 def steady_lengths(timed: Timed, gaps: Gaps) -> I64:
-    """How much of each gap on the steps' device lies in steady steps, ns; 0 or less for what lies outside."""
-    steps, device = timed.steps, -1 if timed.device is None else timed.device
-    length = np.minimum(gaps.end, int(steps.end[-1])) - np.maximum(gaps.start, int(steps.start[steps.warmup]))
+    """How much of each gap on the steps' device lies in steady steps, ns; 0 or less for what lies
+    outside."""
+    steps = timed.steps
+    device = -1 if timed.device is None else timed.device
+    length = np.minimum(gaps.end, int(steps.end[-1])) - np.maximum(
+        gaps.start, int(steps.start[steps.warmup])
+    )
     return np.where(gaps.device == device, length, 0)

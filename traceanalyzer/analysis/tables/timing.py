@@ -1,6 +1,8 @@
-"""What step times alone tell: steady state, drift, outliers, two modes, waiting for data, throughput.
+"""What step times alone tell: steady state, drift, outliers, two modes, waiting for data,
+throughput.
 
-The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no part of them."""
+The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no
+part of them."""
 
 import numpy as np
 
@@ -16,9 +18,11 @@ from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
 FEWEST_STEPS = 4  # of three steps one is always alone: that is no kind
 FEW_STEPS_RATIO = 1.5
-"""With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
+"""With too few steps for statistics a step that takes half as long again as the next faster one is
+another kind."""
 FASTER_SHARE = 0.8
-"""A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
+"""A host-bound program differs by a sixth from run to run; recorded steps that are faster by more
+are other steps."""
 NORMAL_90 = 1.645  # standard deviations that hold 90 % of a normal distribution
 
 
@@ -33,20 +37,41 @@ class TimingStats:
         "within chance; null with few steps"
     )
     outliers: int = metric("steps that are much slower than the typical one")
-    outlier_excess_share: float = metric("time beyond the median that outliers cost, of the logged time")
+    outlier_excess_share: float = metric(
+        "time beyond the median that outliers cost, of the logged time"
+    )
     fast_mode_ms: float | None = metric(
         "median of the fast steps where steps are of two kinds; null where they are of one kind"
     )
     slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind")
-    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind")
-    data_time_ms: float | None = metric("mean time a step waits for data; null where it was not logged")
-    data_share: float | None = metric("share of the step time spent waiting for data; null where not logged")
-    forward_ms: float | None = metric("mean time of the forward pass as logged; null where not logged")
-    backward_ms: float | None = metric("mean time of the backward pass as logged; null where not logged")
-    optimizer_ms: float | None = metric("mean time of the optimizer as logged; null where not logged")
+    slow_steps_share: float | None = metric(
+        "share of the steps that are of the slow kind; null with one kind"
+    )
+    data_time_ms: float | None = metric(
+        "mean time a step waits for data; null where it was not logged"
+    )
+    data_share: float | None = metric(
+        "share of the step time spent waiting for data; null where not logged"
+    )
+    forward_ms: float | None = metric(
+        "mean time of the forward pass as logged; null where not logged"
+    )
+    backward_ms: float | None = metric(
+        "mean time of the backward pass as logged; null where not logged"
+    )
+    optimizer_ms: float | None = metric(
+        "mean time of the optimizer as logged; null where not logged"
+    )
     samples_per_s: float | None = metric("samples a second; null where not logged", "1/s")
     tokens_per_s: float | None = metric("tokens a second; null where not logged", "1/s")
-    mfu: float | None = metric("mean model FLOP/s utilisation as logged; null where not logged", "share")
+    mfu: float | None = metric(
+        "mean model FLOP/s utilisation as logged; null where not logged", "share"
+    )
+
+
+MARKED = ("profiler_step", "nvtx", "annotation")
+"""Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as
+these do."""
 
 
 def timing_stats(log: StepTimings) -> TimingStats | None:
@@ -55,20 +80,31 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         return None
     steady = _steady(log)
     time = log.duration[steady & (log.duration > 0)].astype(np.float64)
-    slow, (fast_ns, slow_ns, slow_share) = stats.outliers(time), stats.two_modes(time) or (None, None, None)
+    slow = stats.outliers(time)
+    (fast_ns, slow_ns, slow_share) = stats.two_modes(time) or (None, None, None)
     both = steady & (log.data >= 0) & (log.duration > 0)
     data_ms, forward_ms, backward_ms, optimizer_ms = (
-        ratio(_mean(times[steady]), NS_PER_MS) for times in (log.data, log.forward, log.backward, log.optimizer)
+        ratio(_mean(times[steady]), NS_PER_MS)
+        for times in (log.data, log.forward, log.backward, log.optimizer)
     )
     return TimingStats(
-        steps=len(time) or int(steady.sum()), median_ms=ms(np.median(time)) if len(time) else None,
-        drift_share=stats.drift(time), outliers=int(slow.sum()), outlier_excess_share=stats.excess_share(time, slow),
-        fast_mode_ms=ratio(fast_ns, NS_PER_MS), slow_mode_ms=ratio(slow_ns, NS_PER_MS), slow_steps_share=slow_share,
-        data_time_ms=data_ms, forward_ms=forward_ms, backward_ms=backward_ms, optimizer_ms=optimizer_ms,
+        steps=len(time) or int(steady.sum()),
+        median_ms=ms(np.median(time)) if len(time) else None,
+        drift_share=stats.drift(time),
+        outliers=int(slow.sum()),
+        outlier_excess_share=stats.excess_share(time, slow),
+        fast_mode_ms=ratio(fast_ns, NS_PER_MS),
+        slow_mode_ms=ratio(slow_ns, NS_PER_MS),
+        slow_steps_share=slow_share,
+        data_time_ms=data_ms,
+        forward_ms=forward_ms,
+        backward_ms=backward_ms,
+        optimizer_ms=optimizer_ms,
         data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
-        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens), mfu=_mean(log.mfu[steady]),
-    )  # fmt: skip
+        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
+        mfu=_mean(log.mfu[steady]),
+    )
 
 
 @dataclass(frozen=True)
@@ -90,12 +126,15 @@ class UnprofiledTime:
 
 
 def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
-    """The step of a recording's process without the profiler, as its capture timed it, else by the timing log given
-    with it; None where neither is known, or the capture's does not count."""
+    """The step of a recording's process without the profiler, as its capture timed it, else by the
+    timing log given with it; None where neither is known, or the capture's does not count."""
     if trace.unprofiled_step_ns is not None:
-        step, stopwatch = trace.unprofiled_step_ns, trace.stopwatch
+        step = trace.unprofiled_step_ns
+        stopwatch = trace.stopwatch
         low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
-        return UnprofiledTime(ms(step), ms(step if low is None else low), ms(step if high is None else high))
+        return UnprofiledTime(
+            ms(step), ms(step if low is None else low), ms(step if high is None else high)
+        )
     if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
     if trace.step_timings.of_server:
@@ -105,14 +144,16 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     if not len(order):
         return None
     # Order statistics, by the normal approximation to the binomial.
-    middle, half = len(order) / 2, NORMAL_90 / 2 * np.sqrt(len(order))
-    low, high = max(int(middle - half), 0), min(int(np.ceil(middle + half)), len(order) - 1)
+    middle = len(order) / 2
+    half = NORMAL_90 / 2 * np.sqrt(len(order))
+    low = max(int(middle - half), 0)
+    high = min(int(np.ceil(middle + half)), len(order) - 1)
     return UnprofiledTime(ms(float(np.median(order))), ms(order[low]), ms(order[high]))
 
 
 def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
-    """Whether recorded steps are so much faster than those that were timed that these must be others: no profiler makes
-    a program faster."""
+    """Whether recorded steps are so much faster than those that were timed that these must be
+    others: no profiler makes a program faster."""
     return recorded_ms < FASTER_SHARE * timed.low_ms
 
 
@@ -126,7 +167,8 @@ def _steady(log: StepTimings) -> Bool:
 
 
 def kinds_of_steps(time_ns: I64) -> StepKinds | None:
-    """Two kinds of steps among recorded ones, where their times fall in two groups; None where they do not."""
+    """Two kinds of steps among recorded ones, where their times fall in two groups; None where they
+    do not."""
     time = time_ns.astype(np.float64)
     if len(time) >= stats.MIN_STEPS:
         modes = stats.two_modes(time)
@@ -142,16 +184,16 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:
     """Units a second: counts over the time they took, else the mean of what the log says."""
     both = steady & (count > 0) & (log.duration > 0)
-    return float(count[both].sum() / log.duration[both].sum() * 1e9) if both.any() else _mean(logged[steady])
+    return (
+        float(count[both].sum() / log.duration[both].sum() * 1e9)
+        if both.any()
+        else _mean(logged[steady])
+    )
 
 
 def _mean(values: F64 | I64) -> float | None:
     known = values[values >= 0]
     return float(known.mean()) if len(known) else None
-
-
-MARKED = ("profiler_step", "nvtx", "annotation")
-"""Steps that the program marks: repeats of the GPU's work may be parts of steps, and differ as these do."""
 
 
 @dataclass(frozen=True)
@@ -160,20 +202,30 @@ class Latency:
 
     requests: int = metric("recorded steady steps, one request or batch each")
     mean_ms: float = metric(
-        "mean time from where the CPU begins a request until its last GPU work and its host range have ended"
+        "mean time from where the CPU begins a request until its last GPU work and its "
+        "host range have ended"
     )
     median_ms: float = metric("median of these times")
-    p95_ms: float | None = metric("95th percentile, linearly interpolated; null with fewer than 20 requests")
-    p99_ms: float | None = metric("99th percentile, linearly interpolated; null with fewer than 100 requests")
+    p95_ms: float | None = metric(
+        "95th percentile, linearly interpolated; null with fewer than 20 requests"
+    )
+    p99_ms: float | None = metric(
+        "99th percentile, linearly interpolated; null with fewer than 100 requests"
+    )
     max_ms: float = metric("longest")
 
 
 def recorded_regularity(timed: Timed, budgets: StepBudgets | None) -> stats.Regularity | None:
-    """How regular the recorded steady steps are; None where they are few, or not marked as one kind of step."""
+    """How regular the recorded steady steps are; None where they are few, or not marked as one kind
+    of step."""
     phases = {one.phase if one else None for one in map(iteration, timed.steps.names)}
     if timed.steps.source not in MARKED or len(phases) != 1:
         return None
-    busy = None if budgets is None else (budgets.duration - budgets.idle)[timed.steps.steady].astype(np.float64)
+    busy = (
+        None
+        if budgets is None
+        else (budgets.duration - budgets.idle)[timed.steps.steady].astype(np.float64)
+    )
     return stats.regularity(own_times(timed.steps, budgets), busy)
 
 
@@ -190,13 +242,21 @@ def slow_steps(timed: Timed, budgets: StepBudgets | None) -> list[str]:
 
 
 def latency(timed: Timed) -> Latency | None:
-    """Latency of the requests of an inference; None where PyTorch trains or is not seen, and where steps are no
-    requests."""
+    """Latency of the requests of an inference; None where PyTorch trains or is not seen, and where
+    steps are no requests."""
     steps = timed.steps
-    if steps.source not in MARKED or any(map(iteration, steps.names)) or not inference_only(timed.linked):
+    if (
+        steps.source not in MARKED
+        or any(map(iteration, steps.names))
+        or not inference_only(timed.linked)
+    ):
         return None
     time = (steps.end - steps.host_start)[steps.steady] / NS_PER_MS
     return Latency(
-        requests=len(time), mean_ms=float(time.mean()), median_ms=float(np.median(time)),
-        p95_ms=stats.percentile(time, 95), p99_ms=stats.percentile(time, 99), max_ms=float(time.max()),
-    )  # fmt: skip
+        requests=len(time),
+        mean_ms=float(time.mean()),
+        median_ms=float(np.median(time)),
+        p95_ms=stats.percentile(time, 95),
+        p99_ms=stats.percentile(time, 99),
+        max_ms=float(time.max()),
+    )

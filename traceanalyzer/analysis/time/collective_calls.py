@@ -1,10 +1,11 @@
 """The collectives that ran on the devices, each with what its framework said about it.
 
-The metadata of a kernel is, in this order: the kernel's own; that of the host range (`record_param_comms`, an
-NCCL range) that encloses its launch on the same thread, also where several kernels belong to one range; that
-of the ranges before it on the thread that launched nothing themselves (a group of calls launches at its end).
-Without any the kernel's name tells the kind, the tensors of the operator around its launch, if that is named like the
-kind, the message, and the group is unknown."""
+The metadata of a kernel is, in this order: the kernel's own; that of the host range
+(`record_param_comms`, an NCCL range) that encloses its launch on the same thread, also where
+several kernels belong to one range; that of the ranges before it on the thread that launched
+nothing themselves (a group of calls launches at its end). Without any the kernel's name tells the
+kind, the tensors of the operator around its launch, if that is named like the kind, the message,
+and the group is unknown."""
 
 import re
 from typing import NamedTuple
@@ -21,14 +22,20 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Trace, distinct, ranked
 
 RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
-"""How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
-_OTHER, _BARRIER = KINDS.index(collectives.OTHER), KINDS.index(collectives.BARRIER)
+"""How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`,
+`ncclAllToAll`."""
+_OTHER = KINDS.index(collectives.OTHER)
+_BARRIER = KINDS.index(collectives.BARRIER)
 _POINT_TO_POINT = tuple(KINDS.index(kind) for kind in collectives.POINT_TO_POINT)
-_UNTOLD = (_OTHER, KINDS.index("send_recv"))  # kernels of any collective: an all-to-all is sends and receives
+_UNTOLD = (
+    _OTHER,
+    KINDS.index("send_recv"),
+)  # kernels of any collective: an all-to-all is sends and receives
 
 
 class Parts(NamedTuple):
-    """What each collective consists of: sends and receives that travel together are a part each, others are one."""
+    """What each collective consists of: sends and receives that travel together are a part each,
+    others are one."""
 
     entry: I64
     metadata: I64  # row of `Trace.collectives`, -1 without
@@ -37,7 +44,8 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CollectiveCalls:
-    """One entry for each collective on each device, in order of start. Kernels of one call are one collective."""
+    """One entry for each collective on each device, in order of start. Kernels of one call are one
+    collective."""
 
     start: I64  # start of its first kernel, ns
     end: I64  # end of its last kernel, ns
@@ -59,7 +67,8 @@ class CollectiveCalls:
 
 def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     """Find the collectives of a trace."""
-    ops, kernels = linked.trace.device_ops, np.flatnonzero(linked.is_communication)
+    ops = linked.trace.device_ops
+    kernels = np.flatnonzero(linked.is_communication)
     messages = _Messages.of(linked.trace)
     named = _kinds_of_names(linked.trace, ops.name[kernels])
     record = _enclosing_records(linked, kernels, messages)
@@ -73,7 +82,9 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
     named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
-    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(np.int32)
+    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(
+        np.int32
+    )
     untold = np.flatnonzero(metadata < 0)
     size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
 
@@ -106,7 +117,8 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
 
 
 class _Messages(NamedTuple):
-    """Kind and size in bytes of each row of `Trace.collectives`, and at the end (index -1) of none."""
+    """Kind and size in bytes of each row of `Trace.collectives`, and at the end (index -1) of
+    none."""
 
     kind: I32
     bytes: I64
@@ -114,23 +126,37 @@ class _Messages(NamedTuple):
     @classmethod
     def of(cls, trace: Trace) -> "_Messages":
         table = trace.collectives
-        kinds = [collectives.collective_kind(trace.text(code) or "") for code in table.name.tolist()]
-        elements = [collectives.element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]
-        counts = (table.in_elements.tolist(), table.out_elements.tolist(), table.group_size.tolist())
+        kinds = [
+            collectives.collective_kind(trace.text(code) or "") for code in table.name.tolist()
+        ]
+        elements = [
+            collectives.element_bytes(trace.text(code) or "") for code in table.dtype.tolist()
+        ]
+        counts = (
+            table.in_elements.tolist(),
+            table.out_elements.tolist(),
+            table.group_size.tolist(),
+        )
         size = [message_bytes(*each) for each in zip(kinds, *counts, elements, strict=True)]
-        return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
+        return cls(
+            np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64)
+        )
 
 
 def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
-    """The kind that the innermost collective around each launch says, else a send or receive, else the name."""
+    """The kind that the innermost collective around each launch says, else a send or receive, else
+    the name."""
     if not len(kernels):
         return named
-    tree, strings = linked.tree, linked.trace.strings
+    tree = linked.tree
+    strings = linked.trace.strings
     names = np.full(len(tree.parent), -1, np.int64)
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
     told = np.array(
         [
-            KINDS.index(collectives.collective_kind(RANGE_NAMES.sub("", t))) if RANGE_NAMES.match(t) else _OTHER
+            KINDS.index(collectives.collective_kind(RANGE_NAMES.sub("", t)))
+            if RANGE_NAMES.match(t)
+            else _OTHER
             for t in (*strings, "")
         ],
         np.int32,
@@ -145,28 +171,47 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
 
 
 def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
-    """Bytes of each message by the tensors of the innermost operator around its launch named like its kind; else -1."""
+    """Bytes of each message by the tensors of the innermost operator around its launch named like
+    its kind; else -1."""
     size = np.full(len(kernels), -1, np.int64)
     if not len(kernels):
         return size
-    trace, tree, ranges = linked.trace, linked.tree, linked.trace.host_ranges
+    trace = linked.trace
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     texts = (*trace.strings, "")
-    told = np.array([-1 if t.startswith("aten::") else KINDS.index(collectives.collective_kind(t)) for t in texts])
-    of_node = np.where(tree.of_ranges(ranges.shapes, -1) >= 0, told[tree.of_ranges(ranges.name, -1)], _OTHER)
-    node = at(tree.innermost(of_node > _OTHER), at(tree.node_of_call, linked.launch[kernels], -1), -1)
+    told = np.array(
+        [
+            -1 if t.startswith("aten::") else KINDS.index(collectives.collective_kind(t))
+            for t in texts
+        ]
+    )
+    of_node = np.where(
+        tree.of_ranges(ranges.shapes, -1) >= 0, told[tree.of_ranges(ranges.name, -1)], _OTHER
+    )
+    node = at(
+        tree.innermost(of_node > _OTHER), at(tree.node_of_call, linked.launch[kernels], -1), -1
+    )
     inside = np.flatnonzero((node >= 0) & (at(of_node, node, -1) == kind))
     row = tree.row[node[inside]]
     calls = Groups.of(kind[inside], ranges.shapes[row], ranges.dtypes[row])
     first = row[calls.first]
-    of_calls = zip(kind[inside[calls.first]], ranges.shapes[first], ranges.dtypes[first], strict=True)
-    found = [collectives.operand_bytes(KINDS[k], str(trace.text(s)), str(trace.text(d))) for k, s, d in of_calls]
+    of_calls = zip(
+        kind[inside[calls.first]], ranges.shapes[first], ranges.dtypes[first], strict=True
+    )
+    found = [
+        collectives.operand_bytes(KINDS[k], str(trace.text(s)), str(trace.text(d)))
+        for k, s, d in of_calls
+    ]
     size[inside] = np.array(found, np.int64)[calls.index]
     return size
 
 
 def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
-    """The host range with metadata around each launch call, -1 without; a barrier wins over what it is made of."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    """The host range with metadata around each launch call, -1 without; a barrier wins over what it
+    is made of."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     nearest = tree.innermost(tree.of_ranges(ranges.collective, -1) >= 0)
     result = np.full(len(kernels), -1, np.int64)
     launched = np.flatnonzero(linked.launch[kernels] >= 0)
@@ -179,14 +224,19 @@ def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64
     return result
 
 
-def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
-    """Host ranges with metadata that launched nothing, and the kernel that the next launch on their thread made."""
-    ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
+def _claimed_records(
+    linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages
+) -> tuple[I64, I64]:
+    """Host ranges with metadata that launched nothing, and the kernel that the next launch on their
+    thread made."""
+    ranges = linked.trace.host_ranges
+    calls = linked.trace.api_calls
     idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
     call = linked.launch[kernels]
     single = np.flatnonzero(call >= 0)
     single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]
-    rows, by = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    rows = [np.empty(0, np.int64)]
+    by = [np.empty(0, np.int64)]
     for thread in distinct(ranges.thread[idle]):
         mine = idle[ranges.thread[idle] == thread]
         here = single[calls.thread[call[single]] == thread]
@@ -194,21 +244,24 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
         following = np.searchsorted(calls.start[call[here]], ranges.end[mine])
         rows.append(mine[following < len(here)])
         by.append(here[following[following < len(here)]])
-    row, kernel = np.concatenate(rows), np.concatenate(by)
+    row = np.concatenate(rows)
+    kernel = np.concatenate(by)
     same = named[kernel] == messages.kind[ranges.collective[row]]
     fits = (same | one_of(named[kernel], _UNTOLD)) & (record[kernel] < 0)
     return row[fits], kernel[fits]
 
 
 def _add_up(size: I64, added: I64, by: I64) -> None:
-    """Messages of a group travel together: their sizes add up (in place), unless one of them is unknown."""
+    """Messages of a group travel together: their sizes add up (in place), unless one of them is
+    unknown."""
     size[by] = 0
     np.add.at(size, by, np.maximum(added, 0))
     size[by[added < 0]] = -1
 
 
 def _group(record: I64, device: I32) -> tuple[I64, I64]:
-    """First kernel of each (record, device) in order of first kernels, and the group of each kernel."""
+    """First kernel of each (record, device) in order of first kernels, and the group of each
+    kernel."""
     pairs = Groups.of(record, device)
     order = np.argsort(pairs.first, kind="stable")
     position = np.empty_like(order)

@@ -1,4 +1,5 @@
-"""Which part of a recording its figures speak of: the steps, what lies outside them, and the program's start-up."""
+"""Which part of a recording its figures speak of: the steps, what lies outside them, and the
+program's start-up."""
 
 import numpy as np
 
@@ -8,16 +9,24 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms, ratio
 from traceanalyzer.trace import I64, DeviceOpKind
 
+FILLED_SHARE = 0.05
+"""Events that fill less of the window are of a part of the session, or the rest was cut away."""
+WHOLE_SHARE = 0.75
+"""Steps that cover less of the recording than this leave out something that a reader should know
+of."""
+
 
 def concurrent_kernel_share(timed: Timed) -> float | None:
-    """Share of the steady steps' time with a kernel that has several; None without kernels, or if graphs hide them."""
+    """Share of the steady steps' time with a kernel that has several; None without kernels, or if
+    graphs hide them."""
     ops = timed.trace.device_ops
     here = (ops.device == timed.device) if timed.device is not None else np.zeros(len(ops), bool)
     kernels = here & timed.linked.is_kernel
     if not kernels.any() or (here & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)).any():
         return None
     window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
-    start, end = ops.start[kernels], ops.end[kernels]
+    start = ops.start[kernels]
+    end = ops.end[kernels]
     any_ = union(start, end).total_within(window)
     return side_by_side(start, end).total_within(window) / any_ if any_ else None
 
@@ -33,22 +42,24 @@ def side_by_side(start: I64, end: I64) -> IntervalSet:
     return union(times[order][several], times[order][several + 1])
 
 
-FILLED_SHARE = 0.05  # events that fill less of the window are of a part of the session, or the rest was cut away
-WHOLE_SHARE = 0.75  # steps that cover less of the recording than this leave out something that a reader should know of
-
-
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the recording the figures of the steps are about. Steps here include warm-up steps."""
+    """How much of the recording the figures of the steps are about. Steps here include warm-up
+    steps."""
 
-    recorded_ms: float = metric("length of the recording: its window where stated, else from first to last event")
+    recorded_ms: float = metric(
+        "length of the recording: its window where stated, else from first to last event"
+    )
     device_span_ms: float | None = metric(
         "from the start of the device's first op to the end of its last; null without device work"
     )
-    steps_ms: float | None = metric("from the begin of the first step to the end of the last; null without steps")
+    steps_ms: float | None = metric(
+        "from the begin of the first step to the end of the last; null without steps"
+    )
     steps_share: float | None = metric("share of the recording inside steps; null without steps")
     work_outside_share: float | None = metric(
-        "share of the device's busy time that lies outside all steps; null without steps or device work"
+        "share of the device's busy time that lies outside all steps; null without steps "
+        "or device work"
     )
     idle_outside_share: float | None = metric(
         "share of the device's idle time, over the whole recording, that lies outside all steps; null without steps "
@@ -62,7 +73,8 @@ class Coverage:
 
 def coverage(timed: Timed) -> Coverage:
     """The coverage of the steps on the device that the figures of a step speak of."""
-    window, steps = recorded(timed), timed.steps
+    window = recorded(timed)
+    steps = timed.steps
     length = window[1] - window[0]
     inside = (int(steps.start[0]), int(steps.end[-1]))
     common = max(inside[0], window[0]), min(inside[1], window[1])
@@ -77,16 +89,21 @@ def coverage(timed: Timed) -> Coverage:
     idle = length - busy.total_within(window)
     outside_idle = idle - (stepped - busy.total_within(common))
     return Coverage(
-        recorded_ms=ms(length), device_span_ms=ms(activity.span[1] - activity.span[0]), steps_ms=steps_ms,
-        steps_share=steps_share, work_outside_share=ratio(outside_busy, busy.total) if found else None,
+        recorded_ms=ms(length),
+        device_span_ms=ms(activity.span[1] - activity.span[0]),
+        steps_ms=steps_ms,
+        steps_share=steps_share,
+        work_outside_share=ratio(outside_busy, busy.total) if found else None,
         idle_outside_share=(ratio(outside_idle, idle) or 0.0) if found else None,
         before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
-    )  # fmt: skip
+    )
 
 
 def recorded(timed: Timed) -> tuple[int, int]:
-    """Start and end of the recording, ns: its first and last event, or those stated by a recorder that hold all."""
-    trace, window = timed.trace, timed.trace.window
+    """Start and end of the recording, ns: its first and last event, or those stated by a recorder
+    that hold all."""
+    trace = timed.trace
+    window = timed.trace.window
     tables = trace.host_ranges, trace.api_calls, trace.device_ops
     if not any(map(len, tables)):
         return int(timed.steps.start[0]), int(timed.steps.end[-1])

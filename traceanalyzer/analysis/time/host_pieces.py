@@ -1,6 +1,8 @@
-"""The time of a host thread cut into pieces, each from a moment at which a range or call starts or ends to the next.
+"""The time of a host thread cut into pieces, each from a moment at which a range or call starts or
+ends to the next.
 
-There are up to twice as many pieces as ranges and calls. So they are not kept, but cut block by block when asked for.
+There are up to twice as many pieces as ranges and calls. So they are not kept, but cut block by
+block when asked for.
 """
 
 from collections.abc import Iterator
@@ -35,7 +37,8 @@ class HostPieces:
     """The pieces of one thread."""
 
     def __init__(self, tree: HostTree, thread: int) -> None:
-        self.thread, self._tree = thread, tree
+        self.thread = thread
+        self._tree = tree
         begin, end = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
         start = tree.start[begin:end]
         self._since = distinct(start[::AT_ONCE])  # when each block begins
@@ -43,13 +46,18 @@ class HostPieces:
         self._nodes = np.append(begin + np.searchsorted(start, self._since), end)
         late = []
         for block in range(len(self._since) - 1):
-            first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
-            late.append(first + np.flatnonzero(tree.end[first:stop] >= self._until(block)).astype(np.int32))
+            first = int(self._nodes[block])
+            stop = int(self._nodes[block + 1])
+            late.append(
+                first + np.flatnonzero(tree.end[first:stop] >= self._until(block)).astype(np.int32)
+            )
         nodes = np.concatenate(late) if late else np.empty(0, np.int32)
         ends_in = np.searchsorted(self._since, tree.end[nodes], side="right") - 1
         order = np.argsort(ends_in, kind="stable")
         # for each block the nodes of blocks before it that end within it
-        self._ending = np.split(nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since))))
+        self._ending = np.split(
+            nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since)))
+        )
         self._last_cut: tuple[int, Cut] | None = None
 
     def __iter__(self) -> Iterator[Cut]:
@@ -73,7 +81,8 @@ class HostPieces:
         block = int(np.searchsorted(self._since, time)) - 1
         if block < 0:
             return int(self._nodes[0])
-        first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
+        first = int(self._nodes[block])
+        stop = int(self._nodes[block + 1])
         return first + int(np.searchsorted(self._tree.start[first:stop], time))
 
     def _joined(self, first: int, stop: int) -> Cut:
@@ -86,19 +95,30 @@ class HostPieces:
     def _cut(self, block: int) -> Cut:
         if self._last_cut is not None and self._last_cut[0] == block:
             return self._last_cut[1]
-        tree, nodes = self._tree, slice(int(self._nodes[block]), int(self._nodes[block + 1]))
+        tree = self._tree
+        nodes = slice(int(self._nodes[block]), int(self._nodes[block + 1]))
         here = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        ending = np.concatenate((self._ending[block], here[tree.end[nodes] < self._until(block)]))[::-1]
-        # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
+        ending = np.concatenate((self._ending[block], here[tree.end[nodes] < self._until(block)]))[
+            ::-1
+        ]
+        # At equal times inner ends come first, then outer starts, so that the last entry is what
+        # goes on.
         time = np.concatenate((tree.end[ending], tree.start[nodes]))
         order = np.argsort(time, kind="stable")
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)
-        moments, node = time[last], np.concatenate((tree.parent[ending], here))[order[last]]
+        moments = time[last]
+        node = np.concatenate((tree.parent[ending], here))[order[last]]
         goes_on = block + 1 < len(self._since)
-        cut = Cut(np.append(moments, self._since[block + 1]), node) if goes_on else Cut(moments, node[:-1])
+        cut = (
+            Cut(np.append(moments, self._since[block + 1]), node)
+            if goes_on
+            else Cut(moments, node[:-1])
+        )
         self._last_cut = block, cut
         return cut
 
     def _until(self, block: int) -> int:
-        return int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max
+        return (
+            int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max
+        )

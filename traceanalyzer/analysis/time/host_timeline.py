@@ -1,8 +1,8 @@
 """What the host was doing at any moment, as far as feeding the device is concerned.
 
-Each launching thread is cut at every start and end of a range or call; each piece has a state by its innermost one. The
-process's state at a moment is the most productive of its threads': a thread that waits for the autograd thread does not
-count while that one dispatches."""
+Each launching thread is cut at every start and end of a range or call; each piece has a state by
+its innermost one. The process's state at a moment is the most productive of its threads': a thread
+that waits for the autograd thread does not count while that one dispatches."""
 
 import enum
 import re
@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
+from traceanalyzer.analysis.algebra.intervals import (
+    EMPTY,
+    IntervalSet,
+    complement,
+    contains,
+    join,
+    subtract,
+    union,
+)
 from traceanalyzer.analysis.algebra.lookup import one_of, texts_where, where_changed
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.joined import Joined
@@ -34,15 +42,18 @@ class HostState(enum.IntEnum):
     INPUT = 2  # loading or waiting for input data
     COMMUNICATION = 3  # stuck in a communication operator
     ALLOCATE = 4  # allocating or freeing device or pinned memory
-    WORK = 5  # long without any operator or call (Python, I/O, computing on the CPU), or loading kernels, making graphs
+    # long without any operator or call (Python, I/O, computing on the CPU), or loading kernels,
+    # making graphs
+    WORK = 5
 
 
 LONG_STRETCH_NS = 100_000
-"""A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
-the pauses between operators are under this, even with a profiler attached."""
+"""A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch
+99 % of the pauses between operators are under this, even with a profiler attached."""
 
 COMMUNICATION_NAMES = re.compile(
-    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all", re.IGNORECASE
+    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
+    re.IGNORECASE,
 )
 
 
@@ -61,7 +72,8 @@ class ThreadTimeline:
 
     def in_state(self, state: int, window: tuple[int, int] | None = None) -> IntervalSet:
         """When it is in this state; at least all of that in the window."""
-        low, high = 0, len(self.state)
+        low = 0
+        high = len(self.state)
         if window is not None:
             low, high = np.searchsorted(self.moments, window).tolist()
             low = max(low - 1, 0)
@@ -82,7 +94,8 @@ class HostTimeline:
     def build(cls, joined: Joined, steps: Steps) -> "HostTimeline":
         """Make the timeline of the threads that launch device work."""
         threads = _threads(joined)
-        taken, states = EMPTY, {}
+        taken = EMPTY
+        states = {}
         for state in HostState:
             covered = join(*(one.in_state(state) for one in threads)) if threads else EMPTY
             states[state] = subtract(covered, taken)
@@ -96,24 +109,61 @@ class HostTimeline:
         return cls(joined.linked.tree, threads, states, profiler)
 
 
+SLOW_LAUNCH_NS = 200_000
+"""The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a
+profiler 30."""
+SLOW_SETUP_NS = 1_000_000
+"""Creating an event or asking for a property takes microseconds, except when the library behind it
+is set up."""
+_LOADS = re.compile(
+    r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
+)
+_SETS_UP = re.compile(
+    r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
+    r"|Occupancy|DeviceSetLimit|DeviceGet"
+)
+WORKING = (
+    int(RangeKind.OP),
+    int(RangeKind.LIBRARY),
+)  # work, as calls are; other ranges say where it is
+PIECES_AT_ONCE = 1 << 16  # pieces that are looked at together, but for a stretch that has more
+NOTHING = -1  # time of a thread that has no piece within a stretch
+
+
 def _threads(joined: Joined) -> list[ThreadTimeline]:
-    linked, ranges, result = joined.linked, joined.trace.host_ranges, []
+    linked = joined.linked
+    ranges = joined.trace.host_ranges
+    result = []
     states = _states_of_nodes(joined)
-    loads = texts_where(joined.trace.strings, INPUT_NAMES.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
-    for thread in distinct(joined.trace.api_calls.thread[linked.launch[linked.launch >= 0]]).tolist():
+    loads = texts_where(joined.trace.strings, INPUT_NAMES.search)[ranges.name] & (
+        ranges.kind == RangeKind.ANNOTATION
+    )
+    for thread in distinct(
+        joined.trace.api_calls.thread[linked.launch[linked.launch >= 0]]
+    ).tolist():
         rows = loads & (ranges.thread == thread)
         loading = union(ranges.start[rows], ranges.end[rows])
-        result.append(_stretches(HostPieces(linked.tree, thread), states, linked.memo(building_time), loading))
+        result.append(
+            _stretches(HostPieces(linked.tree, thread), states, linked.memo(building_time), loading)
+        )
     return [one for one in result if len(one.state)]
 
 
-def _stretches(pieces: HostPieces, of: "_StatesOfNodes", building: IntervalSet, loading: IntervalSet) -> ThreadTimeline:
-    """A thread's pieces, those of one state joined; also when graphs are built (`building`), and input is loaded."""
-    moments, kept, before, end = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], -1, np.empty(0, np.int64)
+def _stretches(
+    pieces: HostPieces, of: "_StatesOfNodes", building: IntervalSet, loading: IntervalSet
+) -> ThreadTimeline:
+    """A thread's pieces, those of one state joined; also when graphs are built (`building`), and
+    input is loaded."""
+    moments = [np.empty(0, np.int64)]
+    kept = [np.empty(0, np.uint8)]
+    before = -1
+    end = np.empty(0, np.int64)
     for cut in pieces:
         if not len(cut.node):
             continue
-        state = np.where(cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
+        state = np.where(
+            cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node]
+        )
         if len(building.start):
             state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
         if len(loading.start):
@@ -122,19 +172,23 @@ def _stretches(pieces: HostPieces, of: "_StatesOfNodes", building: IntervalSet, 
         changed[0] = int(state[0]) != before
         moments.append(cut.start[changed])
         kept.append(state[changed])
-        before, end = int(state[-1]), cut.end[-1:]
+        before = int(state[-1])
+        end = cut.end[-1:]
     return ThreadTimeline(pieces, np.concatenate((*moments, end)), np.concatenate(kept))
 
 
 class _StatesOfNodes(NamedTuple):
-    """For each node, and last for what lies outside all, the state of a piece of which it is the innermost."""
+    """For each node, and last for what lies outside all, the state of a piece of which it is the
+    innermost."""
 
     short: U8
     long: U8  # of a piece of `LONG_STRETCH_NS` and more
 
 
 def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
-    tree, ranges, strings = joined.linked.tree, joined.trace.host_ranges, joined.trace.strings
+    tree = joined.linked.tree
+    ranges = joined.trace.host_ranges
+    strings = joined.trace.strings
     kind = joined.linked.api_kind
     of_call = np.full(len(kind), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
@@ -152,25 +206,16 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     return _StatesOfNodes(short, long)
 
 
-SLOW_LAUNCH_NS = 200_000
-"""The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
-SLOW_SETUP_NS = 1_000_000
-"""Creating an event or asking for a property takes microseconds, except when the library behind it is set up."""
-
-_LOADS = re.compile(
-    r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
-)
-_SETS_UP = re.compile(
-    r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
-    r"|Occupancy|DeviceSetLimit|DeviceGet"
-)
-
-
 def loading_calls(linked: Linked) -> Bool:
-    """Which API calls load modules, set something up slowly, or first launch a kernel, slowly, the queue not full."""
-    calls, ops, strings = linked.trace.api_calls, linked.trace.device_ops, linked.trace.strings
+    """Which API calls load modules, set something up slowly, or first launch a kernel, slowly, the
+    queue not full."""
+    calls = linked.trace.api_calls
+    ops = linked.trace.device_ops
+    strings = linked.trace.strings
     result: Bool = texts_where(strings, _LOADS.search)[calls.name]
-    result |= texts_where(strings, _SETS_UP.search)[calls.name] & (calls.end - calls.start >= SLOW_SETUP_NS)
+    result |= texts_where(strings, _SETS_UP.search)[calls.name] & (
+        calls.end - calls.start >= SLOW_SETUP_NS
+    )
     launched: I64 = np.flatnonzero(linked.is_kernel & (linked.launch >= 0))
     launched = launched[linked.api_kind[linked.launch[launched]] == ApiKind.LAUNCH]
     order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
@@ -181,23 +226,20 @@ def loading_calls(linked: Linked) -> Bool:
     return result
 
 
-WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))  # work, as calls are; other ranges say where it is
-PIECES_AT_ONCE = 1 << 16  # pieces that are looked at together, but for a stretch that has more
-NOTHING = -1  # time of a thread that has no piece within a stretch
-
-
 def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
-    """For each stretch [start, end) the node in which the host was longest, -1 outside all; and its thread.
+    """For each stretch [start, end) the node in which the host was longest, -1 outside all; and its
+    thread.
 
-    Of the launching threads the one that worked most counts, in operators and calls. Where that is less than half the
-    time, it is `thread` (-1: the one that was most inside anything)."""
+    Of the launching threads the one that worked most counts, in operators and calls. Where that is
+    less than half the time, it is `thread` (-1: the one that was most inside anything)."""
     none = np.full(len(start), -1, np.int64)
     if not timeline.threads:
         return none, thread
     each = [_shares(timeline.tree, one.pieces, start, end) for one in timeline.threads]
     node, working, inside = (np.stack(column) for column in zip(*each, strict=True))
     threads = np.array([one.thread for one in timeline.threads])
-    busiest, stretch = working.argmax(axis=0), np.arange(len(start))
+    busiest = working.argmax(axis=0)
+    stretch = np.arange(len(start))
     asked = (threads[:, None] == thread) & (working != NOTHING)
     otherwise = np.where(asked.any(axis=0), asked.argmax(axis=0), inside.argmax(axis=0))
     chosen = np.where(working[busiest, stretch] * 2 < end - start, otherwise, busiest)
@@ -221,7 +263,9 @@ def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares
         low = np.searchsorted(cut.end, start[rows], side="right")
         count = np.searchsorted(cut.start, end[rows], side="left") - low
         known = count > 0
-        rows, low, count = rows[known], low[known], count[known]
+        rows = rows[known]
+        low = low[known]
+        count = count[known]
         for some in _runs(np.arange(len(rows)), np.cumsum(count) // PIECES_AT_ONCE):
             here = rows[some]
             _add_shares(result, here, tree, cut, low[some], count[some], start[here], end[here])
@@ -233,16 +277,22 @@ def _runs(rows: I64, number: I64) -> list[I64]:
     return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if len(rows) else []
 
 
-def _add_shares(of: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64) -> None:
-    """Write down what was done in these stretches (rows): each has `count` pieces, from the one at `low` on."""
+def _add_shares(
+    of: _Shares, rows: I64, tree: HostTree, cut: Cut, low: I64, count: I64, start: I64, end: I64
+) -> None:
+    """Write down what was done in these stretches (rows): each has `count` pieces, from the one at
+    `low` on."""
     stretch = np.repeat(np.arange(len(rows)), count)
     piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
     spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
     # pieces of one node are put together, in the order of stretches and of nodes
-    least, most = int(cut.node[piece].min()), int(cut.node[piece].max())
+    least = int(cut.node[piece].min())
+    most = int(cut.node[piece].max())
     width = most - least + 1
     keys, which = ranked(stretch * width + (cut.node[piece] - least))
-    stretch, node, spent = keys // width, keys % width + least, np.bincount(which, spent).astype(np.int64)
+    stretch = keys // width
+    node = keys % width + least
+    spent = np.bincount(which, spent).astype(np.int64)
     first = np.searchsorted(stretch, np.arange(len(rows)))
     longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
     of.node[rows] = node[longest[np.searchsorted(longest, first)]]

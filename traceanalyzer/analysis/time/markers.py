@@ -1,4 +1,5 @@
-"""Steps that the program or its framework marks itself: profiler steps, a server's iterations, calls of the model."""
+"""Steps that the program or its framework marks itself: profiler steps, a server's iterations,
+calls of the model."""
 
 import re
 from collections.abc import Callable
@@ -10,15 +11,29 @@ from traceanalyzer.analysis.algebra import contains, texts_where
 from traceanalyzer.analysis.joined.launched import capture_intervals, is_cut
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.phase_names import Role, role_of
-from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, LIBRARY_MARK, MODULE_PREFIX, PROFILER_STEP
+from traceanalyzer.analysis.names.pytorch import (
+    LAYER_LIKE,
+    LIBRARY_MARK,
+    MODULE_PREFIX,
+    PROFILER_STEP,
+)
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time import step_evidence
-from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held, without_numbers
+from traceanalyzer.analysis.time.step_evidence import (
+    MIN_COVERAGE,
+    MIN_WORK_SHARE,
+    HostSteps,
+    held,
+    without_numbers,
+)
 from traceanalyzer.trace import I64, Bool, CopyKind, RangeKind
 
 PART_OF_ITERATION = re.compile(r"^(draft(_extend)?(_v\d)?$|step\[DRAFT)", re.IGNORECASE)
-"""Ranges of speculative decoding around the model that guesses; SGLang marks its passes as if they were iterations."""
-JAX_STEP = re.compile(r" step_num=-?\d+$")  # `StepTraceAnnotation("train", step_num=5)`, as the reader names it
+"""Ranges of speculative decoding around the model that guesses; SGLang marks its passes as if they
+were iterations."""
+JAX_STEP = re.compile(
+    r" step_num=-?\d+$"
+)  # `StepTraceAnnotation("train", step_num=5)`, as the reader names it
 
 
 def profiler_steps(linked: Linked) -> HostSteps | None:
@@ -30,9 +45,11 @@ def profiler_steps(linked: Linked) -> HostSteps | None:
 
 
 def step_annotations(linked: Linked) -> HostSteps | None:
-    """JAX's `StepTraceAnnotation`. What is launched between two of them belongs to the first: it is dispatched there,
-    and XLA's own threads launch later."""
-    rows = outermost_ranges(linked, texts_where(linked.trace.strings, JAX_STEP.search), RangeKind.ANNOTATION)
+    """JAX's `StepTraceAnnotation`. What is launched between two of them belongs to the first: it is
+    dispatched there, and XLA's own threads launch later."""
+    rows = outermost_ranges(
+        linked, texts_where(linked.trace.strings, JAX_STEP.search), RangeKind.ANNOTATION
+    )
     if linked.trace.source != "xplane" or not len(rows):
         return None
     found = HostSteps.of_ranges(linked, rows, "annotation")
@@ -40,17 +57,23 @@ def step_annotations(linked: Linked) -> HostSteps | None:
 
 
 def iterations(linked: Linked) -> HostSteps | None:
-    """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are one.
+    """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are
+    one.
 
-    What is launched between two marks (sampling, output) belongs to the first of them until its tokens are copied to
-    the host; what is launched then prepares the second."""
+    What is launched between two marks (sampling, output) belongs to the first of them until its
+    tokens are copied to the host; what is launched then prepares the second."""
     if not len(rows := linked.memo(iteration_marks)):
-        return _projected(linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation")
+        return _projected(
+            linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation"
+        )
     found = HostSteps.of_ranges(linked, rows)
     reads = (linked.trace.device_ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0)
-    read = np.append(np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]]))
+    read = np.append(
+        np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]])
+    )
     last = read[np.searchsorted(read, found.start, side="right") - 1]
-    # launching begins behind the last copy to the host since the mark before; where there is none with the mark
+    # launching begins behind the last copy to the host since the mark before; where there is none
+    # with the mark
     start = np.where(last > np.append(read[0], found.end[:-1]), last, found.start)
     end = _until_next(start, found.end)
     share = held(linked, start, end)
@@ -58,17 +81,24 @@ def iterations(linked: Linked) -> HostSteps | None:
         return None
     if len(rows) == 1 and share.work >= MIN_COVERAGE:  # it is extended to all launches
         time = linked.launch_time[linked.launch_time >= 0]
-        start, end = np.minimum(start, time.min(initial=start[0])), np.maximum(end, time.max(initial=0) + 1)
+        start = np.minimum(start, time.min(initial=start[0]))
+        end = np.maximum(end, time.max(initial=0) + 1)
     return replace(found, start=start, end=end, by_device=True, unlike=True)
 
 
 def iteration_marks(linked: Linked) -> I64:
-    """Rows of host ranges that mark one iteration each, in time order. A mark inside another is of the same iteration;
-    those of drafts belong to the iteration that verifies them; those in a graph's capture mark none."""
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    """Rows of host ranges that mark one iteration each, in time order. A mark inside another is of
+    the same iteration; those of drafts belong to the iteration that verifies them; those in a
+    graph's capture mark none."""
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
     part = texts_where(strings, PART_OF_ITERATION.match)
     named = texts_where(strings, _marks_iteration(linked))
-    kinds = ranges.kind == RangeKind.ANNOTATION if linked.knowledge.iteration_name is None else ranges.kind > 0
+    kinds = (
+        ranges.kind == RangeKind.ANNOTATION
+        if linked.knowledge.iteration_name is None
+        else ranges.kind > 0
+    )
     rows = np.flatnonzero(kinds & (named | part)[ranges.name])
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
@@ -80,27 +110,34 @@ def iteration_marks(linked: Linked) -> I64:
 
 
 def _marks_iteration(linked: Linked) -> Callable[[str], object]:
-    """What tells the name of an iteration's mark: the user's own pattern, else those of the frameworks."""
+    """What tells the name of an iteration's mark: the user's own pattern, else those of the
+    frameworks."""
     own = linked.knowledge.iteration_name
     return iteration if own is None else re.compile(own).search
 
 
 def module_calls(linked: Linked) -> HostSteps | None:
-    """The calls of the one module, in no other, that launch nearly all device work of the recording."""
+    """The calls of the one module, in no other, that launch nearly all device work of the
+    recording."""
     rows = outermost_modules(linked)
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
     for code in dict.fromkeys(ranges.name[rows].tolist()):
         calls = rows[ranges.name[rows] == code]
-        start, end = ranges.start[calls], ranges.end[calls]
+        start = ranges.start[calls]
+        end = ranges.end[calls]
         share = held(linked, start, end)
         if min(share.between, share.work) >= MIN_COVERAGE:
-            names = tuple(f"{strings[code].removeprefix(MODULE_PREFIX)} call {i}" for i in range(len(calls)))
+            names = tuple(
+                f"{strings[code].removeprefix(MODULE_PREFIX)} call {i}" for i in range(len(calls))
+            )
             return HostSteps("annotation", names, start, end, by_device=True)
     return None
 
 
 def one_marked_step(linked: Linked) -> HostSteps | None:
-    """The outermost annotation called a step that holds nearly all launches and device work; it need not repeat."""
+    """The outermost annotation called a step that holds nearly all launches and device work; it
+    need not repeat."""
     return _one_marked(linked, lambda text: bool(step_evidence.STEP_LIKE.search(text)))
 
 
@@ -110,9 +147,14 @@ def one_marked_range(linked: Linked) -> HostSteps | None:
 
 
 def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | None:
-    """None where the recording was cut while the device was behind: a part of a step then holds all that is left."""
-    own = texts_where(linked.trace.strings, lambda text: not (LIBRARY_MARK.search(text) or LAYER_LIKE.search(text)))
-    rows, tree = outermost_ranges(linked, own, RangeKind.ANNOTATION), linked.tree
+    """None where the recording was cut while the device was behind: a part of a step then holds all
+    that is left."""
+    own = texts_where(
+        linked.trace.strings,
+        lambda text: not (LIBRARY_MARK.search(text) or LAYER_LIKE.search(text)),
+    )
+    rows = outermost_ranges(linked, own, RangeKind.ANNOTATION)
+    tree = linked.tree
     around = tree.parent[tree.node_of_range[rows]]
     rows = rows[(around < 0) | (tree.kind[around] != RangeKind.OP)]
     if not len(rows) or is_cut(linked):
@@ -133,7 +175,8 @@ def outermost_modules(linked: Linked) -> I64:
 
 
 def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
-    """Rows of host ranges of this kind with such a name, in time order, that begin in no earlier one."""
+    """Rows of host ranges of this kind with such a name, in time order, that begin in no earlier
+    one."""
     ranges = linked.trace.host_ranges
     rows = np.flatnonzero((ranges.kind == kind) & named[ranges.name])
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
@@ -149,23 +192,31 @@ def _until_next(start: I64, end: I64) -> I64:
 
 
 def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
-    """Steps from ranges that the recorder projected on the device, where it recorded none of the host."""
-    projected, ops = linked.trace.device_ranges, linked.trace.device_ops
+    """Steps from ranges that the recorder projected on the device, where it recorded none of the
+    host."""
+    projected = linked.trace.device_ranges
+    ops = linked.trace.device_ops
     rows = np.flatnonzero(named[projected.name])
     if not len(rows) or not len(ops) or len(linked.trace.host_ranges):
         return None
-    start, end, codes = _one_a_step(projected.start[rows], projected.end[rows], projected.name[rows].astype(np.int64))
+    start, end, codes = _one_a_step(
+        projected.start[rows], projected.end[rows], projected.name[rows].astype(np.int64)
+    )
     of_op = np.searchsorted(start, ops.start, side="right") - 1
     of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
     texts = tuple(linked.trace.strings[c] for c in codes)
     unlike = source != "profiler_step"
-    return HostSteps(source, texts, start, end, of_op.astype(np.int32), unlike=unlike, projected=True)
+    return HostSteps(
+        source, texts, start, end, of_op.astype(np.int32), unlike=unlike, projected=True
+    )
 
 
 def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:
     """Ranges on several streams joined where they overlap and have one name; in time order."""
     order = np.lexsort((start, code))
-    start, end, code = start[order], end[order], code[order]
+    start = start[order]
+    end = end[order]
+    code = code[order]
     new = np.append(True, code[1:] != code[:-1])
     for i in range(1, len(start)):
         if not new[i]:

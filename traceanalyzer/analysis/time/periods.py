@@ -1,4 +1,5 @@
-"""Repetition of a device's work: found by the sequence of its ops alone, so that it may be layers as well as steps."""
+"""Repetition of a device's work: found by the sequence of its ops alone, so that it may be layers
+as well as steps."""
 
 import itertools
 
@@ -14,12 +15,15 @@ from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, DeviceOpKind, RangeKind
 
-MIN_MATCH = 0.9  # share of device ops that must recur one period later; occasional extra ops are the rest
-MIN_COMPLETE = 2  # complete repetitions left once the sequence has been cut at its pause, of at least three of its mark
+MIN_MATCH = 0.9
+"""Share of device ops that must recur one period later; occasional extra ops are the rest."""
+MIN_COMPLETE = 2
+"""Complete repetitions left once the sequence has been cut at its pause, of at least three of its
+mark."""
 MAX_ANCHORS = 32  # how many rare kernel names are tried as the mark of a period
 TELLING_OPS = 20
-"""A shorter sequence may recur by chance, or by habit (a copy, a kernel, a copy back): it must recur with the same
-launch configurations and sizes to count."""
+"""A shorter sequence may recur by chance, or by habit (a copy, a kernel, a copy back): it must
+recur with the same launch configurations and sizes to count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,42 +40,62 @@ class Period:
 
 
 def periodic(linked: Linked) -> HostSteps | None:
-    """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular pause.
+    """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular
+    pause.
 
-    Only where they hold nearly all of its work, split no marker, no call of a module and no graph launch, and where
-    it is no inference by PyTorch: there the layers of one pass recur as steps do."""
+    Only where they hold nearly all of its work, split no marker, no call of a module and no graph
+    launch, and where it is no inference by PyTorch: there the layers of one pass recur as steps
+    do."""
     ops = linked.trace.device_ops
     if not len(ops) or inference_only(linked):
         return None
     devices, count = np.unique(ops.device, return_counts=True)
-    found = find_period(linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), whole=True)
-    if found is None or _share(linked, found) < MIN_COVERAGE or numbered_part(linked, found) is not None:
+    found = find_period(
+        linked, np.flatnonzero(ops.device == int(devices[count.argmax()])), whole=True
+    )
+    if (
+        found is None
+        or _share(linked, found) < MIN_COVERAGE
+        or numbered_part(linked, found) is not None
+    ):
         return None
     of_op = np.full(len(ops), -1, np.int32)
     inside = found.rows[found.bounds[0] : found.bounds[-1]]
     of_op[inside] = np.repeat(np.arange(found.count), np.diff(found.bounds))
-    time = np.maximum.accumulate(np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[found.rows])
+    time = np.maximum.accumulate(
+        np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[found.rows]
+    )
     start = time[found.bounds[:-1]]
     end = np.append(start[1:], time[found.bounds[-1] - 1] + 1)
-    return HostSteps("periodicity", tuple(f"period {i}" for i in range(found.count)), start, end, of_op)
+    return HostSteps(
+        "periodicity", tuple(f"period {i}" for i in range(found.count)), start, end, of_op
+    )
 
 
 def numbered_part(linked: Linked, found: Period) -> str | None:
-    """The annotation, its number written as #, of which (nearly) every repetition holds one, of another number than the
-    one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a model; None where there is none."""
-    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    """The annotation, its number written as #, of which (nearly) every repetition holds one, of
+    another number than the one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a
+    model; None where there is none."""
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
     numbered = texts_where(strings, lambda text: bool(LAYER_LIKE.search(text)))
     rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & numbered[ranges.name])
     time = np.maximum.accumulate(np.maximum(linked.launch_time[found.rows], 0))
-    begin, until = time[found.bounds[:-1]], time[found.bounds[-1] - 1]
+    begin = time[found.bounds[:-1]]
+    until = time[found.bounds[-1] - 1]
     repetition = np.searchsorted(begin, ranges.start[rows], side="right") - 1
     inside = (repetition >= 0) & (ranges.start[rows] <= until)
     by_name: dict[str, list[tuple[int, int]]] = {}
-    for index, code in zip(repetition[inside].tolist(), ranges.name[rows[inside]].tolist(), strict=True):
+    for index, code in zip(
+        repetition[inside].tolist(), ranges.name[rows[inside]].tolist(), strict=True
+    ):
         by_name.setdefault(DIGITS.sub("#", strings[code]), []).append((index, code))
     for name, of in by_name.items():
         others = sum(one[1] != before[1] for before, one in itertools.pairwise(of))
-        one_each = len({index for index, _ in of}) >= MIN_MATCH * found.count and len(of) <= found.count / MIN_MATCH
+        one_each = (
+            len({index for index, _ in of}) >= MIN_MATCH * found.count
+            and len(of) <= found.count / MIN_MATCH
+        )
         if one_each and others >= MIN_MATCH * (len(of) - 1):
             return name
     return None
@@ -84,7 +108,8 @@ def inference_only(linked: Linked) -> bool:
 
 
 def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
-    """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch, call or iteration."""
+    """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch,
+    call or iteration."""
     ops = linked.trace.device_ops
     if (found := _period(ops.name[rows])) is None:
         return None
@@ -92,7 +117,8 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
     reach = np.maximum.accumulate(ops.end[rows])
     pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
     splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
-    first, repeats = anchor % length, (len(rows) - anchor % length) // length
+    first = anchor % length
+    repeats = (len(rows) - anchor % length) // length
     window = slice(first, first + repeats * length)
     allowed = ~splits[window].reshape(repeats, length).any(axis=0)
     if not allowed.any():
@@ -104,24 +130,30 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
 
 
 def _share(linked: Linked, found: Period) -> float:
-    """Share of the device's work that the repetitions hold; parts of one more before and after do not count."""
+    """Share of the device's work that the repetitions hold; parts of one more before and after do
+    not count."""
     ops = linked.trace.device_ops
     time = (ops.end - ops.start)[found.rows].astype(np.float64)
     inside = float(time[found.bounds[0] : found.bounds[-1]].sum())
     usual = inside / found.count
-    before, after = float(time[: found.bounds[0]].sum()), float(time[found.bounds[-1] :].sum())
+    before = float(time[: found.bounds[0]].sum())
+    after = float(time[found.bounds[-1] :].sum())
     outside = max(before - usual, 0.0) + max(after - usual, 0.0)
     return inside / (inside + outside) if inside else 0.0
 
 
 def _splits(linked: Linked, rows: I64) -> Bool:
-    """For each of the ops whether a cut before it splits a graph launch, a call of a module or an iteration."""
-    launch, time = linked.launch[rows], linked.launch_time[rows]
+    """For each of the ops whether a cut before it splits a graph launch, a call of a module or an
+    iteration."""
+    launch = linked.launch[rows]
+    time = linked.launch_time[rows]
     result = np.zeros(len(rows), bool)
     result[1:] = (launch[1:] >= 0) & (launch[1:] == launch[:-1])
     marks = texts_where(linked.trace.strings, iteration)
     ranges = linked.trace.host_ranges
-    whole = np.concatenate((outermost_modules(linked), outermost_ranges(linked, marks, RangeKind.ANNOTATION)))
+    whole = np.concatenate(
+        (outermost_modules(linked), outermost_ranges(linked, marks, RangeKind.ANNOTATION))
+    )
     held = union(ranges.start[whole], ranges.end[whole])
     if len(held.start):
         here = np.searchsorted(held.start, time, side="right") - 1
@@ -131,20 +163,28 @@ def _splits(linked: Linked, rows: I64) -> Bool:
 
 
 def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
-    """The bounds of the longest run of repetitions that are alike; none where the sequence holds no kernel."""
+    """The bounds of the longest run of repetitions that are alike; none where the sequence holds no
+    kernel."""
     if len(bounds) <= MIN_COMPLETE:
         return bounds[:0]
-    ops, length = linked.trace.device_ops, int(bounds[1] - bounds[0])
+    ops = linked.trace.device_ops
+    length = int(bounds[1] - bounds[0])
     shape = (len(bounds) - 1, length)
     inside = rows[bounds[0] : bounds[-1]]
-    usual, match = shape[0] // 2, np.ones(shape, bool)
-    for column in (ops.name, ops.blocks, ops.threads, ops.bytes) if length < TELLING_OPS else (ops.name,):
+    usual = shape[0] // 2
+    match = np.ones(shape, bool)
+    for column in (
+        (ops.name, ops.blocks, ops.threads, ops.bytes) if length < TELLING_OPS else (ops.name,)
+    ):
         match &= column[inside].reshape(shape) == column[inside].reshape(shape)[usual]
     alike = match.mean(axis=1) >= MIN_MATCH
-    if not one_of(ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)).any():
+    if not one_of(
+        ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)
+    ).any():
         return bounds[:0]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False]))))
-    starts, stops = edges[::2], edges[1::2]
+    starts = edges[::2]
+    stops = edges[1::2]
     if not len(starts):
         return bounds[:0]
     longest = int((stops - starts).argmax())

@@ -1,4 +1,5 @@
-"""How regular steps are, from their times alone: drift, outliers, two kinds; and how long single ones last at most."""
+"""How regular steps are, from their times alone: drift, outliers, two kinds; and how long single
+ones last at most."""
 
 import numpy as np
 
@@ -7,25 +8,30 @@ from traceanalyzer.base import dataclass, metric, ms
 from traceanalyzer.trace import F64, Bool
 
 MIN_STEPS = 20  # fewer steps show neither a trend nor two modes
-DRIFT_BLOCKS = 40  # the trend is that of the medians of this many blocks of steps: single slow steps do not move it
-DRIFT_Z = 3.0  # Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)
+DRIFT_BLOCKS = 40
+"""The trend is that of the medians of this many blocks of steps: single slow steps do not move
+it."""
+DRIFT_Z = 3.0
+"""Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)."""
 OUTLIER_RATIO = 1.25
-"""An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints, garbage
-collection and stalled input cost whole factors."""
-OUTLIER_DEVIATIONS = 6.0  # and it is this many robust standard deviations away, where steps spread more
+"""An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints,
+garbage collection and stalled input cost whole factors."""
+OUTLIER_DEVIATIONS = 6.0
+"""And it is this many robust standard deviations away, where steps spread more."""
 MODE_SHARE = 0.1  # each of two modes holds at least this share of the steps; fewer are outliers
 MODE_RATIO = 1.1  # two kinds that differ by less are not worth telling apart
 MODE_SEPARATION = 4.0
-"""Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
-(Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
+"""Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one;
+above 4 there are two (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
 EXTREME_RATIO = 3.0
-"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
-they would hide two kinds among the others."""
+"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left
+out of the split: they would hide two kinds among the others."""
 
 
 @dataclass(frozen=True)
 class Regularity:
-    """How the recorded steady steps differ from each other; the profiler's own idle time is taken out of each."""
+    """How the recorded steady steps differ from each other; the profiler's own idle time is taken
+    out of each."""
 
     steps: int = metric("steady steps that were compared")
     drift_share: float | None = metric(
@@ -42,21 +48,35 @@ class Regularity:
         "median of the fast steps where steps are of two kinds; null where they are of one kind"
     )
     slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind")
-    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind")
+    slow_steps_share: float | None = metric(
+        "share of the steps that are of the slow kind; null with one kind"
+    )
 
 
 def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
-    """How regular steps of these lengths (and device time in them), ns, are; None: too few, or one has no length."""
+    """How regular steps of these lengths (and device time in them), ns, are; None: too few, or one
+    has no length."""
     if len(time) < MIN_STEPS or time.min() <= 0:
         return None
-    slow, modes = outliers(time), two_modes(time)
+    slow = outliers(time)
+    modes = two_modes(time)
     change = None if busy is None else drift(busy) if busy.any() else 0.0
     fast, slower, share = (ms(modes[0]), ms(modes[1]), modes[2]) if modes else (None, None, None)
-    changed = None if busy is None or change is None else change * float(np.median(busy)) / float(np.median(time))
+    changed = (
+        None
+        if busy is None or change is None
+        else change * float(np.median(busy)) / float(np.median(time))
+    )
     return Regularity(
-        steps=len(time), drift_share=drift(time), busy_drift_share=changed, outliers=int(slow.sum()),
-        outlier_excess_share=excess_share(time, slow), fast_mode_ms=fast, slow_mode_ms=slower, slow_steps_share=share,
-    )  # fmt: skip
+        steps=len(time),
+        drift_share=drift(time),
+        busy_drift_share=changed,
+        outliers=int(slow.sum()),
+        outlier_excess_share=excess_share(time, slow),
+        fast_mode_ms=fast,
+        slow_mode_ms=slower,
+        slow_steps_share=share,
+    )
 
 
 def excess_share(time: F64, slow: Bool) -> float:
@@ -65,15 +85,19 @@ def excess_share(time: F64, slow: Bool) -> float:
 
 
 def percentile(time: F64, q: float) -> float | None:
-    """The q-th percentile, linearly interpolated; None where fewer than one value in expectation lies beyond it."""
+    """The q-th percentile, linearly interpolated; None where fewer than one value in expectation
+    lies beyond it."""
     return float(np.percentile(time, q)) if len(time) * (100 - q) >= 100 else None
 
 
 def drift(time: F64) -> float | None:
-    """Theil and Sen's slope over blocks of steps times their number, as a share of the median time."""
+    """Theil and Sen's slope over blocks of steps times their number, as a share of the median
+    time."""
     if len(time) < MIN_STEPS:
         return None
-    blocks = np.array([np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))])
+    blocks = np.array(
+        [np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))]
+    )
     early, late = np.triu_indices(len(blocks), 1)
     change = blocks[late] - blocks[early]
     count = len(blocks)
@@ -91,14 +115,17 @@ def outliers(time: F64) -> Bool:
     modes = two_modes(time)
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
     centre = float(np.median(typical))
-    return time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * robust_sigma(typical, centre))
+    return time > max(
+        OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * robust_sigma(typical, centre)
+    )
 
 
 def two_modes(time: F64) -> tuple[float, float, float] | None:
-    """Medians of the fast and slow steps and the share of the slow ones, where the times are of two kinds.
+    """Medians of the fast and slow steps and the share of the slow ones, where the times are of two
+    kinds.
 
-    The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
-    percentile, so that a few outliers are not a side."""
+    The split is the one with the largest variance between its sides (Otsu); extremes count as the
+    1st and 99th percentile, so that a few outliers are not a side."""
     extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
     if extreme.sum() < MODE_SHARE * len(time):
         time = time[~extreme]
@@ -108,11 +135,15 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     least = max(int(np.ceil(MODE_SHARE * len(order))), 2)
     left = np.arange(least, len(order) - least + 1)
     total = np.cumsum(order)
-    low, high = total[left - 1] / left, (total[-1] - total[left - 1]) / (len(order) - left)
+    low = total[left - 1] / left
+    high = (total[-1] - total[left - 1]) / (len(order) - left)
     cut = int(left[np.argmax(left * (len(order) - left) * (high - low) ** 2)])
-    fast, slow = order[:cut], order[cut:]
+    fast = order[:cut]
+    slow = order[cut:]
     apart = float(slow.mean() - fast.mean())
     spread = float(np.sqrt(fast.var() + slow.var()))
-    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
+    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(
+        fast
+    ):
         return None
     return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)

@@ -1,4 +1,5 @@
-"""Repetition within a step (or a recording without steps): layers, micro-batches, tokens. Told, never called a step."""
+"""Repetition within a step (or a recording without steps): layers, micro-batches, tokens. Told,
+never called a step."""
 
 import numpy as np
 
@@ -11,7 +12,10 @@ from traceanalyzer.trace import RangeKind
 
 MIN_SHARE = 0.3  # repetition that fills less of the step tells little of it
 MIN_COUNT = 4
-ONE_EACH = (0.9, 1.1)  # least and most ranges a step, for a range to be the step's: the first and last may be cut
+ONE_EACH = (
+    0.9,
+    1.1,
+)  # least and most ranges a step, for a range to be the step's: the first and last may be cut
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,18 @@ class Repeats:
 
 
 def coinciding_range(timed: Timed) -> str | None:
-    """The name (numbers as #) of the annotation that (nearly) every step holds once, of several the longest, if any."""
-    ranges, steps = timed.trace.host_ranges, timed.steps
+    """The name (numbers as #) of the annotation that (nearly) every step holds once, of several the
+    longest, if any."""
+    ranges = timed.trace.host_ranges
+    steps = timed.steps
     rows = where(ranges.kind == RangeKind.ANNOTATION)
     step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)
     inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
-    rows, step = rows[inside], step[inside]
+    rows = rows[inside]
+    step = step[inside]
     name, texts = without_numbers(timed.trace.strings, ranges.name[rows])
-    of_name, of_step = Groups.of(name), Groups.of(name, step)
+    of_name = Groups.of(name)
+    of_step = Groups.of(name, step)
     held = np.bincount(name[of_step.first], minlength=len(texts))
     time = of_name.sum(ranges.end[rows] - ranges.start[rows])
     one_each = (of_name.count <= len(steps) * ONE_EACH[1]) & (held >= len(steps) * ONE_EACH[0])
@@ -45,8 +53,10 @@ def coinciding_range(timed: Timed) -> str | None:
 
 
 def repeats(timed: Timed) -> Repeats | None:
-    """What repeats within the longest steady step; None: nothing, or the steps are known from repetition alone."""
-    steps, ops = timed.steps, timed.trace.device_ops
+    """What repeats within the longest steady step; None: nothing, or the steps are known from
+    repetition alone."""
+    steps = timed.steps
+    ops = timed.trace.device_ops
     if timed.device is None or steps.source == "periodicity":
         return None
     index = steps.warmup + int(steps.duration[steps.steady].argmax())
@@ -54,9 +64,14 @@ def repeats(timed: Timed) -> Repeats | None:
     found = find_period(timed.linked, rows, whole=False) if len(rows) else None
     if found is None or found.count < MIN_COUNT:
         return None
-    length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(ops.start[rows[found.bounds[:-1]]][0])
+    length = int(ops.end[rows[: found.bounds[-1]]].max()) - int(
+        ops.start[rows[found.bounds[:-1]]][0]
+    )
     share = length / int(steps.duration[index]) if steps.duration[index] else 0.0
     if share < MIN_SHARE:
         return None
-    count, ops_of_one = found.count, int(found.bounds[1] - found.bounds[0])
-    return Repeats(count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed.linked, found))
+    count = found.count
+    ops_of_one = int(found.bounds[1] - found.bounds[0])
+    return Repeats(
+        count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed.linked, found)
+    )

@@ -1,7 +1,8 @@
 """Counters that a recorder sampled over time, joined with steps and kernels.
 
-A sample is the mean over the sampling period that ends at its time. It is a kernel's where the kernel ran through all
-of that period and nothing else did; kernels shorter than the period have none: they are unsampled."""
+A sample is the mean over the sampling period that ends at its time. It is a kernel's where the
+kernel ran through all of that period and nothing else did; kernels shorter than the period have
+none: they are unsampled."""
 
 import re
 
@@ -11,7 +12,8 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
-ROLES = {  # counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI
+# counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI
+ROLES = {
     "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
     "warps": re.compile(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
     "tensor": re.compile(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
@@ -19,7 +21,9 @@ ROLES = {  # counters of `nsys profile --gpu-metrics-devices`, and the same ones
     "dram_read": re.compile(r"^(DRAM|HBM) Read|^dram__read_throughput", re.IGNORECASE),
     "dram_write": re.compile(r"^(DRAM|HBM) Write|^dram__write_throughput", re.IGNORECASE),
 }
-PERCENT = re.compile(r"%|pct")  # in names of shares of the hardware's peak; others count cycles, bytes or warps
+PERCENT = re.compile(
+    r"%|pct"
+)  # in names of shares of the hardware's peak; others count cycles, bytes or warps
 SHOWN = frozenset(("sm_active", "tensor", "dram"))  # what kernels and steps are told of
 MIN_STEP_SAMPLES = 3  # a step with fewer has no mean: each may hold as much of its neighbours
 
@@ -35,7 +39,10 @@ class Samples:
     def mean(self, role: str, start: int, end: int, least: int = 1) -> float | None:
         """Mean of the samples of a time; None where there are fewer than `least`."""
         if role == "dram" and role not in self.time:
-            parts = (self.mean("dram_read", start, end, least), self.mean("dram_write", start, end, least))
+            parts = (
+                self.mean("dram_read", start, end, least),
+                self.mean("dram_write", start, end, least),
+            )
             return None if None in parts else sum(part or 0.0 for part in parts)
         if role not in self.time:
             return None
@@ -50,21 +57,28 @@ class Samples:
 
 def samples_of(timed: Timed, device: int) -> Samples | None:
     """The samples of a device; None where there are none that are shares of a peak."""
-    table, strings = timed.trace.gpu_metrics, timed.trace.strings
+    table = timed.trace.gpu_metrics
+    strings = timed.trace.strings
     here = np.flatnonzero((table.device == device) | (table.device < 0))
     time: dict[str, I64] = {}
     value: dict[str, F64] = {}
     for role, name in _named(strings, distinct(table.name[here]).tolist()).items():
         rows = here[table.name[here] == name]
-        time[role], value[role] = table.start[rows], table.value[rows] / 100.0
+        time[role] = table.start[rows]
+        value[role] = table.value[rows] / 100.0
     periods = [np.median(np.diff(one)) for one in time.values() if len(one) > 1]
     return Samples(int(min(periods)), time, value) if periods and min(periods) > 0 else None
 
 
 def _named(strings: list[str], codes: list[int]) -> dict[str, int]:
     """For each role the counter that has it: the first by name, where several do."""
-    names = sorted((strings[code], code) for code in codes if code >= 0 and PERCENT.search(strings[code]))
-    found = {role: next((code for name, code in names if test.search(name)), -1) for role, test in ROLES.items()}
+    names = sorted(
+        (strings[code], code) for code in codes if code >= 0 and PERCENT.search(strings[code])
+    )
+    found = {
+        role: next((code for name, code in names if test.search(name)), -1)
+        for role, test in ROLES.items()
+    }
     return {role: code for role, code in found.items() if code >= 0}
 
 
@@ -79,16 +93,24 @@ class SampledOps:
 def sampled_ops(timed: Timed) -> SampledOps | None:
     """The samples of each device op; None where no counters were sampled."""
     size = len(timed.trace.device_ops)
-    count, total, any_ = np.zeros(size, np.int64), dict[str, F64](), False
+    count = np.zeros(size, np.int64)
+    total = dict[str, F64]()
+    any_ = False
     for device in timed.activity:
         if (samples := samples_of(timed, device)) is None:
             continue
-        any_, found = True, {}
+        any_ = True
+        found = {}
         for role, time in samples.time.items():
-            owner = alone_through(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
+            owner = alone_through(
+                timed, timed.trace.device_ops.device == device, time - samples.period_ns, time
+            )
             mine = owner >= 0
             own = np.bincount(owner[mine], minlength=size).astype(np.int64)
-            found[role] = own, np.bincount(owner[mine], samples.value[role][mine], size).astype(np.float64)
+            found[role] = (
+                own,
+                np.bincount(owner[mine], samples.value[role][mine], size).astype(np.float64),
+            )
         if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
             found["dram"] = (found["dram_read"][0], found["dram_read"][1] + found["dram_write"][1])
         count += np.max([own for own, _ in found.values()], axis=0)
@@ -98,10 +120,12 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
 
 
 def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
-    """The device op that ran through all of each of these times with no other op beside it, else -1."""
+    """The device op that ran through all of each of these times with no other op beside it, else
+    -1."""
     ops = timed.trace.device_ops
     rows = np.flatnonzero(here)
-    begin, finish = ops.start[rows], ops.end[rows]
+    begin = ops.start[rows]
+    finish = ops.end[rows]
     longest = np.maximum.accumulate(finish)
     # of those that had begun, the one that ends last
     last = np.maximum.accumulate(np.where(finish == longest, np.arange(len(rows)), 0))

@@ -1,4 +1,5 @@
-"""What in a recording tells its steps apart, and how much of the recording's work a kind of range holds."""
+"""What in a recording tells its steps apart, and how much of the recording's work a kind of range
+holds."""
 
 import re
 from typing import NamedTuple
@@ -9,57 +10,80 @@ from traceanalyzer.analysis.algebra import Groups, where
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges, RangeKind, is_sorted, ranked
+from traceanalyzer.trace import (
+    I32,
+    I64,
+    ApiCalls,
+    DeviceOps,
+    HostRanges,
+    RangeKind,
+    is_sorted,
+    ranked,
+)
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
 MIN_REPEATS = 3  # fewer instances of a name are not a rhythm
 MIN_COVERAGE = 0.8
-"""A range is the step only if it holds nearly all launches between its first and last instance; the forward pass or
-the optimizer alone do not."""
+"""A range is the step only if it holds nearly all launches between its first and last instance; the
+forward pass or the optimizer alone do not."""
 MIN_WORK_SHARE = 0.5
-"""And most of the device work of the whole recording: ten markers around the set-up of a training are not its steps,
-nor are the layers of one inference. Warm-up and validation outside the steps may take up to the other half."""
+"""And most of the device work of the whole recording: ten markers around the set-up of a training
+are not its steps, nor are the layers of one inference. Warm-up and validation outside the steps may
+take up to the other half."""
 
 
 @dataclass(frozen=True, eq=False)
 class HostSteps:
-    """Host ranges of steps in time order; `of_op` where the evidence gives the ops of a step directly."""
+    """Host ranges of steps in time order; `of_op` where the evidence gives the ops of a step
+    directly."""
 
     source: str
     names: tuple[str, ...]
     start: I64
     end: I64
     of_op: I32 | None = None
-    by_device: bool = False  # whether a step's window is that of its device work, whatever the host range did
-    unlike: bool = False  # whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up
-    projected: bool = False  # whether they are ranges on the device, of which one begun earlier may be a part
+    # whether a step's window is that of its device work, whatever the host range did
+    by_device: bool = False
+    # whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up
+    unlike: bool = False
+    # whether they are ranges on the device, of which one begun earlier may be a part
+    projected: bool = False
 
     @classmethod
     def of_ranges(cls, linked: Linked, rows: I32 | I64, source: str | None = None) -> "HostSteps":
-        """A step for each of these host ranges, which the program marks unless another source is given."""
-        ranges, strings = linked.trace.host_ranges, linked.trace.strings
+        """A step for each of these host ranges, which the program marks unless another source is
+        given."""
+        ranges = linked.trace.host_ranges
+        strings = linked.trace.strings
         names = tuple(strings[code] for code in ranges.name[rows])
-        return cls(source or linked.trace.annotated_with, names, ranges.start[rows], ranges.end[rows])
+        return cls(
+            source or linked.trace.annotated_with, names, ranges.start[rows], ranges.end[rows]
+        )
 
 
 class Held(NamedTuple):
     """How much of the recording a group of ranges holds."""
 
     launches: float  # share of all launches that were made in one of them
-    between: float  # share of the launches between its first and last range that were made in one of them
+    # share of the launches between its first and last range that were made in one of them
+    between: float
     work: float  # share of the device time of the whole recording that was launched in one of them
 
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
-    """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
+    """What ranges in time order, apart from each other, hold. Without device work host ranges count
+    instead."""
     work = linked.memo(launched)
-    first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
+    first = np.searchsorted(work.time, start)
+    stop = np.searchsorted(work.time, end)
     if not (between := int(stop[-1] - first[0])):
         return Held(0.0, 0.0, 0.0)
     weight = float((work.before[stop] - work.before[first]).sum())
     inside = float((stop - first).sum())
-    return Held(inside / len(work.time), inside / between, weight / work.total if work.total else 0.0)
+    return Held(
+        inside / len(work.time), inside / between, weight / work.total if work.total else 0.0
+    )
 
 
 class _Launched(NamedTuple):
@@ -72,7 +96,8 @@ class _Launched(NamedTuple):
 
 def launched(linked: Linked) -> _Launched:
     """The work of a recording; without launches its host ranges stand for it."""
-    ops, time = linked.trace.device_ops, linked.launch_time
+    ops = linked.trace.device_ops
+    time = linked.launch_time
     weight = ops.end - ops.start
     if not (time >= 0).any():
         time = linked.trace.host_ranges.start
@@ -81,13 +106,17 @@ def launched(linked: Linked) -> _Launched:
     if not is_sorted(time) or (time[:1] < 0).any():
         order = np.flatnonzero(time >= 0)
         order = order[np.argsort(time[order], kind="stable")]
-        time, weight = time[order], weight[order]
+        time = time[order]
+        weight = weight[order]
     return _Launched(time, np.append(np.int64(0), np.cumsum(weight)), total)
 
 
 def annotated(linked: Linked) -> HostSteps | None:
-    """The repeated annotation that holds nearly all launches, and most of the work of the whole recording."""
-    ranges, strings, covering = linked.trace.host_ranges, linked.trace.strings, []
+    """The repeated annotation that holds nearly all launches, and most of the work of the whole
+    recording."""
+    ranges = linked.trace.host_ranges
+    strings = linked.trace.strings
+    covering = []
     for group in _repeated(linked):
         names = {strings[code] for code in ranges.name[group].tolist()}
         share = held(linked, ranges.start[group], ranges.end[group])
@@ -105,11 +134,15 @@ def annotated(linked: Linked) -> HostSteps | None:
 
 
 def _repeated(linked: Linked) -> list[I32]:
-    """Rows of annotations by thread and name without numbers that repeat without overlap, by their first row."""
+    """Rows of annotations by thread and name without numbers that repeat without overlap, by their
+    first row."""
     ranges = linked.trace.host_ranges
     rows = where(ranges.kind == RangeKind.ANNOTATION)
-    groups = Groups.of(ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0])
-    each, repeated = groups.rows, np.flatnonzero(groups.count >= MIN_REPEATS)
+    groups = Groups.of(
+        ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0]
+    )
+    each = groups.rows
+    repeated = np.flatnonzero(groups.count >= MIN_REPEATS)
     arrays = [rows[each[i]] for i in repeated[np.argsort(groups.first[repeated])].tolist()]
     return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
 
@@ -135,7 +168,8 @@ def between_optimizer_steps(linked: Linked) -> HostSteps | None:
 
 def logged_steps(linked: Linked) -> HostSteps | None:
     """The steps of a recording that is a timing log; None where a profiler recorded."""
-    trace, log = linked.trace, linked.trace.step_timings
+    trace = linked.trace
+    log = linked.trace.step_timings
     rows = np.flatnonzero(log.duration > 0)
     if not len(rows) or not trace.only_step_times:
         return None

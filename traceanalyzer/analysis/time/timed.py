@@ -20,7 +20,8 @@ from traceanalyzer.trace import I64, Bool, Trace, distinct
 
 @dataclass(frozen=True)
 class DeviceActivity:
-    """When a device was busy with what. `exposed_*` is time in which nothing further up the list ran."""
+    """When a device was busy with what. `exposed_*` is time in which nothing further up the list
+    ran."""
 
     device: int
     start: I64
@@ -51,13 +52,16 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     alone = bool(here.all())
     kinds = linked.is_compute, linked.is_communication, linked.is_copy
     computes, communicates, copies = kinds if alone else [which & here for which in kinds]
-    compute, communication, copy = (union(ops.start[w], ops.end[w]) for w in (computes, communicates, copies))
+    compute, communication, copy = (
+        union(ops.start[w], ops.end[w]) for w in (computes, communicates, copies)
+    )
     exposed_communication = subtract(communication, compute)
     exposed_copy = subtract(copy, join(compute, communication))
     if exposed_copy.total == copy.total:
         exposed_copy = copy  # held once
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
-    span, busy = (int(start.min()), int(end.max())), union(start, end)
+    span = (int(start.min()), int(end.max()))
+    busy = union(start, end)
     exposed = communication, exposed_communication, copy, exposed_copy
     return DeviceActivity(device, ops.start, ops.end, computes, span, *exposed, busy)
 
@@ -93,7 +97,8 @@ class Timed(Memo):
     def steady_host(self, start: Column) -> Bool:
         """Which of these host times lie in the host range of a steady-state step."""
         steady = self.steps.steady
-        first, last = self.steps.host_start[steady], self.steps.host_end[steady]
+        first = self.steps.host_start[steady]
+        last = self.steps.host_end[steady]
 
         def is_steady(time: I64) -> Bool:
             index = places(first, time, side="right") - 1
@@ -108,12 +113,17 @@ class Timed(Memo):
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:
-        """What each device did, by CUDA ordinal in ascending order; only devices with at least one op."""
-        return {int(d): device_activity(self.linked, int(d)) for d in distinct(self.trace.device_ops.device)}
+        """What each device did, by CUDA ordinal in ascending order; only devices with at least one
+        op."""
+        return {
+            int(d): device_activity(self.linked, int(d))
+            for d in distinct(self.trace.device_ops.device)
+        }
 
     @cached_property
     def device(self) -> int | None:
-        """The device the figures of a step speak of: the one with the most busy time; None without any."""
+        """The device the figures of a step speak of: the one with the most busy time; None without
+        any."""
         return max(self.activity, key=lambda d: self.activity[d].busy.total, default=None)
 
     @cached_property

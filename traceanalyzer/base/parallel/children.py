@@ -1,8 +1,9 @@
-"""Processes that compute for this one and send it values: forks on Linux, fresh interpreters elsewhere, where forks are
-not safe.
+"""Processes that compute for this one and send it values: forks on Linux, fresh interpreters
+elsewhere, where forks are not safe.
 
-A child prints nothing, and is interrupted where this process ends, however that comes about. A fork loads no module and
-takes no lock that another thread may have held. What a child does not deliver, its parent computes itself."""
+A child prints nothing, and is interrupted where this process ends, however that comes about. A fork
+loads no module and takes no lock that another thread may have held. What a child does not deliver,
+its parent computes itself."""
 
 import gc
 import io
@@ -31,9 +32,12 @@ from traceanalyzer.base.reading import Reading, read_with, reading
 T = TypeVar("T")
 METHOD = "fork" if sys.platform == "linux" else "spawn"
 PATIENCE_S = 2.0  # for a process that is interrupted, and may have files to remove
-SHORT_BYTES = 1 << 16  # a shorter array is copied out of what was sent: one that is not keeps all of it in memory
+SHORT_BYTES = (
+    1 << 16
+)  # a shorter array is copied out of what was sent: one that is not keeps all of it in memory
 _ALIGN = 64
-_NUMBER_BYTES, _MOST_NUMBERS = 4, 8192  # so many fit into a pipe whatever the system
+_NUMBER_BYTES = 4  # so many fit into a pipe whatever the system
+_MOST_NUMBERS = 8192
 _SAFE_PATH = "PYTHONSAFEPATH"
 
 
@@ -41,8 +45,10 @@ class Child(Generic[T]):
     """A process at work."""
 
     def __init__(self, started: process.BaseProcess, output: BinaryIO) -> None:
-        self._process, self._output = started, output
-        self.exitcode: int | None = None  # once it has ended; not 0 where it had not sent everything
+        self._process = started
+        self._output = output
+        # once it has ended; not 0 where it had not sent everything
+        self.exitcode: int | None = None
 
     def values(self) -> list[T]:
         """What it has sent, in order, once it has ended."""
@@ -67,8 +73,9 @@ class Child(Generic[T]):
 
 @contextmanager
 def children(work: Callable[[], Iterable[T]], count: int) -> Iterator[list[Child[T]]]:
-    """So many processes, each of which sends what `work` gives; fewer where the system gives no more. All have ended
-    when the block has. Where processes are no forks, `work` has to be a function of a module, or `partial` of one."""
+    """So many processes, each of which sends what `work` gives; fewer where the system gives no
+    more. All have ended when the block has. Where processes are no forks, `work` has to be a
+    function of a module, or `partial` of one."""
     found: list[Child[T]] = []
     try:
         with suppress(OSError):
@@ -86,12 +93,15 @@ def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
     output = _memory_file()
     system = get_context("fork") if METHOD == "fork" else get_context("spawn")
     started = system.Process(target=_run, args=(work, Handle(output.fileno()), reading(), limits()))
-    # A fresh interpreter looks for modules where this one finds them, not in the folder of the recording.
+    # A fresh interpreter looks for modules where this one finds them, not in the folder of the
+    # recording.
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads; the work asks nothing of them
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of threads; the work asks nothing of them
             started.start()
     except BaseException:
         output.close()
@@ -102,8 +112,11 @@ def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
     return Child(started, output)
 
 
-def _run(work: Callable[[], Iterable[object]], output: "Handle", way: Reading, in_force: Limits) -> NoReturn:
-    """In the other process. Whatever happens it ends here: all else is the business of the one that it is a copy of."""
+def _run(
+    work: Callable[[], Iterable[object]], output: "Handle", way: Reading, in_force: Limits
+) -> NoReturn:
+    """In the other process. Whatever happens it ends here: all else is the business of the one that
+    it is a copy of."""
     status = 1
     with suppress(BaseException):
         gc.freeze()  # a collection would touch, and so copy, everything
@@ -122,14 +135,16 @@ def _run(work: Callable[[], Iterable[object]], output: "Handle", way: Reading, i
 
 
 def _end_with_parent() -> None:
-    parent, main = parent_process(), threading.main_thread().ident
+    parent = parent_process()
+    main = threading.main_thread().ident
     if parent is not None and main is not None:
         select.select([parent.sentinel], [], [])
         signal.pthread_kill(main, signal.SIGINT)
 
 
 class Handle:
-    """A file that is open in a child under this number: the same in a fork, one of its own in a fresh interpreter."""
+    """A file that is open in a child under this number: the same in a fork, one of its own in a
+    fresh interpreter."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -143,7 +158,8 @@ def _duplicated(kind: type[Handle], duplicate: Any) -> Handle:
 
 
 class Numbers(Handle):
-    """The numbers from 0 up: each process that iterates over them takes the next one when it is free."""
+    """The numbers from 0 up: each process that iterates over them takes the next one when it is
+    free."""
 
     def __iter__(self) -> Iterator[int]:
         while taken := os.read(self.number, _NUMBER_BYTES):
@@ -156,25 +172,36 @@ def shared_numbers(count: int) -> Iterator[Numbers]:
     source, target = os.pipe()
     try:
         with open(target, "wb") as file:
-            file.write(b"".join(n.to_bytes(_NUMBER_BYTES, "little") for n in range(min(count, _MOST_NUMBERS))))
+            file.write(
+                b"".join(
+                    n.to_bytes(_NUMBER_BYTES, "little") for n in range(min(count, _MOST_NUMBERS))
+                )
+            )
         yield Numbers(source)
     finally:
         os.close(source)
 
 
 def _memory_file() -> BinaryIO:
-    """A file that is nowhere but in memory, where the system has such files; else without a name. Raises OSError."""
+    """A file that is nowhere but in memory, where the system has such files; else without a name.
+    Raises OSError."""
     with suppress(AttributeError, OSError):  # a sandbox may know of it and not have it
         return open(os.memfd_create("traceanalyzer"), "w+b")
     return cast("BinaryIO", tempfile.TemporaryFile())
 
 
 class _Pickler(pickle.Pickler):
-    """Arrays go apart from the rest, and are never copied; those of one value that takes no memory stay so."""
+    """Arrays go apart from the rest, and are never copied; those of one value that takes no memory
+    stay so."""
 
     def reducer_override(self, value: Any) -> Any:
         """How an array of one value is made."""
-        if isinstance(value, np.ndarray) and value.ndim == 1 and value.strides == (0,) and len(value):
+        if (
+            isinstance(value, np.ndarray)
+            and value.ndim == 1
+            and value.strides == (0,)
+            and len(value)
+        ):
             return np.broadcast_to, (value[:1].copy(), value.shape)
         return NotImplemented
 
@@ -197,7 +224,11 @@ def _send(value: object, file: BinaryIO) -> None:
 def _received(file: BinaryIO) -> Iterator[Any]:
     """The values that were written whole, their arrays where they lie. Raises OSError."""
     size = file.seek(0, os.SEEK_END)
-    data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)) if size else memoryview(b"")
+    data = (
+        memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY))
+        if size
+        else memoryview(b"")
+    )
     at = 0
     while at < size:
         begun = at

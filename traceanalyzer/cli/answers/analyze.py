@@ -27,26 +27,44 @@ if TYPE_CHECKING:
 @options.top_option
 @options.output_options((*REPORT_FORMATS, "svg"), "store")
 @click.option(
-    "--pattern", metavar="REGEX",
+    "--pattern",
+    metavar="REGEX",
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s "
     "(compute_ms: without its data), data_ms, step, samples_per_s, tokens_per_s, mfu.",
-)  # fmt: skip
+)
 @click.option(
-    "-v", "--full", is_flag=True,
-    help="All of the report; without it a terminal shows the answer on one screen, and Markdown has 8,000 characters.",
-)  # fmt: skip
+    "-v",
+    "--full",
+    is_flag=True,
+    help=(
+        "All of the report; without it a terminal shows the answer on one screen, and "
+        "Markdown has 8,000 characters."
+    ),
+)
 @options.quiet_option("Only the verdict, in two lines; no progress and no warnings.")
 @options.redact_options()
 @options.max_chars_option
 @click.option(
-    "--store", help="Also keep the report as a run of this history (SQLite), made where there is none; see `history`.",
+    "--store",
+    help=(
+        "Also keep the report as a run of this history (SQLite), made where there is none; "
+        "see `history`."
+    ),
     **FILE,
-)  # fmt: skip
+)
 @options.tag_option("Tag of the stored run, such as branch=main; may be repeated.")
 def analyze(
-    paths: tuple[str, ...], output: Output, pattern: str | None, full: bool, hidden: Hidden, max_chars: int | None,
-    store: Path | None, tags: dict[str, str], top: int | None, scope: Scope,
-) -> None:  # fmt: skip
+    paths: tuple[str, ...],
+    output: Output,
+    pattern: str | None,
+    full: bool,
+    hidden: Hidden,
+    max_chars: int | None,
+    store: Path | None,
+    tags: dict[str, str],
+    top: int | None,
+    scope: Scope,
+) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing."""
     from traceanalyzer.cli.io.output import emitted
     from traceanalyzer.cli.io.progress import working
@@ -60,7 +78,8 @@ def analyze(
     from traceanalyzer.report.page import ReportPage
 
     recordings_read = [trace.path for trace in (*run.traces, *run.logs)]
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a
+    # size.
     own = hidden is not None or max_chars is not None or is_quiet()
     run, logs = _with_logs(run, recordings_read, leave_out=own)
     asked = Asked(run, *scope)
@@ -85,8 +104,11 @@ def analyze(
             _store(store, report, tags, recordings_read, str(scope.selection))
 
 
-def _check_together(output: Output, max_chars: int | None, store: Path | None, tags: dict[str, str]) -> None:
-    """Before anything is read. Raises UsageError where options make no sense together, or no history can be there."""
+def _check_together(
+    output: Output, max_chars: int | None, store: Path | None, tags: dict[str, str]
+) -> None:
+    """Before anything is read. Raises UsageError where options make no sense together, or no
+    history can be there."""
     if max_chars is not None and output.format != "markdown":
         raise click.UsageError("`--max-chars` needs `--format markdown`")
     if tags and store is None:
@@ -97,8 +119,11 @@ def _check_together(output: Output, max_chars: int | None, store: Path | None, t
         check_storable(store)
 
 
-def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[Run, Sequence[CompileLog]]":
-    """The run with the logs of torch.compile, given or of the capture, and these; most have none, and no reader."""
+def _with_logs(
+    run: "Run", recordings: list[str], *, leave_out: bool
+) -> "tuple[Run, Sequence[CompileLog]]":
+    """The run with the logs of torch.compile, given or of the capture, and these; most have none,
+    and no reader."""
     from traceanalyzer.ingest.side_files import have_compile_logs
 
     given = next((trace.compile_logs for trace in run.traces), ())
@@ -109,11 +134,17 @@ def _with_logs(run: "Run", recordings: list[str], *, leave_out: bool) -> "tuple[
             from traceanalyzer.ingest.torch_log import logs_beside
 
             given = tuple(logs_beside(recordings))
-    return replace(run, traces=tuple(replace(trace, compile_logs=given) for trace in run.traces)), given
+    return replace(
+        run, traces=tuple(replace(trace, compile_logs=given) for trace in run.traces)
+    ), given
 
 
-def _store(file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str) -> None:
+def _store(
+    file: Path, report: "Report", tags: dict[str, str], recordings: list[str], part: str
+) -> None:
     from traceanalyzer.history.runs import fingerprint, store_report
 
-    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None)
+    number = store_report(
+        file, report, tags=tags, fingerprint=fingerprint(recordings), selection=part or None
+    )
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)

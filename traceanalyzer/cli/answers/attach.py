@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import FILE, Hidden, command, limit_option, max_chars_option, redact_options
+from traceanalyzer.cli.options import (
+    FILE,
+    Hidden,
+    command,
+    limit_option,
+    max_chars_option,
+    redact_options,
+)
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.io.github import Issue
@@ -39,28 +46,54 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @command("attach")
 @click.argument("report", metavar="REPORT")
 @click.option(
-    "--issue", required=True, metavar="OWNER/REPO#N", callback=_issue,
+    "--issue",
+    required=True,
+    metavar="OWNER/REPO#N",
+    callback=_issue,
     help="The issue or pull request; or its address (https://github.com/...).",
-)  # fmt: skip
-@click.option("--compare", "base", metavar="BASE", help="Begin with what changed from BASE (anything REPORT can be).")
+)
 @click.option(
-    "--name", default="", metavar="WORD", callback=_name, help="Keeps several comments on one issue apart: one each."
+    "--compare",
+    "base",
+    metavar="BASE",
+    help="Begin with what changed from BASE (anything REPORT can be).",
+)
+@click.option(
+    "--name",
+    default="",
+    metavar="WORD",
+    callback=_name,
+    help="Keeps several comments on one issue apart: one each.",
 )
 @click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
 @click.option(
-    "--picture", **FILE,
+    "--picture",
+    **FILE,
     help="Also write the report (with --compare the waterfall) as a picture, FILE.svg, to be dragged into the comment: "
     "gh cannot upload files.",
-)  # fmt: skip
-@click.option("--link", metavar="URL", callback=_address, help="End the comment with a link to uploaded pages.")
+)
+@click.option(
+    "--link",
+    metavar="URL",
+    callback=_address,
+    help="End the comment with a link to uploaded pages.",
+)
 @redact_options(by_default=True)
 @max_chars_option
 @limit_option
 def attach(
-    report: str, issue: "Issue", base: str | None, name: str, publish: bool, picture: Path | None, link: str | None,
-    hidden: Hidden, max_chars: int | None,
-) -> None:  # fmt: skip
-    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before."""
+    report: str,
+    issue: "Issue",
+    base: str | None,
+    name: str,
+    publish: bool,
+    picture: Path | None,
+    link: str | None,
+    hidden: Hidden,
+    max_chars: int | None,
+) -> None:
+    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one
+    made before."""
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import cleaned_with, report_named

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.io.formats import Output
-from traceanalyzer.cli.options import Hidden, command, limit_option, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import (
+    Hidden,
+    command,
+    limit_option,
+    output_options,
+    reading_options,
+    redact_options,
+)
 from traceanalyzer.cli.scope import Scope, amount_options, selection_options
 
 if TYPE_CHECKING:
@@ -13,34 +20,74 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.verdicts import Checked
 
 FORMATS = ("terminal", "markdown", "junit", "json", "github")
-BREACHED = 3  # exit status where a limit does not hold: told apart from input that cannot be analysed and from usage
+BREACHED = 3
+"""Exit status where a limit does not hold: told apart from input that cannot be analysed and from
+usage."""
 
 
 @command("check")
 @click.argument("report", metavar="REPORT|PATH")
 @selection_options
 @amount_options
-@click.option("--baseline", metavar="X", help="What limits such as +3% are against: anything that REPORT can be.")
 @click.option(
-    "--max", "most", multiple=True, metavar="NAME=LIMIT",
-    help="A figure and what it may be at most: a number, or +3% against the baseline. May be repeated.",
-)  # fmt: skip
-@click.option("--min", "least", multiple=True, metavar="NAME=LIMIT", help="Breached below LIMIT. May be repeated.")
+    "--baseline",
+    metavar="X",
+    help="What limits such as +3% are against: anything that REPORT can be.",
+)
 @click.option(
-    "--policy", "policy_file", metavar="FILE", type=click.Path(dir_okay=False),
+    "--max",
+    "most",
+    multiple=True,
+    metavar="NAME=LIMIT",
+    help=(
+        "A figure and what it may be at most: a number, or +3% against the baseline. May be "
+        "repeated."
+    ),
+)
+@click.option(
+    "--min",
+    "least",
+    multiple=True,
+    metavar="NAME=LIMIT",
+    help="Breached below LIMIT. May be repeated.",
+)
+@click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
     help="Limits and baseline from a TOML file; options go before it.",
-)  # fmt: skip
-@click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
-@click.option("--recorded", is_flag=True, help="Hold the recorded figures, not those of the step without the profiler.")
-@click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
+)
+@click.option(
+    "--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit."
+)
+@click.option(
+    "--recorded",
+    is_flag=True,
+    help="Hold the recorded figures, not those of the step without the profiler.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also breach limits against the baseline by changes within noise.",
+)
 @redact_options()
 @output_options(FORMATS, "baseline", "policy_file")
 @limit_option
 @reading_options
 def check(
-    report: str, scope: Scope, baseline: str | None, most: tuple[str, ...], least: tuple[str, ...],
-    policy_file: str | None, allow_missing: bool, recorded: bool, strict: bool, hidden: Hidden, output: Output,
-) -> None:  # fmt: skip
+    report: str,
+    scope: Scope,
+    baseline: str | None,
+    most: tuple[str, ...],
+    least: tuple[str, ...],
+    policy_file: str | None,
+    allow_missing: bool,
+    recorded: bool,
+    strict: bool,
+    hidden: Hidden,
+    output: Output,
+) -> None:
     """Hold the figures of a run against limits."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.comparison.limits import LimitError, Policy
@@ -66,9 +113,12 @@ def _policy(file: str | None, given: "Policy") -> "Policy":
     if not limits:
         raise click.UsageError("nothing to check: give --max, --min or --policy")
     return Policy(
-        tuple(limits.values()), given.baseline or stated.baseline, given.allow_missing or stated.allow_missing,
-        given.strict or stated.strict, given.recorded or stated.recorded,
-    )  # fmt: skip
+        tuple(limits.values()),
+        given.baseline or stated.baseline,
+        given.allow_missing or stated.allow_missing,
+        given.strict or stated.strict,
+        given.recorded or stated.recorded,
+    )
 
 
 def _limit(bound: "Bound", text: str) -> "Limit":
@@ -90,5 +140,7 @@ def _checked(name: str, policy: "Policy", scope: Scope, hidden: Hidden) -> "Chec
     baseline = report_named(policy.baseline, knowledge=scope.knowledge) if policy.baseline else None
     names = (policy.baseline or "", name) if hidden is None else ("baseline", "run")
     comparison = compare_reports(baseline, report, names) if baseline else None
-    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict, recorded=policy.recorded)
+    verdicts = check_limits(
+        policy.limits, report, baseline, comparison, strict=policy.strict, recorded=policy.recorded
+    )
     return cleaned(Checked(names[1], verdicts, policy.allow_missing, comparison), hidden)

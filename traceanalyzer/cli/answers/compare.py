@@ -21,16 +21,29 @@ if TYPE_CHECKING:
 @options.redact_options()
 @options.output_options((*TABLE_FORMATS, *PICTURED))
 @click.option(
-    "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
+    "--samples",
+    type=Pair(),
+    metavar="N[,N]",
+    help="Samples of a step of one process, of A and of B where they differ.",
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
-@click.option("-v", "--full", is_flag=True, help="All of the comparison; without it a terminal shows the answer.")
+@click.option(
+    "-v",
+    "--full",
+    is_flag=True,
+    help="All of the comparison; without it a terminal shows the answer.",
+)
 @options.limit_option
 @options.reading_options
 def compare(
-    runs: tuple[str, ...], samples: tuple[float, float] | None, tokens: tuple[float, float] | None, full: bool,
-    scope: Scope, hidden: Hidden, output: Output,
-) -> None:  # fmt: skip
+    runs: tuple[str, ...],
+    samples: tuple[float, float] | None,
+    tokens: tuple[float, float] | None,
+    full: bool,
+    scope: Scope,
+    hidden: Hidden,
+    output: Output,
+) -> None:
     """Say what changed in the step time from A to B, and where it came from."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned, cleaned_with
@@ -59,7 +72,8 @@ def compare(
         return
     sides = sides_of(names[0], names[1], *scope, drawn=output.format == "html")
     before, after = (
-        with_amounts(one.report, samples and samples[i], tokens and tokens[i]) for i, one in enumerate(sides)
+        with_amounts(one.report, samples and samples[i], tokens and tokens[i])
+        for i, one in enumerate(sides)
     )
     before, (after, steps) = cleaned_with(before, (after, [side.step for side in sides]), hidden)
     shown = (names[0], names[1]) if hidden is None else ("A", "B")
@@ -76,6 +90,9 @@ def _several(names: list[str], scope: Scope, hidden: Hidden) -> "Several":
     reports = [report_named(name, *scope) for name in names]
     if hidden is not None:
         first, others = cleaned_with(reports[0], reports[1:], hidden)
-        reports, names = [first, *others], [f"run {number}" for number in range(1, len(names) + 1)]
+        reports = [first, *others]
+        names = [f"run {number}" for number in range(1, len(names) + 1)]
     pairs = zip(reports[1:], names[1:], strict=True)
-    return Several([compare_reports(reports[0], report, (names[0], name)) for report, name in pairs])
+    return Several(
+        [compare_reports(reports[0], report, (names[0], name)) for report, name in pairs]
+    )

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import FILE, Hidden, command, limit_option, output_options, redact_options
+from traceanalyzer.cli.options import (
+    FILE,
+    Hidden,
+    command,
+    limit_option,
+    output_options,
+    redact_options,
+)
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -20,22 +27,41 @@ _MS: dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar"
 @click.argument("log", metavar="LOG_OR_DIR", type=click.Path())
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
-@click.option("--step-ms", help="A steady step without the profiler, by a stopwatch. A capture knows it.", **_MS)
 @click.option(
-    "--eager-step-ms", help="The same without compilation: says after how many steps compilation has paid for itself.",
+    "--step-ms",
+    help="A steady step without the profiler, by a stopwatch. A capture knows it.",
     **_MS,
-)  # fmt: skip
+)
 @click.option(
-    "--overlay", help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
+    "--eager-step-ms",
+    help="The same without compilation: says after how many steps compilation has paid for itself.",
+    **_MS,
+)
+@click.option(
+    "--overlay",
+    help=(
+        "Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto."
+    ),
     **FILE,
-)  # fmt: skip
-@click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
+)
+@click.option(
+    "-v",
+    "--full",
+    is_flag=True,
+    help="All of it; without it a terminal shows the answer on one screen.",
+)
 @limit_option
 @redact_options()
 def compile(  # noqa: A001 (the command's name)
-    log: str, trace: str | None, output: Output, step_ms: float | None, eager_step_ms: float | None,
-    overlay: Path | None, full: bool, hidden: Hidden,
-) -> None:  # fmt: skip
+    log: str,
+    trace: str | None,
+    output: Output,
+    step_ms: float | None,
+    eager_step_ms: float | None,
+    overlay: Path | None,
+    full: bool,
+    hidden: Hidden,
+) -> None:
     """Say what torch.compile cost, where it broke and what it left eager."""
     from traceanalyzer.cli.io.output import check_writable, emit, write
     from traceanalyzer.cli.io.reports import cleaned
@@ -56,7 +82,8 @@ def compile(  # noqa: A001 (the command's name)
 
 
 def _read(log: Path, trace: str | None) -> "tuple[list[CompileLog], Run | None]":
-    """The logs, and the run with the trace; a recording in the place of the log is a trace without one."""
+    """The logs, and the run with the trace; a recording in the place of the log is a trace without
+    one."""
     from traceanalyzer.cli.io.reports import read
     from traceanalyzer.ingest.detect import is_recording
     from traceanalyzer.ingest.torch_log import is_log, read_logs

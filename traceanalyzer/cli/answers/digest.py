@@ -7,12 +7,20 @@ from traceanalyzer.cli.options import cluster_options, command, quiet_option, re
 
 
 @command("digest")
-@click.option("-o", "--output", "folder", metavar="DIR", required=True, help="Folder or address of the digests.")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    required=True,
+    help="Folder or address of the digests.",
+)
 @cluster_options
 @quiet_option()
 @recordings
 def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: int | None) -> None:
-    """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10 kB)."""
+    """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10
+    kB)."""
     from traceanalyzer.cli.io.output import warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster
@@ -22,10 +30,18 @@ def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: 
     places, failures = places_in(paths)
     with counting("Digesting", "ranks") as done, cluster(scheduler, workers) as via:
         made = make_all(places, folder, done, via)
-    lines = [f"{one.path}: {one.message}" for one in failures] + [one.failure for one in made if one.failure]
+    lines = [f"{one.path}: {one.message}" for one in failures] + [
+        one.failure for one in made if one.failure
+    ]
     for line in [*iterations_in(paths, places), *lines]:
         warn(line)
-    files, found = sum(len(one.digests) for one in made if not one.failure), sum(one.found for one in made)
+    files = sum(len(one.digests) for one in made if not one.failure)
+    found = sum(one.found for one in made)
     if not files:
-        raise TraceAnalyzerError(lines[0] if len(lines) == 1 else f"none of {len(lines)} recordings could be read")
-    click.echo(f"{files} digests in {folder} ({found} were there), {len(lines)} recordings could not be read")
+        raise TraceAnalyzerError(
+            lines[0] if len(lines) == 1 else f"none of {len(lines)} recordings could be read"
+        )
+    click.echo(
+        f"{files} digests in {folder} ({found} were there), {len(lines)} recordings "
+        "could not be read"
+    )

@@ -14,12 +14,18 @@ SUFFIXES = {".sqlite": "sqlite", ".db": "sqlite", ".parquet": "parquet"}
 @recordings
 @selection_options
 @click.option(
-    "-o", "--output", "file", required=True, type=click.Path(path_type=Path), metavar="FILE",
+    "-o",
+    "--output",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="A database (.sqlite, .db), or a folder of Parquet files (.parquet).",
-)  # fmt: skip
+)
 @redact_options()
 def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> None:
-    """Write all tables of a recording, events and measurements, to a SQLite database or a folder of Parquet files."""
+    """Write all tables of a recording, events and measurements, to a SQLite database or a folder of
+    Parquet files."""
     from traceanalyzer.cli.io.output import check_writable
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import opened
@@ -35,4 +41,6 @@ def export(paths: tuple[str, ...], file: Path, scope: Scope, hidden: Hidden) -> 
     write = database.write_sqlite if form == "sqlite" else database.write_parquet
     with working("Writing"):
         rows = write(Asked(run, *scope).measured, file, hidden)
-    click.echo(f"{file}: {', '.join(f'{name} {count:,}' for name, count in rows.items())}", err=True)
+    click.echo(
+        f"{file}: {', '.join(f'{name} {count:,}' for name, count in rows.items())}", err=True
+    )

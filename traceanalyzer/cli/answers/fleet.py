@@ -13,18 +13,33 @@ from traceanalyzer.cli.options import FILE, Hidden, command
 @command("fleet")
 @click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path())
 @click.option(
-    "--digests", "folder", metavar="DIR",
-    help="Where digests of recordings are kept, and found by the next question. Default: the folder of `cache`.",
-)  # fmt: skip
+    "--digests",
+    "folder",
+    metavar="DIR",
+    help=(
+        "Where digests of recordings are kept, and found by the next question. Default: the "
+        "folder of `cache`."
+    ),
+)
 @click.option(
-    "--timing", "store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-    help="Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since when, drift, goodput.",
-)  # fmt: skip
+    "--timing",
+    "store",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=(
+        "Add PATHs, logs of step times, to the runs in DIR, and answer from all there: since "
+        "when, drift, goodput."
+    ),
+)
 @click.option("--run", metavar="ID", help="The run in DIR that they are of.")
 @click.option(
-    "--racks", **FILE,
-    help="In which rack hosts stand, a line HOST RACK each: then also what the job gains without a rack.",
-)  # fmt: skip
+    "--racks",
+    **FILE,
+    help=(
+        "In which rack hosts stand, a line HOST RACK each: then also what the job gains "
+        "without a rack."
+    ),
+)
 @options.cluster_options
 @options.iteration_option
 @options.limit_option
@@ -33,10 +48,18 @@ from traceanalyzer.cli.options import FILE, Hidden, command
 @options.redact_options()
 @options.output_options(REPORT_FORMATS)
 def fleet(
-    paths: tuple[str, ...], folder: str | None, store: Path | None, run: str | None, racks: Path | None,
-    scheduler: str | None, workers: int | None, hidden: Hidden, output: Output,
-) -> None:  # fmt: skip
-    """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it gains without."""
+    paths: tuple[str, ...],
+    folder: str | None,
+    store: Path | None,
+    run: str | None,
+    racks: Path | None,
+    scheduler: str | None,
+    workers: int | None,
+    hidden: Hidden,
+    output: Output,
+) -> None:
+    """Say which rank, host, link or stage holds up a job of many ranks, since when, and what it
+    gains without."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import counting, working
     from traceanalyzer.cli.io.reports import cleaned

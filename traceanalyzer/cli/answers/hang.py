@@ -5,15 +5,23 @@ from pathlib import Path
 import click
 
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import (
+    Hidden,
+    command,
+    output_options,
+    reading_options,
+    redact_options,
+)
 
 
 @command("hang")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--world-size", type=click.IntRange(min=1), metavar="N",
+    "--world-size",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="Ranks of the job, where the dumps do not say: those of gloo have no ranks of groups.",
-)  # fmt: skip
+)
 @reading_options
 @redact_options()
 @output_options(REPORT_FORMATS)

@@ -38,17 +38,34 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @command("history")
 @click.argument("database", metavar="FILE", type=click.Path(path_type=Path))
 @tag_option("Only runs stored with this tag; may be repeated, then all must match.")
-@click.option("--bottleneck", type=click.Choice(get_args(BottleneckClass)), help="Only runs with this bottleneck.")
 @click.option(
-    "--since", metavar="WHEN", callback=_moment,
+    "--bottleneck",
+    type=click.Choice(get_args(BottleneckClass)),
+    help="Only runs with this bottleneck.",
+)
+@click.option(
+    "--since",
+    metavar="WHEN",
+    callback=_moment,
     help="Only runs stored since then: 2026-01-31, 2026-01-31T18:00 (UTC), or 7d, 12h, 30m ago.",
-)  # fmt: skip
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match.")
-@click.option("--metric", "name", metavar="NAME", help="Plot this metric over the runs, such as step_time_ms.median.")
-@click.option("--metrics", "listed", is_flag=True, help="List the names of the metrics that there are.")
+)
+@click.option(
+    "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match."
+)
+@click.option(
+    "--metric",
+    "name",
+    metavar="NAME",
+    help="Plot this metric over the runs, such as step_time_ms.median.",
+)
+@click.option(
+    "--metrics", "listed", is_flag=True, help="List the names of the metrics that there are."
+)
 @redact_options()
 @output_options((*TABLE_FORMATS, "html"))
-def history(database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any) -> None:
+def history(
+    database: Path, name: str | None, listed: bool, hidden: Hidden, output: Output, **filters: Any
+) -> None:
     """List the runs that `analyze --store FILE` kept, or plot a metric over them."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.reports import cleaned
@@ -57,15 +74,26 @@ def history(database: Path, name: str | None, listed: bool, hidden: Hidden, outp
     if name and listed:
         raise click.UsageError("--metric and --metrics exclude each other")
     if output.format == "html" and listed:
-        raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
+        raise click.UsageError(
+            "--metrics is a list; a page draws all runs, or one of them with --metric NAME"
+        )
     with reading(database) as db:
         made = _made(db, name, listed, output, filters)
     emit(cleaned(made, hidden), output)
 
 
-def _made(db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]) -> "Result":
+def _made(
+    db: "Database", name: str | None, listed: bool, output: Output, filters: dict[str, Any]
+) -> "Result":
     from traceanalyzer.history.page import DRAWN, MetricPage, RunsPage
-    from traceanalyzer.history.runs import MetricName, StoredRun, known_series, metric_names, metric_series, stored_runs
+    from traceanalyzer.history.runs import (
+        MetricName,
+        StoredRun,
+        known_series,
+        metric_names,
+        metric_series,
+        stored_runs,
+    )
 
     if listed:
         return _rows("metrics", metric_names(db), MetricName, output)

@@ -7,7 +7,13 @@ import click
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, command, output_options, reading_options, redact_options
+from traceanalyzer.cli.options import (
+    Hidden,
+    command,
+    output_options,
+    reading_options,
+    redact_options,
+)
 
 if TYPE_CHECKING:
     from traceanalyzer.trace.snapshot import Snapshot
@@ -17,25 +23,45 @@ if TYPE_CHECKING:
 @click.argument("snapshot", type=click.Path(path_type=Path))
 @click.argument("trace", required=False, type=click.Path())
 @click.option(
-    "--other", type=click.Path(path_type=Path), metavar="SNAPSHOT", help="Compare with another snapshot, line by line."
+    "--other",
+    type=click.Path(path_type=Path),
+    metavar="SNAPSHOT",
+    help="Compare with another snapshot, line by line.",
 )
 @click.option(
-    "--ranks", type=click.IntRange(min=2), default=8, show_default=True, metavar="N",
+    "--ranks",
+    type=click.IntRange(min=2),
+    default=8,
+    show_default=True,
+    metavar="N",
     help="Ranks to predict sharding over.",
-)  # fmt: skip
-@click.option("-v", "--full", is_flag=True, help="All of it; without it a terminal shows the answer on one screen.")
+)
+@click.option(
+    "-v",
+    "--full",
+    is_flag=True,
+    help="All of it; without it a terminal shows the answer on one screen.",
+)
 @reading_options
 @redact_options()
 @output_options(REPORT_FORMATS, "other")
 def memory(
-    snapshot: Path, trace: str | None, other: Path | None, ranks: int, full: bool, hidden: Hidden, output: Output
+    snapshot: Path,
+    trace: str | None,
+    other: Path | None,
+    ranks: int,
+    full: bool,
+    hidden: Hidden,
+    output: Output,
 ) -> None:
     """Say what fills GPU memory at the peak, what grows, and why memory ran out."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.report.memory.build import memory_report
     from traceanalyzer.report.memory.model import UNTRACED
 
-    second, first, beside = None if other is None else _read(other), _read(snapshot), UNTRACED
+    second = None if other is None else _read(other)
+    first = _read(snapshot)
+    beside = UNTRACED
     if trace is not None:
         from traceanalyzer.cli.io.reports import read
         from traceanalyzer.report.memory.traced import traced
@@ -51,7 +77,8 @@ def memory(
 
 
 def _read(path: Path) -> "Snapshot":
-    """The snapshot, or the one in a folder. Raises UnreadableInputError where there is none, or more than one."""
+    """The snapshot, or the one in a folder. Raises UnreadableInputError where there is none, or
+    more than one."""
     from traceanalyzer.cli.io.progress import progress
     from traceanalyzer.ingest.memory import read_snapshot
 

@@ -13,7 +13,8 @@ from traceanalyzer.cli.scope import Scope, selection_options
 @recordings
 @selection_options
 def open_(paths: tuple[str, ...], scope: Scope) -> None:
-    """Serve the recording, with what the analysis found as tracks above it, to ui.perfetto.dev, and print the link."""
+    """Serve the recording, with what the analysis found as tracks above it, to ui.perfetto.dev, and
+    print the link."""
     from traceanalyzer.cli.answers.overlay import merged_pieces
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working
@@ -22,11 +23,16 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
     from traceanalyzer.export.perfetto.serve import OneFile
 
     run = opened(paths)
-    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder, OneFile(Path(folder) / "trace.json") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder,
+        OneFile(Path(folder) / "trace.json") as server,
+    ):
         with working("Analyzing"):
             made = build_overlay(run, *scope)
             del run
-            write_pieces(merged_pieces(made) if made.opens_in_viewer else overlay_pieces(made), server.file)
+            write_pieces(
+                merged_pieces(made) if made.opens_in_viewer else overlay_pieces(made), server.file
+            )
         click.echo(f"Open in a browser (ends when it has been read, or on Ctrl-C):\n{server.link}")
         server.until_fetched()
 

@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 @command("overlay")
 @recordings
 @selection_options
-@click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
+@click.option(
+    "--merge",
+    is_flag=True,
+    help="Put the recording's own events into the same file (Kineto traces).",
+)
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
-def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope) -> None:
-    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock."""
+def overlay(
+    paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | None, scope: Scope
+) -> None:
+    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own
+    clock."""
     from traceanalyzer.cli.io.output import checked, write, write_pieces
     from traceanalyzer.cli.io.reports import cleaned, opened
 
@@ -39,13 +46,16 @@ def overlay(paths: tuple[str, ...], merge: bool, hidden: Hidden, file: Path | No
 
 
 def merged_pieces(made: "Overlay") -> Iterator[bytes]:
-    """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
+    """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot
+    be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
     from traceanalyzer.export.perfetto.overlay import merged
     from traceanalyzer.ingest.stream import open_stream
 
     if not made.opens_in_viewer:
-        raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
+        raise TraceAnalyzerError(
+            f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge"
+        )
     with open_stream(Path(made.path)) as stream:
         yield from merged(made, iter(stream.read, b""))
 

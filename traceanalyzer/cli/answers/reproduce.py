@@ -12,7 +12,8 @@ from traceanalyzer.cli.options import command, output_option
 @click.argument("operator")
 @output_option()
 def reproduce(path: str, operator: str, file: Path | None) -> None:
-    """Write a script that makes an operator's call with its recorded shapes, types and strides, and times it."""
+    """Write a script that makes an operator's call with its recorded shapes, types and strides, and
+    times it."""
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import opened
 

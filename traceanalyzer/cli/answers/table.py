@@ -16,35 +16,59 @@ from traceanalyzer.cli.scope import Scope, selection_options
 from traceanalyzer.report.table_entries import BY_NAME, RowFilter, Table, largest_first, named
 
 SHOWN_ROWS = 20
-"""Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines, programs all."""
-SUMS_ALONE = "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
-MEMORY, OF_MEMORY = "memory", "op_memory"
-"""What operators are sorted by that the table of their memory is then shown for, which is in that order."""
+"""Rows that people are shown at most unless they ask for more; a terminal those that fit 24 lines,
+programs all."""
+SUMS_ALONE = (
+    "The recording is a table of sums by name: it does not tell. `kernels` shows its kernels."
+)
+MEMORY = "memory"
+OF_MEMORY = "op_memory"
+"""What operators are sorted by that the table of their memory is then shown for, which is in that
+order."""
 SHOWN_IN_TIME = 16  # of single events in time order: the longest, which a screen has room for
 SHOWN_RANKS = 3  # ranks whose sums stand above all rows: those that idle most
 SHOWN_TOTALS = 4  # rows that sum a table up, above it
 ONLY = {
     "ops": (
-        click.option("--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."),
+        click.option(
+            "--by-shape",
+            is_flag=True,
+            help="A row for each operator and input shapes, not each operator.",
+        ),
     ),
     "gaps": (
-        click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
         click.option(
-            "--by", type=click.Choice(("worth", "time")), default="worth", show_default=True,
+            "--min-us",
+            type=Number(min=0),
+            default=0.0,
+            metavar="N",
+            help="Only gaps of at least N us.",
+        ),
+        click.option(
+            "--by",
+            type=click.Choice(("worth", "time")),
+            default="worth",
+            show_default=True,
             help="Order of the rows that people are shown.",
         ),
     ),
     "iterations": (
         click.option(
-            "--acceptance", type=Number(min=0, max=1), metavar="SHARE",
+            "--acceptance",
+            type=Number(min=0, max=1),
+            metavar="SHARE",
             help="What speculative decoding brings with this share of guessed tokens right.",
         ),
         click.option(
-            "--draft-tokens", type=click.IntRange(min=1, max=100), default=4, show_default=True, metavar="N",
+            "--draft-tokens",
+            type=click.IntRange(min=1, max=100),
+            default=4,
+            show_default=True,
+            metavar="N",
             help="Guessed tokens a request of --acceptance.",
         ),
     ),
-}  # fmt: skip
+}
 """Options that one of them has alone."""
 
 
@@ -56,20 +80,44 @@ def table_command(name: str) -> click.Command:
 
     decorated: Callable[..., None] = run
     for decorate in (
-        shared.output_options(TABLE_FORMATS), shared.quiet_option(), shared.redact_options(),
-        click.option("--sort", metavar="COLUMN", help="Largest in this column first (names as in --format json)."),
-        click.option("--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."),
-        click.option("--all", "everything", is_flag=True, help="All rows; a terminal shows those that fit."),
-        shared.top_option, selection_options, shared.recordings, prints_again, *ONLY.get(name, ()),
-    ):  # fmt: skip
+        shared.output_options(TABLE_FORMATS),
+        shared.quiet_option(),
+        shared.redact_options(),
+        click.option(
+            "--sort",
+            metavar="COLUMN",
+            help="Largest in this column first (names as in --format json).",
+        ),
+        click.option(
+            "--columns", metavar="A,B,...", help="Only these columns (names as in --format json)."
+        ),
+        click.option(
+            "--all", "everything", is_flag=True, help="All rows; a terminal shows those that fit."
+        ),
+        shared.top_option,
+        selection_options,
+        shared.recordings,
+        prints_again,
+        *ONLY.get(name, ()),
+    ):
         decorated = decorate(decorated)
     return command(name)(decorated)
 
 
 def _print(
-    name: str, paths: Sequence[str], *, scope: Scope, top: int | None, everything: bool, columns: str | None,
-    sort: str | None, hidden: Hidden, output: Output, by: str = "time", **wanted: Any,
-) -> None:  # fmt: skip
+    name: str,
+    paths: Sequence[str],
+    *,
+    scope: Scope,
+    top: int | None,
+    everything: bool,
+    columns: str | None,
+    sort: str | None,
+    hidden: Hidden,
+    output: Output,
+    by: str = "time",
+    **wanted: Any,
+) -> None:
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
@@ -80,28 +128,40 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    # A recording of sums by name has no other table, and of operators what they allocate may be asked.
+    # A recording of sums by name has no other table, and of operators what they allocate may be
+    # asked.
     if sums and name in ("kernels", "ops"):
         name = "profiled"
     elif name == "ops" and _of_memory(sort, columns):
-        name, sort = OF_MEMORY, None if sort == MEMORY else sort
+        name = OF_MEMORY
+        sort = None if sort == MEMORY else sort
     table = named(name)
     names = _columns(table.row, columns)
     order, *_ = *_columns(table.row, sort), ""
-    show = _Show.of(table, output.format, everything or top is not None, top=top, order=order, by=by)
+    show = _Show.of(
+        table, output.format, everything or top is not None, top=top, order=order, by=by
+    )
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
     with working("Analyzing"):
         asked = Asked(run, *scope)
-        rows, *totals = kept_rows(asked, (table.asked_as, shown), *((one.name, RowFilter(**wanted)) for one in summed))
+        rows, *totals = kept_rows(
+            asked, (table.asked_as, shown), *((one.name, RowFilter(**wanted)) for one in summed)
+        )
         summary = table.summary(asked if rows else None, shown)
     everything_shown: list[Any] = [show.first(rows), totals, summary]
     rows, totals, summary = cleaned(everything_shown, hidden, run)
     made = Rows(
-        table.asked_as, rows, table.row, none=SUMS_ALONE if sums else table.none, columns=names, fits=show.fits,
-        values=summary.values, remarks=summary.remarks,
+        table.asked_as,
+        rows,
+        table.row,
+        none=SUMS_ALONE if sums else table.none,
+        columns=names,
+        fits=show.fits,
+        values=summary.values,
+        remarks=summary.remarks,
         cut=("longest" if table.events else "first") * (len(rows) == show.rows),
-    )  # fmt: skip
+    )
     for one, places in zip(summed, totals, strict=True):
         heads = _by_cause(rows, places)
         above = Rows(one.name, places[: SHOWN_TOTALS - (len(heads) > 1)], one.row, title=one.title)
@@ -118,15 +178,19 @@ class _Show(NamedTuple):
     totals: Sequence[Table] = ()  # what sums them up, for people
 
     @classmethod
-    def of(cls, table: Table, form: str, chosen: bool, *, top: int | None, order: str, by: str) -> "_Show":
-        """`chosen`: the user says how many; single events come in the order of time, or `by` their worth."""
+    def of(
+        cls, table: Table, form: str, chosen: bool, *, top: int | None, order: str, by: str
+    ) -> "_Show":
+        """`chosen`: the user says how many; single events come in the order of time, or `by` their
+        worth."""
         if form not in ("terminal", "markdown"):
             return cls(top, order)
         order = order or {"worth": table.events}.get(by) or ""
         totals = [BY_NAME[table.totals]] if table.totals else []
         if chosen:
             return cls(top, order, totals=totals)
-        on_screen, in_time = form == "terminal", bool(table.events and not order)
+        on_screen = form == "terminal"
+        in_time = bool(table.events and not order)
         rows = SHOWN_IN_TIME if on_screen and in_time else SHOWN_ROWS
         return cls(rows, order, on_screen and not in_time, totals)
 
@@ -142,15 +206,23 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
     by_rank = dict[int | None, list[Any]]()
     for place in places:
         by_rank.setdefault(place.rank, []).append(place)
-    found, each = list[tuple[float, str]](), " a step" * any(gap.step is not None for gap in gaps)
+    found = list[tuple[float, str]]()
+    each = " a step" * any(gap.step is not None for gap in gaps)
     for rank, here in by_rank.items():
-        idle, causes = sum(map(attrgetter("idle_ms"), here)), defaultdict[str, float](float)
+        idle = sum(map(attrgetter("idle_ms"), here))
+        causes = defaultdict[str, float](float)
         for place in here:
             causes[place.cause] += place.idle_ms
-        shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in sorted(causes.items(), key=lambda c: -c[1])]
+        shares = [
+            f"{cause} {figure(ms / idle, 'share')}"
+            for cause, ms in sorted(causes.items(), key=lambda c: -c[1])
+        ]
         count = figure(sum(map(attrgetter("gaps"), here)))
         whose = "" if rank is None else f"Rank {rank}: "
-        text = f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
+        text = (
+            f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: "
+            f"{', '.join(shares)}."
+        )
         found.append((-idle, text))
     more = len(found) - SHOWN_RANKS
     if more > 0:
@@ -159,14 +231,16 @@ def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:
-    """Whether operators are asked for by what they allocate: `memory`, or a column that only that table has."""
+    """Whether operators are asked for by what they allocate: `memory`, or a column that only that
+    table has."""
     mine, others = ({f.name for f in fields(named(name).row)} for name in (OF_MEMORY, "ops"))
     asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
     return sort == MEMORY or bool(asked & (mine - others))
 
 
 def _columns(row: type[Any], text: str | None) -> list[str]:
-    """The names of columns that an option gives, if any. Raises UsageError, naming what there is."""
+    """The names of columns that an option gives, if any. Raises UsageError, naming what there
+    is."""
     if text is None:
         return []
     from traceanalyzer.report.json import RENAMED

@@ -6,13 +6,21 @@ import click
 
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import TABLE_FORMATS, Output
-from traceanalyzer.cli.options import Hidden, Number, command, output_options, recordings, redact_options
+from traceanalyzer.cli.options import (
+    Hidden,
+    Number,
+    command,
+    output_options,
+    recordings,
+    redact_options,
+)
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
 
-LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6  # smaller than one parameter's gradient, larger than a GPU
+LEAST_BUCKET_MB = 0.01  # smaller than one parameter's gradient, larger than a GPU
+LARGEST_BUCKET_MB = 1e6
 
 
 @command("whatif")
@@ -20,21 +28,37 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6  # smaller than one parameter's g
 @recordings
 @selection_options
 @click.option(
-    "--speedup", "speedups", multiple=True, metavar="REGEX=N",
+    "--speedup",
+    "speedups",
+    multiple=True,
+    metavar="REGEX=N",
     help="Also predict the device work of matching kernels, operators, annotations, Python functions or modules "
     "(nn.Module: ...) N times faster; may be repeated.",
-)  # fmt: skip
+)
 @click.option(
-    "--bucket-mb", type=Number(LEAST_BUCKET_MB, LARGEST_BUCKET_MB), multiple=True, metavar="N",
+    "--bucket-mb",
+    type=Number(LEAST_BUCKET_MB, LARGEST_BUCKET_MB),
+    multiple=True,
+    metavar="N",
     help="Also predict gradient buckets of N MB; may be repeated.",
-)  # fmt: skip
-@click.option("-v", "--full", is_flag=True, help="All scenarios, with what each assumes and why others are missing.")
+)
+@click.option(
+    "-v",
+    "--full",
+    is_flag=True,
+    help="All scenarios, with what each assumes and why others are missing.",
+)
 @redact_options()
 @output_options(TABLE_FORMATS)
 def whatif(
-    paths: tuple[str, ...], scope: Scope, speedups: tuple[str, ...], bucket_mb: tuple[float, ...], full: bool,
-    hidden: Hidden, output: Output,
-) -> None:  # fmt: skip
+    paths: tuple[str, ...],
+    scope: Scope,
+    speedups: tuple[str, ...],
+    bucket_mb: tuple[float, ...],
+    full: bool,
+    hidden: Hidden,
+    output: Output,
+) -> None:
     """Predict the step time under each of several scenarios, by replaying the recording."""
     from traceanalyzer.cli.io.output import emit, warn
     from traceanalyzer.cli.io.progress import working
@@ -55,7 +79,8 @@ def whatif(
 
 
 def names_like(pattern: str, run: "Run") -> str:
-    """A hint at operators and kernels of a run whose names are near a pattern; those with the most time if none is."""
+    """A hint at operators and kernels of a run whose names are near a pattern; those with the most
+    time if none is."""
     from difflib import get_close_matches
 
     from traceanalyzer.report.tables import table
@@ -64,7 +89,13 @@ def names_like(pattern: str, run: "Run") -> str:
     names = list(dict.fromkeys(row.name for row in rows))
     short = {name.rpartition("::")[2]: name for name in names[::-1]}
     near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
-    return f"; did you mean {', '.join(near)}?" if near else f"; the longest: {', '.join(names[:3])}" if names else ""
+    return (
+        f"; did you mean {', '.join(near)}?"
+        if near
+        else f"; the longest: {', '.join(names[:3])}"
+        if names
+        else ""
+    )
 
 
 def _speedup(text: str) -> tuple[str, float]:

@@ -1,4 +1,5 @@
-"""The same command on the same files: what it printed is kept, and printed again before anything else is loaded."""
+"""The same command on the same files: what it printed is kept, and printed again before anything
+else is loaded."""
 
 import re
 import sys
@@ -15,8 +16,8 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 def prints_again(command: Function) -> Function:
-    """Print what the command printed before, where it is asked the same about the same files; else keep what it prints.
-    Its result has to be all that it does, but for `-o FILE`."""
+    """Print what the command printed before, where it is asked the same about the same files; else
+    keep what it prints. Its result has to be all that it does, but for `-o FILE`."""
 
     @wraps(command)
     def answered(*args: Any, **options: Any) -> Any:
@@ -25,7 +26,8 @@ def prints_again(command: Function) -> Function:
         from traceanalyzer.ingest.cache.pages import keep_page, kept_page, page_of
 
         context = click.get_current_context()
-        inputs, question = arguments_of(context), _question(context)
+        inputs = arguments_of(context)
+        question = _question(context)
         page = None if question is None else page_of(question, inputs)
         if page is None:
             return command(*args, **options)
@@ -34,7 +36,12 @@ def prints_again(command: Function) -> Function:
             return command(*args, **options)
         for file in page.files:
             note_read(file)
-        checked(options["format_"], options["file"], (format_of(options["format_"], options["file"]),), inputs)
+        checked(
+            options["format_"],
+            options["file"],
+            (format_of(options["format_"], options["file"]),),
+            inputs,
+        )
         write(text, options["file"])
         return None
 
@@ -42,7 +49,8 @@ def prints_again(command: Function) -> Function:
 
 
 def _question(context: click.Context) -> tuple[object, ...] | None:
-    """All that what is printed depends on beside the files; None where more is done than to print."""
+    """All that what is printed depends on beside the files; None where more is done than to
+    print."""
     from traceanalyzer.cli.io.output import is_terminal, terminal_width, with_colour
 
     options = dict(context.params)
@@ -50,13 +58,23 @@ def _question(context: click.Context) -> tuple[object, ...] | None:
     form = format_of(options.pop("format_"), file)
     look = (terminal_width(), with_colour(file)) if form == "terminal" else None
     shown = file is None and is_terminal(sys.stdout)
-    # the file itself: a result that lies in the folder that is asked about may be replaced, what was read may not
-    asked = (context.command.name, sorted(options.items()), form, look, shown, file and file.absolute(), is_quiet())
+    # the file itself: a result that lies in the folder that is asked about may be replaced, what
+    # was read may not
+    asked = (
+        context.command.name,
+        sorted(options.items()),
+        form,
+        look,
+        shown,
+        file and file.absolute(),
+        is_quiet(),
+    )
     return asked if all(map(_is_plain, options.values())) else None
 
 
 def _is_plain(value: object) -> bool:
-    """Whether its `repr` says all of it. Values made from files of the user's, and paths of files to write, are not."""
+    """Whether its `repr` says all of it. Values made from files of the user's, and paths of files
+    to write, are not."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     if isinstance(value, dict):

@@ -1,4 +1,5 @@
-"""What the running command was given: arguments, `-q`, and what is written where, in which of its formats."""
+"""What the running command was given: arguments, `-q`, and what is written where, in which of its
+formats."""
 
 from collections.abc import Sequence
 from glob import glob
@@ -12,9 +13,17 @@ REPORT_FORMATS = ("terminal", "markdown", "json", "html")
 PICTURED = ("html", "svg")  # formats that show more than the report value
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
-    ".md": "markdown", ".markdown": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit", ".html": "html",
-    ".htm": "html", ".svg": "svg", ".txt": "terminal", "": "terminal",
-}  # fmt: skip
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".csv": "csv",
+    ".xml": "junit",
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+    ".txt": "terminal",
+    "": "terminal",
+}
 
 
 @dataclass(frozen=True)
@@ -25,25 +34,43 @@ class Output:
     file: Path | None
 
 
-def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:
+QUIET = "traceanalyzer.quiet"
+
+
+def output_of(
+    format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]
+) -> Output:
     """The output that the options ask for. Raises UsageError where they make no sense together."""
-    # What may be read where a command is given a name: a path, a pattern of paths, or a run of a history.
-    read = (path for name in paths for path in (name, *glob(name), *([name.rpartition("#")[0]] * ("#" in name))))
+    # What may be read where a command is given a name: a path, a pattern of paths, or a run of a
+    # history.
+    read = (
+        path
+        for name in paths
+        for path in (name, *glob(name), *([name.rpartition("#")[0]] * ("#" in name)))
+    )
     if file is not None and any(_is_read(file, Path(path)) for path in read):
         raise click.UsageError(f"-o {file} would overwrite what it is made from")
     asked = format_of(format_, file)
     if format_ is None and asked not in formats:
         context = click.get_current_context(silent=True)
         if asked and context is not None:
-            writes = f"`{context.info_name}` does not write {asked} ({file}); it writes {', '.join(formats)}"
+            writes = (
+                f"`{context.info_name}` does not write {asked} ({file}); it writes "
+                f"{', '.join(formats)}"
+            )
             raise click.UsageError(f"{writes} (--format)")
-        raise click.UsageError(f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}")
+        raise click.UsageError(
+            f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
+        )
     return Output(asked, file)
 
 
 def format_of(format_: str | None, file: Path | None) -> str:
-    """The format that is asked for: by `--format`, else by the suffix of the file; empty for an unknown suffix."""
-    return format_ or ("terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), ""))
+    """The format that is asked for: by `--format`, else by the suffix of the file; empty for an
+    unknown suffix."""
+    return format_ or (
+        "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+    )
 
 
 def _is_read(file: Path, path: Path) -> bool:
@@ -57,9 +84,6 @@ def _is_read(file: Path, path: Path) -> bool:
     return path.samefile(file.parent) and is_recording(file)
 
 
-QUIET = "traceanalyzer.quiet"
-
-
 def is_quiet() -> bool:
     """Whether `-q` was given to the command that runs."""
     context = click.get_current_context(silent=True)
@@ -68,5 +92,14 @@ def is_quiet() -> bool:
 
 def arguments_of(context: click.Context) -> list[str]:
     """The arguments that a command was given."""
-    values = [context.params[param.name] for param in context.command.params if isinstance(param, click.Argument)]
-    return [str(text) for value in values if value for text in (value if isinstance(value, tuple) else (value,))]
+    values = [
+        context.params[param.name]
+        for param in context.command.params
+        if isinstance(param, click.Argument)
+    ]
+    return [
+        str(text)
+        for value in values
+        if value
+        for text in (value if isinstance(value, tuple) else (value,))
+    ]

@@ -22,18 +22,32 @@ if TYPE_CHECKING:
     from traceanalyzer.report.printed import Result
     from traceanalyzer.trace import Run
 
-KEEP, WARNED = "traceanalyzer.keep", "traceanalyzer.warned"
-"""Of a command: what is to be done with the text that it prints, and whether it warned of something."""
+KEEP = "traceanalyzer.keep"
+WARNED = "traceanalyzer.warned"
+"""Of a command: what is to be done with the text that it prints, and whether it warned of
+something."""
 BROKEN_PIPE = 141  # what a shell reports of a program that ends by SIGPIPE
-NARROWEST, WIDEST = 60, 200  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
-IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""})
+NARROWEST = 60  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
+WIDEST = 200
+IN_ASCII = str.maketrans(
+    {"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""}
+)
 
 
-def checked(format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]) -> Output:
-    """The output asked for, if it can be written, and overwrites no input. Raises UsageError, TraceAnalyzerError."""
+STDIN = "-"
+PAGER = "TRACEANALYZER_PAGER"  # goes before PAGER; empty or `cat`: none
+
+
+def checked(
+    format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]
+) -> Output:
+    """The output asked for, if it can be written, and overwrites no input. Raises UsageError,
+    TraceAnalyzerError."""
     output = output_of(format_, file, formats, inputs)
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
-        raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+        raise click.UsageError(
+            "an HTML report is for a browser: say where to write it with -o FILE"
+        )
     check_writable(output.file)
     return output
 
@@ -58,7 +72,8 @@ def emitted(document: "Result", output: Output) -> Iterator[None]:
 
 
 def write(text: str, file: Path | None) -> None:
-    """Write the result. Raises TraceAnalyzerError if the file cannot be written; what it held then stays."""
+    """Write the result. Raises TraceAnalyzerError if the file cannot be written; what it held then
+    stays."""
     with written(text, file):
         pass
 
@@ -71,8 +86,8 @@ def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
 
 @contextmanager
 def written(text: str, file: Path | None) -> Iterator[None]:
-    """As `write`, but a file takes its place only after the block: what else belongs to the result is done there, and
-    both are done, or neither. Standard output is written before the block."""
+    """As `write`, but a file takes its place only after the block: what else belongs to the result
+    is done there, and both are done, or neither. Standard output is written before the block."""
     if file is None:
         _to_stdout(text)
     with nullcontext() if file is None else _replaced_by([text.encode("utf-8", "replace")], file):
@@ -96,7 +111,9 @@ def check_writable(file: Path | None) -> None:
     if file is None:
         return
     if not file.parent.is_dir():
-        raise TraceAnalyzerError(f"cannot write {file}: {file.parent} is not a folder; make it first")
+        raise TraceAnalyzerError(
+            f"cannot write {file}: {file.parent} is not a folder; make it first"
+        )
     # A file is replaced by one that is made beside it.
     needed = [file] * file.exists() + [file.parent] * (file.is_file() or not file.exists())
     if not all(os.access(path, os.W_OK) for path in needed):
@@ -109,13 +126,14 @@ def terminal_width() -> int:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person reads the stream; Python has None for one that was closed before it began."""
+    """Whether a person reads the stream; Python has None for one that was closed before it
+    began."""
     return stream is not None and stream.isatty()
 
 
 def with_colour(file: Path | None) -> bool:
-    """Whether the result is coloured: on a terminal that can, and where FORCE_COLOR is set; never with NO_COLOR
-    (https://no-color.org, https://force-color.org)."""
+    """Whether the result is coloured: on a terminal that can, and where FORCE_COLOR is set; never
+    with NO_COLOR (https://no-color.org, https://force-color.org)."""
     if file is not None or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -165,14 +183,13 @@ def _encodable(text: str, encoding: str) -> str:
     return text
 
 
-STDIN = "-"
-
-
 @contextmanager
 def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The paths with `-` and pipes replaced by files that hold what comes through them, which are gone after the block.
+    """The paths with `-` and pipes replaced by files that hold what comes through them, which are
+    gone after the block.
 
-    Raises UsageError where nothing is piped in, UnreadableInputError where what is piped in is empty."""
+    Raises UsageError where nothing is piped in, UnreadableInputError where what is piped in is
+    empty."""
     piped = [path for path in paths if path == STDIN or _is_pipe(path)]
     if not piped:
         yield paths
@@ -180,7 +197,9 @@ def from_stdin(paths: Sequence[str]) -> Iterator[Sequence[str]]:
     if paths.count(STDIN) > 1:
         raise click.UsageError("`-` is standard input, which there is only once")
     if STDIN in piped and (sys.stdin is None or is_terminal(sys.stdin)):
-        raise click.UsageError("`-` reads standard input, but nothing is piped in: cat trace.json.gz | traceanalyzer -")
+        raise click.UsageError(
+            "`-` reads standard input, but nothing is piped in: cat trace.json.gz | traceanalyzer -"
+        )
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
         spooled = {path: _spooled(path, Path(folder) / f"piped{i}") for i, path in enumerate(piped)}
         try:
@@ -204,7 +223,10 @@ def _spooled(path: str, target: Path) -> str:
     given = Path("/dev/stdin" if path == STDIN else path)
     if given.is_file():
         note_read(given)  # it is not to be written
-    with nullcontext(sys.stdin.buffer) if path == STDIN else given.open("rb") as source, target.open("wb") as file:
+    with (
+        nullcontext(sys.stdin.buffer) if path == STDIN else given.open("rb") as source,
+        target.open("wb") as file,
+    ):
         shutil.copyfileobj(source, file)
     if not target.stat().st_size:
         what = "standard input" if path == STDIN else "the pipe"
@@ -217,25 +239,29 @@ def named_as_given(run: "Run", given: dict[str, str]) -> "Run":
     if not given:
         return run
     traces, logs = (
-        tuple(replace(one, path=given.get(one.path, one.path)) for one in some) for some in (run.traces, run.logs)
+        tuple(replace(one, path=given.get(one.path, one.path)) for one in some)
+        for some in (run.traces, run.logs)
     )
     return replace(run, traces=traces, logs=logs)
 
 
-PAGER = "TRACEANALYZER_PAGER"  # goes before PAGER; empty or `cat`: none
-
-
 def paged(text: str) -> bool:
-    """Show a text of more lines than the terminal in a pager, if one is wanted and there; whether that was done."""
+    """Show a text of more lines than the terminal in a pager, if one is wanted and there; whether
+    that was done."""
     try:
         words = shlex.split(os.environ.get(PAGER, os.environ.get("PAGER", "less")))
     except ValueError:
         return False
-    if text.count("\n") < shutil.get_terminal_size().lines or words in ([], ["cat"]) or not shutil.which(words[0]):
+    if (
+        text.count("\n") < shutil.get_terminal_size().lines
+        or words in ([], ["cat"])
+        or not shutil.which(words[0])
+    ):
         return False
     import subprocess
 
-    # What less does unless LESS says otherwise: leave at once what fits, show colours, keep the screen.
+    # What less does unless LESS says otherwise: leave at once what fits, show colours, keep the
+    # screen.
     environment = {"LESS": "FRX", **os.environ}
     try:
         subprocess.run(words, input=text.encode("utf-8", "replace"), env=environment, check=False)  # noqa: S603

@@ -1,5 +1,6 @@
-"""How the process of a command is set up: the allocator keeps what is freed, and numpy starts no threads for linear
-algebra: products here are small, and each thread waits for work at a tenth of a second of a core."""
+"""How the process of a command is set up: the allocator keeps what is freed, and numpy starts no
+threads for linear algebra: products here are small, and each thread waits for work at a tenth of a
+second of a core."""
 
 import os
 import sys
@@ -8,21 +9,23 @@ from importlib import import_module
 
 
 def keep_freed_memory() -> None:
-    """Have arrays that are let go kept for the next ones instead of being handed to the system, which clears all memory
-    that it hands out: of a recording of gigabytes a third of the time went there. For processes that end with their
-    command. Without effect where the C library has no such setting."""
+    """Have arrays that are let go kept for the next ones instead of being handed to the system,
+    which clears all memory that it hands out: of a recording of gigabytes a third of the time went
+    there. For processes that end with their command. Without effect where the C library has no such
+    setting."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
-        # glibc's M_MMAP_MAX, M_TRIM_THRESHOLD (never) and M_ARENA_MAX: what a thread frees is there for all others
+        # glibc's M_MMAP_MAX, M_TRIM_THRESHOLD (never) and M_ARENA_MAX: what a thread frees is there
+        # for all others
         for setting, value in ((-4, 0), (-1, 2**31 - 1), (-8, 1)):
             library.mallopt(setting, value)
 
 
 def load_numpy() -> None:
-    """Load it so, unless it is there or the user has said how many threads there are to be. The environment stays as it
-    is: programs that commands run are to have their threads."""
+    """Load it so, unless it is there or the user has said how many threads there are to be. The
+    environment stays as it is: programs that commands run are to have their threads."""
     if "numpy" in sys.modules:
         return
     new = {} if "OPENBLAS_NUM_THREADS" in os.environ else {"OPENBLAS_NUM_THREADS": "1"}

@@ -16,7 +16,8 @@ UPDATE_S = 0.1
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[..., None]]:
-    """Gives a function to be called with the work done and all of it. Without a terminal it does nothing."""
+    """Gives a function to be called with the work done and all of it. Without a terminal it does
+    nothing."""
     bar = _Bar(what)
     try:
         yield bar.update if is_terminal(sys.stderr) and not is_quiet() else lambda *_: None
@@ -26,7 +27,8 @@ def progress(what: str) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def counting(what: str, of: str) -> Iterator[Callable[[int, int], None]]:
-    """As `progress`, of things that are counted: with how many of them are done a second, and the time that is left."""
+    """As `progress`, of things that are counted: with how many of them are done a second, and the
+    time that is left."""
     begun = time.monotonic()
     with progress(what) as update:
 
@@ -39,7 +41,8 @@ def counting(what: str, of: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Says what is being done while the block takes longer than `PATIENCE_S`, where nobody knows how long."""
+    """Says what is being done while the block takes longer than `PATIENCE_S`, where nobody knows
+    how long."""
     if not is_terminal(sys.stderr) or is_quiet():
         yield
         return
@@ -55,7 +58,8 @@ def working(what: str) -> Iterator[None]:
 
 
 class _Bar:
-    """Drawn from the first update after `PATIENCE_S`, or when it is started, which another thread may do."""
+    """Drawn from the first update after `PATIENCE_S`, or when it is started, which another thread
+    may do."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -69,10 +73,13 @@ class _Bar:
         if now >= self._due:
             self._due = now + UPDATE_S
             self.start(total)
-            self._shown.update(self._shown.task_ids[0], total=total, completed=done, description=text or self._what)
+            self._shown.update(
+                self._shown.task_ids[0], total=total, completed=done, description=text or self._what
+            )
 
     def start(self, total: int | None = None) -> None:
-        """Draw it: a spinner with the time that has passed where nothing tells how much there is to do."""
+        """Draw it: a spinner with the time that has passed where nothing tells how much there is to
+        do."""
         from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,5 @@
-"""Recordings and reports by what a user names: recordings are read with a progress bar, what was saved as it is."""
+"""Recordings and reports by what a user names: recordings are read with a progress bar, what was
+saved as it is."""
 
 import re
 from collections.abc import Sequence
@@ -20,27 +21,37 @@ T = TypeVar("T")
 
 
 def read(paths: Sequence[str], pattern: str | None = None) -> "Run":
-    """The run in the given files and folders; `pattern` describes lines of timing logs. Raises TraceAnalyzerError."""
+    """The run in the given files and folders; `pattern` describes lines of timing logs. Raises
+    TraceAnalyzerError."""
     from traceanalyzer.ingest import load
 
     keep_freed_memory()
-    with from_stdin(paths) as files, all_fetched(files) as (fetched, addresses), progress("Reading") as report_progress:
+    with (
+        from_stdin(paths) as files,
+        all_fetched(files) as (fetched, addresses),
+        progress("Reading") as report_progress,
+    ):
         run = load(fetched, progress=report_progress, pattern=pattern)
     given = {file: path for file, path in zip(files, paths, strict=True) if file != path}
     return named_as_given(run, addresses | given)
 
 
 def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> "Run":
-    """The same, with a warning for each of the files that could not be read. Raises TraceAnalyzerError; also where
-    nothing given tells times, unless it may be `timeless`."""
+    """The same, with a warning for each of the files that could not be read. Raises
+    TraceAnalyzerError; also where nothing given tells times, unless it may be `timeless`."""
     from traceanalyzer.base.errors import TraceAnalyzerError
 
     run = read(paths, pattern)
     if not timeless and run.traces and all(trace.is_companion for trace in run.traces):
         one = run.traces[0]
-        what, command = ("a CUDA memory snapshot", "memory") if one.memory else ("a log of torch.compile", "compile")
+        what, command = (
+            ("a CUDA memory snapshot", "memory")
+            if one.memory
+            else ("a log of torch.compile", "compile")
+        )
         raise TraceAnalyzerError(
-            f"{one.path}: {what}, which tells no times; give its trace, or ask `traceanalyzer {command} {one.path}`"
+            f"{one.path}: {what}, which tells no times; give its trace, or ask "
+            f"`traceanalyzer {command} {one.path}`"
         )
     warn_of_failures(run)
     return run
@@ -56,7 +67,9 @@ def cleaned(shown: T, hidden: Sequence[re.Pattern[str]] | None, run: "Run | None
     return redact_rows(shown, run or Run(()), hidden)
 
 
-def cleaned_with(report: "Report", shown: T, hidden: Sequence[re.Pattern[str]] | None) -> "tuple[Report, T]":
+def cleaned_with(
+    report: "Report", shown: T, hidden: Sequence[re.Pattern[str]] | None
+) -> "tuple[Report, T]":
     """A report and what is shown with it, likewise: equal names get equal aliases."""
     if hidden is None:
         return report, shown
@@ -72,8 +85,11 @@ def report_named(
     return named(reference, selection, knowledge).report
 
 
-def named(reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None) -> "Named":
-    """The report with what it was made from, where that was a recording. Raises TraceAnalyzerError."""
+def named(
+    reference: str, selection: "Selection | None" = None, knowledge: "Knowledge | None" = None
+) -> "Named":
+    """The report with what it was made from, where that was a recording. Raises
+    TraceAnalyzerError."""
     from traceanalyzer.comparison import reference as references
 
     with ExitStack() as analysis:

@@ -1,4 +1,5 @@
-"""Both sides of a comparison at once: A is read and analyzed by another process while this one does B."""
+"""Both sides of a comparison at once: A is read and analyzed by another process while this one does
+B."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,18 +21,25 @@ CAPTURE = "environment.json"  # what every capture holds
 
 
 class Side(NamedTuple):
-    """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
+    """The report, and a step of it event by event where a page shows that; what else was measured
+    is let go."""
 
     report: "Report"
     step: "Timeline | None"
 
 
-def sides_of(a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool) -> tuple[Side, Side]:
-    """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
+def sides_of(
+    a: str, b: str, selection: "Selection", knowledge: "Knowledge", *, drawn: bool
+) -> tuple[Side, Side]:
+    """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A
+    first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
     if not _worth_a_process(a, b) or all(_is_answered(*one) for one in asked):
         return _side(*asked[0]), _side(*asked[1])
-    with reading_as(jobs=max(reading().jobs // 2, 1)), children(lambda: [_side(*asked[0])], 1) as others:
+    with (
+        reading_as(jobs=max(reading().jobs // 2, 1)),
+        children(lambda: [_side(*asked[0])], 1) as others,
+    ):
         try:
             second: Side | Exception = _side(*asked[1])
         except Exception as error:
@@ -58,21 +66,36 @@ def _side(reference: str, selection: "Selection", knowledge: "Knowledge", drawn:
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
     found = named(reference, selection, knowledge)
-    return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
+    return Side(
+        found.report,
+        step_timeline(found.asked.measured.critical) if drawn and found.asked else None,
+    )
 
 
-def _is_answered(reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool) -> bool:
-    """Whether all of it was worked out before: another process takes longer to start than this one to read it."""
+def _is_answered(
+    reference: str, selection: "Selection", knowledge: "Knowledge", drawn: bool
+) -> bool:
+    """Whether all of it was worked out before: another process takes longer to start than this one
+    to read it."""
     from traceanalyzer.diagnosis.selection import Asked
     from traceanalyzer.ingest import load
     from traceanalyzer.report.kept_report import has_report
 
-    return not drawn and has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
+    return (
+        not drawn
+        and has_model(Path(reference))
+        and has_report(Asked(load([reference]), selection, knowledge))
+    )
 
 
 def _worth_a_process(*references: str) -> bool:
-    """Whether each is one large file, and there is memory for both. What is in folders is read side by side anyway."""
+    """Whether each is one large file, and there is memory for both. What is in folders is read side
+    by side anyway."""
     paths = list(map(Path, references))
-    large = METHOD == "fork" and reading().jobs > 1 and all(p.is_file() and text_bytes(p) >= LEAST_BYTES for p in paths)
+    large = (
+        METHOD == "fork"
+        and reading().jobs > 1
+        and all(p.is_file() and text_bytes(p) >= LEAST_BYTES for p in paths)
+    )
     needed = [needed_bytes(path, text_bytes(path), ANALYZED) for path in paths] if large else []
     return large and most_at_once(needed, free_bytes()) == len(paths)

@@ -8,8 +8,16 @@ from traceanalyzer.cli.options import command
 @command("cache")
 @click.argument("action", type=click.Choice(("show", "clear")))
 def cache(action: str) -> None:
-    """Show or clear what is kept of recordings, so that the next question does not read again, nor work out again."""
-    from traceanalyzer.ingest.cache.store import ANSWER, VARIABLE, clear, entries, place, why_not_trusted
+    """Show or clear what is kept of recordings, so that the next question does not read again, nor
+    work out again."""
+    from traceanalyzer.ingest.cache.store import (
+        ANSWER,
+        VARIABLE,
+        clear,
+        entries,
+        place,
+        why_not_trusted,
+    )
 
     folder = place()
     if folder is None:

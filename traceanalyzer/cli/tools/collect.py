@@ -30,47 +30,97 @@ def collect() -> None:
 
 
 def _count(name: str, default: int, text: str, *, least: int) -> Callable[[F], F]:
-    return click.option(name, type=click.IntRange(min=least), default=default, show_default=True, help=text)
+    return click.option(
+        name, type=click.IntRange(min=least), default=default, show_default=True, help=text
+    )
 
 
 def _recorder(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    return collect.command(name, cls=click.Command, context_settings=COMMAND, **about(f"collect_{name}"))
+    return collect.command(
+        name, cls=click.Command, context_settings=COMMAND, **about(f"collect_{name}")
+    )
 
 
 def _common(command: F) -> F:
     options = [
-        click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
-        click.option("-o", "--output", metavar="DIR", help="Capture directory; by default capture-DATE-TIME."),
+        click.argument(
+            "words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."
+        ),
+        click.option(
+            "-o", "--output", metavar="DIR", help="Capture directory; by default capture-DATE-TIME."
+        ),
         _count("--wait", WAIT, "Steps left out at the start.", least=1),
-        click.option("--step-on", metavar="REGEX", help="Function whose calls are the steps: module.Class.method."),
-        click.option("--nvml", "nvml_interval", type=SECONDS, metavar="SECONDS", help="Sample the GPUs through NVML."),
-        click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matmuls."),
+        click.option(
+            "--step-on",
+            metavar="REGEX",
+            help="Function whose calls are the steps: module.Class.method.",
+        ),
+        click.option(
+            "--nvml",
+            "nvml_interval",
+            type=SECONDS,
+            metavar="SECONDS",
+            help="Sample the GPUs through NVML.",
+        ),
+        click.option(
+            "--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matmuls."
+        ),
     ]
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
 @_recorder("torch")
 @_common
-@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
+@_count(
+    "--unprofiled-steps",
+    UNPROFILED_STEPS,
+    "Least steps timed without profiler; more until steady.",
+    least=0,
+)
 @_count("--light-steps", LIGHT_STEPS, "Steps recorded with device activities only.", least=0)
 @_count("--warmup", WARMUP, "Steps profiled and thrown away.", least=0)
 @_count("--active", ACTIVE, "Steps recorded.", least=1)
 @_count("--repeat", 1, "Recordings, each after --wait steps.", least=1)
-@click.option("--first", is_flag=True, help="Record the first steps of the process, and time steady ones after them.")
-@_count("--eager-steps", 0, "Steps timed with torch.compile's code switched off: when it has paid for itself.", least=0)
-@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Input shapes of operators.")
+@click.option(
+    "--first",
+    is_flag=True,
+    help="Record the first steps of the process, and time steady ones after them.",
+)
+@_count(
+    "--eager-steps",
+    0,
+    "Steps timed with torch.compile's code switched off: when it has paid for itself.",
+    least=0,
+)
+@click.option(
+    "--shapes/--no-shapes", default=True, show_default=True, help="Input shapes of operators."
+)
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option(
-    "--modules/--no-modules", default=True, show_default=True, help="Names of modules; 3 us a call, none if compiled."
+    "--modules/--no-modules",
+    default=True,
+    show_default=True,
+    help="Names of modules; 3 us a call, none if compiled.",
 )
 @click.option(
-    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+    "--memory-snapshot",
+    is_flag=True,
+    help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`.",
 )
-@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
-@click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
+@click.option(
+    "--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`."
+)
+@click.option(
+    "--time-limit",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="End a recording at the next step after this.",
+)
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
-def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
+def collect_torch(
+    words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any
+) -> None:
     """Record torch.profiler."""
     from_first = {"warmup": 0, "light_steps": 0} if options["first"] else {}
     _record("torch", words, output, {**options, **from_first, "compile_log": compile_log})
@@ -85,40 +135,75 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
 
 @_recorder("nsys")
 @_common
-@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without capture; more until steady.", least=0)
+@_count(
+    "--unprofiled-steps",
+    UNPROFILED_STEPS,
+    "Least steps timed without capture; more until steady.",
+    least=0,
+)
 @_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
 @_count("--active", ACTIVE, "Steps captured.", least=1)
-@click.option("--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch.")
+@click.option(
+    "--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch."
+)
 @click.option("--sample-cpu", is_flag=True, help="Also sample the CPU (slows the host).")
 @click.option("--gpu-metrics", is_flag=True, help="Sample the GPUs' counters (may need root).")
-@click.option("--os-calls", is_flag=True, help="Record reads, polls and waits of the operating system.")
+@click.option(
+    "--os-calls", is_flag=True, help="Record reads, polls and waits of the operating system."
+)
 @click.option("--memory", is_flag=True, help="GPU memory usage.")
-@click.option("--keep-report", is_flag=True, help="Keep the .nsys-rep: it holds environment, arguments and output.")
+@click.option(
+    "--keep-report",
+    is_flag=True,
+    help="Keep the .nsys-rep: it holds environment, arguments and output.",
+)
 def collect_nsys(
-    words: tuple[str, ...], output: str | None, whole_run: bool, sample_cpu: bool, gpu_metrics: bool, os_calls: bool,
-    keep_report: bool, **options: Any,
-) -> None:  # fmt: skip
+    words: tuple[str, ...],
+    output: str | None,
+    whole_run: bool,
+    sample_cpu: bool,
+    gpu_metrics: bool,
+    os_calls: bool,
+    keep_report: bool,
+    **options: Any,
+) -> None:
     """Record Nsight Systems."""
     from traceanalyzer.collect.profilers import nsys
 
-    chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls)
+    chosen = nsys.NsysOptions(
+        whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls
+    )
     _record("nsys", words, output, options, chosen)
 
 
 @_recorder("ncu")
 @_common
 @click.option(
-    "--trace", metavar="FILE", type=click.Path(), help="Measure the kernels that took most time in this recording."
+    "--trace",
+    metavar="FILE",
+    type=click.Path(),
+    help="Measure the kernels that took most time in this recording.",
 )
 @click.option("--kernel", metavar="REGEX", help="Measure kernels whose function has such a name.")
 @_count("--top", 10, "Kernels of the recording.", least=1)
 @_count("--launches", 10, "Launches measured of each launch shape.", least=1)
-@click.option("--stalls", is_flag=True, help="Also what warps wait for (runs each kernel more often).")
-@click.option("--whole-run", is_flag=True, help="From the start, also of a program without PyTorch.")
+@click.option(
+    "--stalls", is_flag=True, help="Also what warps wait for (runs each kernel more often)."
+)
+@click.option(
+    "--whole-run", is_flag=True, help="From the start, also of a program without PyTorch."
+)
 def collect_ncu(
-    words: tuple[str, ...], output: str | None, trace: str | None, kernel: str | None, top: int, launches: int,
-    stalls: bool, whole_run: bool, **options: Any,
-) -> None:  # fmt: skip
+    words: tuple[str, ...],
+    output: str | None,
+    trace: str | None,
+    kernel: str | None,
+    top: int,
+    launches: int,
+    stalls: bool,
+    whole_run: bool,
+    **options: Any,
+) -> None:
     """Measure kernels by Nsight Compute."""
     from traceanalyzer.collect.profilers import ncu
 
@@ -126,7 +211,9 @@ def collect_ncu(
         raise click.UsageError("give --trace FILE or --kernel REGEX")
     functions = () if trace is None else _top_functions(trace, top)
     chosen = ncu.NcuOptions(functions, kernel, launches, whole_run, stalls)
-    _record("ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen)
+    _record(
+        "ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen
+    )
 
 
 def _top_functions(recording: str, top: int) -> tuple[str, ...]:
@@ -160,7 +247,12 @@ def collect_rocprofv3(words: tuple[str, ...], output: str | None, **options: Any
 
 @_recorder("jax")
 @_common
-@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
+@_count(
+    "--unprofiled-steps",
+    UNPROFILED_STEPS,
+    "Least steps timed without profiler; more until steady.",
+    least=0,
+)
 @_count("--warmup", WARMUP, "Steps recorded before those that count.", least=0)
 @_count("--active", ACTIVE, "Steps recorded.", least=1)
 def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> None:
@@ -169,26 +261,34 @@ def collect_jax(words: tuple[str, ...], output: str | None, **options: Any) -> N
 
 
 def _record(
-    recorder: str, words: tuple[str, ...], output: str | None, options: dict[str, Any],
+    recorder: str,
+    words: tuple[str, ...],
+    output: str | None,
+    options: dict[str, Any],
     chosen: "NsysOptions | NcuOptions | None" = None,
-) -> None:  # fmt: skip
+) -> None:
     from traceanalyzer.collect import outcome, run
     from traceanalyzer.collect.host import environment
     from traceanalyzer.collect.plan import Plan
 
     command = run.as_command(words)
     plan = Plan(
-        folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()), recorder=recorder,
-        command=Path(words[0]).name, git_revision=environment.git_revision(Path.cwd()),
-        ceilings=_ceilings() if options.pop("ceilings") else None, **options,
-    )  # fmt: skip
+        folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
+        recorder=recorder,
+        command=Path(words[0]).name,
+        git_revision=environment.git_revision(Path.cwd()),
+        ceilings=_ceilings() if options.pop("ceilings") else None,
+        **options,
+    )
     returned, trouble = _run(command, plan, chosen)
     for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)
 
 
-def _run(command: list[str], plan: "Plan", chosen: "NsysOptions | NcuOptions | None") -> tuple[int, str | None]:
+def _run(
+    command: list[str], plan: "Plan", chosen: "NsysOptions | NcuOptions | None"
+) -> tuple[int, str | None]:
     """The command's exit status, and what went wrong with the recording."""
     from traceanalyzer.collect import run
     from traceanalyzer.collect.profilers import ncu, nsys, rocprofv3
@@ -216,7 +316,9 @@ def _ceilings() -> dict[str, Any] | None:
     reached, trouble = ceilings.measured_apart()
     said = f"ceilings were not measured: {trouble}"
     if reached is not None:
-        products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
+        products = ", ".join(
+            f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items()
+        )
         said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
     click.echo(f"traceanalyzer: {said}", err=True)
     return reached

@@ -15,7 +15,12 @@ SELF_TEST_SECONDS = 120  # the self-test takes about ten; a cold file system man
 
 
 @command("doctor")
-@click.option("--self-test/--no-self-test", default=True, show_default=True, help="Record and analyse a small run.")
+@click.option(
+    "--self-test/--no-self-test",
+    default=True,
+    show_default=True,
+    help="Record and analyse a small run.",
+)
 def doctor(self_test: bool) -> None:
     """Say what is installed and what can be recorded here, and test it."""
     from traceanalyzer.collect.host.capabilities import checks
@@ -40,13 +45,19 @@ def _self_test(folder: Path) -> str:
     words = ("collect", "torch", "-o", str(folder), "--", sys.executable, self_test.__file__)
     code = "from traceanalyzer.cli import main; main()"
     command = [sys.executable, "-c", code, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, check=False)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, check=False
+    )
     if done.returncode or not list(folder.glob("trace.*")):
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise TraceAnalyzerError(f"the self-test recorded nothing (status {done.returncode}): {lines[-1]}")
+        raise TraceAnalyzerError(
+            f"the self-test recorded nothing (status {done.returncode}): {lines[-1]}"
+        )
     run = traceanalyzer.load(folder)
     trace = run.traces[0]
-    recorded = f"recorded {len(trace.host_ranges):,} host ranges and {len(trace.device_ops):,} device ops"
+    recorded = (
+        f"recorded {len(trace.host_ranges):,} host ranges and {len(trace.device_ops):,} device ops"
+    )
     if not len(trace.device_ops):
         return f"{recorded}; without a GPU there is no device time to analyse"
     return f"{recorded}; {traceanalyzer.analyze(run).summary.headline}"

@@ -16,7 +16,10 @@ def explain(words: tuple[str, ...]) -> None:
     if not name:
         pages = finding_pages().values()
         widest = max(len(page.id) for page in pages)
-        listed = (click.wrap_text(page.title, 80, f"{page.id:{widest}}  ", " " * (widest + 2)) for page in pages)
+        listed = (
+            click.wrap_text(page.title, 80, f"{page.id:{widest}}  ", " " * (widest + 2))
+            for page in pages
+        )
         write("".join(f"{one}\n" for one in listed), None)
         return
     page = finding_page(name)
@@ -30,17 +33,24 @@ def _meaning(name: str) -> str:
     places: dict[str, list[str]] = {}
     for entry in explained(name):
         unit = f" ({entry.unit})" if entry.unit else ""
-        places.setdefault(f"{entry.meaning}{unit}", []).extend([entry.where] if entry.where != "word" else [])
+        places.setdefault(f"{entry.meaning}{unit}", []).extend(
+            [entry.where] if entry.where != "word" else []
+        )
     if not places:
         from difflib import get_close_matches
 
         from traceanalyzer.diagnosis.pages import finding_pages
 
-        known = [*(page.id for page in finding_pages().values()), *(entry.name for entry in entries())]
+        known = [
+            *(page.id for page in finding_pages().values()),
+            *(entry.name for entry in entries()),
+        ]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists the findings"
         raise click.UsageError(f"there is no finding, metric or column {name!r}; {hint}")
     return "".join(
-        click.wrap_text(f"{name}: {meaning}", 80) + "\n" + f"    in {', '.join(where)}\n" * bool(where)
+        click.wrap_text(f"{name}: {meaning}", 80)
+        + "\n"
+        + f"    in {', '.join(where)}\n" * bool(where)
         for meaning, where in places.items()
     )

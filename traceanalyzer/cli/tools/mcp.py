@@ -11,9 +11,13 @@ from traceanalyzer.cli.options import Hidden, command, redact_options
 
 @command("mcp")
 @click.option(
-    "--root", "roots", multiple=True, metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Read recordings below this folder only; may be repeated. Default: any that you can read.",
-)  # fmt: skip
+)
 @redact_options()
 def mcp(roots: tuple[Path, ...], hidden: Hidden) -> None:
     """Answer an agent's questions over the Model Context Protocol."""

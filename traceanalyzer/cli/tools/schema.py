@@ -9,7 +9,8 @@ from traceanalyzer.cli.options import command, output_option
 from traceanalyzer.report.table_entries import BY_COMMAND, named
 
 DOCUMENTS = ("report", *BY_COMMAND, "whatif", "compare", "runs", "metric")
-"""What has a schema: the report of `analyze`, other commands' documents by their names, `history`'s runs and metric."""
+"""What has a schema: the report of `analyze`, other commands' documents by their names, `history`'s
+runs and metric."""
 
 
 @command("schema")
@@ -31,5 +32,7 @@ def schema(document: str, file: Path | None) -> None:
     elif document in whole:
         found = schemas.document_schema(whole[document])
     else:
-        found = schemas.rows_schema(document, StoredRun if document == "runs" else named(document).row)
+        found = schemas.rows_schema(
+            document, StoredRun if document == "runs" else named(document).row
+        )
     write(dump(found), file)

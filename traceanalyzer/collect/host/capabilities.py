@@ -34,7 +34,11 @@ def checks() -> Iterator[Check]:
 
 def _torch() -> Check:
     if importlib.util.find_spec("torch") is None:
-        return Check("torch", False, "not installed: `collect torch` and `collect timing` need it in this environment")
+        return Check(
+            "torch",
+            False,
+            "not installed: `collect torch` and `collect timing` need it in this environment",
+        )
     import torch
 
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU only"
@@ -47,8 +51,14 @@ def _cuda() -> Check:
     import torch
 
     if not torch.cuda.is_available():
-        return Check("cuda", False, "no GPU that torch can use: steps are timed and recorded on the CPU only")
-    return Check("cuda", True, ", ".join([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]))
+        return Check(
+            "cuda", False, "no GPU that torch can use: steps are timed and recorded on the CPU only"
+        )
+    return Check(
+        "cuda",
+        True,
+        ", ".join([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]),
+    )
 
 
 def _device_activities() -> Check:
@@ -58,21 +68,27 @@ def _device_activities() -> Check:
     from torch.profiler import ProfilerActivity, supported_activities
 
     if ProfilerActivity.CUDA not in supported_activities():
-        return Check(name, False, "this torch cannot record kernels (no CUPTI); host operators only")
+        return Check(
+            name, False, "this torch cannot record kernels (no CUPTI); host operators only"
+        )
     return Check(name, True, "kernels, copies and API calls can be recorded (CUPTI)")
 
 
 def _program(name: str, need: str) -> Check:
     if (found := shutil.which(name)) is None:
         return Check(name, False, f"not on PATH: {need}")
-    answer = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    answer = subprocess.run(  # noqa: S603
+        [found, "--version"], capture_output=True, text=True, timeout=30, check=False
+    )
     version = VERSION.search(answer.stdout)
     return Check(name, answer.returncode == 0, version[0] if version else "does not answer")
 
 
 def _nvml() -> Check:
     if (gpus := nvml.describe()) is None:
-        return Check("nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded")
+        return Check(
+            "nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded"
+        )
     return Check("nvml", bool(gpus), "; ".join(map(_gpu, gpus)) or "no GPU")
 
 
@@ -80,7 +96,11 @@ def _gpu(gpu: dict[str, object]) -> str:
     memory = gpu["memory_bytes"]
     size = f"{memory / GIB:.0f} GiB" if isinstance(memory, int) else "memory unknown"
     reasons = gpu["throttle_reasons"]
-    slowed = f", slowed by {', '.join(map(str, reasons))}" if isinstance(reasons, list) and reasons else ""
+    slowed = (
+        f", slowed by {', '.join(map(str, reasons))}"
+        if isinstance(reasons, list) and reasons
+        else ""
+    )
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 

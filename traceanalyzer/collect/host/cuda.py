@@ -1,4 +1,5 @@
-"""The little of CUDA that recorders need, safe to call in a process that has no GPU or has not touched it yet."""
+"""The little of CUDA that recorders need, safe to call in a process that has no GPU or has not
+touched it yet."""
 
 import sys
 import threading
@@ -6,13 +7,15 @@ from typing import Any
 
 
 def in_use() -> bool:
-    """Whether PyTorch has a CUDA context in this process. Never creates one: that would break a later fork."""
+    """Whether PyTorch has a CUDA context in this process. Never creates one: that would break a
+    later fork."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_initialized())
 
 
 def capturing() -> bool:
-    """Whether a CUDA graph is being captured: recording an event or waiting would end the capture with an error."""
+    """Whether a CUDA graph is being captured: recording an event or waiting would end the capture
+    with an error."""
     return in_use() and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
@@ -23,12 +26,15 @@ def synchronize() -> None:
 
 
 def wait_at_most(seconds: float) -> bool:
-    """Wait for the device, but not for ever: a collective whose peer died never ends. True if it is idle."""
+    """Wait for the device, but not for ever: a collective whose peer died never ends. True if it is
+    idle."""
     if not in_use():
         return True
     torch = sys.modules["torch"]
     # a thread, because CUDA can be asked without waiting for a stream but not for the device
-    waiting = threading.Thread(target=torch.cuda.synchronize, args=(torch.cuda.current_device(),), daemon=True)
+    waiting = threading.Thread(
+        target=torch.cuda.synchronize, args=(torch.cuda.current_device(),), daemon=True
+    )
     try:
         waiting.start()
     except RuntimeError:  # Python 3.12 starts no threads while it ends
@@ -38,12 +44,18 @@ def wait_at_most(seconds: float) -> bool:
 
 
 def new_events(count: int) -> list[Any]:
-    """CUDA events for timing, empty without CUDA. The first `record` of each creates it on the device."""
-    return [sys.modules["torch"].cuda.Event(enable_timing=True) for _ in range(count)] if in_use() else []
+    """CUDA events for timing, empty without CUDA. The first `record` of each creates it on the
+    device."""
+    return (
+        [sys.modules["torch"].cuda.Event(enable_timing=True) for _ in range(count)]
+        if in_use()
+        else []
+    )
 
 
 def timing_events(count: int) -> list[Any]:
-    """CUDA events that exist on the device already, so that `record` costs the least; waits for the device."""
+    """CUDA events that exist on the device already, so that `record` costs the least; waits for the
+    device."""
     events = new_events(count)
     for event in events:
         event.record()

@@ -1,7 +1,7 @@
 """`environment.json`: where and under which conditions a capture was made.
 
-Of the environment variables only those of `ALLOWED_VARIABLES` are kept, and of the command only the program's name:
-the rest may hold secrets."""
+Of the environment variables only those of `ALLOWED_VARIABLES` are kept, and of the command only the
+program's name: the rest may hold secrets."""
 
 import gc
 import os
@@ -20,26 +20,49 @@ from traceanalyzer.collect.plan import Plan
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 
 FILE = "environment.json"
-PACKAGES = ("torch", "jax", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
+PACKAGES = (
+    "torch",
+    "jax",
+    "triton",
+    "transformers",
+    "lightning",
+    "deepspeed",
+    "vllm",
+    "flash-attn",
+    "numpy",
+)
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
-    objects = gc.get_objects() if "torch" in sys.modules else []  # looked through once: programs have millions
-    model, versions = platform.processor() or None, {}
+    """Everything that can be told in this process; what PyTorch knows only where the script has
+    imported it."""
+    objects = (
+        gc.get_objects() if "torch" in sys.modules else []
+    )  # looked through once: programs have millions
+    model = platform.processor() or None
+    versions = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+        model = next(
+            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None
+        )
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return {
-        "schema_version": 1, "command": plan.command, "git_revision": plan.git_revision,
-        "python": platform.python_version(), "system": platform.system(),
-        "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))}, "packages": versions,
-        "torch": _torch() if "torch" in sys.modules else None, "program": program.describe(objects),
-        "loader": program.describe_loader(objects), "gpus": nvml.describe(), "ceilings": plan.ceilings,
+        "schema_version": 1,
+        "command": plan.command,
+        "git_revision": plan.git_revision,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "cpu": {"model": model, "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
+        "packages": versions,
+        "torch": _torch() if "torch" in sys.modules else None,
+        "program": program.describe(objects),
+        "loader": program.describe_loader(objects),
+        "gpus": nvml.describe(),
+        "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
-    }  # fmt: skip
+    }
 
 
 def write(plan: Plan) -> None:
@@ -50,8 +73,18 @@ def write(plan: Plan) -> None:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The commit that is checked out, with `-dirty` where tracked files differ; None outside a repository."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    """The commit that is checked out, with `-dirty` where tracked files differ; None outside a
+    repository."""
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
@@ -64,13 +97,17 @@ def _torch() -> dict[str, Any]:
 
     cuda = torch.cuda.is_available()
     return {
-        "version": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip,
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
         "cudnn": torch.backends.cudnn.version() if cuda else None,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
-        "devices": torch.cuda.device_count() if cuda else 0, "threads": torch.get_num_threads(),
-        "debug_build": bool(torch.version.debug), "anomaly_mode": torch.is_anomaly_enabled(),
+        "devices": torch.cuda.device_count() if cuda else 0,
+        "threads": torch.get_num_threads(),
+        "debug_build": bool(torch.version.debug),
+        "anomaly_mode": torch.is_anomaly_enabled(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
-    }  # fmt: skip
+    }

@@ -1,4 +1,5 @@
-"""What NVML says of the GPUs, and Linux of the CPUs: once for `environment.json`, and sampled in a thread."""
+"""What NVML says of the GPUs, and Linux of the CPUs: once for `environment.json`, and sampled in a
+thread."""
 
 import contextlib
 import json
@@ -10,10 +11,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BITS = {  # NVML's `nvmlClocksEventReasons`
-    0x1: "idle", 0x2: "application_clocks", 0x4: "software_power_cap", 0x8: "hardware_slowdown", 0x10: "sync_boost",
-    0x20: "software_thermal", 0x40: "hardware_thermal", 0x80: "hardware_power_brake", 0x100: "display_clocks",
-}  # fmt: skip
-SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}  # they slow it
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "software_power_cap",
+    0x8: "hardware_slowdown",
+    0x10: "sync_boost",
+    0x20: "software_thermal",
+    0x40: "hardware_thermal",
+    0x80: "hardware_power_brake",
+    0x100: "display_clocks",
+}
+SLOWING = frozenset(BITS.values()) - {
+    "idle",
+    "display_clocks",
+    "application_clocks",
+}  # they slow it
+
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+IDLE = 3  # places in the first line of `/proc/stat` (proc(5))
+IO_WAIT = 4
+USER = 11  # places in a process's `stat` after its name
+SYSTEM = 12
+MOST_PROCESSES = 4096
 
 
 def reasons(mask: int) -> list[str]:
@@ -53,7 +74,8 @@ def _ask(function: Any, *arguments: Any) -> Any:
 
 
 def describe() -> list[dict[str, Any]] | None:
-    """Each GPU of the host: name, memory, driver, clocks, reasons for lower clocks, other processes. None: no NVML."""
+    """Each GPU of the host: name, memory, driver, clocks, reasons for lower clocks, other
+    processes. None: no NVML."""
     with _library() as library:
         if library is None:
             return None
@@ -79,10 +101,12 @@ def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
 
 
 class Sampler:
-    """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon thread, until closed."""
+    """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon
+    thread, until closed."""
 
     def __init__(self, path: Path, interval: float) -> None:
-        self._path, self._interval = path, interval
+        self._path = path
+        self._interval = interval
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -96,7 +120,9 @@ class Sampler:
         with _library() as library:
             if library is None:
                 return
-            handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
+            handles = [
+                library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())
+            ]
             before = read_cpus(os.getpid())
             with self._path.open("w") as lines:
                 while not self._stopped.wait(self._interval):
@@ -124,13 +150,6 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
     }
 
 
-PROC = Path("/proc")
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-IDLE, IO_WAIT = 3, 4  # places in the first line of `/proc/stat` (proc(5))
-USER, SYSTEM = 11, 12  # places in a process's `stat` after its name
-MOST_PROCESSES = 4096
-
-
 class Reading(NamedTuple):
     """Counters at one moment."""
 
@@ -140,14 +159,18 @@ class Reading(NamedTuple):
 
 
 def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
-    """The counters now, `root` being the process whose children are the program; None where there are none."""
+    """The counters now, `root` being the process whose children are the program; None where there
+    are none."""
     try:
-        ticks = tuple(int(word) for word in (proc / "stat").read_text().splitlines()[0].split()[1:9])
+        ticks = tuple(
+            int(word) for word in (proc / "stat").read_text().splitlines()[0].split()[1:9]
+        )
     except (OSError, ValueError, IndexError):
         return None
     if len(ticks) <= IO_WAIT:
         return None
-    now, used = time.monotonic(), 0
+    now = time.monotonic()
+    used = 0
     found: list[int] = []
     waiting = [root]
     while waiting and len(found) < MOST_PROCESSES:
@@ -166,7 +189,8 @@ def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
 def cpu_load(before: Reading, after: Reading) -> dict[str, Any] | None:
     """Shares of the CPUs' time, and cores that the program used; None where no time passed."""
     ticks = [late - early for early, late in zip(before.ticks, after.ticks, strict=False)]
-    passed, seconds = sum(ticks), after.time_s - before.time_s
+    passed = sum(ticks)
+    seconds = after.time_s - before.time_s
     if passed <= 0 or seconds <= 0:
         return None
     return {

@@ -1,25 +1,33 @@
 """What the program trains or runs, as far as its objects are in sight: model, optimizer, loaders.
 
-They are looked up among the objects that Python's garbage collector knows, once, before the recorded steps: no hook
-stays behind, and nothing of the program is called."""
+They are looked up among the objects that Python's garbage collector knows, once, before the
+recorded steps: no hook stays behind, and nothing of the program is called."""
 
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-WRAPPERS = frozenset(("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"))
+WRAPPERS = frozenset(
+    ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
+)
 """Modules around the model, by the names of their classes."""
 MOST_LOADERS = 4
 
 
+MOST_PARTS = 8  # of a batch that are looked at for a tensor
+
+
 def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Of a process's objects the largest model, its optimizers and loaders; None without PyTorch, or if that fails."""
+    """Of a process's objects the largest model, its optimizers and loaders; None without PyTorch,
+    or if that fails."""
     if "torch" not in sys.modules:
         return None
     try:
         return _describe(objects)
-    except Exception:  # a program's objects may do anything when they are looked at; the recording matters more
+    except (
+        Exception
+    ):  # a program's objects may do anything when they are looked at; the recording matters more
         return None
 
 
@@ -29,11 +37,15 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 
     kinds = torch.nn.Module, torch.optim.Optimizer, DataLoader
     seen = [one for one in objects if issubclass(type(one), kinds)]
-    modules, optimizers, loaders = ([one for one in seen if issubclass(type(one), kind)] for kind in kinds)
+    modules, optimizers, loaders = (
+        [one for one in seen if issubclass(type(one), kind)] for kind in kinds
+    )
     names = []
     for one in optimizers:  # its class and how it is implemented, where it says so
         settings = one.param_groups[0] if one.param_groups else {}
-        how = next((f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), "")
+        how = next(
+            (f" ({name})" for name in ("fused", "foreach", "capturable") if settings.get(name)), ""
+        )
         names.append(type(one).__name__ + how)
     known = list(map(_loader, loaders[:MOST_LOADERS]))
     return {"model": _model(modules), "optimizers": sorted(set(names)), "loaders": known}
@@ -42,17 +54,24 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 def _model(modules: list[Any]) -> dict[str, Any] | None:
     """Of the modules that are part of no other the one with most parameters."""
     inner = {id(child) for one in modules for child in vars(one).get("_modules", {}).values()}
-    found, model = Counter[str](), None
+    found = Counter[str]()
+    model = None
     for one in modules:
         parameters = Counter[str]()  # how many of each type
         for parameter in one.parameters() if id(one) not in inner else ():
             parameters[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
         if parameters and (model is None or parameters.total() > found.total()):
-            found, model = parameters, one
+            found = parameters
+            model = one
     if model is None:
         return None
     dtypes = [dtype for dtype, _ in found.most_common()]
-    return {"name": _name(model), "parameters": found.total(), "dtypes": dtypes, "training": bool(model.training)}
+    return {
+        "name": _name(model),
+        "parameters": found.total(),
+        "dtypes": dtypes,
+        "training": bool(model.training),
+    }
 
 
 def _name(module: Any) -> str:
@@ -72,34 +91,43 @@ def _loader(loader: Any) -> dict[str, Any]:
     }
 
 
-MOST_PARTS = 8  # of a batch that are looked at for a tensor
-
-
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Of a process's objects the batch size of the loader being iterated; None without PyTorch, or where unclear."""
+    """Of a process's objects the batch size of the loader being iterated; None without PyTorch, or
+    where unclear."""
     if (dataloader := sys.modules.get("torch.utils.data.dataloader")) is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
-    sizes = {batch_size(one) for one in objects if issubclass(type(one), dataloader._BaseDataLoaderIter)}
+    sizes = {
+        batch_size(one) for one in objects if issubclass(type(one), dataloader._BaseDataLoaderIter)
+    }
     size = sizes.pop() if len(sizes) == 1 else None
     return None if size is None else {"batch_size": size}
 
 
 def batch_size(iterator: Any) -> int | None:
-    """Samples of a full batch of a DataLoader's iterator; None where the dataset makes batches itself."""
+    """Samples of a full batch of a DataLoader's iterator; None where the dataset makes batches
+    itself."""
     size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
     return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
 def samples_in(iterator: Any, batch: Any) -> int | None:
-    """Samples of this batch: the loader's batch size, or its first tensor's length if less; None where unknown."""
-    size, length = batch_size(iterator), _length(batch)
+    """Samples of this batch: the loader's batch size, or its first tensor's length if less; None
+    where unknown."""
+    size = batch_size(iterator)
+    length = _length(batch)
     return size if size is None or length is None else min(size, length)
 
 
 def _length(batch: Any, depth: int = 2) -> int | None:
     if (shape := getattr(batch, "shape", None)) is not None:
         return int(shape[0]) if len(shape) else None
-    parts = list(batch.values()) if isinstance(batch, dict) else batch if isinstance(batch, list | tuple) else ()
+    parts = (
+        list(batch.values())
+        if isinstance(batch, dict)
+        else batch
+        if isinstance(batch, list | tuple)
+        else ()
+    )
     found = (_length(part, depth - 1) for part in parts[:MOST_PARTS]) if depth else iter(())
     return next((length for length in found if length is not None), None)

@@ -1,9 +1,10 @@
-"""Files of a capture are written under their own name only when they are whole, and a recording that is cut short is
-ended: the script returns, raises, or gets SIGTERM while the profiler is on.
+"""Files of a capture are written under their own name only when they are whole, and a recording
+that is cut short is ended: the script returns, raises, or gets SIGTERM while the profiler is on.
 
-Python runs a signal handler only between bytecodes of the main thread. A rank that waits in CUDA for a peer that died
-never gets there, and without us SIGTERM would have killed it at once; so a thread woken by the signal itself
-(`signal.set_wakeup_fd`) ends the process by the same signal if the handler has not done so in time."""
+Python runs a signal handler only between bytecodes of the main thread. A rank that waits in CUDA
+for a peer that died never gets there, and without us SIGTERM would have killed it at once; so a
+thread woken by the signal itself (`signal.set_wakeup_fd`) ends the process by the same signal if
+the handler has not done so in time."""
 
 import atexit
 import ctypes
@@ -25,8 +26,18 @@ from typing import Any
 from traceanalyzer.base import dataclass
 from traceanalyzer.collect.host.ranks import current_rank
 
-COMPRESSION = 1  # level 9 (torch's own) takes ten times as long for a tenth less, while the script waits
+COMPRESSION = 1
+"""Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
 UNFINISHED = b'"unfinished step"'
+
+
+START_SECONDS = 5.0
+"""From SIGTERM until the handler must have begun: if it has not, the main thread hangs."""
+GRACE_SECONDS = 20.0
+"""From then until the capture must have been written; torchrun kills its workers after 30 s."""
+EXIT_SECONDS = 120.0
+"""The same for a process that ends by itself: a large capture may take its time."""
+FOLDER = ".processes"
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -55,28 +66,30 @@ def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -
     packed.replace(path)
 
 
-START_SECONDS = 5.0  # from SIGTERM until the handler must have begun: if it has not, the main thread hangs
-GRACE_SECONDS = 20.0  # from then until the capture must have been written; torchrun kills its workers after 30 s
-EXIT_SECONDS = 120.0  # the same for a process that ends by itself: a large capture may take its time
-
-
 class Rescue:
     """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
 
     def __init__(self, finish: Callable[[], None]) -> None:
-        self._finish, self._handling, self._previous_fd = finish, False, -1
+        self._finish = finish
+        self._handling = False
+        self._previous_fd = -1
         self._begun = threading.Event()
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     def arm(self) -> None:
-        """Watch from now on. SIGTERM is left alone where the script handles it, or in another thread."""
+        """Watch from now on. SIGTERM is left alone where the script handles it, or in another
+        thread."""
         atexit.register(self._at_exit)
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._sockets = socket.socketpair()
             self._sockets[1].setblocking(False)
-            self._previous_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
-            threading.Thread(target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True).start()
+            self._previous_fd = signal.set_wakeup_fd(
+                self._sockets[1].fileno(), warn_on_full_buffer=False
+            )
+            threading.Thread(
+                target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True
+            ).start()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             self._handling = True
 
@@ -110,7 +123,8 @@ class Rescue:
 
 
 def _end_in_time(woken: socket.socket, begun: threading.Event) -> None:
-    """Wait for SIGTERM's byte, then for the handler's work; end the process if that takes too long."""
+    """Wait for SIGTERM's byte, then for the handler's work; end the process if that takes too
+    long."""
     with woken:
         while received := woken.recv(1):
             if received[0] == signal.SIGTERM:
@@ -120,13 +134,11 @@ def _end_in_time(woken: socket.socket, begun: threading.Event) -> None:
 
 
 def die_by(number: int) -> None:
-    """End this process by the signal's default action, so that its parent sees the signal. Works in any thread."""
+    """End this process by the signal's default action, so that its parent sees the signal. Works in
+    any thread."""
     # signal.signal() is refused outside the main thread
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
-
-
-FOLDER = ".processes"
 
 
 @dataclass(frozen=True)
@@ -137,20 +149,30 @@ class Progress:
     rank: int
     phase: str  # `attached`, `timing`, `recording`, `recorded`, or `failed: why`
     steps: int
-    notes: list[str] = field(default_factory=list)  # what the user should know of the recording, a clause each
+    notes: list[str] = field(
+        default_factory=list
+    )  # what the user should know of the recording, a clause each
 
 
 def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
     """Say how far this process is."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps, "notes": list(notes)}
+    value = {
+        "pid": os.getpid(),
+        "rank": current_rank(),
+        "phase": phase,
+        "steps": steps,
+        "notes": list(notes),
+    }
     write_json(folder / FOLDER / f"{os.getpid()}.json", value)
 
 
 def read(folder: Path) -> list[Progress]:
     """What the processes said so far, by rank."""
     files = (folder / FOLDER).glob("[0-9]*.json")
-    return sorted((Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid))
+    return sorted(
+        (Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid)
+    )
 
 
 def forget(folder: Path) -> None:

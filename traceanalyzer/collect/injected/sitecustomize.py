@@ -27,7 +27,9 @@ def _make_importable() -> None:
     if importlib.util.find_spec("traceanalyzer") is not None:
         return
     spec = importlib.util.spec_from_file_location(
-        "traceanalyzer", os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE]
+        "traceanalyzer",
+        os.path.join(_PACKAGE, "__init__.py"),
+        submodule_search_locations=[_PACKAGE],
     )
     if spec is not None and spec.loader is not None:
         package = importlib.util.module_from_spec(spec)

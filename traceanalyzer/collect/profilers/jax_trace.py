@@ -1,8 +1,9 @@
 """Records a JAX program (`collect jax`) with JAX's own profiler, and knows its steps.
 
-A step ends with the program's `jax.profiler.StepTraceAnnotation`, or with a call of the function of `--step-on`. A
-program without either is recorded for `SECONDS` once nothing has been compiled for `QUIET_S`. The profiler is switched
-by the thread that runs the steps: switched by another while the GPU works, it ends the program (JAX 0.11, CUDA 13)."""
+A step ends with the program's `jax.profiler.StepTraceAnnotation`, or with a call of the function of
+`--step-on`. A program without either is recorded for `SECONDS` once nothing has been compiled for
+`QUIET_S`. The profiler is switched by the thread that runs the steps: switched by another while the
+GPU works, it ends the program (JAX 0.11, CUDA 13)."""
 
 import ctypes
 import os
@@ -18,7 +19,8 @@ from traceanalyzer.collect.plan import Plan
 
 QUIET_S = 5.0  # without a compilation for so long, a program is taken to be in its loop
 SECONDS = 1.0  # how long a program without steps is recorded
-COMPILED = "/jax/core/compile/backend_compile_duration"  # what jax.monitoring calls the end of a compilation
+COMPILED = "/jax/core/compile/backend_compile_duration"
+"""What jax.monitoring calls the end of a compilation."""
 UNIT = "jax.profiler.StepTraceAnnotation"
 
 
@@ -26,7 +28,8 @@ class JaxProfiler:
     """Switches JAX's profiler on and off; marks the steps where the program does not."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._marks = plan, plan.step_on is not None
+        self._plan = plan
+        self._marks = plan.step_on is not None
         self._step: Any = None
 
     @property
@@ -78,12 +81,17 @@ class JaxProfiler:
 
 
 class JaxSteps:
-    """Ends of the program's own step annotations; in a program without any, two calls: `begin` and `end`."""
+    """Ends of the program's own step annotations; in a program without any, two calls: `begin` and
+    `end`."""
 
     unit = UNIT  # what ends a step
 
-    def __init__(self, on_step: Callable[[], None], begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self._on_step, self._begin, self._end = on_step, begin, end
+    def __init__(
+        self, on_step: Callable[[], None], begin: Callable[[], None], end: Callable[[], None]
+    ) -> None:
+        self._on_step = on_step
+        self._begin = begin
+        self._end = end
         self._stepped = threading.Event()
         self._compiled_at: float | None = None
         self._in_main = True
@@ -95,7 +103,8 @@ class JaxSteps:
         import jax
         from jax import monitoring
 
-        annotation, own = jax.profiler.StepTraceAnnotation, vars(jax.profiler.StepTraceAnnotation).get("__exit__")
+        annotation = jax.profiler.StepTraceAnnotation
+        own = vars(jax.profiler.StepTraceAnnotation).get("__exit__")
         leave = annotation.__exit__
 
         def ended(this: Any, *raised: Any) -> Any:
@@ -114,7 +123,8 @@ class JaxSteps:
     def remove(self) -> None:
         """Stop looking: give the annotation its own method back."""
         if self._exit is not None:
-            (annotation, own), self._exit = self._exit, None
+            (annotation, own) = self._exit
+            self._exit = None
             if own is None:
                 del annotation.__exit__
             else:

@@ -1,7 +1,8 @@
-"""The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written when memory runs out.
+"""The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written
+when memory runs out.
 
-Where it runs out while steps are timed there is no history, but the allocator's state and what failed are written.
-With Python stacks it cost 1 to 24 % of a step on an H200 (docs/memory.md)."""
+Where it runs out while steps are timed there is no history, but the allocator's state and what
+failed are written. With Python stacks it cost 1 to 24 % of a step on an H200 (docs/memory.md)."""
 
 import pickle
 import sys
@@ -16,20 +17,25 @@ from typing import Any
 
 from traceanalyzer.collect.host import cuda
 
-MAX_ENTRIES = 200_000  # entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file
-MAX_BYTES = 64 << 20  # a larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million
+MAX_ENTRIES = 200_000
+"""Entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file."""
+MAX_BYTES = (
+    64 << 20
+)  # a larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million
 MAX_FRAMES = 1000  # of the stack of a failure: as many as Python itself has at most by default
 
 
 class MemoryHistory:
-    """The history of this process. `file_of_oom` names the file that is written when memory runs out."""
+    """The history of this process. `file_of_oom` names the file that is written when memory runs
+    out."""
 
     def __init__(self, file_of_oom: Callable[[], Path]) -> None:
         self._file_of_oom = file_of_oom
         self._watches = self._on = False
 
     def begin(self) -> None:
-        """Record from now on, or from when the process first uses CUDA: parameters then have their lines."""
+        """Record from now on, or from when the process first uses CUDA: parameters then have their
+        lines."""
         import torch
 
         if cuda.in_use():
@@ -78,29 +84,41 @@ def _dump(path: Path) -> None:
 
 
 def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
-    """Write the allocator's state, and the failure as the one entry of its history, as the allocator would."""
+    """Write the allocator's state, and the failure as the one entry of its history, as the
+    allocator would."""
     import torch
 
     snapshot = torch.cuda.memory._snapshot()
     failure = {
-        "action": "oom", "device_free": free, "size": asked, "stream": 0, "time_us": time.time_ns() // 1000,
+        "action": "oom",
+        "device_free": free,
+        "size": asked,
+        "stream": 0,
+        "time_us": time.time_ns() // 1000,
         "frames": list(islice(_frames(_program()), MAX_FRAMES)),
-    }  # fmt: skip
+    }
     traces = snapshot.get("device_traces", [])
-    snapshot["device_traces"] = [[failure] if d == device else [] for d in range(max(len(traces), device + 1))]
+    snapshot["device_traces"] = [
+        [failure] if d == device else [] for d in range(max(len(traces), device + 1))
+    ]
     with path.open("wb") as file:
         pickle.dump(snapshot, file, protocol=4)
     _drop_if_large(path)
 
 
 def _program() -> FrameType | None:
-    """Where the program is: autograd's own threads have no Python above them, the main thread waits for them."""
+    """Where the program is: autograd's own threads have no Python above them, the main thread waits
+    for them."""
     return sys._getframe(2).f_back or sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
     while frame is not None:
-        yield {"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno}
+        yield {
+            "name": frame.f_code.co_name,
+            "filename": frame.f_code.co_filename,
+            "line": frame.f_lineno,
+        }
         frame = frame.f_back
 
 

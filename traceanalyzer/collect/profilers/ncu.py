@@ -1,8 +1,10 @@
-"""Runs a command under an installed Nsight Compute, on a few kernels of one step, and leaves what it measured as CSV.
+"""Runs a command under an installed Nsight Compute, on a few kernels of one step, and leaves what
+it measured as CSV.
 
-Nsight Compute runs a kernel again and again, once for each group of counters, with its memory restored in between: a
-second or so a kernel. Only kernels that were named are measured, and of each launch shape only the first few. A
-collective that is run again waits for ever for the other ranks, so these are never among them."""
+Nsight Compute runs a kernel again and again, once for each group of counters, with its memory
+restored in between: a second or so a kernel. Only kernels that were named are measured, and of each
+launch shape only the first few. A collective that is run again waits for ever for the other ranks,
+so these are never among them."""
 
 import csv
 import re
@@ -29,7 +31,14 @@ STALLS = (  # what warps wait for, and all that they wait, if that is asked for
     *(
         f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
         for reason in (
-            *("long_scoreboard", "short_scoreboard", "barrier", "wait", "not_selected", "no_instruction"),
+            *(
+                "long_scoreboard",
+                "short_scoreboard",
+                "barrier",
+                "wait",
+                "not_selected",
+                "no_instruction",
+            ),
             *("math_pipe_throttle", "lg_throttle", "mio_throttle"),
         )
     ),
@@ -44,12 +53,23 @@ NO_PERMISSION = (
     "--cap-add=SYS_ADMIN, or let all users by the module option NVreg_RestrictProfilingToAdminUsers=0 of the nvidia "
     "kernel module (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
 )
-KEPT = ("ID", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC", *METRICS, *STALLS)
+KEPT = (
+    "ID",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+    *METRICS,
+    *STALLS,
+)
 """Columns of the report that stay: the others describe the machine and say who ran what."""
 
 LAUNCHES = 10
-"""Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so that one is not
-enough; a step repeats each many times, which tells nothing new."""
+"""Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so
+that one is not enough; a step repeats each many times, which tells nothing new."""
 UNITS = 2  # rows before the first kernel's: names and units
 _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 
@@ -58,7 +78,9 @@ _ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
 class NcuOptions:
     """Which kernels are measured."""
 
-    functions: tuple[str, ...] = ()  # names of their functions, without namespace, arguments and template arguments
+    functions: tuple[
+        str, ...
+    ] = ()  # names of their functions, without namespace, arguments and template arguments
     pattern: str | None = None  # regular expression for these names, instead
     launches: int = LAUNCHES  # at most so many launches of each launch shape
     whole_run: bool = False  # from the start, not in the chosen step
@@ -67,7 +89,11 @@ class NcuOptions:
     @property
     def regex(self) -> str:
         """What Nsight Compute looks for in the names."""
-        return self.pattern if self.pattern is not None else f"^({'|'.join(map(re.escape, self.functions))})$"
+        return (
+            self.pattern
+            if self.pattern is not None
+            else f"^({'|'.join(map(re.escape, self.functions))})$"
+        )
 
 
 def profile_command(ncu: str, work: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:
@@ -86,7 +112,8 @@ def profile_command(ncu: str, work: Path, options: NcuOptions, command: Sequence
 
 
 def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None:
-    """Leave of the report the table, and of that the columns of `KEPT`. What went wrong, or None."""
+    """Leave of the report the table, and of that the columns of `KEPT`. What went wrong, or
+    None."""
     report = work / REPORT
     if not report.exists():
         return "ncu left no report: it could not start"
@@ -97,7 +124,10 @@ def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None
             return NO_PERMISSION
         if error := _ERROR.search(text):
             return f"ncu: {error[1].strip()}"
-        return "ncu saw none of these kernels: the chosen step was not reached, or it runs others than the trace"
+        return (
+            "ncu saw none of these kernels: the chosen step was not reached, or it runs "
+            "others than the trace"
+        )
     with (folder / REPORT).open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
     return None

@@ -1,9 +1,11 @@
-"""Runs a command under an installed Nsight Systems, and leaves an export that can be shown to others.
+"""Runs a command under an installed Nsight Systems, and leaves an export that can be shown to
+others.
 
-Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless asked for. What nsys
-writes holds the whole environment, the command line, the program's output and the host's process list: it goes to a
-folder of its own, of which nothing but the scrubbed export stays. What is kept is listed here; every other table is
-dropped, also those that versions to come invent."""
+Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless
+asked for. What nsys writes holds the whole environment, the command line, the program's output and
+the host's process list: it goes to a folder of its own, of which nothing but the scrubbed export
+stays. What is kept is listed here; every other table is dropped, also those that versions to come
+invent."""
 
 import re
 import sqlite3
@@ -32,16 +34,43 @@ KEPT_KEYS = re.compile(  # metadata that says what was collected; no other key's
 METADATA = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "EXPORT_META_DATA")
 
 NAME_COLUMNS = frozenset(  # that point into `StringIds`; other strings (output, arguments) go
-    {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId", "symbol", "name", "metricName"}
+    {
+        "shortName",
+        "demangledName",
+        "mangledName",
+        "nameId",
+        "textId",
+        "jsonTextId",
+        "symbol",
+        "name",
+        "metricName",
+    }
 )
 
-FREE_TEXT = {"NVTX_EVENTS": ("text", "jsonText"), "DIAGNOSTIC_EVENT": ("text",), "StringIds": ("value",)}
+FREE_TEXT = {
+    "NVTX_EVENTS": ("text", "jsonText"),
+    "DIAGNOSTIC_EVENT": ("text",),
+    "StringIds": ("value",),
+}
 """Columns whose text may mention a path."""
 
 _PART = r"/[\w.+@~-]+"
-UNIX_PATH = re.compile(rf"(?<![\w.:])~?(?:{_PART}(?: [\w.+@~-]+)*(?=/))+{_PART}/?|(?<!\w)~{_PART}/?")
-"""Two components or more, or below `~`. Only a component that another one follows may hold spaces."""
+UNIX_PATH = re.compile(
+    rf"(?<![\w.:])~?(?:{_PART}(?: [\w.+@~-]+)*(?=/))+{_PART}/?|(?<!\w)~{_PART}/?"
+)
+"""Two components or more, or below `~`. Only a component that another one follows may hold
+spaces."""
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s\"'<>|]+")
+
+
+TRACED = "cuda,nvtx,cublas,cudnn"
+REPORT = "nsys.nsys-rep"
+EXPORT = "nsys.sqlite"
+MISSING = (
+    "nsys is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-systems or"
+    " nsight-systems-cli), or from https://developer.nvidia.com/nsight-systems; "
+    "`traceanalyzer collect torch` needs no nsys"
+)
 
 
 def scrub(path: Path) -> None:
@@ -105,16 +134,6 @@ def _drop_strings_without_a_name(database: sqlite3.Connection) -> None:
     database.execute(f"DELETE FROM StringIds WHERE id NOT IN ({used or 'SELECT 0'})")  # noqa: S608
 
 
-TRACED = "cuda,nvtx,cublas,cudnn"
-REPORT, EXPORT = "nsys.nsys-rep", "nsys.sqlite"
-
-MISSING = (
-    "nsys is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-systems or"
-    " nsight-systems-cli), or from https://developer.nvidia.com/nsight-systems; "
-    "`traceanalyzer collect torch` needs no nsys"
-)
-
-
 @dataclass(frozen=True)
 class NsysOptions:
     """What nsys records beside the device and its API calls."""
@@ -122,12 +141,16 @@ class NsysOptions:
     whole_run: bool = False  # record from start to end, also a program without PyTorch
     sample_cpu: bool = False
     memory: bool = False
-    keep_report: bool = False  # keep the `.nsys-rep`, which holds the environment, arguments and output of the command
+    # keep the `.nsys-rep`, which holds the environment, arguments and output of the command
+    keep_report: bool = False
     gpu_metrics: bool = False  # sample the GPUs' counters; the driver may ask for root
-    os_calls: bool = False  # record calls of the operating system: what the host reads and waits for
+    # record calls of the operating system: what the host reads and waits for
+    os_calls: bool = False
 
 
-def profile_command(nsys: str, work: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
+def profile_command(
+    nsys: str, work: Path, options: NsysOptions, command: Sequence[str]
+) -> list[str]:
     """The command line that runs the command under nsys."""
     flags = {
         "trace": f"{TRACED},osrt" if options.os_calls else TRACED,
@@ -149,16 +172,26 @@ def profile_command(nsys: str, work: Path, options: NsysOptions, command: Sequen
 
 def finish(nsys: str, work: Path, options: NsysOptions, folder: Path) -> str | None:
     """Export and scrub the report, if the run left one. What went wrong, or None."""
-    report, exported = work / REPORT, work / EXPORT
+    report = work / REPORT
+    exported = work / EXPORT
     if not report.exists():
         return "nsys left no report: the chosen steps were not reached, or it could not start"
     # without the blobs NCCL's NVTX ranges lose their message sizes
-    flags = ("--type=sqlite", "--include-blobs=true", "--force-overwrite=true", f"--output={exported}")
-    done = subprocess.run([nsys, "export", *flags, str(report)], capture_output=True, text=True, check=False)  # noqa: S603
+    flags = (
+        "--type=sqlite",
+        "--include-blobs=true",
+        "--force-overwrite=true",
+        f"--output={exported}",
+    )
+    done = subprocess.run(  # noqa: S603
+        [nsys, "export", *flags, str(report)], capture_output=True, text=True, check=False
+    )
     if options.keep_report:
         report = report.replace(folder / REPORT)
     if done.returncode or not exported.exists():
-        kept = f"the report is {report}" if options.keep_report else "--keep-report keeps the report"
+        kept = (
+            f"the report is {report}" if options.keep_report else "--keep-report keeps the report"
+        )
         return f"nsys export failed with status {done.returncode}; {kept}"
     scrub(exported)
     exported.replace(folder / EXPORT)

@@ -1,9 +1,9 @@
 """Knows when the script itself profiles, and makes room for it.
 
-PyTorch records one profile at a time in a process: a second one ends the first, and ending that one afterwards is a
-SIGSEGV. All of PyTorch's profilers, and so Lightning's, Accelerate's and the HF Trainer's, begin and end in a few
-functions that this module wraps: `WATCH.on` is true while one of the script's runs, and before it begins, `give_way`
-lets ours end."""
+PyTorch records one profile at a time in a process: a second one ends the first, and ending that one
+afterwards is a SIGSEGV. All of PyTorch's profilers, and so Lightning's, Accelerate's and the HF
+Trainer's, begin and end in a few functions that this module wraps: `WATCH.on` is true while one of
+the script's runs, and before it begins, `give_way` lets ours end."""
 
 import functools
 import sys
@@ -28,10 +28,10 @@ class Watch:
 
     def __init__(self) -> None:
         self.on = False  # whether a profiler of the script's is on, or prepared
-        self.seen = False  # whether any has been on, ours too: CUPTI then stays switched on and slows the host
-        self.give_way: Callable[[], None] | None = (
-            None  # called before one of the script's begins; set while ours is on
-        )
+        # whether any has been on, ours too: CUPTI then stays switched on and slows the host
+        self.seen = False
+        # called before one of the script's begins; set while ours is on
+        self.give_way: Callable[[], None] | None = None
         self._local = threading.local()
         self._lock = threading.Lock()
 
@@ -39,20 +39,23 @@ class Watch:
         """Watch from now on. Costs nothing but at the beginning and end of a profile."""
         for module in filter(None, map(sys.modules.get, MODULES)):
             for name in (*BEGIN, *END):
-                original, around = getattr(module, name, None), self._before_begin if name in BEGIN else self._after_end
+                original = getattr(module, name, None)
+                around = self._before_begin if name in BEGIN else self._after_end
                 if original is not None and not hasattr(original, MARK):
                     watched = functools.wraps(original)(functools.partial(around, original))
                     setattr(watched, MARK, True)
                     setattr(module, name, watched)
 
     def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
-        """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""
+        """Begin our profiler, unless one of the script's is on or about to be: then
+        ScriptProfilesError."""
         with self._lock:
             if self.on:
                 raise ScriptProfilesError
             with self.ours():
                 begin()
-            self.seen, self.give_way = True, give_way
+            self.seen = True
+            self.give_way = give_way
 
     def forked(self) -> None:
         """This process is a fork: its threads, and what they held, are gone."""
@@ -69,10 +72,15 @@ class Watch:
             self._local.ours = before
 
     def busy(self) -> bool:
-        """Whether a profiler is on; to be asked while ours is not. Also one begun before we watched, or in C++."""
+        """Whether a profiler is on; to be asked while ours is not. Also one begun before we
+        watched, or in C++."""
         import torch
 
-        return bool(self.on or torch.autograd.profiler._is_profiler_enabled or torch.autograd._profiler_enabled())
+        return bool(
+            self.on
+            or torch.autograd.profiler._is_profiler_enabled
+            or torch.autograd._profiler_enabled()
+        )
 
     def inside_ours(self) -> bool:
         """Whether this thread is at work on our own profiler."""
@@ -114,8 +122,9 @@ def end_copy() -> None:
 def end_stale(ours: Any) -> None:
     """Free this thread of our profiler, whose recording another thread's profiler has ended.
 
-    Its callbacks stay with the thread, so that the next profiler would be refused; to end it is a SIGSEGV, because its
-    recording is gone. With a recording prepared just for that it can be ended, unless it is `trace_only`."""
+    Its callbacks stay with the thread, so that the next profiler would be refused; to end it is a
+    SIGSEGV, because its recording is gone. With a recording prepared just for that it can be ended,
+    unless it is `trace_only`."""
     import torch
     from torch.autograd import profiler
 

@@ -1,5 +1,5 @@
-"""Switches a profiler on and off around the chosen steps, and marks each: NVIDIA's from inside (`collect nsys`, `ncu`),
-AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
+"""Switches a profiler on and off around the chosen steps, and marks each: NVIDIA's from inside
+(`collect nsys`, `ncu`), AMD's (`collect rocprofv3`) and JAX's (`collect jax`)."""
 
 import atexit
 from collections.abc import Callable
@@ -13,12 +13,16 @@ from traceanalyzer.collect.steps.step_clock import StepClock
 
 
 class CudaProfiler:
-    """`cudaProfilerStart` and `cudaProfilerStop`, which nsys and ncu wait for; steps are ranges of NVTX."""
+    """`cudaProfilerStart` and `cudaProfilerStop`, which nsys and ncu wait for; steps are ranges of
+    NVTX."""
 
     def start(self) -> None:
         """Switch on. Raises RuntimeError in a program that does not use CUDA."""
         if not cuda.in_use():
-            raise RuntimeError("the script does not use CUDA, there is nothing to capture (--whole-run captures all)")
+            raise RuntimeError(
+                "the script does not use CUDA, there is nothing to capture (--whole-run "
+                "captures all)"
+            )
         import torch
 
         cuda.synchronize()
@@ -47,11 +51,17 @@ class CudaProfiler:
 class ProfilerRange:
     """Wait, time without capture, then on, `warmup + active` steps, off."""
 
-    def __init__(self, plan: Plan, on_phase: Callable[[str], None], unit: Callable[[], str]) -> None:
-        self._plan, self._on_phase, self._unit = plan, on_phase, unit
+    def __init__(
+        self, plan: Plan, on_phase: Callable[[str], None], unit: Callable[[], str]
+    ) -> None:
+        self._plan = plan
+        self._on_phase = on_phase
+        self._unit = unit
         jax = JaxProfiler(plan) if plan.recorder == "jax" else None
         self._switch: CudaProfiler | JaxProfiler = jax or CudaProfiler()
-        clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most, drain=jax.drain if jax else None)
+        clock = StepClock(
+            plan.unprofiled_steps, plan.unprofiled_most, drain=jax.drain if jax else None
+        )
         self._clock = clock if plan.unprofiled_steps else None
         self._step = self._capture_from = 0
         self._timing = self._now = self._range_open = self.finished = False
@@ -81,13 +91,17 @@ class ProfilerRange:
             self._clock.start()
         elif self._clock.lap():
             about = {"unit": self._unit(), "after_profiler": False}
-            write_json(own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured() | about)
+            write_json(
+                own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured() | about
+            )
             self._clock = None
             self._start()
 
     def record_now(self) -> None:
         """Capture from the next step on."""
-        self._clock, self._now, self.finished = None, True, False
+        self._clock = None
+        self._now = True
+        self.finished = False
 
     def close(self) -> None:
         """Switch the capture off."""
@@ -104,7 +118,8 @@ class ProfilerRange:
 
     def abandon(self) -> None:
         """Forget the capture, which is another process's."""
-        self.finished, self._range_open = True, False
+        self.finished = True
+        self._range_open = False
         atexit.unregister(self.close)
 
     def _start(self) -> None:

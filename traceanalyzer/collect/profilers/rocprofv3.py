@@ -1,8 +1,9 @@
-"""Runs a command under an installed rocprofv3 (AMD), and leaves databases that can be shown to others.
+"""Runs a command under an installed rocprofv3 (AMD), and leaves databases that can be shown to
+others.
 
-Traced are kernels, copies, HIP's calls, RCCL and ROCTx, from start to end: rocprofv3 cannot be switched on and off by
-every program. What it writes holds the whole environment: it goes to a folder of its own, of which the scrubbed
-databases alone stay."""
+Traced are kernels, copies, HIP's calls, RCCL and ROCTx, from start to end: rocprofv3 cannot be
+switched on and off by every program. What it writes holds the whole environment: it goes to a
+folder of its own, of which the scrubbed databases alone stay."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +16,23 @@ MISSING = (
     "`traceanalyzer collect torch` needs no rocprofv3"
 )
 EVERY_STEP = 1_000_000  # steps that are marked: all of them
-_EMPTIED = {  # what stays of columns that tell of the machine; strings have to stay unlike each other
+# what stays of columns that tell of the machine; strings have to stay unlike each other
+_EMPTIED = {
     "rocpd_info_process": {"environment": "'{}'", "extdata": "'{}'", "command": "program(command)"},
     "rocpd_info_node": {"hostname": "''", "domain_name": "''", "machine_id": "id"},
     "rocpd_info_code_object": {"uri": "without_paths(uri)", "extdata": "'{}'"},
     "rocpd_event": {"extdata": "without_paths(extdata)", "call_stack": "'{}'", "line_info": "'{}'"},
-    "rocpd_string": {"string": "CASE WHEN string GLOB '*[/\\]*[/\\]*' THEN without_paths(string) || ' #' || id "
-                               "ELSE string END"},
-}  # fmt: skip
+    "rocpd_string": {
+        "string": "CASE WHEN string GLOB '*[/\\]*[/\\]*' THEN without_paths(string) || ' #' || id "
+        "ELSE string END"
+    },
+}
 _ARGUMENTS = "rocpd_arg"  # arguments of calls: addresses, and texts of the program's
 
 
 def profile_command(program: str, work: Path, _: None, command: Sequence[str]) -> list[str]:
-    """The command line that runs the command under rocprofv3; each of its processes writes a database."""
+    """The command line that runs the command under rocprofv3; each of its processes writes a
+    database."""
     place = ("--output-format", "rocpd", "-d", str(work), "-o", "%pid%")
     return [program, *TRACED, *place, "--", *command]
 
@@ -37,14 +42,21 @@ def finish(_program: str, work: Path, _: None, folder: Path) -> str | None:
     made = sorted(work.rglob("*.db"))
     kept = [file for file in made if scrub(file)] or made[:1]
     for file in kept:
-        file.replace(folder / f"rocprofv3.{file.name.removesuffix('.db').removesuffix('_results')}.db")
-    return None if kept else "rocprofv3 left no database: it could not start, or is older than ROCm 7"
+        file.replace(
+            folder / f"rocprofv3.{file.name.removesuffix('.db').removesuffix('_results')}.db"
+        )
+    return (
+        None if kept else "rocprofv3 left no database: it could not start, or is older than ROCm 7"
+    )
 
 
 def scrub(path: Path) -> bool:
-    """Rewrite the database in place without environment, arguments, host and paths. Whether it holds kernels."""
+    """Rewrite the database in place without environment, arguments, host and paths. Whether it
+    holds kernels."""
     with rewritten(path) as database:
-        database.create_function("program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1])
+        database.create_function(
+            "program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1]
+        )
         kernels = 0
         for table in tables(database):
             if table.startswith(_ARGUMENTS):
@@ -53,7 +65,9 @@ def scrub(path: Path) -> bool:
                 kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
             there = columns(database, table)
             for prefix, emptied in _EMPTIED.items():
-                changed = [f'"{name}" = {value}' for name, value in emptied.items() if name in there]
+                changed = [
+                    f'"{name}" = {value}' for name, value in emptied.items() if name in there
+                ]
                 if table.startswith(prefix) and changed:
                     database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608
     return kernels > 0

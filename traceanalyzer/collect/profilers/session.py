@@ -1,4 +1,5 @@
-"""The torch.profilers that are made, with operators or light, and how they begin and end beside the script's own."""
+"""The torch.profilers that are made, with operators or light, and how they begin and end beside the
+script's own."""
 
 import os
 import re
@@ -14,15 +15,20 @@ from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
 DRAIN_SECONDS = 5.0
-"""How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
-ASK = signal.SIGURG  # interrupts what the main thread waits for; ignored by processes that do not use it
+"""How long a recording that is cut short waits for the device. A collective whose peer died never
+ends."""
+ASK = (
+    signal.SIGURG
+)  # interrupts what the main thread waits for; ignored by processes that do not use it
 ASK_SECONDS = 5.0  # a thread that begins a profiler waits so long for the recorded one to end ours
 
 TEARDOWN = "TEARDOWN_CUPTI"
-"""Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
-slows every launch of the process for as long as it lives, by a third where the host is the limit."""
+"""Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI
+stays subscribed and slows every launch of the process for as long as it lives, by a third where the
+host is the limit."""
 TEARDOWN_SINCE = (12, 6)  # CUDA from which on that is safe beside CUDA graphs, as torch has it
-OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"  # remarks on how it is used here
+OF_SCHEDULES = "Profiler won't be using warmup|Warning: Profiler clears events"
+"""Remarks on how it is used here."""
 
 
 def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
@@ -32,19 +38,27 @@ def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     from torch.profiler import ProfilerActivity, profile, schedule
 
     warnings.filterwarnings("ignore", message=OF_SCHEDULES)
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+    activities = [
+        ProfilerActivity.CPU,
+        *([ProfilerActivity.CUDA] if torch.cuda.is_available() else []),
+    ]
     config = _ExperimentalConfig(enable_cuda_sync_events=True)
     with suppress(TypeError):  # before PyTorch 2.11: no Python event tree
         config = _ExperimentalConfig(enable_cuda_sync_events=True, trace_only=True)
     return profile(
-        activities=activities, schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
-        on_trace_ready=write, record_shapes=plan.shapes, with_stack=plan.stacks, profile_memory=plan.memory,
+        activities=activities,
+        schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
+        on_trace_ready=write,
+        record_shapes=plan.shapes,
+        with_stack=plan.stacks,
+        profile_memory=plan.memory,
         experimental_config=config,
-    )  # fmt: skip
+    )
 
 
 def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
-    """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
+    """One that records the device and the calls that launch its work, no operators: half as hard on
+    the host."""
     from torch.profiler import ProfilerActivity, profile, schedule
 
     warnings.filterwarnings("ignore", message=OF_SCHEDULES)
@@ -73,10 +87,14 @@ class Session:
 
     `give_way` ends it for one of the script's, `at_thread_end` where its thread ends."""
 
-    def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
-        self._profiler, self._give_way = profiler, give_way
+    def __init__(
+        self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]
+    ) -> None:
+        self._profiler = profiler
+        self._give_way = give_way
         self._thread, self._ident = threading.current_thread(), threading.get_ident()
-        self._ended, self._listening = threading.Event(), False
+        self._ended = threading.Event()
+        self._listening = False
         self.asked = False  # whether another thread waits for the end of this session
         WATCH.begin_ours(profiler.start, give_way)
         if self._thread is not threading.main_thread():
@@ -105,7 +123,8 @@ class Session:
         self._profiler.add_metadata_json(name, json_text)
 
     def stop(self, *, last: bool = False) -> None:
-        """Stop the profiler, which then writes what it has; only in its own thread can it be stopped.
+        """Stop the profiler, which then writes what it has; only in its own thread can it be
+        stopped.
 
         After the `last` one of a process that lives on, CUPTI is switched off."""
         WATCH.give_way = None
@@ -125,12 +144,14 @@ class Session:
         return self._ended.wait(ASK_SECONDS)
 
     def leave(self, *, forked: bool = False) -> None:
-        """Never touch the profiler again: another thread's has ended its recording, or this process is a fork.
+        """Never touch the profiler again: another thread's has ended its recording, or this process
+        is a fork.
 
         What it left in its thread is cleared when a profiler of the script's is to begin there."""
         if forked:
             WATCH.forked()
-        thread, profiler = self._ident, self._profiler
+        thread = self._ident
+        profiler = self._profiler
 
         def recover() -> None:
             # holds on to the profiler until then: to free it would end it
@@ -156,8 +177,9 @@ class Session:
 
 @contextmanager
 def _torn_down(wanted: bool) -> Iterator[None]:
-    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it. The
-    variable is only set for the end: a profile that begins while it is set may lose its kernels."""
+    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not
+    decided on it. The variable is only set for the end: a profile that begins while it is set may
+    lose its kernels."""
     if not wanted or TEARDOWN in os.environ or not teardown_is_safe():
         yield
         return
@@ -173,7 +195,11 @@ def teardown_is_safe() -> bool:
     import torch
 
     version = re.match(r"(\d{1,18})\.(\d{1,18})", torch.version.cuda or "")
-    return version is not None and cuda.in_use() and (int(version[1]), int(version[2])) >= TEARDOWN_SINCE
+    return (
+        version is not None
+        and cuda.in_use()
+        and (int(version[1]), int(version[2])) >= TEARDOWN_SINCE
+    )
 
 
 def _stop(profiler: Any) -> None:
@@ -181,7 +207,8 @@ def _stop(profiler: Any) -> None:
     import torch
 
     if (annotation := getattr(profiler, "step_rec_fn", None)) is not None:
-        profiler.step_rec_fn = None  # the last `ProfilerStep` ends now: waiting and stopping are no part of it
+        # the last `ProfilerStep` ends now: waiting and stopping are no part of it
+        profiler.step_rec_fn = None
         annotation.__exit__(None, None, None)
     if cuda.wait_at_most(DRAIN_SECONDS):
         profiler.stop()

@@ -1,4 +1,5 @@
-"""Times steps without a profiler until they are steady: a clock reading a step, a CUDA event every few milliseconds.
+"""Times steps without a profiler until they are steady: a clock reading a step, a CUDA event every
+few milliseconds.
 
 The device is waited for at the beginning and at the end, never between."""
 
@@ -12,18 +13,28 @@ from typing import Any
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda
 
-AGREE_SHARE = 0.05  # the medians of the halves may be so far apart: else the series still falls or rises
+AGREE_SHARE = 0.05
+"""The medians of the halves may be so far apart: else the series still falls or rises."""
 
-TIGHT_SHARE = 0.05  # half width of the median's interval: steps that vary by 16 % get there after about 45
+TIGHT_SHARE = 0.05
+"""Half width of the median's interval: steps that vary by 16 % get there after about 45."""
 
 STRIDE = 5  # steps between two looks at the series
 OUTSIDE = 0.10  # share of medians that may lie outside of their interval
 
 
+DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
+EVENT_EVERY_NS = 10_000_000
+"""An event costs up to 25 us, 3 % of a launch-bound step of 0.8 ms: short steps share one."""
+MIN_INTERVALS = 8
+"""Intervals between events that say how much steps vary; with fewer the host's readings do."""
+
+
 def percentile(ordered: Sequence[float], share: float) -> float:
     """Linear interpolation between the closest ranks of sorted values (numpy's default)."""
     place = share * (len(ordered) - 1)
-    low, high = math.floor(place), math.ceil(place)
+    low = math.floor(place)
+    high = math.ceil(place)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
@@ -33,10 +44,15 @@ def summarize(values: Sequence[float]) -> dict[str, float]:
         return {}
     ordered = sorted(values)
     return {
-        "count": len(ordered), "mean": statistics.fmean(ordered), "median": percentile(ordered, 0.5),
-        "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0, "min": ordered[0], "max": ordered[-1],
-        "p95": percentile(ordered, 0.95), "p99": percentile(ordered, 0.99),
-    }  # fmt: skip
+        "count": len(ordered),
+        "mean": statistics.fmean(ordered),
+        "median": percentile(ordered, 0.5),
+        "std": statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+        "min": ordered[0],
+        "max": ordered[-1],
+        "p95": percentile(ordered, 0.95),
+        "p99": percentile(ordered, 0.99),
+    }
 
 
 def median(values: Sequence[float]) -> float:
@@ -45,12 +61,15 @@ def median(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 90 % interval of the median between order statistics: it assumes nothing about the distribution.
+    """The 90 % interval of the median between order statistics: it assumes nothing about the
+    distribution.
 
-    Fewer than 5 values cannot promise that much: their extremes. Source: David and Nagaraja, Order Statistics,
-    3rd edition, section 7.1."""
-    ordered, count = sorted(values), len(values)
-    below, tail = 0, 0.0
+    Fewer than 5 values cannot promise that much: their extremes. Source: David and Nagaraja, Order
+    Statistics, 3rd edition, section 7.1."""
+    ordered = sorted(values)
+    count = len(values)
+    below = 0
+    tail = 0.0
     for k in range(count // 2):
         tail += math.comb(count, k) / 2**count
         if 2 * tail > OUTSIDE:
@@ -63,7 +82,8 @@ def is_steady(values: Sequence[float]) -> bool:
     """Whether both halves agree on the median and the median is known to `TIGHT_SHARE`."""
     if len(values) < 2:
         return False
-    middle, half = median(values), len(values) // 2
+    middle = median(values)
+    half = len(values) // 2
     if middle <= 0 or abs(median(values[:half]) - median(values[half:])) > AGREE_SHARE * middle:
         return False
     low, high = median_interval(values)
@@ -71,26 +91,27 @@ def is_steady(values: Sequence[float]) -> bool:
 
 
 def steady_from(values: Sequence[float], least: int) -> int | None:
-    """Where the longest steady end of the series begins that has at least `least` values; None without one."""
+    """Where the longest steady end of the series begins that has at least `least` values; None
+    without one."""
     last = len(values) - least
     tried = (*range(0, last + 1, STRIDE), *([last] if last > 0 else []))
     return next((first for first in tried if is_steady(values[first:])), None)
 
 
-DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
-EVENT_EVERY_NS = 10_000_000  # an event costs up to 25 us, 3 % of a launch-bound step of 0.8 ms: short steps share one
-
-MIN_INTERVALS = 8  # intervals between events that say how much steps vary; with fewer the host's readings do
-
-
 class StepClock:
-    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before; `exactly` so many,
-    steady or not, where other ranks must stop at the same step. `drain` waits for a device that is not PyTorch's.
+    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before;
+    `exactly` so many, steady or not, where other ranks must stop at the same step. `drain` waits
+    for a device that is not PyTorch's.
 
     Call `start` at the end of a step, then `lap` at the end of each."""
 
     def __init__(
-        self, steps: int, most: int | None = None, *, exactly: bool = False, drain: Callable[[], None] | None = None
+        self,
+        steps: int,
+        most: int | None = None,
+        *,
+        exactly: bool = False,
+        drain: Callable[[], None] | None = None,
     ) -> None:
         self._least = steps
         self._exactly = exactly
@@ -149,7 +170,8 @@ class StepClock:
         return [(b - a) / NS_PER_MS for a, b in pairwise(self._walls)]
 
     def _device_ms(self) -> tuple[list[float], int]:
-        """Time of each step on the device, as far as it has come, and the number of intervals that they share."""
+        """Time of each step on the device, as far as it has come, and the number of intervals that
+        they share."""
         done = [mark for mark in self._marks if mark[1].query()]
         series = []
         for (first, begin), (last, end) in pairwise(done):
@@ -159,22 +181,32 @@ class StepClock:
     def measured(self) -> dict[str, Any]:
         """What was timed, ms a step. `step_time_ms` is the figure to trust, where it is `steady`.
 
-        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU, so its own readings
-        say when work was queued. Steps that share an event count with their mean. With a `drain` it is the stopwatch's
-        mean: there are no events, and the host runs ahead. `low_ms` and `high_ms` are its 90 % interval. `wall_mean_ms`
-        is a stopwatch from first to last reading. All of them are of the `steps` at the end of the series that are
+        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU,
+        so its own readings say when work was queued. Steps that share an event count with their
+        mean. With a `drain` it is the stopwatch's mean: there are no events, and the host runs
+        ahead. `low_ms` and `high_ms` are its 90 % interval. `wall_mean_ms` is a stopwatch from
+        first to last reading. All of them are of the `steps` at the end of the series that are
         steady, of all `timed_steps` where there are none."""
         first = self._from or 0
-        host_series, (device_series, _) = self._host_ms(), self._device_ms()
-        host, device = host_series[first:], device_series[first:]
+        host_series = self._host_ms()
+        (device_series, _) = self._device_ms()
+        host = host_series[first:]
+        device = device_series[first:]
         variation = self._variation()[0][first:]
         wall_mean_ms = (self._finished_ns - self._walls[first]) / len(host) / NS_PER_MS
         step_time_ms = median(device or host) if self._drain is None else wall_mean_ms
         scale = step_time_ms / (median(variation) or 1.0)
         low, high = median_interval(variation)
         return {
-            "steps": len(host), "step_time_ms": step_time_ms, "steady": self._from is not None, "low_ms": low * scale,
-            "high_ms": high * scale, "clock": "cuda_events" if device else "host", "wall_mean_ms": wall_mean_ms,
-            "host_ms": summarize(host), "cuda_ms": summarize(device) or None, "timed_steps": len(host_series),
+            "steps": len(host),
+            "step_time_ms": step_time_ms,
+            "steady": self._from is not None,
+            "low_ms": low * scale,
+            "high_ms": high * scale,
+            "clock": "cuda_events" if device else "host",
+            "wall_mean_ms": wall_mean_ms,
+            "host_ms": summarize(host),
+            "cuda_ms": summarize(device) or None,
+            "timed_steps": len(host_series),
             "series_ms": [round(value, DIGITS) for value in device_series or host_series],
-        }  # fmt: skip
+        }

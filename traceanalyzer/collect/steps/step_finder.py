@@ -1,7 +1,7 @@
 """Finds where a script's steps end, without a change to the script.
 
-A training step ends with the optimizer's step. A script without optimizer steps (inference) is stepped by its
-outermost module: the one called while no other module runs."""
+A training step ends with the optimizer's step. A script without optimizer steps (inference) is
+stepped by its outermost module: the one called while no other module runs."""
 
 import time
 import warnings
@@ -9,15 +9,23 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-REPEATS = 3  # calls after which a module is taken for the outermost one of every step: set-up calls come once or twice
-PATIENCE = 16  # calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16
-PATIENCE_SECONDS = 2.0  # besides, in training mode: a loop of cells calls its module hundreds of times a step
-STRANGERS = 50  # steps of other optimizers, none of the first one's, after which the first one is taken to be gone
+REPEATS = 3
+"""Calls after which a module is taken for the outermost one of every step: set-up calls come once
+or twice."""
+PATIENCE = 16
+"""Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely
+over 16."""
+PATIENCE_SECONDS = 2.0
+"""Besides, in training mode: a loop of cells calls its module hundreds of times a step."""
+STRANGERS = 50
+"""Steps of other optimizers, none of the first one's, after which the first one is taken to be
+gone."""
 COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
 class OptimizerSteps:
-    """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with it."""
+    """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with
+    it."""
 
     def __init__(self, on_step: Callable[[], None]) -> None:
         self._on_step = on_step
@@ -62,11 +70,13 @@ class OptimizerSteps:
 class ModuleCalls:
     """Ends of the calls of the outermost module.
 
-    A global hook on all modules would slow each of them. This one is only there between two outermost calls: the
-    first module to meet it takes it away, and gets a hook of its own until its call has ended."""
+    A global hook on all modules would slow each of them. This one is only there between two
+    outermost calls: the first module to meet it takes it away, and gets a hook of its own until its
+    call has ended."""
 
     def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
-        self._on_step, self._on_enter = on_step, on_enter
+        self._on_step = on_step
+        self._on_enter = on_enter
         self._handle: Any = None
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._settled, self._with_gradients, self._patient_until = False, 0, float("inf")
@@ -97,7 +107,9 @@ class ModuleCalls:
             self._handle = module.register_forward_hook(self._left, always_call=True)
         except RuntimeError:  # a scripted module takes none of its own
             self._handle = torch.nn.modules.module.register_module_forward_hook(
-                lambda called, args, output: self._left(called, args, output) if called is module else None
+                lambda called, args, output: (
+                    self._left(called, args, output) if called is module else None
+                )
             )
         self._on_enter()
 
@@ -106,7 +118,9 @@ class ModuleCalls:
 
         if torch.compiler.is_compiling():
             return
-        if not self._settled:  # another outermost module is looked for, until this one has been it often enough
+        if (
+            not self._settled
+        ):  # another outermost module is looked for, until this one has been it often enough
             self._calls[module] = self._calls.get(module, 0) + 1
             if self._calls[module] < REPEATS:
                 self.remove()
@@ -118,7 +132,9 @@ class ModuleCalls:
             if self._with_gradients == 0:
                 self._patient_until = time.monotonic() + PATIENCE_SECONDS
             self._with_gradients += 1
-            if self._with_gradients <= PATIENCE or (module.training and time.monotonic() < self._patient_until):
+            if self._with_gradients <= PATIENCE or (
+                module.training and time.monotonic() < self._patient_until
+            ):
                 return
         self._on_step()
 
@@ -126,13 +142,18 @@ class ModuleCalls:
 class StepFinder:
     """Optimizer steps, and until the first of them module calls.
 
-    `on_training` is called when module calls had been taken for steps (an evaluation before training) and the first
-    optimizer step shows that they were not, `on_enter` when a call of an outermost module begins, until it is known."""
+    `on_training` is called when module calls had been taken for steps (an evaluation before
+    training) and the first optimizer step shows that they were not, `on_enter` when a call of an
+    outermost module begins, until it is known."""
 
     def __init__(
-        self, on_step: Callable[[], None], on_training: Callable[[], None], on_enter: Callable[[], None] = lambda: None
+        self,
+        on_step: Callable[[], None],
+        on_training: Callable[[], None],
+        on_enter: Callable[[], None] = lambda: None,
     ) -> None:
-        self._on_step, self._on_training = on_step, on_training
+        self._on_step = on_step
+        self._on_training = on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
         self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter)
 
@@ -148,7 +169,8 @@ class StepFinder:
             self._modules.install()
 
     def rest(self) -> None:
-        """Cost nothing from now on, but notice a training that begins after what was taken for inference."""
+        """Cost nothing from now on, but notice a training that begins after what was taken for
+        inference."""
         (self._modules or self._optimizer).remove()
 
     def remove(self) -> None:

@@ -1,8 +1,8 @@
 """Takes the calls of a named function for the steps (`--step-on REGEX`).
 
-The function is looked for with Python's profiling hook, which slows every call, until it is first called. From then
-on only its own calls cost anything: its code is replaced by one that calls the original, so that every reference to
-the function, wherever it was imported to, is counted."""
+The function is looked for with Python's profiling hook, which slows every call, until it is first
+called. From then on only its own calls cost anything: its code is replaced by one that calls the
+original, so that every reference to the function, wherever it was imported to, is counted."""
 
 import gc
 import re
@@ -12,15 +12,20 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-ORIGINAL, ENDED = "__traceanalyzer_original_{}__", "__traceanalyzer_ended_{}__"
+ORIGINAL = "__traceanalyzer_original_{}__"
+ENDED = "__traceanalyzer_ended_{}__"
 
 
 class FunctionCalls:
-    """Ends of the calls of the first function called whose `module.qualified.name` the pattern is found in."""
+    """Ends of the calls of the first function called whose `module.qualified.name` the pattern is
+    found in."""
 
-    def __init__(self, pattern: str, on_step: Callable[[], None], on_enter: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, pattern: str, on_step: Callable[[], None], on_enter: Callable[[], None] = lambda: None
+    ) -> None:
         self._pattern = re.compile(pattern)
-        self._on_step, self._on_enter = on_step, on_enter
+        self._on_step = on_step
+        self._on_enter = on_enter
         self._seen: dict[int, CodeType] = {}
         self._replaced: list[tuple[FunctionType, CodeType]] = []
         self.unit = f"call of a function that matches {pattern}"  # what ends a step
@@ -47,7 +52,8 @@ class FunctionCalls:
     def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or id(frame.f_code) in self._seen:
             return
-        # by id, because a code object's hash covers all of its content; kept, because ids are reused
+        # by id, because a code object's hash covers all of its content; kept, because ids are
+        # reused
         self._seen[id(frame.f_code)] = frame.f_code
         name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
         if self._pattern.search(name):
@@ -71,9 +77,14 @@ def _template(*args: Any, **kwargs: Any) -> Any:
 
 
 def _counting(function: FunctionType, ended: Callable[[], None]) -> CodeType:
-    """Code that calls the function as it was, then `ended`. Both are reached by names of their own in its module."""
+    """Code that calls the function as it was, then `ended`. Both are reached by names of their own
+    in its module."""
     original = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     original.__kwdefaults__ = function.__kwdefaults__
     names = {"_original": ORIGINAL.format(id(original)), "_ended": ENDED.format(id(original))}

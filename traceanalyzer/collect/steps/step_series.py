@@ -1,4 +1,5 @@
-"""Times every step of a long run, at the cost of one CUDA event a step and without ever waiting for the device."""
+"""Times every step of a long run, at the cost of one CUDA event a step and without ever waiting for
+the device."""
 
 import atexit
 import json
@@ -17,7 +18,9 @@ from traceanalyzer.collect.steps.units import Amounts, DataTime
 
 NOTHING = Amounts()
 DRAIN_SECONDS = 5.0  # how long the end of a series waits for the device
-PENDING = 32  # steps that may wait for their event before it is asked for: a query a step would be a second call a step
+PENDING = 32
+"""Steps that may wait for their event before it is asked for: a query a step would be a second call
+a step."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,25 @@ class Lap:
     """One step. Times in ms."""
 
     step: int
-    iter_ms: float  # between the CUDA events at both ends of the step; the host's own interval without CUDA
-    host_ms: float  # between the host's readings: less than `iter_ms` while it is ahead of the device
+    # between the CUDA events at both ends of the step; the host's own interval without CUDA
+    iter_ms: float
+    host_ms: (
+        float  # between the host's readings: less than `iter_ms` while it is ahead of the device
+    )
     data_ms: float  # time the host waited for the batch
     amounts: Amounts = NOTHING  # what the step worked through, as far as is known
 
     def line(self, digits: int | None = None) -> dict[str, float]:
-        """What a log says of the step: amounts only where they are known; times with so many decimals."""
+        """What a log says of the step: amounts only where they are known; times with so many
+        decimals."""
         values = {**asdict(self), **asdict(self.amounts)}
         del values["amounts"]
         known = {name: value for name, value in values.items() if value is not None}
-        return known if digits is None else {name: round(value, digits) for name, value in known.items()}
+        return (
+            known
+            if digits is None
+            else {name: round(value, digits) for name, value in known.items()}
+        )
 
 
 class _End(NamedTuple):
@@ -47,7 +58,8 @@ class _End(NamedTuple):
 
 
 class StepSeries:
-    """Call `end_step` at the end of each step; `finished_laps` gives those whose times are known by now."""
+    """Call `end_step` at the end of each step; `finished_laps` gives those whose times are known by
+    now."""
 
     def __init__(self, first_step: int = 0) -> None:
         self._step = first_step
@@ -55,10 +67,13 @@ class StepSeries:
         self._spare: list[Any] = []
 
     def end_step(self, data_ns: int = 0, amounts: Amounts = NOTHING) -> None:
-        """A step has ended that waited `data_ns` for its batch and did `amounts`; the first call starts the clock."""
+        """A step has ended that waited `data_ns` for its batch and did `amounts`; the first call
+        starts the clock."""
         now = time.perf_counter_ns()
         if not self._spare:
-            self._spare = cuda.timing_events(PENDING) if not self._ends else cuda.new_events(PENDING)
+            self._spare = (
+                cuda.timing_events(PENDING) if not self._ends else cuda.new_events(PENDING)
+            )
         event = self._spare.pop() if self._spare else None
         if event is not None:
             event.record()
@@ -88,12 +103,15 @@ DIGITS = 4  # decimals of a millisecond: CUDA events resolve half a microsecond
 
 
 class StepLog:
-    """Times every step after the first `wait` ones, a line each in `timings.rank{N}.jsonl`, `samples` of loaders."""
+    """Times every step after the first `wait` ones, a line each in `timings.rank{N}.jsonl`,
+    `samples` of loaders."""
 
     finished = False
 
     def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
-        self._plan, self._on_phase, self._steps = plan, on_phase, 0
+        self._plan = plan
+        self._on_phase = on_phase
+        self._steps = 0
         self._series, self._data = StepSeries(plan.wait), DataTime()
         self._lines: TextIO | None = None
         self._path: Path | None = None
@@ -134,13 +152,15 @@ class StepLog:
 
     def abandon(self) -> None:
         """Forget the file, which is another process's now."""
-        self.finished, self._lines = True, None
+        self.finished = True
+        self._lines = None
         self._data.remove()
         atexit.unregister(self.close)
 
     def _open(self) -> None:
         self._path = own_file(self._plan.path, "timings", ".jsonl")
-        # by lines, so that a killed process leaves what was known, and a fork has nothing to write twice
+        # by lines, so that a killed process leaves what was known, and a fork has nothing to write
+        # twice
         self._lines = self._path.open("w", buffering=1)
         self._data.install()
         atexit.register(self.close)

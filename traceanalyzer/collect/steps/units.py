@@ -1,5 +1,5 @@
-"""What a step time means for the task (rates per second, model FLOP/s and their share of the peak), and how long the
-host waits for batches: what `DataLoader` iterators give."""
+"""What a step time means for the task (rates per second, model FLOP/s and their share of the peak),
+and how long the host waits for batches: what `DataLoader` iterators give."""
 
 import functools
 import time
@@ -11,7 +11,8 @@ from traceanalyzer.collect.host.program import samples_in
 
 
 class DataTime:
-    """Adds up the time of all `next(loader_iterator)` of this process while installed, and the samples they gave."""
+    """Adds up the time of all `next(loader_iterator)` of this process while installed, and the
+    samples they gave."""
 
     def __init__(self) -> None:
         self._waited_ns = 0
@@ -32,7 +33,9 @@ class DataTime:
             finally:
                 self._waited_ns += time.perf_counter_ns() - begin
             samples = samples_in(iterator, batch)
-            self._samples = None if samples is None or self._samples is None else self._samples + samples
+            self._samples = (
+                None if samples is None or self._samples is None else self._samples + samples
+            )
             return batch
 
         _BaseDataLoaderIter.__next__ = timed
@@ -46,9 +49,12 @@ class DataTime:
             self._original = None
 
     def take(self) -> tuple[int, int | None]:
-        """Nanoseconds waited since last asked, and samples that came; None where that is not known, or none came."""
-        waited, samples = self._waited_ns, self._samples
-        self._waited_ns, self._samples = 0, 0
+        """Nanoseconds waited since last asked, and samples that came; None where that is not known,
+        or none came."""
+        waited = self._waited_ns
+        samples = self._samples
+        self._waited_ns = 0
+        self._samples = 0
         return waited, samples or None
 
 
@@ -62,12 +68,18 @@ class Amounts:
     samples: float | None = None
     tokens: float | None = None  # tokens that carry content: without padding
     padded_tokens: float | None = None  # tokens computed, padding included
-    flops: float | None = None  # floating-point operations that the model needs, without recomputation
+    # floating-point operations that the model needs, without recomputation
+    flops: float | None = None
 
     def __add__(self, other: "Amounts") -> "Amounts":
         """Sums; what is None on both sides stays None."""
         pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Amounts(**{name: None if a is b is None else (a or 0) + (b or 0) for name, (a, b) in pairs.items()})
+        return Amounts(
+            **{
+                name: None if a is b is None else (a or 0) + (b or 0)
+                for name, (a, b) in pairs.items()
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -80,11 +92,13 @@ class Rates:
     padded_tokens_per_s: float | None
     tflops_per_s: float | None
     mfu: float | None
-    """Model FLOP/s utilisation, 0..1: FLOPs that the model needs over what the devices could do in the time
-    (Chowdhery et al. 2022, PaLM, appendix B)."""
+    """Model FLOP/s utilisation, 0..1: FLOPs that the model needs over what the devices could do in
+    the time (Chowdhery et al. 2022, PaLM, appendix B)."""
 
 
-def rates(elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: float | None = None) -> Rates:
+def rates(
+    elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: float | None = None
+) -> Rates:
     """Rates of `steps` steps that took `elapsed_ms` together and worked through `amounts` together.
 
     `peak_flops_per_s` is the peak of all devices together at the model's dtype."""
@@ -95,8 +109,10 @@ def rates(elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: flo
 
     flops_per_s = per_second(amounts.flops)
     return Rates(
-        steps_per_s=steps / seconds, samples_per_s=per_second(amounts.samples), tokens_per_s=per_second(amounts.tokens),
+        steps_per_s=steps / seconds,
+        samples_per_s=per_second(amounts.samples),
+        tokens_per_s=per_second(amounts.tokens),
         padded_tokens_per_s=per_second(amounts.padded_tokens),
         tflops_per_s=None if flops_per_s is None else flops_per_s / FLOP_PER_TFLOP,
         mfu=None if flops_per_s is None or not peak_flops_per_s else flops_per_s / peak_flops_per_s,
-    )  # fmt: skip
+    )

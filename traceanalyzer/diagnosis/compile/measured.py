@@ -1,4 +1,5 @@
-"""What is known of torch.compile in a process, by its trace, its logs, or both; and what the report says of it."""
+"""What is known of torch.compile in a process, by its trace, its logs, or both; and what the report
+says of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,18 +24,22 @@ if TYPE_CHECKING:
 
 UNTIMED = Stopwatch()
 IN_EACH_STEP = ("graph-break", "recompilation")
-"""Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not compiled."""
+"""Ids begin so of findings whose remedy comes first: what they leave eager would be captured, not
+compiled."""
 
 
 class CompiledBy(NamedTuple):
-    """What was measured, the log of the trace's own process, and the step without the profiler, ms."""
+    """What was measured, the log of the trace's own process, and the step without the profiler,
+    ms."""
 
     compiled: "Compiled"
     log: "CompileLog | None"
     step_ms: float | None
 
 
-def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stopwatch = UNTIMED) -> CompiledBy:
+def compiled_by(
+    m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stopwatch = UNTIMED
+) -> CompiledBy:
     """What logs and a trace say together; either may be missing."""
     if m.trace.is_companion:
         log = headline_log(logs)
@@ -57,30 +62,52 @@ def compiled_by(m: "Measurements", logs: "Sequence[CompileLog]", stopwatch: Stop
 
 
 def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
-    """The log of the trace's process: the one with its graphs, else of its rank, else that which compiled most."""
+    """The log of the trace's process: the one with its graphs, else of its rank, else that which
+    compiled most."""
     if not logs:
         return None
-    texts, call = set(trace.strings), "## Call CompiledFxGraph {} ##"
-    graphs = [sum(call.format(e.key) in texts for c in log.compilations for e in c.caches) for log in logs]
+    texts = set(trace.strings)
+    call = "## Call CompiledFxGraph {} ##"
+    graphs = [
+        sum(call.format(e.key) in texts for c in log.compilations for e in c.caches) for log in logs
+    ]
     if max(graphs):
-        # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
+        # Of several starts that made the same graphs the last is the one that is likely to have
+        # been recorded.
         return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
-    return max([log for log in logs if log.rank == trace.rank] or logs, key=lambda log: len(log.compilations))
+    return max(
+        [log for log in logs if log.rank == trace.rank] or logs,
+        key=lambda log: len(log.compilations),
+    )
 
 
 def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:
-    """The answer, findings and remedies for a report on time. Their headroom is part of what other findings have."""
+    """The answer, findings and remedies for a report on time. Their headroom is part of what other
+    findings have."""
     if not (logs := m.trace.compile_logs) and not any(map(REGION.match, m.trace.strings)):
         return "", [], []
     found = compiled_by(m, logs)
     diagnosis = diagnose_compile(found.compiled, found.step_ms)
     now = found.compiled.compile_s or 0.0
     advice = [
-        Recommendation(a.id, a.cls, a.action, a.predicted_step_ms, a.predicted_speedup, _basis(a, now), a.remedy,
-                       a.low_ms, a.high_ms)
+        Recommendation(
+            a.id,
+            a.cls,
+            a.action,
+            a.predicted_step_ms,
+            a.predicted_speedup,
+            _basis(a, now),
+            a.remedy,
+            a.low_ms,
+            a.high_ms,
+        )
         for a in diagnosis.recommendations
-    ]  # fmt: skip
-    return diagnosis.headline, [replace(one, headroom_ms=None) for one in diagnosis.findings], advice
+    ]
+    return (
+        diagnosis.headline,
+        [replace(one, headroom_ms=None) for one in diagnosis.findings],
+        advice,
+    )
 
 
 def _basis(advice: CompileAdvice, now_s: float) -> str:
@@ -95,14 +122,21 @@ def _basis(advice: CompileAdvice, now_s: float) -> str:
 def diagnose_compile(compiled: "Compiled", step_ms: float | None) -> CompileDiagnosis:
     """Judge what was measured; `step_ms` is the step without the profiler, where a trace tells."""
     pairs = [
-        *judged.breaks(compiled, step_ms), *judged.recompiles(compiled), *judged.recompiled_regions(compiled),
-        *judged.cudagraphs(compiled, step_ms), *judged.cache(compiled), *judged.autotune(compiled),
-        *judged.failures(compiled), *judged.ranks(compiled),
-    ]  # fmt: skip
+        *judged.breaks(compiled, step_ms),
+        *judged.recompiles(compiled),
+        *judged.recompiled_regions(compiled),
+        *judged.cudagraphs(compiled, step_ms),
+        *judged.cache(compiled),
+        *judged.autotune(compiled),
+        *judged.failures(compiled),
+        *judged.ranks(compiled),
+    ]
     pairs.sort(key=lambda pair: -(pair[0].headroom_ms or 0.0))
     findings = [finding for finding, _ in pairs]
     advice = [advice for _, given in pairs for advice in given]
-    advice.sort(key=lambda one: float("inf") if one.predicted_step_ms is None else one.predicted_step_ms)
+    advice.sort(
+        key=lambda one: float("inf") if one.predicted_step_ms is None else one.predicted_step_ms
+    )
     return CompileDiagnosis(headline(compiled), findings, advice)
 
 
@@ -113,7 +147,11 @@ def headline(compiled: "Compiled") -> str:
         most = max(compiled.stages_s, key=lambda stage: compiled.stages_s[stage], default="")
         said.append(
             f"{compiled.compile_s:.3g} s of compilation for {count(compiled.graphs or 0, 'graph')}"
-            + (f", most of it {most} ({compiled.stages_s[most]:.3g} s)." if compiled.compile_s else ".")
+            + (
+                f", most of it {most} ({compiled.stages_s[most]:.3g} s)."
+                if compiled.compile_s
+                else "."
+            )
         )
         broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."

@@ -1,4 +1,5 @@
-"""What is advised for a recording: the remedies that it triggers, each with the step that it should lead to."""
+"""What is advised for a recording: the remedies that it triggers, each with the step that it should
+lead to."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,26 +14,39 @@ from traceanalyzer.replay.scenarios import buckets_of, faster
 from traceanalyzer.replay.whatif import Prediction, Replay, WhatIf
 from traceanalyzer.trace import Run
 
-SAME = 0.97  # a fast host whose step is not shorter than this share of the usual one's is not what the step waits for
+SAME = 0.97
+"""A fast host whose step is not shorter than this share of the usual one's is not what the step
+waits for."""
 NONE = 0.005  # share of the step below which a gain is none
 
 
 def predictions(
-    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, *,
-    speedups: Sequence[tuple[str, float]] = (), bucket_mb: Sequence[float] = (),
-) -> WhatIf:  # fmt: skip
-    """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
+    run: Run,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    speedups: Sequence[tuple[str, float]] = (),
+    bucket_mb: Sequence[float] = (),
+) -> WhatIf:
+    """What the step of a rank (the critical one unless one is asked for) would take under each
+    scenario.
 
-    `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
-    that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
-    has no launches or device work to replay."""
+    `speedups` are pairs of a regular expression and a factor: the device work that matching names
+    stand for becomes that many times faster; `bucket_mb` are sizes of gradient buckets. Raises
+    EmptyRecordingError where the recording has no launches or device work to replay."""
     m = measured(run, selection, knowledge).critical
     if m.replay is None:
-        need = "it needs API calls and the device work that they launch; record CPU and CUDA activities"
+        need = (
+            "it needs API calls and the device work that they launch; record CPU and CUDA "
+            "activities"
+        )
         raise EmptyRecordingError(f"{m.trace.path}: nothing to replay: {need}")
     why = m.memo(outside)
     advised = [one for one in advise(m) if not why or one.remedy.cls not in IDLE_CLASSES]
-    more = [*(one.offer.scenario for one in advised), *(faster(name, factor) for name, factor in speedups)]
+    more = [
+        *(one.offer.scenario for one in advised),
+        *(faster(name, factor) for name, factor in speedups),
+    ]
     found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
     small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
     scenarios = [replace(one, mfu=_mfu(m, one)) for one in found.scenarios]
@@ -40,7 +54,8 @@ def predictions(
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:
-    """MFU for the same operations in the predicted time; None where unknown, above 1, or of another number format."""
+    """MFU for the same operations in the predicted time; None where unknown, above 1, or of another
+    number format."""
     used = m.utilisation
     same = {"tf32", "low_precision"}.isdisjoint(scenario.id.split("+"))
     if used is None or not used.mfu or not scenario.step_ms or not same:
@@ -56,13 +71,17 @@ class Advice:
     remedy: Remedy
     offer: Offer
     prediction: Prediction
-    for_host: bool  # whether most of what it saves is not time of kernels: it makes the device wait less for the host
+    # whether most of what it saves is not time of kernels: it makes the device wait less for the
+    # host
+    for_host: bool
 
 
 def advise(m: Measurements) -> list[Advice]:
-    """The remedies that shorten the step without the profiler, shortest first, then those that need others before
-    them or change what a step does; none where the recording cannot be replayed faithfully."""
-    replay, made = m.faithful_replay, list[Advice]()
+    """The remedies that shorten the step without the profiler, shortest first, then those that need
+    others before them or change what a step does; none where the recording cannot be replayed
+    faithfully."""
+    replay = m.faithful_replay
+    made = list[Advice]()
     if replay is None:
         return made
     for remedy, offer in m.memo(_offers):
@@ -78,22 +97,30 @@ def _offers(m: Measurements) -> list[tuple[Remedy, Offer]]:
 
 
 def _too_little(replay: Replay, offers: list[tuple[Remedy, Offer]]) -> str:
-    """The remedies that shorten the step by less than they have to, in a sentence; "" where there are none."""
+    """The remedies that shorten the step by less than they have to, in a sentence; "" where there
+    are none."""
     gains = [(remedy, replay.gain_ms(offer.scenario) / replay.base_ms) for remedy, offer in offers]
-    small = [f"{r.id} {gain:.1%} (advised from {r.least_gain:.0%})" for r, gain in gains if NONE <= gain < r.least_gain]
+    small = [
+        f"{r.id} {gain:.1%} (advised from {r.least_gain:.0%})"
+        for r, gain in gains
+        if NONE <= gain < r.least_gain
+    ]
     return f"Looked at, gains too little: {', '.join(small)}." if small else ""
 
 
 def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
-    """Whether it saves enough, and something by the pessimistic reading. What makes launches fewer must do so with a
-    fast host, too: how long dispatch takes without the profiler is what is known worst, and where the GPU is then busy
-    all the time there are no pauses to save. And there any host that keeps up leads to the same step: what a remedy
-    costs a slow one is not known."""
+    """Whether it saves enough, and something by the pessimistic reading. What makes launches fewer
+    must do so with a fast host, too: how long dispatch takes without the profiler is what is known
+    worst, and where the GPU is then busy all the time there are no pauses to save. And there any
+    host that keeps up leads to the same step: what a remedy costs a slow one is not known."""
     least_ms = remedy.least_gain * replay.base_ms
     if replay.gain_ms(offer.scenario) < least_ms:
         return False
-    least_pessimistic_ms, cautious = remedy.min_pessimistic_share * least_ms, replay.pessimistic_gain_ms
+    least_pessimistic_ms = remedy.min_pessimistic_share * least_ms
+    cautious = replay.pessimistic_gain_ms
     usual = not remedy.costs_host or replay.fast_host_ms < SAME * replay.base_ms
     if usual and cautious(offer.scenario) < least_pessimistic_ms:
         return False
-    return remedy.cls != "launch" or cautious(offer.scenario, fast_host=True) >= least_pessimistic_ms
+    return (
+        remedy.cls != "launch" or cautious(offer.scenario, fast_host=True) >= least_pessimistic_ms
+    )

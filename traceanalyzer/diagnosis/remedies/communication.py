@@ -15,7 +15,12 @@ from traceanalyzer.diagnosis.remedies.program import (
     waiting_share,
 )
 from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, words
-from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
+from traceanalyzer.replay.changes.communication.buckets import (
+    BucketSize,
+    cost_of,
+    rebucketed,
+    reduced_bytes,
+)
 from traceanalyzer.replay.changes.communication.collectives import (
     MOST_OVERLAP_COST,
     OVERLAP_COST,
@@ -33,34 +38,53 @@ from traceanalyzer.replay.scenarios import AS_RECORDED
 
 EXPOSED = "exposed-communication"
 ACCUMULATED = assuming("no_sync_accumulation", accumulated_without_sync, spread=OF_MOVES)
-LARGER = assuming("larger_buckets", rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)), may_cost=True,
-                  baseline=AS_RECORDED, spread=OF_MOVES)  # fmt: skip
+LARGER = assuming(
+    "larger_buckets",
+    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
+    may_cost=True,
+    baseline=AS_RECORDED,
+    spread=OF_MOVES,
+)
 OVERLAPPED = assuming(
-    "overlap_communication", overlapped(OVERLAP_COST), "assumes_overlapped", optimistic=overlapped(0.0),
-    pessimistic=overlapped(MOST_OVERLAP_COST), spread=OF_MOVES,
-)  # fmt: skip
+    "overlap_communication",
+    overlapped(OVERLAP_COST),
+    "assumes_overlapped",
+    optimistic=overlapped(0.0),
+    pessimistic=overlapped(MOST_OVERLAP_COST),
+    spread=OF_MOVES,
+)
 SMALLER = replace(OVERLAPPED, id="smaller_buckets", basis=text("smaller_buckets", "assumes"))
 LARGE_BUCKETS = 2  # buckets of more than so many times the usual size were asked for
 COMPRESSED = assuming("compress_gradients", compressed, spread=OF_MOVES)
 BY_HALVES = assuming(
-    "overlap_communication", overlapped_by_halves(OVERLAP_COST), "assumes_by_halves", spread=OF_MOVES,
-    optimistic=overlapped_by_halves(0.0), pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
-)  # fmt: skip
+    "overlap_communication",
+    overlapped_by_halves(OVERLAP_COST),
+    "assumes_by_halves",
+    spread=OF_MOVES,
+    optimistic=overlapped_by_halves(0.0),
+    pessimistic=overlapped_by_halves(MOST_OVERLAP_COST),
+)
 LEAST_BY_HALVES = 0.08  # share of the step that it must save: the model has to be rewritten for it
 PARAMETERS_KEPT = assuming("keep_parameters", parameters_kept, spread=OF_MOVES)
 PREFETCHED = assuming("prefetch_parameters", prefetched, spread=OF_MOVES)
-SHRUNK = assuming("smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5), spread=OF_MOVES)
+SHRUNK = assuming(
+    "smaller_messages", shrunk(0.5, 1.0), optimistic=shrunk(0.25, 0.5), spread=OF_MOVES
+)
 
 
 @remedy("no_sync_accumulation", "communication", EXPOSED)
 def no_sync_accumulation(m: Measurements) -> Offer:
     """Wherever the same bytes are reduced with each of several backward passes of a step."""
-    return Offer(words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"), ACCUMULATED)
+    return Offer(
+        words("no_sync_accumulation", "accelerate" if program(m).accelerate else "plain"),
+        ACCUMULATED,
+    )
 
 
 @remedy("larger_buckets", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def larger_buckets(m: Measurements) -> Offer | None:
-    """Where gradients are reduced in buckets that are smaller than DDP's usual ones, or each by itself."""
+    """Where gradients are reduced in buckets that are smaller than DDP's usual ones, or each by
+    itself."""
     how = words("larger_buckets", "cap_larger" if program(m).ddp else "wrap")
     return Offer(how, LARGER) if small_buckets(m) else None
 
@@ -90,19 +114,29 @@ def compress_gradients(m: Measurements) -> Offer | None:
     """Where DDP reduces gradients of 32 bits, unless all of that may be waiting for other ranks."""
     wide = any(row.dtype in WIDE for row in m.collectives)
     untold = waiting_share(m) is None and by_links_ms(m) is not None
-    return Offer(words("compress_gradients"), COMPRESSED) if program(m).ddp and wide and not untold else None
+    return (
+        Offer(words("compress_gradients"), COMPRESSED)
+        if program(m).ddp and wide and not untold
+        else None
+    )
 
 
 @remedy("overlap_communication", "communication", EXPOSED, LEAST_OF_MESSAGES)
 def overlap_communication(m: Measurements) -> Offer | None:
-    """Where gradients are reduced after the backward pass, and smaller buckets would not help; or where the
-    layers of a model that is spread over GPUs wait for what they exchange."""
-    known, replay = program(m), m.replay
+    """Where gradients are reduced after the backward pass, and smaller buckets would not help; or
+    where the layers of a model that is spread over GPUs wait for what they exchange."""
+    known = program(m)
+    replay = m.replay
     if smaller_buckets.offer(m) is not None or replay is None:
         return None
-    if not (known.ddp or known.fsdp) and replay.gain_ms(BY_HALVES) >= LEAST_BY_HALVES * replay.base_ms:
+    if (
+        not (known.ddp or known.fsdp)
+        and replay.gain_ms(BY_HALVES) >= LEAST_BY_HALVES * replay.base_ms
+    ):
         return Offer(words("overlap_communication", "in_halves"), BY_HALVES)
-    return Offer(words("overlap_communication", "as_they_come" if known.ddp else "with_ddp"), OVERLAPPED)
+    return Offer(
+        words("overlap_communication", "as_they_come" if known.ddp else "with_ddp"), OVERLAPPED
+    )
 
 
 @remedy("keep_parameters", "communication", EXPOSED, LEAST_OF_MESSAGES)
@@ -119,7 +153,11 @@ def prefetch_parameters(m: Measurements) -> Offer | None:
 
 @remedy("smaller_messages", "communication", EXPOSED)
 def smaller_messages(m: Measurements) -> Offer | None:
-    """Wherever all ranks exchange messages, or add up results in more bits than they were computed in."""
+    """Wherever all ranks exchange messages, or add up results in more bits than they were computed
+    in."""
     if (tape := tape_of(m)) is None:
         return None
-    return Offer(words("smaller_messages", "sum_less" if tape.memo(wide_sums).any() else "exchange_less"), SHRUNK)
+    return Offer(
+        words("smaller_messages", "sum_less" if tape.memo(wide_sums).any() else "exchange_less"),
+        SHRUNK,
+    )

@@ -37,31 +37,44 @@ from traceanalyzer.replay.scenarios import input_ready
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import Bool
 
-LOAD_OF_OTHERS = 0.1  # ranks that load hardly more than this share of what one does have no loading to share with it
+LOAD_OF_OTHERS = 0.1
+"""Ranks that load hardly more than this share of what one does have no loading to share with it."""
 READY = assuming("data_loader_workers", loaded_by_workers, spread=OF_MOVES)
 COPIED_AHEAD = assuming("copy_ahead", copied_ahead, hides=input_copies, spread=OF_MOVES)
 copy_ahead = wherever("data is copied to the GPU", "transfer", "exposed-copies", COPIED_AHEAD)
 PINNED = assuming("pinned_memory", pinned, spread=OF_MOVES)
-pinned_memory = wherever("data is copied from pageable memory", "transfer", "exposed-copies", PINNED)
+pinned_memory = wherever(
+    "data is copied from pageable memory", "transfer", "exposed-copies", PINNED
+)
 SENT_SHARE = 0.5
-"""Share of the recorded step that copies of results take, from which sending them is what the step does."""
+"""Share of the recorded step that copies of results take, from which sending them is what the step
+does."""
 RESULTS_KEPT = assuming("copy_less", results_kept, spread=OF_MOVES)
 KEPT = assuming("keep_on_device", kept_on_device, "assumes_kept", spread=OF_MOVES)
 PICKED = assuming("keep_on_device", picked_on_device, "assumes_picked", spread=OF_MOVES)
 UPDATED = assuming(
-    "keep_on_device", lambda tape: updated_on_device(kept_on_device(tape) or tape), "assumes_updated", spread=OF_MOVES
+    "keep_on_device",
+    lambda tape: updated_on_device(kept_on_device(tape) or tape),
+    "assumes_updated",
+    spread=OF_MOVES,
 )
-MOST_OF_TABLES = 0.25  # share of the GPU's memory that data may take beside the program, whose own need is not recorded
-MOST_OF_MEMORY = 0.9  # share of the GPU's memory from which what is copied cannot stay there: it was kept away for that
+MOST_OF_TABLES = 0.25
+"""Share of the GPU's memory that data may take beside the program, whose own need is not
+recorded."""
+MOST_OF_MEMORY = 0.9
+"""Share of the GPU's memory from which what is copied cannot stay there: it was kept away for
+that."""
 MB = 1e6
 
 
 @remedy("data_loader_workers", "input", "input-wait")
 def data_loader_workers(m: Measurements) -> Offer | None:
-    """Where the step loads input itself: with as many workers as the rest of the step can wait for."""
+    """Where the step loads input itself: with as many workers as the rest of the step can wait
+    for."""
     if (replay := m.replay) is None or not loading_ns(tape := replay.typical[0]):
         return None
-    # All ranks load what they learn from: what one alone works, and nothing names as loading, is something else.
+    # All ranks load what they learn from: what one alone works, and nothing names as loading, is
+    # something else.
     least = LOAD_OF_OTHERS * loading_ns(tape)
     if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None
@@ -69,15 +82,20 @@ def data_loader_workers(m: Measurements) -> Offer | None:
         return None
     if m.loading is not None and m.loading.workers:
         half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
-        basis, late = text("data_loader_workers", "more_workers"), waited_less(half_ns)
+        basis = text("data_loader_workers", "more_workers")
+        late = waited_less(half_ns)
         ready = replace(READY, basis=basis, optimistic=input_ready, pessimistic=late)
         return Offer(Words(loader_advice.action(m.loading)), ready)
     load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
     count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
-    basis = text("data_loader_workers", "loaded").format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
+    basis = text("data_loader_workers", "loaded").format(
+        count=count, load=load_ms, efficiency=WORKER_EFFICIENCY
+    )
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
     elsewhere = f"Load input in {count} background processes or threads, at least one batch ahead."
-    ready = replace(READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns))
+    ready = replace(
+        READY, basis=basis, optimistic=input_ready, step_of_run=not_faster_than(least_ns)
+    )
     return Offer(Words(loader_advice.action(m.loading, count), elsewhere), ready)
 
 
@@ -93,8 +111,8 @@ def copy_less(m: Measurements) -> Offer | None:
 
 @remedy("keep_on_device", "transfer", "exposed-copies")
 def keep_on_device(m: Measurements) -> Offer | None:
-    """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what the host updates a
-    tensor of its own with, or what it picked out of a larger one."""
+    """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what
+    the host updates a tensor of its own with, or what it picked out of a larger one."""
     if (tape := tape_of(m)) is None:
         return None
     memory = min(filter(None, (gpu.memory_bytes for gpu in m.trace.devices)), default=0)

@@ -1,4 +1,5 @@
-"""Remedies for what the host does between launches: waits for the device, allocations, Python, first launches."""
+"""Remedies for what the host does between launches: waits for the device, allocations, Python,
+first launches."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +18,11 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, tex
 from traceanalyzer.replay.changes.data.loading import no_allocations, worked_on_device
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.syncs.syncs import is_read, syncs_removed
-from traceanalyzer.replay.changes.syncs.values import after_first_read, masks_spread, scalars_reuploaded
+from traceanalyzer.replay.changes.syncs.values import (
+    after_first_read,
+    masks_spread,
+    scalars_reuploaded,
+)
 from traceanalyzer.replay.changes.warmup import (
     made_on_device,
     no_work_of_its_own,
@@ -27,19 +32,30 @@ from traceanalyzer.replay.changes.warmup import (
 )
 from traceanalyzer.replay.tape import Tape
 
-NO_SYNCS = assuming("remove_syncs", syncs_removed(Reading.TYPICAL), optimistic=syncs_removed(Reading.OPTIMISTIC),
-                    pessimistic=syncs_removed(Reading.PESSIMISTIC))  # fmt: skip
+NO_SYNCS = assuming(
+    "remove_syncs",
+    syncs_removed(Reading.TYPICAL),
+    optimistic=syncs_removed(Reading.OPTIMISTIC),
+    pessimistic=syncs_removed(Reading.PESSIMISTIC),
+)
 COALESCING = re.compile(r"\bcoalesce\b|_coalesce\b")
 LEAST_OF_SYNCS = 0.04
-"""Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what held it up."""
+"""Calls that wait are host time, too; where the GPU waits for launches alone, they were hardly what
+held it up."""
 NO_WORK = assuming("move_host_work", no_work_of_its_own, "assumes_no_work")
-BEFORE_COPIES = assuming("move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device)
+BEFORE_COPIES = assuming(
+    "move_host_work", nothing_before_copies, "assumes_before_copies", optimistic=made_on_device
+)
 LEAST_OF_HOST_WORK = 0.1
-"""Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python that collects."""
+"""Pauses of a tenth of a millisecond occur in any eager program: threads that hand over, Python
+that collects."""
 NO_ALLOCATIONS = assuming("avoid_allocations", no_allocations)
-warm_up = wherever("kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up))
+warm_up = wherever(
+    "kernels are loaded while the GPU waits", "host", "host-work", assuming("warm_up", warmed_up)
+)
 PREPARED = "convolution|cudnn"
-"""Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention where it is cuDNN's."""
+"""Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention
+where it is cuDNN's."""
 PREPARED_BEFORE = assuming("fixed_shapes", prepared_before(PREPARED))
 
 
@@ -48,7 +64,10 @@ def remove_syncs(m: Measurements) -> Offer | None:
     """Wherever the host waits, except where a library waits to choose its algorithms."""
     if m.timed.memo(only_searches):
         return None
-    return Offer(Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")), NO_SYNCS)
+    return Offer(
+        Words(text("remove_syncs", instead_of_waits(m)), text("remove_syncs", "read_later")),
+        NO_SYNCS,
+    )
 
 
 def _coalesce(syncs: Sequence[SyncRow]) -> bool:
@@ -72,21 +91,35 @@ def instead_of_waits(m: Measurements) -> str:
 
 
 def _done_on_device(tape: Tape) -> Tape | None:
-    """What the host does with results of the device, and what else it does of its own, is gone from the step."""
+    """What the host does with results of the device, and what else it does of its own, is gone from
+    the step."""
     left = worked_on_device(tape)
     return left and (no_work_of_its_own(left) or left)
 
 
-OF_RESULTS = assuming("move_host_work", _done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own)
+OF_RESULTS = assuming(
+    "move_host_work", _done_on_device, "assumes_of_results", pessimistic=no_work_of_its_own
+)
 
 
 @remedy("move_host_work", "host", "host-work", LEAST_OF_HOST_WORK)
 def move_host_work(m: Measurements) -> Offer | None:
-    """Where the GPU idles while the host works, on the GPU's results or else, or prepares input without a loader."""
-    if (replay := m.replay) is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(NO_WORK) > 0:
+    """Where the GPU idles while the host works, on the GPU's results or else, or prepares input
+    without a loader."""
+    if (replay := m.replay) is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(
+        NO_WORK
+    ) > 0:
         return Offer(words("move_host_work", "on_device"), OF_RESULTS)
-    if replay is not None and not may_load(m) and replay.gain_ms(BEFORE_COPIES) > replay.gain_ms(NO_WORK):
-        return Offer(words("move_host_work", "prepare_elsewhere"), BEFORE_COPIES, against=("input-wait", "input"))
+    if (
+        replay is not None
+        and not may_load(m)
+        and replay.gain_ms(BEFORE_COPIES) > replay.gain_ms(NO_WORK)
+    ):
+        return Offer(
+            words("move_host_work", "prepare_elsewhere"),
+            BEFORE_COPIES,
+            against=("input-wait", "input"),
+        )
     idles = m.step.idle is not None and m.step.idle.host > 0
     return Offer(words("move_host_work", "elsewhere"), NO_WORK) if idles else None
 
@@ -95,13 +128,19 @@ def move_host_work(m: Measurements) -> Offer | None:
 def avoid_allocations(m: Measurements) -> Offer:
     """Wherever memory is allocated or freed within the steps."""
     # The library is asked for less where convolutions (cuDNN, MIOpen) make most of the calls' time.
-    calls, tree, strings = m.trace.api_calls, m.linked.tree, m.trace.strings
+    calls = m.trace.api_calls
+    tree = m.linked.tree
+    strings = m.trace.strings
     rows = np.flatnonzero(one_of(m.linked.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
-    around = tree.named(texts_where(strings, re.compile("convolution|miopen|cudnn", re.IGNORECASE).search))
+    around = tree.named(
+        texts_where(strings, re.compile("convolution|miopen|cudnn", re.IGNORECASE).search)
+    )
     inside = tree.innermost(around)[tree.node_of_call[rows]] >= 0
     time = (calls.end - calls.start)[rows]
     by_library = bool(time[inside].sum() > time.sum() / 2)
-    return Offer(words("avoid_allocations", "library" if by_library else "expandable"), NO_ALLOCATIONS)
+    return Offer(
+        words("avoid_allocations", "library" if by_library else "expandable"), NO_ALLOCATIONS
+    )
 
 
 @remedy("fixed_shapes", "host", "new-shapes")

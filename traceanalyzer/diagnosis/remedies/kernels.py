@@ -8,36 +8,62 @@ from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, tex
 from traceanalyzer.replay.changes.attention import attention_fused
 from traceanalyzer.replay.changes.compiling import functions_compiled
 from traceanalyzer.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
-from traceanalyzer.replay.changes.kernels import SPACE, changes_layout, dimensions, odd_padded, padded
+from traceanalyzer.replay.changes.kernels import (
+    SPACE,
+    changes_layout,
+    dimensions,
+    odd_padded,
+    padded,
+)
 from traceanalyzer.replay.changes.kernels import channels_last as in_channels_last
-from traceanalyzer.replay.changes.precision import TENSOR_EFFICIENCY, in_16_bits, in_tf32, wide_products
+from traceanalyzer.replay.changes.precision import (
+    TENSOR_EFFICIENCY,
+    in_16_bits,
+    in_tf32,
+    wide_products,
+)
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.limits import OF_KERNELS
 
 FUSED_CHAINS = assuming(
-    "fuse_elementwise", functions_compiled(Reading.TYPICAL, MIN_CHAIN), figures={"chain": MIN_CHAIN}, spread=OF_KERNELS,
+    "fuse_elementwise",
+    functions_compiled(Reading.TYPICAL, MIN_CHAIN),
+    figures={"chain": MIN_CHAIN},
+    spread=OF_KERNELS,
     optimistic=fusing(WRITTEN_OUT, Reading.OPTIMISTIC, MIN_CHAIN),
     pessimistic=functions_compiled(Reading.PESSIMISTIC, MIN_CHAIN, library=True),
-)  # fmt: skip
+)
 LEAST_SAVED_BY_KERNELS = 0.02
-"""Share of the step that its kernels must become shorter by: what only saves launches is for a compiler."""
+"""Share of the step that its kernels must become shorter by: what only saves launches is for a
+compiler."""
 LEAST_OF_CHAINS = 0.08
-"""Less often lies between operators that no library has together, or within what fused kernels differ by."""
+"""Less often lies between operators that no library has together, or within what fused kernels
+differ by."""
 FUSED_ATTENTION = assuming("fused_attention", attention_fused, spread=OF_KERNELS)
-fused_attention = wherever("attention is written out", "memory", "attention-written-out", FUSED_ATTENTION)
+fused_attention = wherever(
+    "attention is written out", "memory", "attention-written-out", FUSED_ATTENTION
+)
 IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
-LEAST_OF_LAYOUT = 0.04  # other kernels come with the other layout: for few channels, or groups of them, slower ones
+LEAST_OF_LAYOUT = 0.04
+"""Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
 TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
-tf32 = wherever("fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32)
+tf32 = wherever(
+    "fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32
+)
 USUAL_TRAFFIC = 0.6
-"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in fp32."""
+"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in
+fp32."""
 INDEXED_TRAFFIC = 0.85
-"""The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6 times the rate."""
+"""The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6
+times the rate."""
 IN_BF16 = assuming(
-    "low_precision", in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
-    figures={"efficiency": TENSOR_EFFICIENCY}, optimistic=in_16_bits(0.85, 0.5, 0.7),
-    pessimistic=in_16_bits(0.5, 0.8, 1.0), spread=OF_KERNELS,
-)  # fmt: skip
+    "low_precision",
+    in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
+    figures={"efficiency": TENSOR_EFFICIENCY},
+    optimistic=in_16_bits(0.85, 0.5, 0.7),
+    pessimistic=in_16_bits(0.5, 0.8, 1.0),
+    spread=OF_KERNELS,
+)
 LEAST_OF_BF16 = 0.05  # casts of small tensors cost launches; results differ a little
 PADDED = assuming("pad_shapes", padded, spread=OF_KERNELS)
 KEPT = assuming("no_recompute", kept(HOOKED_SHARE), pessimistic=kept(1.0), spread=OF_KERNELS)
@@ -46,10 +72,15 @@ no_recompute = wherever("a forward pass runs again", "compute", "gpu-busy", KEPT
 
 @remedy("fuse_elementwise", "memory", "memory-chains", LEAST_OF_CHAINS)
 def fuse_elementwise(m: Measurements) -> Offer | None:
-    """Where elementwise kernels follow each other, and fusing them shortens the GPU's own time, not launches alone."""
+    """Where elementwise kernels follow each other, and fusing them shortens the GPU's own time, not
+    launches alone."""
     replay = m.replay
     saved_ns = None if replay is None else replay.kernels_saved_ns(FUSED_CHAINS)
-    if replay is None or saved_ns is None or saved_ns < LEAST_SAVED_BY_KERNELS * replay.base_ms * NS_PER_MS:
+    if (
+        replay is None
+        or saved_ns is None
+        or saved_ns < LEAST_SAVED_BY_KERNELS * replay.base_ms * NS_PER_MS
+    ):
         return None
     return Offer(words("fuse_elementwise"), FUSED_CHAINS)
 
@@ -66,8 +97,11 @@ def channels_last(m: Measurements) -> Offer | None:
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)
 def low_precision(m: Measurements) -> Offer:
     """Wherever matrices are multiplied in fp32 or TF32."""
-    # Against memory where most of what kernels save is time of those that it limits, not of products.
-    known, tape, fewer_bytes = program(m), tape_of(m), False
+    # Against memory where most of what kernels save is time of those that it limits, not of
+    # products.
+    known = program(m)
+    tape = tape_of(m)
+    fewer_bytes = False
     if tape is not None and (found := IN_BF16.change(tape)) is not None:
         saved = tape.duration - found.duration
         fewer_bytes = float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())

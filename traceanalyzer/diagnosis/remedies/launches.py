@@ -1,4 +1,5 @@
-"""Remedies for launches: the same work of the device with fewer of them, the whole step or model together."""
+"""Remedies for launches: the same work of the device with fewer of them, the whole step or model
+together."""
 
 import numpy as np
 
@@ -11,7 +12,11 @@ from traceanalyzer.replay.changes.communication.collectives import repeated_redu
 from traceanalyzer.replay.changes.compiling import compiled
 from traceanalyzer.replay.changes.fusion import Reading
 from traceanalyzer.replay.changes.kernels import captured, captured_after_reads, captured_but_work
-from traceanalyzer.replay.changes.loops.repetition import GREATER_BATCH, enlarged, enlarged_at_full_cost
+from traceanalyzer.replay.changes.loops.repetition import (
+    GREATER_BATCH,
+    enlarged,
+    enlarged_at_full_cost,
+)
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
@@ -21,29 +26,45 @@ from traceanalyzer.trace import distinct
 CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
 LEAST_OF_GRAPH = 0.05
-"""Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
+"""Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth
+it."""
 COMPILED = assuming(
-    "compile", compiled(Reading.TYPICAL), optimistic=compiled(Reading.OPTIMISTIC),
-    pessimistic=compiled(Reading.PESSIMISTIC), may_cost=True, spread=OF_KERNELS,
-)  # fmt: skip
-LEAST_OF_COMPILE, PESSIMISTIC_COMPILE = 0.08, 0.75
-"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
-decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
-ENLARGED = assuming("larger_batch", enlarged, figures={"times": GREATER_BATCH}, pessimistic=enlarged_at_full_cost,
-                    spread=OF_MOVES, least=1.0 / GREATER_BATCH)  # fmt: skip
-LEAST_IDLE = 0.3  # share of the step that the GPU must idle for launches: less is not worth another batch size
+    "compile",
+    compiled(Reading.TYPICAL),
+    optimistic=compiled(Reading.OPTIMISTIC),
+    pessimistic=compiled(Reading.PESSIMISTIC),
+    may_cost=True,
+    spread=OF_KERNELS,
+)
+LEAST_OF_COMPILE = 0.08
+PESSIMISTIC_COMPILE = 0.75
+"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is
+fused the rest decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
+ENLARGED = assuming(
+    "larger_batch",
+    enlarged,
+    figures={"times": GREATER_BATCH},
+    pessimistic=enlarged_at_full_cost,
+    spread=OF_MOVES,
+    least=1.0 / GREATER_BATCH,
+)
+LEAST_IDLE = 0.3
+"""Share of the step that the GPU must idle for launches: less is not worth another batch size."""
 
 
 @remedy("cuda_graph", "launch", "launch-bound", LEAST_OF_GRAPH)
 def cuda_graph(m: Measurements) -> Offer | None:
-    """Where the same kernels are launched every step, nothing shards parameters, and no graph launches them already.
-    Gradients that hooks reduce with the backward pass are no part of a graph that a few lines would make."""
-    tape, known = tape_of(m), program(m)
+    """Where the same kernels are launched every step, nothing shards parameters, and no graph
+    launches them already. Gradients that hooks reduce with the backward pass are no part of a graph
+    that a few lines would make."""
+    tape = tape_of(m)
+    known = program(m)
     if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
         return None
     if tape.communication.any() and reduced_by_hooks(m):
         return None
-    how, other = text("cuda_graph", "training" if known.training else "inference"), text("cuda_graph", "other")
+    how = text("cuda_graph", "training" if known.training else "inference")
+    other = text("cuda_graph", "other")
     if waits_within(tape):
         first = text("cuda_graph", "syncs_first")
         then = (first.format(how=one[0].lower() + one[1:]) for one in (how, other))
@@ -52,11 +73,13 @@ def cuda_graph(m: Measurements) -> Offer | None:
 
 
 def waits_within(tape: Tape) -> bool:
-    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it, or
-    brings from pageable memory what a graph cannot hold, other than before the step's first kernel."""
+    """Whether the host waits for the device between two launches of a step: it needs what a graph
+    cannot give it, or brings from pageable memory what a graph cannot hold, other than before the
+    step's first kernel."""
     launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
     step = tape.step_of_op[~tape.reads[tape.event]][first]
-    kernels, begins = np.cumsum(tape.events_of(tape.compute)), np.flatnonzero(where_changed(tape.step_of_event))
+    kernels = np.cumsum(tape.events_of(tape.compute))
+    begins = np.flatnonzero(where_changed(tape.step_of_event))
     before_step = np.repeat(np.append(0, kernels)[begins], np.diff(begins, append=len(kernels)))
     waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & (kernels > before_step))
     position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
@@ -65,8 +88,10 @@ def waits_within(tape: Tape) -> bool:
 
 
 def same_every_step(tape: Tape) -> bool:
-    """Whether each step launches the same kernels with the same grids: what a graph holds cannot change."""
-    ops, step = tape.source.trace.device_ops, tape.step_of_op
+    """Whether each step launches the same kernels with the same grids: what a graph holds cannot
+    change."""
+    ops = tape.source.trace.device_ops
+    step = tape.step_of_op
     kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
     chosen = (tape.row[kernel & (step == one)] for one in distinct(step).tolist())
     launched = [(ops.name[rows].tolist(), ops.blocks[rows].tolist()) for rows in chosen]
@@ -74,28 +99,43 @@ def same_every_step(tape: Tape) -> bool:
 
 
 def _compile(m: Measurements) -> Offer | None:
-    """Where PyTorch runs eagerly and small operators follow each other, unless gradients are differentiated again. Not
-    under DDP or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17
-    % faster, one 5 %, and one took three quarters longer."""
+    """Where PyTorch runs eagerly and small operators follow each other, unless gradients are
+    differentiated again. Not under DDP or FSDP, whose hooks cut the compiled code and stay: of
+    three such programs that were timed one became 17 % faster, one 5 %, and one took three quarters
+    longer."""
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
     fewer_passes = m.replay is not None and m.replay.saved_by_kernels(COMPILED)
-    return Offer(words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None)
+    return Offer(
+        words("compile"), COMPILED, against=("memory-chains", "memory") if fewer_passes else None
+    )
 
 
-compile_model = Remedy("compile", "launch", "launch-bound", _compile, LEAST_OF_COMPILE, PESSIMISTIC_COMPILE,
-                       costs_host=True)  # fmt: skip
+compile_model = Remedy(
+    "compile",
+    "launch",
+    "launch-bound",
+    _compile,
+    LEAST_OF_COMPILE,
+    PESSIMISTIC_COMPILE,
+    costs_host=True,
+)
 
 
 @remedy("larger_batch", "launch", "launch-bound")
 def larger_batch(m: Measurements) -> Offer | None:
-    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices (else nothing shows
-    that there is a batch), and the program has memory to spare as far as the recording shows."""
-    idle, tape, known = m.step.idle, tape_of(m), program(m)
+    """Where the GPU is idle because the CPU cannot launch fast enough, a model multiplies matrices
+    (else nothing shows that there is a batch), and the program has memory to spare as far as the
+    recording shows."""
+    idle = m.step.idle
+    tape = tape_of(m)
+    known = program(m)
     if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms or tape is None:
         return None
-    spared = recomputed(tape).any() or repeated_reductions(tape).any()  # so that less is kept: memory is short
+    spared = (
+        recomputed(tape).any() or repeated_reductions(tape).any()
+    )  # so that less is kept: memory is short
     if not tape.source.linked.is_matrix[tape.row].any() or known.fsdp or spared:
         return None
     how = words("larger_batch", "train" if known.training else "serve", times=GREATER_BATCH)

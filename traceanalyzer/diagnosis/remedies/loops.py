@@ -7,16 +7,29 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, assuming, remedy, text, wherever, words
 from traceanalyzer.replay.changes.kernels import products_batched
-from traceanalyzer.replay.changes.loops.joined_calls import calls_joined, ensembles_joined, lookups_joined
+from traceanalyzer.replay.changes.loops.joined_calls import (
+    calls_joined,
+    ensembles_joined,
+    lookups_joined,
+)
 from traceanalyzer.replay.changes.loops.repetition import STEPS_A_BATCH, batched, batched_over_steps
-from traceanalyzer.replay.changes.loops.unfused_rnn import CELL_SHARE, recurrent_fused, tensor_loops, tensors_listed
+from traceanalyzer.replay.changes.loops.unfused_rnn import (
+    CELL_SHARE,
+    recurrent_fused,
+    tensor_loops,
+    tensors_listed,
+)
 from traceanalyzer.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.scenarios import FUSED_OPTIMIZER
 
 CALLS = assuming("batch_calls", batched, "assumes_calls", spread=OF_MOVES)
 OVER_STEPS = assuming(
-    "batch_calls", batched_over_steps, "assumes_over_steps", figures={"steps": STEPS_A_BATCH}, spread=OF_MOVES
+    "batch_calls",
+    batched_over_steps,
+    "assumes_over_steps",
+    figures={"steps": STEPS_A_BATCH},
+    spread=OF_MOVES,
 )
 LOOKUPS = assuming("batch_calls", lookups_joined, "assumes_lookups", spread=OF_MOVES)
 TWINS = assuming("batch_calls", calls_joined, "assumes_twins", spread=OF_MOVES)
@@ -25,17 +38,31 @@ fused_rnn = wherever("a recurrent cell is called many times", "launch", "launch-
 PRODUCTS = assuming("batched_matmul", products_batched, "assumes_products", spread=OF_MOVES)
 ENSEMBLES = assuming("batched_matmul", ensembles_joined, "assumes_ensembles", spread=OF_MOVES)
 LEAST_OF_PRODUCTS = 0.05  # operands have to be put together, and the model is another
-FUSED = replace(FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape))
+FUSED = replace(
+    FUSED_OPTIMIZER, pessimistic=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape)
+)
 BY_LISTS = assuming("fused_optimizer", optimizer_by_lists, "assumes_by_lists", spread=OF_KERNELS)
 LOOPS = assuming("fused_optimizer", tensors_listed, "assumes_loops", spread=OF_KERNELS)
-NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan", "isinf", "all", "any"}
+NORM = {
+    "norm",
+    "linalg_norm",
+    "linalg_vector_norm",
+    "sum",
+    "isfinite",
+    "isnan",
+    "isinf",
+    "all",
+    "any",
+}
 
 
 @remedy("batch_calls", "launch", "launch-bound")
 def batch_calls(m: Measurements) -> Offer | None:
-    """Where calls of one kind repeat within a step, each with its own input, or with an item of a tensor and a read,
-    where lookups or calls of a model follow each other, or where each step is one call."""
-    tape, known = tape_of(m), program(m)
+    """Where calls of one kind repeat within a step, each with its own input, or with an item of a
+    tensor and a read, where lookups or calls of a model follow each other, or where each step is
+    one call."""
+    tape = tape_of(m)
+    known = program(m)
     if tape is None or not known.pytorch:
         return None
     if batched(tape) is not None:
@@ -44,12 +71,17 @@ def batch_calls(m: Measurements) -> Offer | None:
         return Offer(words("batch_calls", "tables"), LOOKUPS)
     if calls_joined(tape) is not None:
         return Offer(words("batch_calls", "together"), TWINS)
-    return None if known.training or known.in_graphs else Offer(words("batch_calls", "requests"), OVER_STEPS)
+    return (
+        None
+        if known.training or known.in_graphs
+        else Offer(words("batch_calls", "requests"), OVER_STEPS)
+    )
 
 
 @remedy("batched_matmul", "launch", "small-matmuls", LEAST_OF_PRODUCTS)
 def batched_matmul(m: Measurements) -> Offer:
-    """Wherever small products of one shape, or small networks of one, follow each other: whichever gains more."""
+    """Wherever small products of one shape, or small networks of one, follow each other: whichever
+    gains more."""
     if m.replay is not None and m.replay.gain_ms(ENSEMBLES) > m.replay.gain_ms(PRODUCTS):
         return Offer(words("batched_matmul", "one_network"), ENSEMBLES)
     return Offer(words("batched_matmul", "one_product"), PRODUCTS)
@@ -57,8 +89,10 @@ def batched_matmul(m: Measurements) -> Offer:
 
 @remedy("fused_optimizer", "memory", "optimizer-not-fused")
 def fused_optimizer(m: Measurements) -> Offer | None:
-    """Where an optimizer makes several passes, or it or another loop goes from tensor to tensor: what gains more."""
-    tape, replay = tape_of(m), m.replay
+    """Where an optimizer makes several passes, or it or another loop goes from tensor to tensor:
+    what gains more."""
+    tape = tape_of(m)
+    replay = m.replay
     if tape is None or replay is None:
         return None
     offers = []
@@ -67,7 +101,10 @@ def fused_optimizer(m: Measurements) -> Offer | None:
     if optimizer_fused(tape) is not None:
         offers.insert(0, Offer(words("fused_optimizer", "fuse"), FUSED))
     elif optimizer_by_lists(tape) is not None:
-        offers.insert(0, Offer(words("fused_optimizer", "groups" if small_groups(tape) else "lists"), BY_LISTS))
+        offers.insert(
+            0,
+            Offer(words("fused_optimizer", "groups" if small_groups(tape) else "lists"), BY_LISTS),
+        )
     return max(offers, key=lambda one: replay.gain_ms(one.scenario), default=None)
 
 
@@ -79,5 +116,8 @@ def _instead(names: tuple[str, ...]) -> Words:
         return words("fused_optimizer", "norms")
     if {"mul", "add"} <= kinds or "lerp" in kinds:
         return words("fused_optimizer", "update_together", by=text("fused_optimizer", "averages"))
-    calls = ", ".join(f"torch._foreach_{kind}_" for kind in sorted(kinds - {"to", "clone"})) or "torch._foreach_copy_"
+    calls = (
+        ", ".join(f"torch._foreach_{kind}_" for kind in sorted(kinds - {"to", "clone"}))
+        or "torch._foreach_copy_"
+    )
     return words("fused_optimizer", "update_together", by=calls)

@@ -22,12 +22,16 @@ _LIBRARIES = {
 """What names in the recording show, by fields of `Program`."""
 USUAL_BUCKET_BYTES = 25 * 2**20  # DDP's bucket of gradients, unless another is set
 LEAST_OF_MESSAGES = 0.04
-"""Share of the step that sending gradients or parameters otherwise must save: what compute pays is not recorded."""
+"""Share of the step that sending gradients or parameters otherwise must save: what compute pays is
+not recorded."""
 MOST_IN_BACKWARD = 0.75
-"""Share of the collectives that the backward pass launches where hooks reduce gradients: a few sums are of losses."""
+"""Share of the collectives that the backward pass launches where hooks reduce gradients: a few sums
+are of losses."""
 MOSTLY_WAITING = 0.8
-"""Communication of which so much is waiting for other ranks gets no shorter by overlapping or by sending less."""
-IN_GRAPHS_SHARE = 0.9  # a step with this share of its kernels in CUDA graphs has been captured already
+"""Communication of which so much is waiting for other ranks gets no shorter by overlapping or by
+sending less."""
+IN_GRAPHS_SHARE = 0.9
+"""A step with this share of its kernels in CUDA graphs has been captured already."""
 
 
 class Program(NamedTuple):
@@ -49,8 +53,11 @@ def program(m: Measurements) -> Program:
 
 
 def _program(m: Measurements) -> Program:
-    stats, known = m.launches, {name: _shows(m, re.compile(pattern)) for name, pattern in _LIBRARIES.items()}
-    inside = (stats.kernels_per_graph_launch or 0.0) * stats.graph_launches if stats is not None else 0.0
+    stats = m.launches
+    known = {name: _shows(m, re.compile(pattern)) for name, pattern in _LIBRARIES.items()}
+    inside = (
+        (stats.kernels_per_graph_launch or 0.0) * stats.graph_launches if stats is not None else 0.0
+    )
     in_graphs = stats is not None and inside > 0 and inside >= IN_GRAPHS_SHARE * stats.kernels
     return Program(pytorch=m.joined.framework is Framework.PYTORCH, in_graphs=in_graphs, **known)
 
@@ -60,7 +67,8 @@ def _shows(m: Measurements, pattern: re.Pattern[str]) -> bool:
 
 
 def tape_of(m: Measurements) -> Tape | None:
-    """The steady steps of the recording without the profiler; None where they cannot be replayed."""
+    """The steady steps of the recording without the profiler; None where they cannot be
+    replayed."""
     return None if m.replay is None else m.replay.typical[0]
 
 
@@ -70,15 +78,16 @@ def tapes_of_others(m: Measurements) -> list[Tape]:
 
 
 def may_load(m: Measurements) -> bool:
-    """Whether a loader may be what prepares input that no range names: the program's functions are named like one, or
-    the recorder names none. PyTorch's own names its DataLoader."""
+    """Whether a loader may be what prepares input that no range names: the program's functions are
+    named like one, or the recorder names none. PyTorch's own names its DataLoader."""
     return not m.trace.operators_slowed or _shows(m, LOADERS)
 
 
 def reduced_by_hooks(m: Measurements) -> bool:
-    """Whether gradients are reduced within the backward pass, by DDP or by hooks of the program's own: of a model that
-    is itself spread over GPUs the forward pass communicates as much."""
-    tape, known = tape_of(m), program(m)
+    """Whether gradients are reduced within the backward pass, by DDP or by hooks of the program's
+    own: of a model that is itself spread over GPUs the forward pass communicates as much."""
+    tape = tape_of(m)
+    known = program(m)
     if tape is None or known.ddp or known.fsdp or not tape.communication.any():
         return known.ddp
     return float(tape.in_backward[tape.communication].mean()) >= MOST_IN_BACKWARD
@@ -86,21 +95,31 @@ def reduced_by_hooks(m: Measurements) -> bool:
 
 def median_bucket(m: Measurements) -> int | None:
     """Median bytes of the kinds of reductions of the step; None without any."""
-    sizes = sorted(row.message_bytes for row in m.collectives if row.message_bytes and row.collective == "all_reduce")
+    sizes = sorted(
+        row.message_bytes
+        for row in m.collectives
+        if row.message_bytes and row.collective == "all_reduce"
+    )
     return sizes[len(sizes) // 2] if sizes else None
 
 
 def waiting_share(m: Measurements) -> float | None:
-    """Share of this rank's communication in which another rank had not arrived; None where ranks were not compared."""
+    """Share of this rank's communication in which another rank had not arrived; None where ranks
+    were not compared."""
     row = m.rank_row
-    if row is None or row.waiting_ms is None or row.transfer_ms is None or not row.waiting_ms + row.transfer_ms:
+    if (
+        row is None
+        or row.waiting_ms is None
+        or row.transfer_ms is None
+        or not row.waiting_ms + row.transfer_ms
+    ):
         return None
     return row.waiting_ms / (row.waiting_ms + row.transfer_ms)
 
 
 def by_links_ms(m: Measurements) -> float | None:
-    """What the messages of known size would take a step at the rate of the GPU's links; None where the links or most of
-    the messages are not known, or where they are not much faster."""
+    """What the messages of known size would take a step at the rate of the GPU's links; None where
+    the links or most of the messages are not known, or where they are not much faster."""
     gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
     known = [row for row in m.collectives if row.bus_gbs and row.device == m.timed.device]
     total = sum(row.total_ms for row in m.collectives if row.device == m.timed.device)

@@ -1,4 +1,5 @@
-"""A remedy: a change of the program, with its own trigger in the recording, its words and its own replay."""
+"""A remedy: a change of the program, with its own trigger in the recording, its words and its own
+replay."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -20,12 +21,14 @@ class Offer:
     """What a remedy would be for this program."""
 
     action: Words  # what to type, in one line
-    scenario: Scenario  # the change of host and device together; its `spread` is how far the prediction may be off
+    # the change of host and device together; its `spread` is how far the prediction may be off
+    scenario: Scenario
     after: tuple[str, ...] = ()  # remedies that have to come first; `scenario` has them, too
     against: tuple[str, BottleneckClass] | None = None
     """Finding and class that it is against here, where those are not the remedy's usual ones."""
     changes_work: bool = False
-    """Whether it changes what a step does: what it leads to is the time of as much work, not that of a step."""
+    """Whether it changes what a step does: what it leads to is the time of as much work, not that
+    of a step."""
 
     @property
     def single(self) -> bool:
@@ -38,19 +41,22 @@ Trigger = Callable[[Measurements], Offer | None]
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of a program. `offer` is its trigger: None where the recording has nothing that it would change; its
-    docstring says where that is."""
+    """A change of a program. `offer` is its trigger: None where the recording has nothing that it
+    would change; its docstring says where that is."""
 
     id: str  # its name in the report's `remedy`: a contract
     cls: BottleneckClass  # class of bottleneck that it is against
     finding: str  # finding that it is against, where none in the report names it
     offer: Trigger
     least_gain: float = 0.02
-    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""
+    """Share of the step that it must be predicted to save: less is within the spread of steps, or
+    not worth it."""
     min_pessimistic_share: float = 0.5
-    """Share of that which it must save by the cautious reading, too: a range that has "nothing" in it is no promise."""
+    """Share of that which it must save by the cautious reading, too: a range that has "nothing" in
+    it is no promise."""
     costs_host: bool = False
-    """Whether it can cost the host time: then that of a fast one counts where the GPU sets the pace."""
+    """Whether it can cost the host time: then that of a fast one counts where the GPU sets the
+    pace."""
 
 
 def wherever(there_is: str, cls: BottleneckClass, finding: str, scenario: Scenario) -> Remedy:
@@ -73,7 +79,9 @@ def remedy(
 @cache
 def entries() -> dict[str, dict[str, Any]]:
     """What `remedies.toml` has of each remedy."""
-    return tomllib.loads((files("traceanalyzer.diagnosis.remedies") / "remedies.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        (files("traceanalyzer.diagnosis.remedies") / "remedies.toml").read_text(encoding="utf-8")
+    )
 
 
 def text(id_: str, which: str) -> str:
@@ -87,7 +95,12 @@ def words(id_: str, which: str = "words", **figures: object) -> Words:
 
 
 def assuming(
-    id_: str, change: Change, which: str = "assumes", figures: Mapping[str, object] = NO_FIGURES, **more: Any
+    id_: str,
+    change: Change,
+    which: str = "assumes",
+    figures: Mapping[str, object] = NO_FIGURES,
+    **more: Any,
 ) -> Scenario:
-    """The replay of a remedy, with what its entry says that it assumes, with these figures in it."""
+    """The replay of a remedy, with what its entry says that it assumes, with these figures in
+    it."""
     return Scenario(id_, change, text(id_.rpartition("+")[2], which).format(**figures), **more)

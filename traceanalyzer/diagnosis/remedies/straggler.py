@@ -27,21 +27,26 @@ from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import F64
 
 MIN_SHARE = 0.05
-"""Share of the step that a rank must wait for another, or have more to do, before that one holds up the run."""
+"""Share of the step that a rank must wait for another, or have more to do, before that one holds up
+the run."""
 LATE_SHARE = 0.08
-"""Share of the step by which the latest rank must be later than the others. Two that do the same differ by up to six
-percent, in what their hosts work, or in kernels that collectives slow."""
+"""Share of the step by which the latest rank must be later than the others. Two that do the same
+differ by up to six percent, in what their hosts work, or in kernels that collectives slow."""
 MORE_WORK_SHARE = 0.1
-"""Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
+"""Share of the step that its host must work longer to be why: equal ones differ by up to six
+percent there, too."""
 EQUAL_GPUS = 1.05  # the same kernels of equal GPUs differ by less
 
 
 Cause = Literal["slow_gpu", "more_work", "slow_host", "input"]
 REASONS: dict[str, dict[Cause | None, str]] = {
-    "alone": {"slow_gpu": "its kernels take longer for the same work", "more_work": "it computes longer",
-              None: "it computes longer"},
+    "alone": {
+        "slow_gpu": "its kernels take longer for the same work",
+        "more_work": "it computes longer",
+        None: "it computes longer",
+    },
     "together": {"slow_gpu": "slow GPUs", "more_work": "more work", None: "more work"},
-}  # fmt: skip
+}
 """Why ranks compute longer, where one does and where several do."""
 
 
@@ -50,10 +55,11 @@ class _Work(NamedTuple):
 
     compute_ms: F64
     host_ms: F64
-    """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
-    profiler makes more of it."""
+    """Work and loading of the host, dispatch left out: how long that takes differs from host to
+    host by chance, and the profiler makes more of it."""
     launches: F64
-    """Operators that launch, and launches outside of any: how many kernels make a product is the library's choice."""
+    """Operators that launch, and launches outside of any: how many kernels make a product is the
+    library's choice."""
     waits: F64
     loading_ms: F64  # part of `host_ms` on input data
     threads: F64  # that its kernels are launched with; less than 0 where those of one are not known
@@ -61,16 +67,21 @@ class _Work(NamedTuple):
 
 @remedy("fix_straggler", "communication", "straggler")
 def fix_straggler(m: Measurements) -> Offer | None:
-    """Where one rank has more to do than the others: more data, more kernels, or more work of its host."""
-    replay, ranks = m.replay, m.ranks
+    """Where one rank has more to do than the others: more data, more kernels, or more work of its
+    host."""
+    replay = m.replay
+    ranks = m.ranks
     if replay is None or ranks is None or len(ranks.rows) < 2:
         return None
     if ranks.pipeline is not None:
         return _of_pipeline(ranks, replay) if ranks.late else None
     if len(replay.typical) < 2:
         return _of_its_host(m, ranks, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
-    tapes, late = replay.typical, late_tapes(m)
-    run = _Run(replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(ranks.late))
+    tapes = replay.typical
+    late = late_tapes(m)
+    run = _Run(
+        replay, tapes, [_rank(tape) for tape in tapes], _work(tapes), late, how_late(ranks.late)
+    )
     ways = (_by_turns, _with_slow_gpus, _uneven, _with_more_to_do)
     return next(filter(None, (way(m, run) for way in ways)), None)
 
@@ -105,7 +116,9 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     if not run.late or why_late(m) != "slow_gpu":
         return None
     compute_ms = run.work.compute_ms
-    more = digits((compute_ms[run.late[0]] - np.median(np.delete(compute_ms, run.late))) * run.replay.scale)
+    more = digits(
+        (compute_ms[run.late[0]] - np.median(np.delete(compute_ms, run.late))) * run.replay.scale
+    )
     who = f"rank{'s' * (run.how == 'together')} {listed([run.names[i] for i in run.late])}"
     clocks = words("fix_straggler", "clocks", who=who, more=more)
     return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
@@ -113,7 +126,9 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
 
 def _uneven(_: Measurements, run: _Run) -> Offer | None:
     """One has more kernels' time, by more data."""
-    compute_ms, launches, most = run.work.compute_ms, run.work.launches, int(run.work.compute_ms.argmax())
+    compute_ms = run.work.compute_ms
+    launches = run.work.launches
+    most = int(run.work.compute_ms.argmax())
     more_ms = float(compute_ms[most] - compute_ms.mean())
     if more_ms < MIN_SHARE * run.replay.base_ms or launches.max() > SAME_PROGRAM * launches.min():
         return None
@@ -126,42 +141,64 @@ def _uneven(_: Measurements, run: _Run) -> Offer | None:
     def change(tape: Tape) -> Tape:
         return _with_kernels(tape, shares.get(_rank(tape), 1.0))
 
-    evened = Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
+    evened = Scenario(
+        "fix_straggler", change, "every rank computes for as long as they do on average"
+    )
     return Offer(everywhere(deal), evened)
 
 
 def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
     """One that is late does what the others do not."""
     slow, late_ms = latest(run.replay)
-    work, step_ms, name = run.work, run.replay.base_ms, run.names[slow]
+    work = run.work
+    step_ms = run.replay.base_ms
+    name = run.names[slow]
     if late_ms < LATE_SHARE * step_ms:
         return None
-    compute_ms, host_ms, _, waits, *_ = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
+    compute_ms, host_ms, _, waits, *_ = (
+        float(one[slow] - np.delete(one, slow).mean()) for one in work
+    )
     if compute_ms >= MIN_SHARE * step_ms:
-        more = f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
+        more = (
+            f"its kernels take {digits(compute_ms)} ms more: look for extra work there; "
+            "check its clocks"
+        )
         reason = everywhere(f"Fix rank {name}: {more}.")
     elif host_ms >= MORE_WORK_SHARE * step_ms:
         reason = words("fix_straggler", "host_works", more=digits(host_ms), rank=name)
     elif waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
-        reason = everywhere(f"Fix rank {name}: its host is late: traceanalyzer gaps --rank {name} shows where.")
+        reason = everywhere(
+            f"Fix rank {name}: its host is late: traceanalyzer gaps --rank {name} shows where."
+        )
     else:  # its host is merely slower
         return None
     return Offer(reason, without_ranks(run.tapes, [slow]))
 
 
 def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
-    """Ranks that compute longer than others of their stage, or a stage too heavy, by the pipeline's operations."""
-    first, names = ranks.late[0], listed([ranks.rows[one.position].rank for one in ranks.late])
+    """Ranks that compute longer than others of their stage, or a stage too heavy, by the pipeline's
+    operations."""
+    first = ranks.late[0]
+    names = listed([ranks.rows[one.position].rank for one in ranks.late])
     gain_ms = max(one.gain_ms for one in ranks.late)
-    words = f"Fix rank{'s' * (len(ranks.late) > 1)} {names}: computations take longer there than in the same stage of "
-    words += "other replicas: check clocks, temperature, what else runs, and the lengths of its sequences."
+    words = (
+        f"Fix rank{'s' * (len(ranks.late) > 1)} {names}: computations take longer there than "
+        "in the same stage of "
+    )
+    words += (
+        "other replicas: check clocks, temperature, what else runs, and the lengths of its "
+        "sequences."
+    )
     if first.stage is not None:
         words = (
-            f"Cut the stages evenly: stage {first.stage} computes longer than the others: move layers from it to them."
+            f"Cut the stages evenly: stage {first.stage} computes longer than the others: "
+            "move layers from it to them."
         )
     left = (replay.recorded_ms - gain_ms) / replay.recorded_ms
     basis = "operations of the pipeline begin when what they wait for has ended"
-    scenario = Scenario("fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left)
+    scenario = Scenario(
+        "fix_straggler", lambda tape: tape, basis, step_of_run=lambda times: max(times) * left
+    )
     return Offer(everywhere(words), scenario)
 
 
@@ -172,13 +209,18 @@ def listed(ranks: Sequence[int | None]) -> str:
 
 
 def longest_wait_ms(ranks: RankComparison) -> float | None:
-    """What the rank that waits longest for the one that the report speaks of waits; None where that is not known."""
+    """What the rank that waits longest for the one that the report speaks of waits; None where that
+    is not known."""
     slow = ranks.rows[ranks.critical]
-    return max((r.waiting_ms for r in ranks.rows if r is not slow and r.waiting_ms is not None), default=None)
+    return max(
+        (r.waiting_ms for r in ranks.rows if r is not slow and r.waiting_ms is not None),
+        default=None,
+    )
 
 
 def late_tapes(m: Measurements) -> list[int]:
-    """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks replayed alone."""
+    """Positions of the tapes of ranks that hold up the run, by what it would gain; none of ranks
+    replayed alone."""
     if m.replay is None or m.ranks is None or len(m.replay.typical) < 2:
         return []
     of_rank = {_rank(tape): i for i, tape in enumerate(m.replay.typical)}
@@ -187,9 +229,10 @@ def late_tapes(m: Measurements) -> list[int]:
 
 
 def gains_without_late(m: Measurements) -> bool:
-    """Whether the run gains without the ranks that hold it up by the replay, too: what comes late as recorded may be
-    the profiler's cost, or the lead of hosts that never wait. True of ranks that cannot be replayed together, and of a
-    single step, in which a host that is slow can't be told from one that was."""
+    """Whether the run gains without the ranks that hold it up by the replay, too: what comes late
+    as recorded may be the profiler's cost, or the lead of hosts that never wait. True of ranks that
+    cannot be replayed together, and of a single step, in which a host that is slow can't be told
+    from one that was."""
     named = late_tapes(m)
     if m.replay is None or m.ranks is None or not named or m.timed.steps.steady_count < 2:
         return True
@@ -199,32 +242,48 @@ def gains_without_late(m: Measurements) -> bool:
 
 
 def why_late(m: Measurements) -> Cause | None:
-    """Why the rank that holds up the run is late: what it has, or takes, most more of than the middle one of the others
-    that are replayed with it. None where its own work does not tell, as where ranks take turns."""
+    """Why the rank that holds up the run is late: what it has, or takes, most more of than the
+    middle one of the others that are replayed with it. None where its own work does not tell, as
+    where ranks take turns."""
     named = late_tapes(m)
     if m.replay is None or m.ranks is None or not named:
         return None
-    slow, work = named[0], _work(m.replay.recorded)
-    compute_ms, host_ms, _, _, loading_ms, _ = (float(one[slow] - np.median(np.delete(one, slow))) for one in work)
-    more: dict[Cause, float] = {"more_work": compute_ms, "slow_host": host_ms - loading_ms, "input": loading_ms}
+    slow = named[0]
+    work = _work(m.replay.recorded)
+    compute_ms, host_ms, _, _, loading_ms, _ = (
+        float(one[slow] - np.median(np.delete(one, slow))) for one in work
+    )
+    more: dict[Cause, float] = {
+        "more_work": compute_ms,
+        "slow_host": host_ms - loading_ms,
+        "input": loading_ms,
+    }
     cause = max(more, key=lambda cause: more[cause])
     if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
         return None
     counted = (work.launches, work.threads)
-    alike = all(abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in counted)
+    alike = all(
+        abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in counted
+    )
     return "slow_gpu" if cause == "more_work" and alike and (work.threads > 0).all() else cause
 
 
-def without_ranks(tapes: Sequence[Tape], late: Sequence[int], slower: float | None = None) -> Scenario:
-    """Nobody waits for these ranks: collectives begin when the last of the others is there (leave one out). Without
-    pauses the others' clocks make their matrix kernels at most so many times `slower`: as those of the late ranks,
-    unless their GPUs are slow themselves."""
+def without_ranks(
+    tapes: Sequence[Tape], late: Sequence[int], slower: float | None = None
+) -> Scenario:
+    """Nobody waits for these ranks: collectives begin when the last of the others is there (leave
+    one out). Without pauses the others' clocks make their matrix kernels at most so many times
+    `slower`: as those of the late ranks, unless their GPUs are slow themselves."""
     ranks = {_rank(tapes[i]) for i in late}
     if slower is None:
-        # How many times longer the same kernels take on GPUs that do not pause, at the median: what their clocks do.
+        # How many times longer the same kernels take on GPUs that do not pause, at the median: what
+        # their clocks do.
         there = _times_of_kernels([tapes[i] for i in late])
         here = _times_of_kernels([tape for i, tape in enumerate(tapes) if i not in late])
-        ratios = [float(np.median(there[one]) / np.median(here[one])) for one in there.keys() & here.keys()]
+        ratios = [
+            float(np.median(there[one]) / np.median(here[one]))
+            for one in there.keys() & here.keys()
+        ]
         slower = float(np.median(ratios)) if ratios else math.inf
         slower = slower if slower > EQUAL_GPUS else 1.0
 
@@ -240,7 +299,9 @@ def _times_of_kernels(tapes: Sequence[Tape]) -> dict[tuple[str | None, int], lis
     for tape in tapes:
         rows = tape.source.linked.is_matrix[tape.row] & (tape.duration > 0)
         ops = tape.source.trace.device_ops.take(tape.row[rows])
-        names, blocks, times = ops.name.tolist(), ops.blocks.tolist(), tape.duration[rows].tolist()
+        names = ops.name.tolist()
+        blocks = ops.blocks.tolist()
+        times = tape.duration[rows].tolist()
         for name, grid, time in zip(names, blocks, times, strict=True):
             found[tape.source.trace.text(name), grid].append(time)
     return found
@@ -251,24 +312,37 @@ def _rank(tape: Tape) -> int | None:
 
 
 def latest(replay: Replay) -> tuple[int, float]:
-    """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
-    much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
+    """The position of the rank whose step is longest without the profiler and without waiting for
+    others, and by how much it is longer than that of the middle one, ms. How fast their hosts
+    dispatch is not what tells ranks apart."""
     times = step_times_ns([apart(tape) for tape in replay.typical])
     slow = int(np.argmax(times))
     return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
 
 
 def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
-    """Where ranks only send to each other, as stages do: the one that is reported computes longer than the mean."""
-    replay, own = m.replay, m.rank_row
+    """Where ranks only send to each other, as stages do: the one that is reported computes longer
+    than the mean."""
+    replay = m.replay
+    own = m.rank_row
     kinds = {row.collective for row in m.collectives}
-    if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
+    if (
+        replay is None
+        or own is None
+        or not own.straggler
+        or not kinds
+        or not kinds <= POINT_TO_POINT
+    ):
         return None
     mean_ms = sum(row.compute_ms for row in rows) / len(rows)
     if own.compute_ms - mean_ms < MIN_SHARE * replay.base_ms:
         return None
-    how = f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on average"
-    share, action = mean_ms / own.compute_ms, f"Cut the stages evenly: {how}: move layers to other stages."
+    how = (
+        f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on "
+        "average"
+    )
+    share = mean_ms / own.compute_ms
+    action = f"Cut the stages evenly: {how}: move layers to other stages."
 
     def change(tape: Tape) -> Tape:
         return host_scaled((_with_kernels(tape, share),), share)[0]
@@ -282,9 +356,16 @@ def _with_kernels(tape: Tape, share: float) -> Tape:
 
 
 def _of_its_host(m: Measurements, ranks: RankComparison, slow: RankRow) -> Offer | None:
-    """Where ranks recorded different steps: the host of the one waited for works as long, and others' do not."""
-    replay, waited_ms = m.replay, longest_wait_ms(ranks) or 0.0
-    if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
+    """Where ranks recorded different steps: the host of the one waited for works as long, and
+    others' do not."""
+    replay = m.replay
+    waited_ms = longest_wait_ms(ranks) or 0.0
+    if (
+        replay is None
+        or not slow.straggler
+        or waited_ms < MIN_SHARE * m.mean_step_ms
+        or slow.rank != m.trace.rank
+    ):
         return None
     others = tapes_of_others(m)
     if len(others) < len(ranks.rows) - 1:
@@ -294,18 +375,25 @@ def _of_its_host(m: Measurements, ranks: RankComparison, slow: RankRow) -> Offer
     if more_ms < MIN_SHARE * replay.base_ms or more_ms < EXPLAINED * waited_ms:
         return None
     how = words("fix_straggler", "host_works", more=digits(more_ms * replay.scale), rank=slow.rank)
-    share, busy_ns = 1.0 - more_ms / own_ms, float(_work(replay.typical).compute_ms.max()) * NS_PER_MS
+    share = 1.0 - more_ms / own_ms
+    busy_ns = float(_work(replay.typical).compute_ms.max()) * NS_PER_MS
 
     def change(tape: Tape) -> Tape:
-        work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
-        tail = tape.tail._replace(work=round(tape.tail.work * share), loading=round(tape.tail.loading * share))
+        work, loading = (
+            np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading)
+        )
+        tail = tape.tail._replace(
+            work=round(tape.tail.work * share), loading=round(tape.tail.loading * share)
+        )
         return replace(tape, work=work, loading=loading, tail=tail)
 
     basis = (
         "the host of the rank that others wait for works for as long as theirs (ranks recorded different steps: it is "
         "replayed alone)"
     )
-    return Offer(how, Scenario("fix_straggler", change, basis, step_of_run=not_faster_than(busy_ns)))
+    return Offer(
+        how, Scenario("fix_straggler", change, basis, step_of_run=not_faster_than(busy_ns))
+    )
 
 
 def _work(tapes: Sequence[Tape]) -> _Work:
@@ -317,9 +405,15 @@ def _work(tapes: Sequence[Tape]) -> _Work:
         return float(len(np.unique(operator[operator >= 0])) + (operator < 0).sum())
 
     def threads(tape: Tape) -> float:
-        ops = tape.source.trace.device_ops.take(tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]])
+        ops = tape.source.trace.device_ops.take(
+            tape.row[tape.compute & tape.source.linked.is_kernel[tape.row]]
+        )
         known = (ops.blocks > 0) & (ops.threads > 0)
-        return float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum()) if known.all() else -1.0
+        return (
+            float((ops.blocks[known].astype(np.float64) * ops.threads[known]).sum())
+            if known.all()
+            else -1.0
+        )
 
     computing = [tape.source.trace.device_ops.take(tape.row[tape.compute]) for tape in tapes]
     return _Work(

@@ -15,7 +15,12 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Evidence, everywher
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.diagnosis.remedies.communication import untold_buckets
-from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
+from traceanalyzer.diagnosis.remedies.program import (
+    MOSTLY_WAITING,
+    by_links_ms,
+    program,
+    waiting_share,
+)
 from traceanalyzer.diagnosis.remedies.straggler import (
     REASONS,
     gains_without_late,
@@ -33,45 +38,80 @@ BY_LINK = (
 )
 ALL_HIDDEN = "all transfers hidden"
 MAY_WAIT = f"{ALL_HIDDEN}; they include waiting for slower ranks, which overlap does not remove"
-WOULD_TELL = "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
-REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")  # how gradients, or parameters in shards, travel
-UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+WOULD_TELL = (
+    "a recording with bucket_cap_mb=25, or with short messages (a barrier) in its steps, would tell"
+)
+REDUCTIONS = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "reduce",
+)  # how gradients, or parameters in shards, travel
+UNBLOCK = (
+    "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks "
+    "pay for it, too."
+)
 OF_COMPUTE = ("slow_gpu", "more_work")  # causes of a late rank that are on its device
 HOLD_UP = {
     "alone": "Rank {} holds up the others",
     "together": "Ranks {} hold up the others together",
     "by turns": "Ranks {} hold up the others by turns",
 }
-MIN_WAIT_SHARE = 0.05  # share of the step that another rank must wait before one rank is said to hold up the run
+MIN_WAIT_SHARE = 0.05
+"""Share of the step that another rank must wait before one rank is said to hold up the run."""
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Collectives while no compute ran on the device."""
-    if (budget := m.step.budget) is None or m.communication is None or budget.exposed_communication <= 0:
+    if (
+        (budget := m.step.budget) is None
+        or m.communication is None
+        or budget.exposed_communication <= 0
+    ):
         return
-    exposed_ms, overlap = budget.exposed_communication - waiting_ms(m), m.communication.overlap_share
+    exposed_ms = budget.exposed_communication - waiting_ms(m)
+    overlap = m.communication.overlap_share
     evidence = [
         share(m, exposed_ms, "communication that does not overlap with compute"),
-        Evidence("overlap of communication", overlap, "share", "share of its time that overlaps with compute"),
+        Evidence(
+            "overlap of communication",
+            overlap,
+            "share",
+            "share of its time that overlaps with compute",
+        ),
         *_collectives(m),
         *_of_messages(m),
     ]
-    waiting, words = waiting_share(m), said("exposed-communication")
+    waiting = waiting_share(m)
+    words = said("exposed-communication")
     action = words if _of_gradients(m) else said("exposed-communication", "of_anything")
-    # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
+    # What messages need is known and what of the rest is waiting is not: then nothing tells what
+    # overlap would save.
     bound = waiting is None and by_links_ms(m) is not None
     alone = bound and not program(m).training  # what no remedy on gradients is about
     basis = MAY_WAIT if waiting is None else ALL_HIDDEN
     hide = Proposal(action, basis, bound=bound, alone=alone, name="overlap_communication")
     proposals = [] if waiting is not None and waiting > MOSTLY_WAITING else [hide]
-    yield finding("exposed-communication", "exposed_communication", exposed_ms, evidence, proposals, words=words)
+    yield finding(
+        "exposed-communication",
+        "exposed_communication",
+        exposed_ms,
+        evidence,
+        proposals,
+        words=words,
+    )
 
 
 def waiting_ms(m: Measurements) -> float:
-    """What of the step's exposed communication is waiting for other ranks, as far as that is known, ms."""
+    """What of the step's exposed communication is waiting for other ranks, as far as that is known,
+    ms."""
     if m.step.waiting is not None:
         return m.step.waiting.total
-    return (waiting_share(m) or 0.0) * m.step.budget.exposed_communication if m.step.budget is not None else 0.0
+    return (
+        (waiting_share(m) or 0.0) * m.step.budget.exposed_communication
+        if m.step.budget is not None
+        else 0.0
+    )
 
 
 def _collectives(m: Measurements) -> Iterator[Evidence]:
@@ -83,9 +123,12 @@ def _collectives(m: Measurements) -> Iterator[Evidence]:
 
 def _of_messages(m: Measurements) -> Iterator[Evidence]:
     """What of it is waiting, or else what its messages need, and what would tell of larger ones."""
-    waiting, by_link = waiting_share(m), by_links_ms(m)
+    waiting = waiting_share(m)
+    by_link = by_links_ms(m)
     if waiting is not None:
-        yield Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank")
+        yield Evidence(
+            "waiting for other ranks", waiting, "share", "of the communication of this rank"
+        )
     elif by_link is not None:
         yield Evidence("time at the rate of the links", by_link, "ms", BY_LINK)
     if untold_buckets(m):
@@ -100,8 +143,13 @@ def _of_gradients(m: Measurements) -> bool:
 
 
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """One rank is late at the collectives, or a few by turns, as they compute longer or their devices idle."""
-    if (ranks := m.ranks) is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
+    """One rank is late at the collectives, or a few by turns, as they compute longer or their
+    devices idle."""
+    if (
+        (ranks := m.ranks) is None
+        or len(ranks.rows) < 2
+        or not ranks.rows[ranks.critical].straggler
+    ):
         return
     waited = longest_wait_ms(ranks)
     if ranks.pipeline is not None:
@@ -110,26 +158,39 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
         yield from _at_collectives(m, ranks, ratio(waited, m.mean_step_ms))
 
 
-def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None) -> Iterator[Draft]:
-    slow, why = ranks.rows[ranks.critical], why_late(m)
+def _at_collectives(
+    m: Measurements, ranks: RankComparison, waited: float | None
+) -> Iterator[Draft]:
+    slow = ranks.rows[ranks.critical]
+    why = why_late(m)
     others = [row.compute_ms for row in ranks.rows if not row.straggler] or [slow.compute_ms]
     mean = sum(others) / len(others)
     excess = (slow.compute_ms - mean) * len(others) / len(ranks.rows)
     late = ranks.late or (LateRank(ranks.critical, excess),)
-    who, how = listed([ranks.rows[one.position].rank for one in late]), how_late(late)
-    title, per = HOLD_UP[how].format(who), m.timed.steps.per
-    of, own = f"of the recorded {m.timed.steps.unit}", f"rank {slow.rank}, {per}"
-    gains = ((one.gain_ms, f"rank {ranks.rows[one.position].rank}, as recorded") for one in ranks.late)
+    who = listed([ranks.rows[one.position].rank for one in late])
+    how = how_late(late)
+    title = HOLD_UP[how].format(who)
+    per = m.timed.steps.per
+    of = f"of the recorded {m.timed.steps.unit}"
+    own = f"rank {slow.rank}, {per}"
+    gains = (
+        (one.gain_ms, f"rank {ranks.rows[one.position].rank}, as recorded") for one in ranks.late
+    )
     evidence = [
         Evidence("waiting of the rank that waits longest", waited, "share", of, MIN_WAIT_SHARE),
-        *(Evidence("gain without what it is late by", gain_ms, "ms", where) for gain_ms, where in gains),
+        *(
+            Evidence("gain without what it is late by", gain_ms, "ms", where)
+            for gain_ms, where in gains
+        ),
         Evidence("compute", slow.compute_ms, "ms", own),
         Evidence("compute", mean, "ms", f"mean of the other ranks, {per}"),
         Evidence("idle", slow.idle_ms, "ms", own),
     ]
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
     if computes and how != "by turns":
-        balance = Proposal(said("straggler"), "the work spread evenly over the ranks", name="fix_straggler")
+        balance = Proposal(
+            said("straggler"), "the work spread evenly over the ranks", name="fix_straggler"
+        )
         title = f"{title}: {REASONS[how][why]}"
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
     else:
@@ -139,8 +200,11 @@ def _at_collectives(m: Measurements, ranks: RankComparison, waited: float | None
 def _idles(
     m: Measurements, title: str, who: str, evidence: list[Evidence], *, alone: bool, of_input: bool
 ) -> Iterator[Draft]:
-    """Ranks are late because their devices idle, without the profiler, too; one alone counts where it idles."""
-    budget, waits_ms, limit = m.step.budget, waiting_ms(m), MIN_WAIT_SHARE * m.step.step_ms
+    """Ranks are late because their devices idle, without the profiler, too; one alone counts where
+    it idles."""
+    budget = m.step.budget
+    waits_ms = waiting_ms(m)
+    limit = MIN_WAIT_SHARE * m.step.step_ms
     if m.step.basis == "unprofiled" and budget is not None and budget.idle < limit:
         return
     if not gains_without_late(m):
@@ -157,16 +221,35 @@ def _idles(
 
 
 def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) -> Draft:
-    """A stage that is too heavy in all replicas, or ranks that compute longer than others of their stage."""
-    ranks = listed([m.ranks.rows[one.position].rank for one in late[:ROWS]]) if m.ranks is not None else ""
-    gain_ms, per = max(one.gain_ms for one in late), m.timed.steps.per
+    """A stage that is too heavy in all replicas, or ranks that compute longer than others of their
+    stage."""
+    ranks = (
+        listed([m.ranks.rows[one.position].rank for one in late[:ROWS]])
+        if m.ranks is not None
+        else ""
+    )
+    gain_ms = max(one.gain_ms for one in late)
+    per = m.timed.steps.per
     usual = MS_PER_S * np.bincount(job.of.ops.stage, job.usual * job.of.ops.of(FORWARD, BACKWARD))
-    evidence = [Evidence("gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded")]
-    evidence += [Evidence("compute", ms, "ms", f"stage {i}, its middle replica, {per}") for i, ms in enumerate(usual)]
+    evidence = [
+        Evidence(
+            "gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded"
+        )
+    ]
+    evidence += [
+        Evidence("compute", ms, "ms", f"stage {i}, its middle replica, {per}")
+        for i, ms in enumerate(usual)
+    ]
     if late[0].stage is None:
-        excess, several = float(job.excess_ms[job.position == late[0].position].mean()), len(late) > 1
-        title = f"Rank{'s' * several} {ranks} compute{'s' * (not several)} longer than others of the same stage"
-        evidence.insert(1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}"))
+        excess = float(job.excess_ms[job.position == late[0].position].mean())
+        several = len(late) > 1
+        title = (
+            f"Rank{'s' * several} {ranks} compute{'s' * (not several)} longer than others of "
+            "the same stage"
+        )
+        evidence.insert(
+            1, Evidence("longer", excess, "ms", f"rank {ranks.split(',')[0].split(' ')[0]}, {per}")
+        )
     else:
         title = f"Stage {late[0].stage} of the pipeline is too heavy"
     return Draft("straggler", "compute", title, "compute", gain_ms, evidence, [])

@@ -1,4 +1,5 @@
-"""Findings on passes over memory that could be fewer, slow matrix products, and what the device is busy with."""
+"""Findings on passes over memory that could be fewer, slow matrix products, and what the device is
+busy with."""
 
 from collections.abc import Iterator
 
@@ -19,21 +20,28 @@ from traceanalyzer.trace import Bool
 
 SHAPES = 3  # shapes named in the evidence
 FUSED_PASS_RATIO = 7 / 4
-"""A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
-foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
+"""A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a
+single foreach operator at most 4: fused, the step takes at least this many times its longest
+operator."""
 GPU_BUSY = "gpu-busy"
 UNDERSIZED = "undersized-kernels"
 NEARLY_ALL = 0.99  # something is left of the work, however fast
 UNREACHED = 0.35
-"""Share of their time by which even good kernels stay above the roofline: large products reach 0.71 to 0.79 of it."""
+"""Share of their time by which even good kernels stay above the roofline: large products reach 0.71
+to 0.79 of it."""
 FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
 """Classes of kernels that are an operator each, for which a program has no other."""
 MOSTLY_BUSY = 0.5  # share of the step from which its kernels are what makes it long
-MIN_BUSY_SHARE = 0.25  # a GPU that computes less than this much of the step has no kernels worth looking at first
+MIN_BUSY_SHARE = 0.25
+"""A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
-CHEAPER = "Speed up the kernels furthest from their roofline: fused operators, other shapes or layouts{precision}."
+CHEAPER = (
+    "Speed up the kernels furthest from their roofline: fused operators, other shapes or "
+    "layouts{precision}."
+)
 LIMITED = (
-    "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what limits each."
+    "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute "
+    "(ncu) says what limits each."
 )
 LIMITED_IN_JAX = (
     "Make the top kernels cheaper: bfloat16, shapes that fill the tensor cores, a fused kernel (Pallas, cuDNN); "
@@ -42,7 +50,8 @@ LIMITED_IN_JAX = (
 
 
 def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a warp."""
+    """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a
+    warp."""
     if (found := undersized_kernels(m.rated)) is None:
         return
     held = f" of {found.resident:,.0f} that the GPU holds" if found.resident else ""
@@ -55,7 +64,8 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("of their time", found.narrow_share, "share", where))
     evidence += times(found.kernels.top)
     basis = "no estimate: at most what they take, if their work can be spread over the whole GPU"
-    words, claim = said(UNDERSIZED), min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms)
+    words = said(UNDERSIZED)
+    claim = min(found.lost_ms, NEARLY_ALL * found.kernels.total_ms)
     spread = Proposal(words, basis, bound=True)
     yield finding(UNDERSIZED, "compute", claim, evidence, [spread], found.kernels.rows, words)
 
@@ -64,25 +74,33 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
     """An optimizer step written as many passes over its state."""
     if (found := passes.optimizer_passes(m.rated, free)) is None:
         return
-    total, rows = found.kernels.total_ms, found.kernels.rows
+    total = found.kernels.total_ms
+    rows = found.kernels.rows
     evidence = [
         share(m, total, "optimizer kernels that are not fused"),
         Evidence("different passes", found.names, "", "kernels by name"),
         Evidence("longest pass", found.longest_ms, "ms", found.longest),
     ]
     basis = "a fused update takes at least 7/4 of the longest pass (tensors touched: 7 against 4)"
-    claim, name = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0), "fused_optimizer"
-    yield finding("optimizer-not-fused", "compute", claim, evidence, rows=rows, basis=basis, name=name)
+    claim = max(total - FUSED_PASS_RATIO * found.longest_ms, 0.0)
+    name = "fused_optimizer"
+    yield finding(
+        "optimizer-not-fused", "compute", claim, evidence, rows=rows, basis=basis, name=name
+    )
 
 
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
+    """Runs of memory-bound kernels one after the other, which one kernel could do in a single
+    pass."""
     if (found := passes.chains(m.rated, free)) is None:
         return
-    total, rows = found.kernels.total_ms, found.kernels.rows
+    total = found.kernels.total_ms
+    rows = found.kernels.rows
     evidence = [
         share(m, total, "runs of memory-bound kernels"),
-        Evidence(f"runs {m.timed.steps.per}", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"),
+        Evidence(
+            f"runs {m.timed.steps.per}", found.runs_per_step, "", f"of at least {passes.MIN_CHAIN}"
+        ),
         Evidence("kernels per run", found.kernels_per_run, "", "mean"),
     ]
     if found.bytes_saved is not None:
@@ -90,14 +108,24 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
     claim = total - found.longest_ms
-    basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
-    yield finding("memory-chains", "compute", claim, evidence, rows=rows, basis=basis, name="fuse_elementwise")
+    basis = (
+        "each run taking as long as its longest kernel; kernels that work on different data "
+        "save less"
+    )
+    yield finding(
+        "memory-chains", "compute", claim, evidence, rows=rows, basis=basis, name="fuse_elementwise"
+    )
 
 
 def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond their roofline is
-    what there is to win at most; all that they take, where no roofline bounds it."""
-    if (shares := step_shares(m)) is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
+    """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond
+    their roofline is what there is to win at most; all that they take, where no roofline bounds
+    it."""
+    if (
+        (shares := step_shares(m)) is None
+        or m.step.budget is None
+        or shares.device < MIN_BUSY_SHARE
+    ):
         return
     cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"
     evidence = [
@@ -113,7 +141,16 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     proposals = [faster] if _could_be_faster(m) and not shares.mostly_small else []
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
     words = Words(action, LIMITED, LIMITED_IN_JAX)
-    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, proposals, words=words)
+    yield Draft(
+        GPU_BUSY,
+        cls,
+        "GPU compute time by kernel",
+        "compute",
+        claim,
+        evidence,
+        proposals,
+        words=words,
+    )
 
 
 def _classes(m: Measurements) -> Iterator[Evidence]:
@@ -124,11 +161,16 @@ def _classes(m: Measurements) -> Iterator[Evidence]:
 
 
 def _could_be_faster(m: Measurements) -> bool:
-    """Whether faster kernels are to be had by another program and shorten the step: not where the GPU mostly waits,
-    nearly all are as fast as kernels get, CUDA graphs hide what they work on, or what is slow has been left by a
-    compiler, is a library's product or attention in 16 bits, or an operator that stands for itself."""
+    """Whether faster kernels are to be had by another program and shorten the step: not where the
+    GPU mostly waits, nearly all are as fast as kernels get, CUDA graphs hide what they work on, or
+    what is slow has been left by a compiler, is a library's product or attention in 16 bits, or an
+    operator that stands for itself."""
     known = program(m)
-    if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms or known.compiled:
+    if (
+        m.step.budget is None
+        or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms
+        or known.compiled
+    ):
         return False
     slow = (~m.linked.is_matrix | wide_matrices(m.rated)) & ~of_class(m.joined, *FOR_THEMSELVES)
     above = bounds.above_limits_ms(m.rated, slow)
@@ -144,16 +186,26 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
     if (step := m.roofline_step) is None or step.ideal_ms is None:
         return
-    yield Evidence("ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}")
+    yield Evidence(
+        "ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}"
+    )
     if step.reachable_ms is not None:
-        yield Evidence("reachable time", step.reachable_ms, "ms", "the same at the rates measured on the machine")
+        yield Evidence(
+            "reachable time",
+            step.reachable_ms,
+            "ms",
+            "the same at the rates measured on the machine",
+        )
     kernels = [row for row in m.kernels if _computes(m, row.cls) and row.headroom_ms]
     for row in sorted(kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
-        yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")
+        yield Evidence(
+            "above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)"
+        )
 
 
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
+    """Kernels faster than their roofline: their data was in a cache, or their model does not
+    fit."""
     if (found := bounds.above_roofline(m.rated)) is None:
         return
     cached = "their data fits the last cache, written just before"
@@ -162,7 +214,9 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "algorithm needs less than its model (Winograd, sparse or masked work)"
     )
     evidence = [
-        Evidence("kernels", ", ".join(found.kernels), "", "with the most time above their roofline"),
+        Evidence(
+            "kernels", ", ".join(found.kernels), "", "with the most time above their roofline"
+        ),
         Evidence("share of device time", found.share, "share", "above the roofline"),
         Evidence("highest", found.highest, "", "least time over recorded time"),
         Evidence("of it from cache", found.cached_share, "share", cached),
@@ -172,13 +226,24 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is named beside it."""
+    """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is
+    named beside it."""
     if (found := products.fp32_products(m.rated, free)) is None:
         return
-    total, at, rows = found.kernels.total_ms, found.at_ms, found.kernels.rows
-    evidence = [share(m, total, "matmuls in full fp32, without tensor cores"), *times(found.kernels.top)]
-    evidence += [Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach") for name, t in at.items()]
-    basis = f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
+    total = found.kernels.total_ms
+    at = found.at_ms
+    rows = found.kernels.rows
+    evidence = [
+        share(m, total, "matmuls in full fp32, without tensor cores"),
+        *times(found.kernels.top),
+    ]
+    evidence += [
+        Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach")
+        for name, t in at.items()
+    ]
+    basis = (
+        f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
+    )
     if found.unknown:
         basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
@@ -191,23 +256,35 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
     if (found := products.odd_products(m.rated, free)) is None:
         return
-    evidence = [share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")]
+    evidence = [
+        share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")
+    ]
     evidence += [Evidence("shape", shape, "", "of an operand") for shape in found.shapes[:SHAPES]]
     basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
     remedy = Proposal(said("misaligned-matmul"), basis, name="pad_shapes")
-    yield finding("misaligned-matmul", "compute", found.saved_ms, evidence, [remedy], found.kernels.rows)
+    yield finding(
+        "misaligned-matmul", "compute", found.saved_ms, evidence, [remedy], found.kernels.rows
+    )
 
 
 def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take is not known: the
-    library may pad them itself."""
+    """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take
+    is not known: the library may pad them itself."""
     if (found := products.odd_convolutions(m.rated, free)) is None:
         return
-    evidence = [share(m, found.kernels.total_ms, "convolutions with channels that are not multiples of 16 bytes")]
+    evidence = [
+        share(
+            m,
+            found.kernels.total_ms,
+            "convolutions with channels that are not multiples of 16 bytes",
+        )
+    ]
     what = "result channels x input channels x window"
     evidence += [Evidence("weight", shape, "", what) for shape in found.shapes[:SHAPES]]
     evidence += times(found.kernels.top)
-    remedy = Proposal(said("odd-channels"), "what the padded convolutions would take is not in the recording")
+    remedy = Proposal(
+        said("odd-channels"), "what the padded convolutions would take is not in the recording"
+    )
     yield finding("odd-channels", "compute", None, evidence, [remedy])
 
 
@@ -223,17 +300,24 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
     basis = "the part of the last wave without blocks, as far as the roofline leaves room"
     fill = words("pad_shapes", "fill_waves")
     remedy = Proposal(fill, basis, name="pad_shapes")
-    yield finding("wave-quantisation", "compute", found.lost_ms, evidence, [remedy], found.kernels.rows, fill)
+    yield finding(
+        "wave-quantisation", "compute", found.lost_ms, evidence, [remedy], found.kernels.rows, fill
+    )
 
 
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Runs of small matrix products of one shape, none of which needs another: one batched product could do them."""
+    """Runs of small matrix products of one shape, none of which needs another: one batched product
+    could do them."""
     if (found := patterns.small_products(m.rated, free)) is None:
         return
-    total, rows = found.kernels.total_ms, found.kernels.rows
+    total = found.kernels.total_ms
+    rows = found.kernels.rows
     evidence = [
         share(m, total, "small products of one shape in a row"),
         Evidence("products in a row", found.in_a_row, "", "mean"),
     ]
-    claim, basis = max(total - found.batched_ms, 0.0), "each run as long as its longest product"
-    yield finding("small-matmuls", "compute", claim, evidence, rows=rows, basis=basis, name="batched_matmul")
+    claim = max(total - found.batched_ms, 0.0)
+    basis = "each run as long as its longest product"
+    yield finding(
+        "small-matmuls", "compute", claim, evidence, rows=rows, basis=basis, name="batched_matmul"
+    )

@@ -1,4 +1,5 @@
-"""Findings on the measurement itself: what spoils it, what it cost, what it cannot tell. Nothing to win in them."""
+"""Findings on the measurement itself: what spoils it, what it cost, what it cannot tell. Nothing to
+win in them."""
 
 from collections.abc import Iterator
 
@@ -13,33 +14,47 @@ from traceanalyzer.trace import Bool
 RECORD_THE_GPU = Words(
     "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around code that runs on "
     "it, or traceanalyzer collect torch -- python train.py.",
-    "Record the GPU, too: nsys profile -t cuda,nvtx, of a version that knows the driver, where CUPTI may record it.",
+    (
+        "Record the GPU, too: nsys profile -t cuda,nvtx, of a version that knows the driver, "
+        "where CUPTI may record it."
+    ),
     "Record the GPU, too: jax.profiler.trace around steps that run on it.",
 )
 PROFILER_COST = 0.2
-"""From here up the recorded step no longer stands for the program's: its host time has grown by a fifth."""
+"""From here up the recorded step no longer stands for the program's: its host time has grown by a
+fifth."""
 MIN_UNKNOWN_SHARE = 0.2  # less of the computation changes no verdict
 
 
 def top_operators(m: Measurements) -> list[ApiTime]:
-    """The operators with the most CPU time of their own, over the whole recording; without any the phases."""
+    """The operators with the most CPU time of their own, over the whole recording; without any the
+    phases."""
     steps = m.timed.steps.steady_count
     own = [(row.name, row.calls, row.host_self_ms) for row in m.ops if row.kind == "op"]
-    own = own or [(row.name, row.calls or 0.0, row.host_ms) for row in m.phase_rows if not row.derived]
+    own = own or [
+        (row.name, row.calls or 0.0, row.host_ms) for row in m.phase_rows if not row.derived
+    ]
     rows = sorted(own, key=lambda row: -row[2])[:SHOWN]
     return [ApiTime(name, round(calls * steps), time * steps) for name, calls, time in rows if time]
 
 
 def no_gpu_work(m: Measurements) -> str:
-    """Why it is not known what the GPU did, the largest parts of the CPU's time, and what to record."""
+    """Why it is not known what the GPU did, the largest parts of the CPU's time, and what to
+    record."""
     if m.launches is not None and m.launches.launch_calls:
         why = "launches were recorded, but no GPU work: what the GPU did is not known."
     else:
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
         why = f"the recording holds no GPU work{cut}."
     times = top_operators(m) or api_times(m.linked)
-    shown = [f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})" for row in times[:3]]
-    recorded = f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in {', '.join(shown)}."
+    shown = [
+        f"{row.name} {digits(row.ms)} ms ({row.calls:,} call{'s' * (row.calls != 1)})"
+        for row in times[:3]
+    ]
+    recorded = (
+        f" Of {digits(m.coverage.recorded_ms)} ms recorded the CPU spends most in "
+        f"{', '.join(shown)}."
+    )
     return f"{why}{recorded if times else ''} {RECORD_THE_GPU.of(m.joined.framework)}"
 
 
@@ -48,13 +63,24 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
     for condition in m.trace.conditions:
         if condition.spoils:
             name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
-            evidence = [Evidence(condition.name, condition.value, "", "conditions of the recording")]
-            yield Draft(f"condition-{name}", "inconclusive", f"Caveat: {condition.spoils}", "none", None, evidence)
+            evidence = [
+                Evidence(condition.name, condition.value, "", "conditions of the recording")
+            ]
+            yield Draft(
+                f"condition-{name}",
+                "inconclusive",
+                f"Caveat: {condition.spoils}",
+                "none",
+                None,
+                evidence,
+            )
 
 
 def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The recorded step is much slower than the same step without the profiler."""
-    if (timed := m.unprofiled_time) is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
+    if (timed := m.unprofiled_time) is None or m.mean_step_ms <= (
+        1 + PROFILER_COST
+    ) * timed.step_ms:
         return
     cost = m.mean_step_ms / timed.step_ms - 1
     evidence = [
@@ -90,8 +116,13 @@ def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def _times_alone(m: Measurements, times: list[ApiTime]) -> list[Evidence]:
     return [
         Evidence("GPU work", "not recorded", "", "only the host's side is known"),
-        *(Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording") for row in times),
-        Evidence("next step", RECORD_THE_GPU.of(m.joined.framework), "", "what the recording lacks"),
+        *(
+            Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording")
+            for row in times
+        ),
+        Evidence(
+            "next step", RECORD_THE_GPU.of(m.joined.framework), "", "what the recording lacks"
+        ),
     ]
 
 
@@ -100,11 +131,20 @@ def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     unknown = unknown_share(m.rated)
     if m.step.budget is None or unknown < MIN_UNKNOWN_SHARE:
         return
-    what, idle = "computation in kernels of no known kind", "mean of {:,} samples while the GPU was busy"
+    what = "computation in kernels of no known kind"
+    idle = "mean of {:,} samples while the GPU was busy"
     evidence = [
         share(m, unknown * m.step.budget.compute, what),
         *times(unknown_kernels(m.rated)),
-        *(Evidence(name, mean, "", idle.format(samples)) for name, mean, samples in busy_counters(m.timed)),
-        Evidence("next step", "traceanalyzer collect ncu, then analyze --ncu", "", "measures what limits each kernel"),
+        *(
+            Evidence(name, mean, "", idle.format(samples))
+            for name, mean, samples in busy_counters(m.timed)
+        ),
+        Evidence(
+            "next step",
+            "traceanalyzer collect ncu, then analyze --ncu",
+            "",
+            "measures what limits each kernel",
+        ),
     ]
     yield finding("unknown-kernels", "none", None, evidence)

@@ -1,5 +1,5 @@
-"""Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page migration, changing
-shapes; and on kernels that the recording has lost."""
+"""Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page
+migration, changing shapes; and on kernels that the recording has lost."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,9 +19,12 @@ from traceanalyzer.trace import Bool
 BASIS = "this idle time gone, an upper bound"
 ONCE = "this idle time gone, an upper bound; the program's start alone may have it"
 CUDNN_BENCHMARK = "cudnn.benchmark"
-"""The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
+"""The condition that says whether each new convolution is tried with all algorithms, or a heuristic
+is asked."""
 SCENARIOS = {
-    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated ahead"),
+    IdleDetail.GRAPHS: Scenario(
+        "graphs_kept", graphs_kept, "graphs are captured and updated ahead"
+    ),
     IdleDetail.PAGE_MIGRATION: None,
     IdleDetail.MANAGED_LOOP: None,
 }
@@ -36,17 +39,32 @@ class _Cause(NamedTuple):
 
 
 CAUSES = {
-    IdleDetail.ALLOCATION: _Cause("allocation", "idle during calls that allocate or free memory", BASIS,
-                                  "avoid_allocations"),
-    IdleDetail.LOADING: _Cause("first-use", "idle during first launches, module loading and set-up of libraries", ONCE,
-                               "warm_up"),
-    IdleDetail.GRAPHS: _Cause("graph-building", "idle during capture, instantiation and update of graphs", BASIS,
-                              "fixed_shapes"),
+    IdleDetail.ALLOCATION: _Cause(
+        "allocation", "idle during calls that allocate or free memory", BASIS, "avoid_allocations"
+    ),
+    IdleDetail.LOADING: _Cause(
+        "first-use",
+        "idle during first launches, module loading and set-up of libraries",
+        ONCE,
+        "warm_up",
+    ),
+    IdleDetail.GRAPHS: _Cause(
+        "graph-building",
+        "idle during capture, instantiation and update of graphs",
+        BASIS,
+        "fixed_shapes",
+    ),
     IdleDetail.COMPILATION: _Cause("compilation", "idle during compilation", ONCE, "warm_up"),
-    IdleDetail.PAGE_MIGRATION: _Cause("page-migration", "idle in faults on managed memory", BASIS, "keep_on_device"),
-    IdleDetail.MANAGED_LOOP: _Cause("managed-memory-loop", "idle during CPU work on managed memory between migrations",
-                                    BASIS, "move_host_work"),
-}  # fmt: skip
+    IdleDetail.PAGE_MIGRATION: _Cause(
+        "page-migration", "idle in faults on managed memory", BASIS, "keep_on_device"
+    ),
+    IdleDetail.MANAGED_LOOP: _Cause(
+        "managed-memory-loop",
+        "idle during CPU work on managed memory between migrations",
+        BASIS,
+        "move_host_work",
+    ),
+}
 
 
 def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -59,7 +77,8 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
         # Without the profiler host work is as long as recorded in proportion to all of it.
         idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
         evidence = [share(m, idle, cause.what), *_longest(m, detail)]
-        scenario, alone = SCENARIOS.get(detail), detail in SCENARIOS
+        scenario = SCENARIOS.get(detail)
+        alone = detail in SCENARIOS
         remedy = Proposal(said(cause.id), cause.basis, scenario, name=cause.remedy, alone=alone)
         yield finding(cause.id, "idle.host", idle, evidence, [remedy])
 
@@ -69,16 +88,23 @@ def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
     recorded = detail_ms(m.causes, IdleDetail.LOST)
     if m.step.idle is None or recorded <= 0:
         return
-    idle, what = min(recorded, m.step.idle.other), "idle as recorded, with launches whose kernels are missing"
-    yield finding("lost-kernels", "idle.other", idle, [share(m, idle, what), *_longest(m, IdleDetail.LOST)])
+    idle = min(recorded, m.step.idle.other)
+    what = "idle as recorded, with launches whose kernels are missing"
+    yield finding(
+        "lost-kernels", "idle.other", idle, [share(m, idle, what), *_longest(m, IdleDetail.LOST)]
+    )
 
 
 def _longest(m: Measurements, detail: IdleDetail) -> list[Evidence]:
-    return [Evidence("longest gap", length, "ms", text) for length, text in longest_gaps(m.causes, detail=detail)]
+    return [
+        Evidence("longest gap", length, "ms", text)
+        for length, text in longest_gaps(m.causes, detail=detail)
+    ]
 
 
 def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """cuDNN's operators get inputs of other shapes from step to step, and the GPU idles while the host is in them."""
+    """cuDNN's operators get inputs of other shapes from step to step, and the GPU idles while the
+    host is in them."""
     found = find_new_shapes(m.causes, PREPARED)
     if found is None or m.step.idle is None or m.idle is None or m.idle.host <= 0:
         return
@@ -87,7 +113,12 @@ def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [
         Evidence("operators whose shapes change", ", ".join(found.operators), "", "steady state"),
         Evidence("idle during CPU work in them", found.idle_ms, "ms", "per recorded step"),
-        Evidence("steps with other shapes than the one before", found.changed, "", f"of {found.steps} steady steps"),
+        Evidence(
+            "steps with other shapes than the one before",
+            found.changed,
+            "",
+            f"of {found.steps} steady steps",
+        ),
         Evidence("shapes", found.shapes, "", "in the steady steps"),
         Evidence(CUDNN_BENCHMARK, setting, "", "conditions of the recording"),
     ]

@@ -1,4 +1,5 @@
-"""Findings on idle time: launching, syncs, input, host work, the profiler, and what the recording does not tell."""
+"""Findings on idle time: launching, syncs, input, host work, the profiler, and what the recording
+does not tell."""
 
 from collections.abc import Iterator
 
@@ -22,7 +23,10 @@ BASIS = "all idle time after waits gone, an upper bound"
 THEN_FASTER = "Remove the waits, then also issue the work faster: "
 TOO_SLOW = "Without that the host stays too slow to keep the GPU busy."
 AND_THEN = Words(
-    f"{THEN_FASTER}work without waits can be captured in a CUDA graph or compiled (mode='reduce-overhead'). {TOO_SLOW}",
+    (
+        f"{THEN_FASTER}work without waits can be captured in a CUDA graph or compiled "
+        f"(mode='reduce-overhead'). {TOO_SLOW}"
+    ),
     f"{THEN_FASTER}work without waits can be captured in a CUDA graph. {TOO_SLOW}",
     f"{THEN_FASTER}put the loop into one jit (lax.scan). {TOO_SLOW}",
 )
@@ -32,7 +36,8 @@ LOAD_AHEAD = (
     "copy it with cudaMemcpyAsync on a stream of its own."
 )
 LOAD_AHEAD_IN_JAX = (
-    "Load ahead: prepare the next batch on another thread and put it on the GPU (jax.device_put) before it is needed."
+    "Load ahead: prepare the next batch on another thread and put it on the GPU "
+    "(jax.device_put) before it is needed."
 )
 
 
@@ -48,9 +53,12 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
         where = "launching threads" + ", per recorded step" * m.timed.steps.found
         evidence.append(Evidence("CPU time spent launching", m.host.dispatch_ms, "ms", where))
     evidence += _launch_evidence(m)
-    words, captured = said("launch-bound"), program(m).in_graphs
+    words = said("launch-bound")
+    captured = program(m).in_graphs
     action = said("launch-bound", "more_in_graphs") if captured else words
-    whole = captured and m.launches is not None and m.launches.graph_launches <= 1.0  # the step is a single graph
+    whole = (
+        captured and m.launches is not None and m.launches.graph_launches <= 1.0
+    )  # the step is a single graph
     proposals = [] if whole else [Proposal(action, ALL_GONE, name="cuda_graph")]
     yield finding("launch-bound", "idle.launch", idle, evidence, proposals, words=words)
 
@@ -68,7 +76,8 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def _between_queued_ms(m: Measurements) -> float:
-    """Idle time of a step between ops that had been queued: the device's own, so the same with and without profiler."""
+    """Idle time of a step between ops that had been queued: the device's own, so the same with and
+    without profiler."""
     return 0.0 if m.step.idle is None else min(queued_idle_ms(m.causes), m.step.idle.launch)
 
 
@@ -76,7 +85,12 @@ def _launch_evidence(m: Measurements) -> list[Evidence]:
     if (stats := m.launches) is None:
         return []
     return [
-        Evidence(f"kernels {m.timed.steps.per}", stats.kernels, "", "steady state" if m.timed.steps.found else ""),
+        Evidence(
+            f"kernels {m.timed.steps.per}",
+            stats.kernels,
+            "",
+            "steady state" if m.timed.steps.found else "",
+        ),
         Evidence("mean kernel duration", stats.kernel_mean_us, "us", "steady state"),
         Evidence("mean launch call", stats.launch_mean_us, "us", "steady state, profiler attached"),
     ]
@@ -90,8 +104,14 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.INPUT)]
-    basis = "idle time while data was awaited; assumes that loading can be hidden behind GPU work completely"
+    evidence += [
+        Evidence("longest gap", d, "ms", text)
+        for d, text in longest_gaps(m.causes, IdleCause.INPUT)
+    ]
+    basis = (
+        "idle time while data was awaited; assumes that loading can be hidden behind GPU "
+        "work completely"
+    )
     words = Words(loader_advice.action(m.loading), LOAD_AHEAD, LOAD_AHEAD_IN_JAX)
     ahead = Proposal(words, basis, name="data_loader_workers")
     yield finding("input-wait", "idle.input", idle.input, evidence, [ahead], words=words)
@@ -126,33 +146,51 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if (idle := m.step.idle) is None or idle.other <= 0:
         return
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m.causes, IdleCause.OTHER)]
+    evidence += [
+        Evidence("longest gap", d, "ms", text)
+        for d, text in longest_gaps(m.causes, IdleCause.OTHER)
+    ]
     yield finding("idle-unexplained", "idle.other", idle.other, evidence)
 
 
 def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
+    """Waits that emptied the launch queue, so that the device idled until the host had caught
+    up."""
     if (idle := m.step.idle) is None or idle.sync <= 0:
         return
     costly = [row for row in m.syncs if not row.benign] or m.syncs
-    per, each = m.timed.steps.per, m.timed.steps.each
+    per = m.timed.steps.per
+    each = m.timed.steps.each
     evidence = [
         share(m, idle.sync, "idle after the queue was drained by a sync"),
         Evidence(f"waits {per}", sum(r.calls for r in costly), "", "calls that block on the GPU"),
-        *(Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r, each)) for r in costly[:PLACES]),
+        *(
+            Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r, each))
+            for r in costly[:PLACES]
+        ),
     ]
     larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
-    words, how = said("host-waits"), instead_of_waits(m)
+    words = said("host-waits")
+    how = instead_of_waits(m)
     waits = Words(text("remove_syncs", how), words.cuda, words.jax) if how == "coalesce" else words
     proposals = [
         Proposal(waits, BASIS, name="remove_syncs"),
-        Proposal(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
+        Proposal(
+            AND_THEN,
+            BASIS,
+            NO_HOST_SYNCS_LAUNCHES_FREE,
+            suffix="-and-launches",
+            cls=larger,
+            name="cuda_graph",
+        ),
     ]
     yield finding("host-waits", "idle.sync", idle.sync, evidence, proposals, words=waits)
 
 
 def _where(row: SyncRow, each: str) -> str:
     """The place in the program: the call, the operators around it, the phase, the line."""
-    phase = row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
+    phase = (
+        row.phase if row.phase is None or row.phase.startswith("between ") else f"phase {row.phase}"
+    )
     parts = (f"{row.call}, {row.calls:.4g}{each}", row.op and f"in {row.op}", phase, row.python)
     return ", ".join(part for part in parts if part)

@@ -18,16 +18,22 @@ from traceanalyzer.trace import Bool
 
 EXAMPLES = 3  # operands and sorts named in the evidence
 TOPK = Scenario(
-    "topk", taken_by_topk, missing="no sort was recorded of which only the first few are taken",
-    basis="topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes no longer than the sort",
-)  # fmt: skip
+    "topk",
+    taken_by_topk,
+    missing="no sort was recorded of which only the first few are taken",
+    basis=(
+        "topk reads what is sorted 12 times at the memory's rate, in 20 launches, and takes "
+        "no longer than the sort"
+    ),
+)
 
 
 def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Softmax and its neighbours between two batched products, forward or backward."""
     if (found := find_attention(m.rated, free)) is None:
         return
-    total, rows = found.passes.total_ms, found.passes.rows
+    total = found.passes.total_ms
+    rows = found.passes.rows
     evidence = [
         share(m, total, "passes over the scores between the two products of attention"),
         Evidence("attentions", found.attentions, "", "forward and backward each"),
@@ -36,23 +42,41 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
         where = f"scores read and written by these passes, {m.timed.steps.per}"
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.passes.top)
-    basis = "without the passes between the products; the products' own traffic with the scores goes too"
-    yield finding("attention-written-out", "compute", total, evidence, rows=rows, basis=basis, name="fused_attention")
+    basis = (
+        "without the passes between the products; the products' own traffic with the scores "
+        "goes too"
+    )
+    yield finding(
+        "attention-written-out",
+        "compute",
+        total,
+        evidence,
+        rows=rows,
+        basis=basis,
+        name="fused_attention",
+    )
 
 
 def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """Layout kernels that the convolution library runs around its own, because tensors come channels first."""
+    """Layout kernels that the convolution library runs around its own, because tensors come
+    channels first."""
     if (found := layout.channel_kernels(m.timed, free)) is None:
         return
-    evidence = [share(m, found.total_ms, "kernels that change the layout of tensors around convolutions")]
+    evidence = [
+        share(m, found.total_ms, "kernels that change the layout of tensors around convolutions")
+    ]
     evidence += times(found.top)
-    basis, total, rows = "without these kernels; weights in channels-last need none of them", found.total_ms, found.rows
-    yield finding("channels-last", "compute", total, evidence, rows=rows, basis=basis, name="channels_last")
+    basis = "without these kernels; weights in channels-last need none of them"
+    total = found.total_ms
+    rows = found.rows
+    yield finding(
+        "channels-last", "compute", total, evidence, rows=rows, basis=basis, name="channels_last"
+    )
 
 
 def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """The same tensors (by type and shape) cast to another type several times a step. Whether a cast can go is not
-    in the recording, so no headroom is claimed."""
+    """The same tensors (by type and shape) cast to another type several times a step. Whether a
+    cast can go is not in the recording, so no headroom is claimed."""
     if (found := layout.casts(m.timed, free)) is None:
         return
     evidence = [
@@ -62,27 +86,35 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
         Evidence("time", found.first_ms, "ms", "the first of each shape and type alone"),
         *times(found.kernels.top, "time in the kernel"),
     ]
-    basis, rows = "which tensors are the same is not in the recording", found.kernels.rows
-    yield finding("repeated-casts", "compute", None, evidence, rows=rows, basis=basis, name="low_precision")
+    basis = "which tensors are the same is not in the recording"
+    rows = found.kernels.rows
+    yield finding(
+        "repeated-casts", "compute", None, evidence, rows=rows, basis=basis, name="low_precision"
+    )
 
 
 def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Copies that only make a tensor contiguous."""
     if (found := layout.layout_copies(m.timed, free)) is None:
         return
-    evidence = [share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)"), *times(found.top)]
+    evidence = [
+        share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)"),
+        *times(found.top),
+    ]
     basis = "which of the copies the operators after them need is not in the recording"
     yield finding("layout-copies", "compute", None, evidence, rows=found.rows, basis=basis)
 
 
 def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Elementwise kernels that read or write one operand across its order. What the same work takes in one order is not
-    in the recording, so no headroom is claimed; other findings may have it."""
+    """Elementwise kernels that read or write one operand across its order. What the same work takes
+    in one order is not in the recording, so no headroom is claimed; other findings may have it."""
     if (found := strided_work(m.rated)) is None:
         return
     apart = f"neighbours {SECTOR_BYTES} bytes or more apart"
     evidence = [
-        share(m, found.kernels.total_ms, "elementwise kernels whose operands lie in different orders"),
+        share(
+            m, found.kernels.total_ms, "elementwise kernels whose operands lie in different orders"
+        ),
         *(Evidence("operands", text, "", apart) for text in found.examples[:EXAMPLES]),
         *times(found.kernels.top),
     ]
@@ -90,7 +122,9 @@ def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "Bring the operands into one order before the loop: one contiguous() or one memory format for weights and "
         "inputs, transposes folded into the products that make or take the tensor."
     )
-    remedy = Proposal(everywhere(action), "what the same work takes in one order is not in the recording")
+    remedy = Proposal(
+        everywhere(action), "what the same work takes in one order is not in the recording"
+    )
     yield finding("uncoalesced-access", "compute", None, evidence, [remedy])
 
 
@@ -108,7 +142,10 @@ def sorted_whole(m: Measurements, free: Bool) -> Iterator[Draft]:
     needed = topk_ns(found.bytes[each], m.linked.limit("bandwidth")[rows][first])
     claim_ms = max(kernels.total_ms - per_step(m.timed, needed), 0.0)
     evidence = [share(m, kernels.total_ms, "sorts of which the first few are taken")]
-    evidence += [Evidence("sorted", text, "", "shape and what is taken") for text in found.examples[:EXAMPLES]]
+    evidence += [
+        Evidence("sorted", text, "", "shape and what is taken")
+        for text in found.examples[:EXAMPLES]
+    ]
     evidence += times(kernels.top)
     remedy = Proposal(said("sorted-whole"), "replaced by topk", TOPK, name="faster_kernels")
     yield finding("sorted-whole", "compute", claim_ms, evidence, [remedy], rows)

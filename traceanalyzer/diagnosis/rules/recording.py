@@ -1,4 +1,5 @@
-"""Sentences on what the recording is: which part of it the steps are, what repeats within them, what it cannot hold."""
+"""Sentences on what the recording is: which part of it the steps are, what repeats within them,
+what it cannot hold."""
 
 import re
 from collections.abc import Iterator
@@ -15,14 +16,22 @@ from traceanalyzer.diagnosis.rules.timing import DRIFT_SHARE
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.trace import RangeKind
 
-MANY_STEPS, MANY_EVENTS = 30, 200_000
-"""More steps tell nothing new; a recording with fewer events than that is small however many steps it has."""
+MANY_STEPS = 30
+MANY_EVENTS = 200_000
+"""More steps tell nothing new; a recording with fewer events than that is small however many steps
+it has."""
 RANGE_MS = 0.001
-"""About what a range costs the host with a recorder attached; `record_function` costs several times that."""
-MANY_RANGES, RANGES_SHARE = 500, 0.05
-"""Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
-WORK_OUTSIDE = 0.1  # share of the GPU's work outside all steps from which the step markers are worth a look
-NOTED_SPAN = 0.9  # device work that spans less of the recording than this leaves start-up or shutdown to be noted
+"""About what a range costs the host with a recorder attached; `record_function` costs several times
+that."""
+MANY_RANGES = 500
+RANGES_SHARE = 0.05
+"""Fewer ranges are phases and layers; ranges that cost less of the step do not change the
+picture."""
+WORK_OUTSIDE = 0.1
+"""Share of the GPU's work outside all steps from which the step markers are worth a look."""
+NOTED_SPAN = 0.9
+"""Device work that spans less of the recording than this leaves start-up or shutdown to be
+noted."""
 UNEVEN_RATIO = 1.3  # a mean this far above the median is that of a few steps, not of the usual one
 UNEVEN_STD = 0.3  # steps that vary by more than this share of their mean do not do the same work
 
@@ -36,7 +45,8 @@ def recording_notes(m: Measurements) -> Iterator[str]:
 
 
 def _slowed(m: Measurements) -> Iterator[str]:
-    """That recorded steps get slower, where the GPU's work does not: what has no finding, and why."""
+    """That recorded steps get slower, where the GPU's work does not: what has no finding, and
+    why."""
     if (known := m.regularity) is None or not known.drift_share or known.busy_drift_share is None:
         return
     if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
@@ -47,7 +57,8 @@ def _slowed(m: Measurements) -> Iterator[str]:
 
 
 def _more_than_useful(m: Measurements) -> Iterator[str]:
-    """Recordings that are longer, or marked more finely, than they need be: both disturb the program."""
+    """Recordings that are longer, or marked more finely, than they need be: both disturb the
+    program."""
     count = m.timed.steps.steady_count
     if m.timed.steps.found and count >= MANY_STEPS and m.trace.health.events >= MANY_EVENTS:
         yield (
@@ -55,8 +66,14 @@ def _more_than_useful(m: Measurements) -> Iterator[str]:
             "report, 20 for outliers and drift; shorter recordings disturb the program less."
         )
     ranges = m.trace.host_ranges
-    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(m.trace.strings, LIBRARY_MARK.search)[ranges.name]
-    a_step = float((mine & m.timed.steady_host(ranges.start)).sum()) / count if m.timed.steps.found else 0.0
+    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(
+        m.trace.strings, LIBRARY_MARK.search
+    )[ranges.name]
+    a_step = (
+        float((mine & m.timed.steady_host(ranges.start)).sum()) / count
+        if m.timed.steps.found
+        else 0.0
+    )
     if a_step >= MANY_RANGES and a_step * RANGE_MS >= RANGES_SHARE * m.mean_step_ms:
         yield (
             f"{a_step:,.0f} annotated ranges a step cost the CPU about {span(a_step * RANGE_MS)} of each "
@@ -66,14 +83,16 @@ def _more_than_useful(m: Measurements) -> Iterator[str]:
 
 def _own_markers(m: Measurements) -> Iterator[str]:
     """A region that the program marks for profilers, where the recording is not of it alone."""
-    calls, names = m.trace.api_calls, m.trace.strings
+    calls = m.trace.api_calls
+    names = m.trace.strings
     starts = calls.end[texts_where(names, re.compile(r"^cu(da)?ProfilerStart$").match)[calls.name]]
     stops = calls.start[texts_where(names, re.compile(r"^cu(da)?ProfilerStop$").match)[calls.name]]
     if m.timed.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
         return
     region = (stops[-1] - starts[0]) / NS_PER_MS
     launched = m.linked.launch_time
-    before, after = ((launched >= 0) & (launched < starts[0])).sum(), (launched >= stops[-1]).sum()
+    before = ((launched >= 0) & (launched < starts[0])).sum()
+    after = (launched >= stops[-1]).sum()
     if before + after:
         yield (
             f"The program marks {span(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
@@ -83,13 +102,19 @@ def _own_markers(m: Measurements) -> Iterator[str]:
 
 
 def _steps(m: Measurements) -> Iterator[str]:
-    seen, steps = m.coverage, m.timed.steps
+    seen = m.coverage
+    steps = m.timed.steps
     if (seen.work_outside_share or 0.0) > WORK_OUTSIDE:
-        yield f"{seen.work_outside_share:.0%} of the GPU's work lies outside the steps and is not analyzed."
+        yield (
+            f"{seen.work_outside_share:.0%} of the GPU's work lies outside the steps and is "
+            "not analyzed."
+        )
     elif seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
         idle = seen.idle_outside_share
         outside = f"; {idle:.0%} of the GPU's idle time lies outside" if idle is not None else ""
-        yield Aside(f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}.")
+        yield Aside(
+            f"The steps cover {seen.steps_share:.0%} of {span(seen.recorded_ms)} recorded{outside}."
+        )
     if steps.source == "periodicity":
         name = coinciding_range(m.timed)
         holds = f", each with one range `{name}`" if name else ""
@@ -113,20 +138,32 @@ def _uneven(m: Measurements) -> Iterator[str]:
 def _no_steps(m: Measurements) -> Iterator[str]:
     seen = m.coverage
     if m.timed.steps.known:
-        yield "Nothing marks a step: the recording is the unit of every figure, from the first GPU work to the last."
+        yield (
+            "Nothing marks a step: the recording is the unit of every figure, from the first "
+            "GPU work to the last."
+        )
     else:
         yield "No steps were found: every figure is for the whole recording."
     if seen.device_span_ms is None or seen.device_span_ms >= NOTED_SPAN * seen.recorded_ms:
         return
-    before = f"; the first GPU work comes after {span(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""
-    yield Aside(f"GPU work spans {span(seen.device_span_ms)} of {span(seen.recorded_ms)} recorded{before}.")
+    before = (
+        f"; the first GPU work comes after {span(seen.before_first_op_ms)}"
+        if seen.before_first_op_ms
+        else ""
+    )
+    yield Aside(
+        f"GPU work spans {span(seen.device_span_ms)} of {span(seen.recorded_ms)} recorded{before}."
+    )
 
 
 def _iterations(m: Measurements) -> Iterator[str]:
     if (found := m.timed.memo(find_iterations)) is not None:
         yield from sentences(m)
         if found.framework:
-            yield f"A step is one iteration of {found.framework}; `traceanalyzer iterations` lists them."
+            yield (
+                f"A step is one iteration of {found.framework}; `traceanalyzer iterations` "
+                "lists them."
+            )
 
 
 def _repeats(m: Measurements) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""What a printed table of sums, or step times alone (logged or recorded), tell: the verdict, and findings.
+"""What a printed table of sums, or step times alone (logged or recorded), tell: the verdict, and
+findings.
 
-Sums tell where the time is in all, but not what waits for what. Step times say that time is lost and how regularly, not
-why; only time spent waiting for data names its cause."""
+Sums tell where the time is in all, but not what waits for what. Step times say that time is lost
+and how regularly, not why; only time spent waiting for data names its cause."""
 
 from collections.abc import Iterator
 
@@ -16,23 +17,41 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
 from traceanalyzer.trace import Bool
 
-WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipStreamSynchronize",
-         "hipDeviceSynchronize", "hipEventSynchronize")  # fmt: skip
-LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "hipLaunchKernel", "hipExtModuleLaunchKernel")
-SPENT_IN = dict.fromkeys(WAITS, "in which the CPU waits {} ms") | dict.fromkeys(LAUNCHES, "{} ms of CPU time")
+WAITS = (
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "hipStreamSynchronize",
+    "hipDeviceSynchronize",
+    "hipEventSynchronize",
+)
+LAUNCHES = (
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+)
+SPENT_IN = dict.fromkeys(WAITS, "in which the CPU waits {} ms") | dict.fromkeys(
+    LAUNCHES, "{} ms of CPU time"
+)
 """What the CPU's time in a call is."""
 FIND_OUT_OF_SUMS = {
     "key_averages": "Export the trace (prof.export_chrome_trace) and analyse that.",
-    "proton": 'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and analyse that.',
+    "proton": (
+        'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and '
+        "analyse that."
+    ),
 }
 """By what recorded the sums."""
 INPUT_SHARE = 1 / 6
-"""Above this share of the step, which is a fifth of the iteration without its data, waiting for data is an input
-bottleneck. A loader that keeps up costs a few percent (taking a batch from its queue)."""
+"""Above this share of the step, which is a fifth of the iteration without its data, waiting for
+data is an input bottleneck. A loader that keeps up costs a few percent (taking a batch from its
+queue)."""
 DRIFT_SHARE = 0.05  # a smaller trend is that of clocks and temperature
 OUTLIER_SHARE = 0.01  # outliers that cost less of the time are within the spread of steps
 INPUT_CONFIDENCE = 0.5
-"""At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
+"""At the threshold. The host may wait for data while the GPU still works, which a log does not
+show."""
 MAX_CONFIDENCE = 0.8  # however large the share: the log shows the host's time, not the GPU's
 FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
 SHOWN_STEPS = 5  # slow steps that are named
@@ -51,38 +70,69 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
     """What stands out in the table."""
     each = " a step" if table.steps else ""
     if table.step_ms and table.device_ms < table.step_ms:
-        share, step = table.device_ms / table.step_ms, f"A step takes {digits(table.step_ms)} ms on the CPU"
+        share = table.device_ms / table.step_ms
+        step = f"A step takes {digits(table.step_ms)} ms on the CPU"
         yield f"{step}, with the profiler; GPU work is {share:.0%} of that at most."
     for share, cls in table.classes[:1]:
         yield f"{share:.0%} of the kernels' time is in {cls} kernels."
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
-            yield f"{row.name}: {row.calls:.4g} calls{each}, {SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
+            yield (
+                f"{row.name}: {row.calls:.4g} calls{each}, "
+                f"{SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
+            )
 
 
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
     if (stats := m.timing) is None or stats.median_ms is None:
-        rates = [(stats.tokens_per_s, ",.0f", "tokens"), (stats.samples_per_s, ",.4g", "samples")] if stats else []
-        rate = next((f" It says {rate:{form}} {what}/s." for rate, form, what in rates if rate is not None), "")
-        return Summary("inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {FIND_OUT}")
+        rates = (
+            [(stats.tokens_per_s, ",.0f", "tokens"), (stats.samples_per_s, ",.4g", "samples")]
+            if stats
+            else []
+        )
+        rate = next(
+            (f" It says {rate:{form}} {what}/s." for rate, form, what in rates if rate is not None),
+            "",
+        )
+        return Summary(
+            "inconclusive", 0.0, f"Inconclusive: the log holds no step times.{rate} {FIND_OUT}"
+        )
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
-        confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
-        text = f"Input-bound: waiting for data takes {stats.data_share:.0%} of each {digits(m.mean_step_ms)} ms step."
+        confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(
+            stats.data_share, 1.0
+        )
+        text = (
+            f"Input-bound: waiting for data takes {stats.data_share:.0%} of each "
+            f"{digits(m.mean_step_ms)} ms step."
+        )
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     loader = "" if stats.data_share is None else f"; not the data loader ({stats.data_share:.0%})"
     text = f"{_steps(m, stats)}{loader}. Step times alone do not tell why. {FIND_OUT}"
-    return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.timed.steps.found else None)
+    return Summary(
+        "inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.timed.steps.found else None
+    )
 
 
 def _steps(m: Measurements, stats: TimingStats) -> str:
-    if stats.slow_steps_share is not None and stats.fast_mode_ms is not None and stats.slow_mode_ms is not None:
+    if (
+        stats.slow_steps_share is not None
+        and stats.fast_mode_ms is not None
+        and stats.slow_mode_ms is not None
+    ):
         times = f"{digits(stats.fast_mode_ms)} or {digits(stats.slow_mode_ms)} ms"
         return f"Steps take {times} ({stats.slow_steps_share:.0%} slow)"
     if stats.outlier_excess_share >= OUTLIER_SHARE and stats.median_ms is not None:
-        slow = f"{stats.outliers} of {stats.steps} take much longer ({stats.outlier_excess_share:.0%} of the time)"
+        slow = (
+            f"{stats.outliers} of {stats.steps} take much longer "
+            f"({stats.outlier_excess_share:.0%} of the time)"
+        )
         return f"Steps take {digits(stats.median_ms)} ms, and {slow}"
-    timed = {"forward": stats.forward_ms, "backward": stats.backward_ms, "optimizer": stats.optimizer_ms}
+    timed = {
+        "forward": stats.forward_ms,
+        "backward": stats.backward_ms,
+        "optimizer": stats.optimizer_ms,
+    }
     phases = ", ".join(f"{name} {digits(time)}" for name, time in timed.items() if time is not None)
     return f"A step takes {digits(m.mean_step_ms)} ms" + (f" ({phases} ms)" if phases else "")
 
@@ -98,21 +148,33 @@ def timing_parts(m: Measurements) -> dict[str, float]:
 def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The step waits for its data."""
     stats = m.timing
-    if stats is None or stats.data_time_ms is None or stats.data_share is None or stats.data_share <= INPUT_SHARE:
+    if (
+        stats is None
+        or stats.data_time_ms is None
+        or stats.data_share is None
+        or stats.data_share <= INPUT_SHARE
+    ):
         return
     if not m.trace.only_step_times:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
     words = Words(
         f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data.",
-        "Load ahead: prepare the next input on other threads while the GPU works; a faster or local copy of the data.",
+        (
+            "Load ahead: prepare the next input on other threads while the GPU works; a "
+            "faster or local copy of the data."
+        ),
     )
-    basis = "logged time waiting for data; assumes that loading can be hidden behind the step completely"
+    basis = (
+        "logged time waiting for data; assumes that loading can be hidden behind the step "
+        "completely"
+    )
     evidence = [
         Evidence("time waiting for data", stats.data_share, "share", where, INPUT_SHARE),
         Evidence("time waiting for data", stats.data_time_ms, "ms", where),
     ]
-    claim, ahead = _claim(m, stats.data_time_ms), Proposal(words, basis)
+    claim = _claim(m, stats.data_time_ms)
+    ahead = Proposal(words, basis)
     yield finding("slow-input", "idle.input", claim, evidence, [ahead], words=words)
 
 
@@ -120,9 +182,12 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Single steps take much longer than the others."""
     if (stats := _differences(m)) is None or stats.outlier_excess_share < OUTLIER_SHARE:
         return
-    where, excess = _where(m, stats), stats.outlier_excess_share
+    where = _where(m, stats)
+    excess = stats.outlier_excess_share
     evidence = [
-        Evidence("time outliers take beyond the median step", excess, "share", where, OUTLIER_SHARE),
+        Evidence(
+            "time outliers take beyond the median step", excess, "share", where, OUTLIER_SHARE
+        ),
         Evidence("outliers", stats.outliers, "", where),
     ]
     if isinstance(stats, Regularity):
@@ -130,7 +195,9 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         more = f" and {len(slow) - SHOWN_STEPS} more" if len(slow) > SHOWN_STEPS else ""
         names = ", ".join(slow[:SHOWN_STEPS]) + more
         evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer steps` lists"))
-    look = Proposal(said("slow-outliers"), f"{_origin(stats)} time of outliers beyond the median step")
+    look = Proposal(
+        said("slow-outliers"), f"{_origin(stats)} time of outliers beyond the median step"
+    )
     title = f"{stats.outliers} steps are much slower than the others"
     yield _regularity("slow-outliers", title, _claim(m, excess * m.mean_step_ms), evidence, look)
 
@@ -138,7 +205,12 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The steps are of two kinds, fast and slow."""
     stats = _differences(m)
-    if stats is None or stats.fast_mode_ms is None or stats.slow_mode_ms is None or stats.slow_steps_share is None:
+    if (
+        stats is None
+        or stats.fast_mode_ms is None
+        or stats.slow_mode_ms is None
+        or stats.slow_steps_share is None
+    ):
         return
     where = _where(m, stats)
     excess = stats.slow_steps_share * (stats.slow_mode_ms - stats.fast_mode_ms)
@@ -147,7 +219,10 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("fast steps", stats.fast_mode_ms, "ms", "median"),
         Evidence("slow steps", stats.slow_mode_ms, "ms", "median"),
     ]
-    basis = f"{_origin(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
+    basis = (
+        f"{_origin(stats)}: all steps as fast as the fast ones, an upper bound where the "
+        "slow ones do more work"
+    )
     compare = Proposal(said("two-kinds-of-steps"), basis)
     title = "Step times fall into two groups, fast and slow"
     yield _regularity("two-kinds-of-steps", title, _claim(m, excess), evidence, compare)
@@ -165,12 +240,15 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     where = f"from the first to the last of {stats.steps} {_origin(stats)} steps"
     what = "growth of the GPU's time" if recorded else "growth of the step time"
     evidence = [Evidence(what, drift, "share", where, DRIFT_SHARE)]
-    watch = Proposal(said("drift"), f"{_origin(stats)} trend; the first steps show what is possible")
+    watch = Proposal(
+        said("drift"), f"{_origin(stats)} trend; the first steps show what is possible"
+    )
     yield _regularity("drift", "Steps become slower over the run", None, evidence, watch)
 
 
 def _differences(m: Measurements) -> TimingStats | Regularity | None:
-    """How the steps differ: by the log, which no profiler slowed, where it is long enough, else as recorded."""
+    """How the steps differ: by the log, which no profiler slowed, where it is long enough, else as
+    recorded."""
     logged = m.timing
     return logged if logged is not None and logged.steps >= MIN_STEPS else m.regularity
 
@@ -179,13 +257,20 @@ def _origin(stats: TimingStats | Regularity) -> str:
     return "recorded" if isinstance(stats, Regularity) else "logged"
 
 
-def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], proposal: Proposal) -> Draft:  # noqa: A002
+def _regularity(
+    finding_id: str,
+    title: str,
+    claim: float | None,
+    evidence: list[Evidence],
+    proposal: Proposal,
+) -> Draft:
     part: Part = "none" if claim is None else "idle.other"
-    return Draft(id, "inconclusive", title, part, claim, evidence, [proposal])
+    return Draft(finding_id, "inconclusive", title, part, claim, evidence, [proposal])
 
 
 def _claim(m: Measurements, ms: float) -> float | None:
-    """Headroom in the step of a timing log; beside a trace, the trace's own parts are what there is to give."""
+    """Headroom in the step of a timing log; beside a trace, the trace's own parts are what there is
+    to give."""
     return ms if m.trace.only_step_times else None
 
 

@@ -34,9 +34,11 @@ HIDE_IN_JAX = (
     "is written in place, not copied. Put inputs on the GPU ahead of their use (jax.device_put)."
 )
 ONE_COPY = Scenario(
-    "copied_together", copied_together, "the small copies are one: the others, and what the host does to launch and "
+    "copied_together",
+    copied_together,
+    "the small copies are one: the others, and what the host does to launch and "
     "await them, are gone; excludes packing the tensors on the host",
-)  # fmt: skip
+)
 
 
 def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -55,22 +57,38 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         where = ", ".join([row.direction, *[ends] * known, row.size])
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
-            evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where + _of_link(m, row)))
+            evidence.append(
+                Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where + _of_link(m, row))
+            )
     proposals = _proposals(m, between, shown, exposed)
-    yield finding("exposed-copies", "exposed_copy", exposed, evidence, proposals, words=proposals[-1].action)
+    yield finding(
+        "exposed-copies", "exposed_copy", exposed, evidence, proposals, words=proposals[-1].action
+    )
 
 
 def _of_link(m: Measurements, row: CopyStats) -> str:
-    """That large copies of pinned memory are far slower than the link of this GPU, where they are."""
+    """That large copies of pinned memory are far slower than the link of this GPU, where they
+    are."""
     gpu = None if m.timed.device is None else m.linked.gpus[m.timed.device]
     pinned = "pinned" in (row.source_memory, row.target_memory) and row.size.startswith("over")
-    if not pinned or gpu is None or not gpu.host or (row.bandwidth_gbs or gpu.host) * GIGA >= SLOW_LINK * gpu.host:
+    if (
+        not pinned
+        or gpu is None
+        or not gpu.host
+        or (row.bandwidth_gbs or gpu.host) * GIGA >= SLOW_LINK * gpu.host
+    ):
         return ""
-    return f"; its link carries {digits(gpu.host / GIGA)} GB/s: fewer lanes, an older slot, or others use it"
+    return (
+        f"; its link carries {digits(gpu.host / GIGA)} GB/s: fewer lanes, an older slot, or "
+        "others use it"
+    )
 
 
-def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Proposal]:
-    """To hide the copies; first to send less, where they take longer than the rest of the step, which hides them."""
+def _proposals(
+    m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float
+) -> list[Proposal]:
+    """To hide the copies; first to send less, where they take longer than the rest of the step,
+    which hides them."""
     pageable = any("pageable" in (row.source_memory, row.target_memory) for row in shown)
     totals: dict[tuple[int | None, int, str], float] = defaultdict(float)
     for row in between:
@@ -79,14 +97,22 @@ def _proposals(m: Measurements, between: list[CopyStats], shown: list[CopyStats]
     least = max(*totals.values(), 0.0, m.step.step_ms - exposed)
     words = Words(PIN + HIDE if pageable else HIDE, HIDE_IN_CUDA, HIDE_IN_JAX)
     basis = "copies hidden behind the rest: all takes the longer of the two"
-    hidden = Proposal(words, basis, name="pinned_memory" if pageable else "copy_ahead", least_ms=least)
+    hidden = Proposal(
+        words, basis, name="pinned_memory" if pageable else "copy_ahead", least_ms=least
+    )
     if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
         return [hidden]
     most = m.step.step_ms - least
-    basis = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
+    basis = (
+        f"the copies take longer than all else, which can hide at most {digits(most)} of "
+        f"their {digits(exposed)} ms"
+    )
     back = sum(row.exposed_ms for row in between if row.direction == BACK)
     name = "copy_less" if back > exposed / 2 else None
-    return [Proposal(said("exposed-copies", "less"), basis, suffix="-less", bound=True, name=name), hidden]
+    return [
+        Proposal(said("exposed-copies", "less"), basis, suffix="-less", bound=True, name=name),
+        hidden,
+    ]
 
 
 def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -95,24 +121,40 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.step.budget is None or exposed <= 0:
         return
     evidence = [share(m, exposed, "copies within the GPU that overlap with nothing")]
-    rows = sorted((row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms)
+    rows = sorted(
+        (row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms
+    )
     shown = ((row.exposed_ms, f"{row.op or row.call or WITHIN}, {row.size}") for row in rows[:ROWS])
-    evidence += [Evidence("exposed copy time", exposed_ms, "ms", where) for exposed_ms, where in shown]
-    action = "Copy less within the GPU: write results where they are needed, views instead of copies, no concatenation."
+    evidence += [
+        Evidence("exposed copy time", exposed_ms, "ms", where) for exposed_ms, where in shown
+    ]
+    action = (
+        "Copy less within the GPU: write results where they are needed, views instead of "
+        "copies, no concatenation."
+    )
     less = Proposal(everywhere(action), "copies within the GPU gone, an upper bound")
     yield finding("device-copies", "exposed_copy", exposed, evidence, [less])
 
 
 def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """The step sends many small tensors to the GPU one by one. What they cost is idle time that other findings have,
-    so no headroom is claimed."""
+    """The step sends many small tensors to the GPU one by one. What they cost is idle time that
+    other findings have, so no headroom is claimed."""
     if (found := small_copies(m.timed)) is None or m.mean_step_ms <= 0:
         return
-    host, unit = found.host_ms / m.mean_step_ms, m.timed.steps.unit
+    host = found.host_ms / m.mean_step_ms
+    unit = m.timed.steps.unit
     evidence = [
         Evidence("CPU time in small copies", host, "share", f"of the recorded {unit}"),
-        Evidence("small copies to the GPU", found.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY),
+        Evidence(
+            "small copies to the GPU", found.a_step, "", f"{m.timed.steps.per}, up to 64 kB", MANY
+        ),
         Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
         Evidence("their time on the GPU", found.device_ms, "ms", m.timed.steps.per),
     ]
-    yield finding("small-copies", "none", None, evidence, [Proposal(said("small-copies"), ONE_COPY.basis, ONE_COPY)])
+    yield finding(
+        "small-copies",
+        "none",
+        None,
+        evidence,
+        [Proposal(said("small-copies"), ONE_COPY.basis, ONE_COPY)],
+    )

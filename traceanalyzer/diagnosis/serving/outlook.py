@@ -1,5 +1,5 @@
-"""What decides how fast a server is (batches, prefills among decodes, a host that is ahead, guessed tokens), and what
-to do about it: switches of its engine, not changes of a training loop."""
+"""What decides how fast a server is (batches, prefills among decodes, a host that is ahead, guessed
+tokens), and what to do about it: switches of its engine, not changes of a training loop."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.serving.fit import Curve, DecodeFit, columns_of, curve, decode_fit, decodes
+from traceanalyzer.analysis.serving.fit import (
+    Curve,
+    DecodeFit,
+    columns_of,
+    curve,
+    decode_fit,
+    decodes,
+)
 from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass, span
 from traceanalyzer.diagnosis.draft import Draft
@@ -26,11 +33,17 @@ MIN_MIXED = 3
 SPREAD = 0.05  # kernels of another launch, or another run, differ by this much
 PHASES = ("decode", "prefill", "mixed", "verify")
 CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
-    "cuda_graphs": Served.in_graphs, "asynchronous_scheduling": Served.ahead, "less_python": Served.less_between,
-}  # fmt: skip
-"""Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work between them."""
+    "cuda_graphs": Served.in_graphs,
+    "asynchronous_scheduling": Served.ahead,
+    "less_python": Served.less_between,
+}
+"""Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work
+between them."""
 HOST_CLASSES = ("launch", "sync", "host")  # classes of a device that waits for its host
-PIECEWISE = "Replay graphs of the model's parts between attention in prefills, too (vLLM: cudagraph_mode PIECEWISE)"
+PIECEWISE = (
+    "Replay graphs of the model's parts between attention in prefills, too (vLLM: "
+    "cudagraph_mode PIECEWISE)"
+)
 """Where decodes replay graphs already."""
 USUAL = (3, 0.6)  # guessed tokens a request, and the share of them that is right, where nobody says
 BEYOND = 2.0  # of the largest recorded batch: more tokens in an iteration are another kernel's work
@@ -67,7 +80,8 @@ class Outlook:
     twice: Batch | None = None
     half_batch: float | None = None  # requests with which a decode brings half of the most tokens/s
     most_tokens_per_s: float | None = None  # what no batch of requests of this length exceeds
-    mixed_ms: float | None = None  # how much longer a mixed iteration is than a decode of the same requests, median
+    # how much longer a mixed iteration is than a decode of the same requests, median
+    mixed_ms: float | None = None
     mixed_per_1000_tokens_ms: float | None = None
     gains: tuple[Gain, ...] = ()
 
@@ -79,11 +93,13 @@ def fit_of_decodes(m: Measurements) -> DecodeFit | None:
 
 def outlook(m: Measurements) -> Outlook:
     """What the decodes of a recording, or of a log alone, let expect."""
-    fit, gains = m.memo(fit_of_decodes), launched_otherwise(m)
+    fit = m.memo(fit_of_decodes)
+    gains = launched_otherwise(m)
     if fit is None or fit.error_share > TRUSTED_ERROR:
         return Outlook(gains=gains)
     requests, kv, _ = columns_of(decodes(m.iterations))
-    size, length = float(np.median(requests)), float(np.median(np.nan_to_num(kv)))
+    size = float(np.median(requests))
+    length = float(np.median(np.nan_to_num(kv)))
     predict = Predictor.of(m, fit)
     now, twice = (predict.batch(n * size, n * length) for n in (1, 2))
     growing = predict.ms(size * 4, length * 4) - predict.ms(size * 2, length * 2)
@@ -95,7 +111,8 @@ def outlook(m: Measurements) -> Outlook:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Decodes of any batch: their work on the device by the curve, and where there are tapes the host replayed."""
+    """Decodes of any batch: their work on the device by the curve, and where there are tapes the
+    host replayed."""
 
     fit: DecodeFit
     served: Served | None
@@ -106,15 +123,24 @@ class Predictor:
     @classmethod
     def of(cls, m: Measurements, fit: DecodeFit) -> "Predictor":
         """For a log alone the curve is all."""
-        rows, served = tuple(decodes(m.iterations)), m.served
+        rows = tuple(decodes(m.iterations))
+        served = m.served
         if served is None:
             return cls(fit, None, None, rows, 1.0)
         numbers = [row.iteration for row in rows]
-        requests, known = columns_of(rows)[0], unprofiled(m, rows)
+        requests = columns_of(rows)[0]
+        known = unprofiled(m, rows)
         replayed = served.median_ms(served.usual, numbers)
         host = served.host_ns(served.usual)[numbers]
-        there, scale = host > 0, known.ms / replayed if known and replayed else 1.0
-        return cls(fit, served, curve(requests[there], np.full(there.sum(), np.nan), host[there]), rows, scale)
+        there = host > 0
+        scale = known.ms / replayed if known and replayed else 1.0
+        return cls(
+            fit,
+            served,
+            curve(requests[there], np.full(there.sum(), np.nan), host[there]),
+            rows,
+            scale,
+        )
 
     def batch(self, requests: float, kv: float) -> Batch:
         """A batch of so many requests of that length in all."""
@@ -127,8 +153,10 @@ class Predictor:
         if self.served is None or self.host is None:
             return work
         count = len(self.served.found)
-        device, host = np.ones(count), np.ones(count)
-        own, spent = columns_of(self.rows)[2], self.served.host_ns(self.served.usual)
+        device = np.ones(count)
+        host = np.ones(count)
+        own = columns_of(self.rows)[2]
+        spent = self.served.host_ns(self.served.usual)
         for row, time in zip(self.rows, own.tolist(), strict=True):
             device[row.iteration] = work / time
             host[row.iteration] = self.host.at(requests, 0.0) / max(spent[row.iteration], 1.0)
@@ -136,19 +164,33 @@ class Predictor:
         return self.served.median_ms(tape, [row.iteration for row in self.rows]) * self.scale
 
     def times_ms(self, rows: Sequence[IterationRow]) -> F64:
-        """Time of these iterations, without the profiler where they are recorded; NaN where it is not known."""
+        """Time of these iterations, without the profiler where they are recorded; NaN where it is
+        not known."""
         if self.served is None:
-            return np.array([row.logged_ms if row.gpu_span_ms is None else None for row in rows], np.float64)
-        return self.served.periods_ns(self.served.usual)[[row.iteration for row in rows]] / NS_PER_MS
+            return np.array(
+                [row.logged_ms if row.gpu_span_ms is None else None for row in rows], np.float64
+            )
+        return (
+            self.served.periods_ns(self.served.usual)[[row.iteration for row in rows]] / NS_PER_MS
+        )
 
 
 def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | None, float | None]:
-    """How much longer mixed iterations are than decodes of as many requests, ms: the median, and of 1,000 tokens."""
-    rows = [row for row in by_phase(m.iterations).get("mixed", ()) if row.context_tokens and row.generation_tokens]
+    """How much longer mixed iterations are than decodes of as many requests, ms: the median, and of
+    1,000 tokens."""
+    rows = [
+        row
+        for row in by_phase(m.iterations).get("mixed", ())
+        if row.context_tokens and row.generation_tokens
+    ]
     besides = now.decode_ms - predict.fit.gpu_ms(now.requests, now.kv_tokens or 0.0)
-    requests, kv, tokens = (column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens"))
+    requests, kv, tokens = (
+        column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens")
+    )
     lengths = np.maximum(np.nan_to_num(kv) - tokens, 0.0)
-    decoded = [predict.fit.gpu_ms(*one) for one in zip(requests.tolist(), lengths.tolist(), strict=True)]
+    decoded = [
+        predict.fit.gpu_ms(*one) for one in zip(requests.tolist(), lengths.tolist(), strict=True)
+    ]
     longer = predict.times_ms(rows) - [time + besides for time in decoded]
     if np.isfinite(longer).sum() < MIN_MIXED:
         return None, None
@@ -156,27 +198,38 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
 
 
 def launched_otherwise(m: Measurements) -> tuple[Gain, ...]:
-    """What each way to launch them would bring the iterations of a phase. Where graphs are replayed already nothing is
-    gained by graphs."""
+    """What each way to launch them would bring the iterations of a phase. Where graphs are replayed
+    already nothing is gained by graphs."""
     if m.served is None:
         return ()
     phases = by_phase([row for row in m.iterations if row.period_ms])
-    return tuple(gain for phase in PHASES if phase in phases for gain in _of_phase(m, m.served, phase, phases[phase]))
+    return tuple(
+        gain
+        for phase in PHASES
+        if phase in phases
+        for gain in _of_phase(m, m.served, phase, phases[phase])
+    )
 
 
-def _of_phase(m: Measurements, served: Served, phase: str, rows: Sequence[IterationRow]) -> Iterator[Gain]:
+def _of_phase(
+    m: Measurements, served: Served, phase: str, rows: Sequence[IterationRow]
+) -> Iterator[Gain]:
     """The phase after each change, by the replay's ratio; the range is that of the host's speed."""
     if (now := unprofiled(m, rows)) is None:
         return
-    numbers, launched = [row.iteration for row in rows], {row.graph for row in rows}
+    numbers = [row.iteration for row in rows]
+    launched = {row.graph for row in rows}
     before = served.median_ms(served.usual, numbers)
     for change, how in CHANGES.items():
         if change == "cuda_graphs" and launched != {"eager"}:
             continue
         usual = how(served, served.usual)
         tapes = (how(served, served.fast), usual, how(served, served.slow))
-        fast, predicted, slow = (served.median_ms(tape, numbers) / before * now.ms for tape in tapes)
-        low, high = min(fast, slow, predicted * (1 - SPREAD)), max(fast, slow, predicted * (1 + SPREAD))
+        fast, predicted, slow = (
+            served.median_ms(tape, numbers) / before * now.ms for tape in tapes
+        )
+        low = min(fast, slow, predicted * (1 - SPREAD))
+        high = max(fast, slow, predicted * (1 + SPREAD))
         if predicted < now.ms * (1 - LEAST_GAIN):
             share = served.mean_ms(usual) / served.mean_ms(served.usual)
             yield Gain(phase, change, now.ms, predicted, low, high, share)
@@ -191,20 +244,34 @@ class Switch(NamedTuple):
 
 
 SWITCHES = {
-    "cuda_graphs": Switch("launch", "cuda_graph",
+    "cuda_graphs": Switch(
+        "launch",
+        "cuda_graph",
         "Replay CUDA graphs (vLLM without --enforce-eager, SGLang without --disable-cuda-graph, TensorRT-LLM: "
-        "cuda_graph_config)"),
-    "asynchronous_scheduling": Switch("sync", "asynchronous_scheduling",
+        "cuda_graph_config)",
+    ),
+    "asynchronous_scheduling": Switch(
+        "sync",
+        "asynchronous_scheduling",
         "Schedule the next iteration while the GPU works (vLLM: --async-scheduling, SGLang and TensorRT-LLM: overlap "
-        "scheduler)"),
-    "less_python": Switch("host", "move_host_work",
-        "Halve the Python work between iterations: inputs, sampling and text on other threads or processes"),
-}  # fmt: skip
+        "scheduler)",
+    ),
+    "less_python": Switch(
+        "host",
+        "move_host_work",
+        (
+            "Halve the Python work between iterations: inputs, sampling and text on other "
+            "threads or processes"
+        ),
+    ),
+}
 
 
-def for_server(m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]) -> list[Recommendation]:
-    """The advice on the GPU's work, and switches instead of that on the host where iterations can be replayed. A server
-    that replays graphs in all of its iterations is not told to."""
+def for_server(
+    m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]
+) -> list[Recommendation]:
+    """The advice on the GPU's work, and switches instead of that on the host where iterations can
+    be replayed. A server that replays graphs in all of its iterations is not told to."""
     if not (launched := {row.graph for row in m.iterations if row.gpu_span_ms is not None}):
         return advice
     if m.faithful_server is not None:
@@ -217,16 +284,28 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
     gains = m.memo(outlook).gains
     for change, switch in SWITCHES.items():
         mine = [gain for gain in gains if gain.change == change]
-        found = sorted((d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls)
+        found = sorted(
+            (d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls
+        )
         if not mine or not found:
             continue
-        step, share, text = m.step.step_ms * mine[0].mean_share, mine[0].mean_share, "; ".join(map(_gained, mine))
-        low, high = step * (1 - SCENARIO_SPREAD), step * (1 + SCENARIO_SPREAD)
+        step = m.step.step_ms * mine[0].mean_share
+        share = mine[0].mean_share
+        text = "; ".join(map(_gained, mine))
+        low = step * (1 - SCENARIO_SPREAD)
+        high = step * (1 + SCENARIO_SPREAD)
         words = PIECEWISE if change == "cuda_graphs" and mine[0].phase != "decode" else switch.words
         yield Recommendation(
-            found[0].id, found[0].cls, f"{words}: {text}.", step, 1 / share,
-            "replayed without the profiler: all recorded iterations", switch.remedy, low, high,
-        )  # fmt: skip
+            found[0].id,
+            found[0].cls,
+            f"{words}: {text}.",
+            step,
+            1 / share,
+            "replayed without the profiler: all recorded iterations",
+            switch.remedy,
+            low,
+            high,
+        )
 
 
 def _gained(gain: Gain) -> str:
@@ -236,23 +315,27 @@ def _gained(gain: Gain) -> str:
 
 @dataclass(frozen=True)
 class Guesses:
-    """An iteration that verifies guessed tokens, with its 90 % range, and the tokens/s that it brings."""
+    """An iteration that verifies guessed tokens, with its 90 % range, and the tokens/s that it
+    brings."""
 
     draft_tokens: int
     acceptance: float
-    source: str  # `verify`: recorded iterations of as many guesses; `fit`: decodes, without what guessing takes
+    # `verify`: recorded iterations of as many guesses; `fit`: decodes, without what guessing takes
+    source: str
     requests: float
     tokens_per_request: float
     iteration_ms: float
     low_ms: float
     high_ms: float
     tokens_per_s: float
-    speedup: float | None  # tokens/s over those of decodes without guesses; None where such are not recorded
+    speedup: (
+        float | None
+    )  # tokens/s over those of decodes without guesses; None where such are not recorded
 
 
 def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
-    """So many guesses a request, each right with this share: all up to the first wrong one count, and one more token.
-    A text says why the recording does not tell."""
+    """So many guesses a request, each right with this share: all up to the first wrong one count,
+    and one more token. A text says why the recording does not tell."""
     verifying: dict[float, list[IterationRow]] = defaultdict(list)
     for row in m.iterations:
         each = (row.generation_tokens or 0) / row.requests if row.requests else 0.0
@@ -261,16 +344,29 @@ def guessed(m: Measurements, count: int, acceptance: float) -> Guesses | str:
     found = _recorded(m, verifying, count) if verifying else _predicted(m, count)
     if isinstance(found, str):
         return found
-    tokens, now = sum(acceptance**i for i in range(count + 1)), found.now_ms
+    tokens = sum(acceptance**i for i in range(count + 1))
+    now = found.now_ms
     return Guesses(
-        count, acceptance, found.source, found.requests, tokens, found.ms, found.low_ms, found.high_ms,
-        found.requests * tokens / found.ms * MS_PER_S, now and tokens * now / found.ms,
-    )  # fmt: skip
+        count,
+        acceptance,
+        found.source,
+        found.requests,
+        tokens,
+        found.ms,
+        found.low_ms,
+        found.high_ms,
+        found.requests * tokens / found.ms * MS_PER_S,
+        now and tokens * now / found.ms,
+    )
 
 
 def _time(row: IterationRow) -> float | None:
     """Of an iteration that verifies or decodes, ms."""
-    return row.period_ms or row.gpu_span_ms or row.logged_ms if row.phase in ("verify", "decode") else None
+    return (
+        row.period_ms or row.gpu_span_ms or row.logged_ms
+        if row.phase in ("verify", "decode")
+        else None
+    )
 
 
 class Found(NamedTuple):
@@ -284,7 +380,9 @@ class Found(NamedTuple):
     now_ms: float | None = None
 
 
-def _recorded(m: Measurements, verifying: Mapping[float, Sequence[IterationRow]], count: int) -> Found | str:
+def _recorded(
+    m: Measurements, verifying: Mapping[float, Sequence[IterationRow]], count: int
+) -> Found | str:
     """Requests and times of the usual batch, of the recorded iterations by their guesses."""
     if count not in verifying:
         there = ", ".join(f"{guesses:g}" for guesses in sorted(verifying))
@@ -294,20 +392,32 @@ def _recorded(m: Measurements, verifying: Mapping[float, Sequence[IterationRow]]
     if (known := unprofiled(m, mine)) is not None:
         return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
     low, time, high = np.percentile(list(map(_time, mine)), (5, 50, 95)).tolist()
-    return Found("verify", requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD)))
+    return Found(
+        "verify", requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD))
+    )
 
 
 def _predicted(m: Measurements, count: int) -> Found | str:
-    """The same by the decodes: a token more is as much work as a request more, but for the KV cache."""
-    fit, (requests, kv, _) = m.memo(fit_of_decodes), columns_of(decodes(m.iterations))
+    """The same by the decodes: a token more is as much work as a request more, but for the KV
+    cache."""
+    fit = m.memo(fit_of_decodes)
+    (requests, kv, _) = columns_of(decodes(m.iterations))
     if fit is None:
         return "neither iterations that verify guesses nor decodes of three batches are recorded"
     if fit.error_share > TRUSTED_ERROR:
         return f"decode time by batch misses a batch left out by {fit.error_share:.0%}"
-    size, length, most = float(np.median(requests)), float(np.median(np.nan_to_num(kv))), float(requests.max())
+    size = float(np.median(requests))
+    length = float(np.median(np.nan_to_num(kv)))
+    most = float(requests.max())
     tokens = size * (count + 1)
     if tokens > BEYOND * most:
-        return f"{tokens:,.0f} tokens an iteration are too far beyond the largest recorded batch, {most:,.0f} requests"
-    predict, spread = Predictor.of(m, fit), max(SPREAD, fit.error_share)
+        return (
+            f"{tokens:,.0f} tokens an iteration are too far beyond the largest recorded "
+            f"batch, {most:,.0f} requests"
+        )
+    predict = Predictor.of(m, fit)
+    spread = max(SPREAD, fit.error_share)
     time = predict.ms(size, length, tokens)
-    return Found("fit", size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length))
+    return Found(
+        "fit", size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length)
+    )

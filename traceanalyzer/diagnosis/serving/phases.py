@@ -1,4 +1,5 @@
-"""The iterations of a serving engine by phase: what each takes with the profiler and without it, and its limit."""
+"""The iterations of a serving engine by phase: what each takes with the profiler and without it,
+and its limit."""
 
 from collections.abc import Sequence
 
@@ -35,13 +36,15 @@ class Phase:
     requests: float | None
     context_tokens: float | None
     generation_tokens: float | None
-    iteration_ms: float  # from the end of the iteration before; the span of the GPU work where that is not recorded
+    # from the end of the iteration before; the span of the GPU work where that is not recorded
+    iteration_ms: float
     busy_ms: float
     host_idle_ms: float
     limit: str  # `host`, `gpu`, or `unknown` where it is idle for what the recording does not show
     tokens_per_s: float | None
     memory_ms: float | None
-    """What the traffic of its kernels needs at the memory's bandwidth, a mean; None where too few have a model."""
+    """What the traffic of its kernels needs at the memory's bandwidth, a mean; None where too few
+    have a model."""
     arithmetic_ms: float | None  # what those need that arithmetic limits
     unprofiled: Unprofiled | None
 
@@ -62,12 +65,25 @@ def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     per_ms = ratio(float(np.nansum(made)) or None, sum(times.tolist()))
     counts = ("requests", "context_tokens", "generation_tokens")
     requests, context, generation = (_median(column(rows, figure)) for figure in counts)
-    limit = "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
+    limit = (
+        "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
+    )
     memory, arithmetic = _ceilings(m, rows)
     return Phase(
-        name, len(rows), requests, context, generation, time, works, waits, limit, per_ms and per_ms * MS_PER_S,
-        memory, arithmetic, unprofiled(m, followed),
-    )  # fmt: skip
+        name,
+        len(rows),
+        requests,
+        context,
+        generation,
+        time,
+        works,
+        waits,
+        limit,
+        per_ms and per_ms * MS_PER_S,
+        memory,
+        arithmetic,
+        unprofiled(m, followed),
+    )
 
 
 def _median(values: F64) -> float | None:
@@ -75,22 +91,32 @@ def _median(values: F64) -> float | None:
 
 
 def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | None:
-    """The median of these iterations without the profiler: as logged, else replayed; None where neither tells."""
-    found, log = m.timed.memo(find_iterations), m.timed.memo(found_in_log)
+    """The median of these iterations without the profiler: as logged, else replayed; None where
+    neither tells."""
+    found = m.timed.memo(find_iterations)
+    log = m.timed.memo(found_in_log)
     if found is None:
         return None
     numbers = column(rows, "iteration").astype(int).tolist()
     if np.isnan(found.period_ns[numbers]).all():
         alone = m.unprofiled if len(m.iterations) == len(rows) == 1 else None
-        return Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
+        return (
+            Unprofiled(alone.step_time_ms, alone.low_ms, alone.high_ms, "replay") if alone else None
+        )
     time = float(np.nanmedian(found.period_ns[numbers])) / NS_PER_MS
     replayed = [np.nan] * 4 if m.served is None else m.served.medians_ms(numbers)
     if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None
     if log and log.stretch and by_phase(rows).keys() == {"decode"}:
         # From run to run, and by its host's speed (NaN: not known), it may differ.
-        time, (fast, usual, slow) = time / log.stretch, replayed[1:]
-        ends = (time * (1 - LOG_SPREAD), time * (1 + LOG_SPREAD), time * fast / usual, time * slow / usual)
+        time = time / log.stretch
+        (fast, usual, slow) = replayed[1:]
+        ends = (
+            time * (1 - LOG_SPREAD),
+            time * (1 + LOG_SPREAD),
+            time * fast / usual,
+            time * slow / usual,
+        )
         return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
     recorded, *hosts = replayed
     if not abs(recorded / time - 1.0) <= FAITHFUL:  # a replay that takes as long as was recorded
@@ -100,16 +126,21 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
 
 
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:
-    """Mean time of an iteration's traffic at the memory's bandwidth, and of arithmetic-bound kernels at their peak."""
+    """Mean time of an iteration's traffic at the memory's bandwidth, and of arithmetic-bound
+    kernels at their peak."""
     if (found := m.timed.memo(find_iterations)) is None:
         return None, None
     ops = np.concatenate([found.rows[row.iteration] for row in rows])
-    table, roofline = m.trace.device_ops, m.rated.roofline
+    table = m.trace.device_ops
+    roofline = m.rated.roofline
     took = (table.end - table.start)[ops]
     traffic = roofline.bytes[:][ops] / m.linked.limit("bandwidth")[ops] * MS_PER_S
-    # More than was there to move or to calculate in the time: the model does not describe that kernel.
+    # More than was there to move or to calculate in the time: the model does not describe that
+    # kernel.
     known = np.isfinite(traffic) & ~(roofline.attainable[:][ops] > took)
     if took[known].sum() < MODELLED * took.sum():
         return None, None
     least = np.where(known & roofline.arithmetic[ops], roofline.attainable[:][ops], 0.0)
-    return float(traffic[known].sum()) / len(rows), float(np.nansum(least)) / NS_PER_S * MS_PER_S / len(rows)
+    return float(traffic[known].sum()) / len(rows), float(
+        np.nansum(least)
+    ) / NS_PER_S * MS_PER_S / len(rows)

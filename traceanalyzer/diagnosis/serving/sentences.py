@@ -27,13 +27,15 @@ SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "
 FEW = 0.02  # what the profiler adds less of is not told
 NOT_TOLD = "What speculative decoding brings is not known: {}."
 CHANGES = {
-    "cuda_graphs": "CUDA graphs", "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
+    "cuda_graphs": "CUDA graphs",
+    "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
     "less_python": "Half the CPU work between iterations",
-}  # fmt: skip
+}
 
 
 def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) -> dict[str, Any]:
-    """What programs get besides the rows; `guesses`: how many guessed tokens a request, and which share is right."""
+    """What programs get besides the rows; `guesses`: how many guessed tokens a request, and which
+    share is right."""
     cut = m.timed.memo(find_iterations)
     name = cut.framework if cut else None
     return {
@@ -41,20 +43,28 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
         "phases": phases(m),
         "decode_fit": m.memo(fit_of_decodes),
         "outlook": m.memo(outlook),
-        "speculation": found if isinstance(found := guessed(m, *(guesses or USUAL)), Guesses) else None,
+        "speculation": found
+        if isinstance(found := guessed(m, *(guesses or USUAL)), Guesses)
+        else None,
         "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
     }
 
 
 def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iterator[str]:
-    """The iterations by phase, the log, and what decides the decodes; first what guesses bring that were asked for."""
+    """The iterations by phase, the log, and what decides the decodes; first what guesses bring that
+    were asked for."""
     speculation = guessed(m, *(guesses or USUAL))
     if guesses is not None:
-        yield _speculation(speculation) if isinstance(speculation, Guesses) else NOT_TOLD.format(speculation)
+        yield (
+            _speculation(speculation)
+            if isinstance(speculation, Guesses)
+            else NOT_TOLD.format(speculation)
+        )
     for phase in phases(m):
         yield _about(phase)
     yield from _log(m)
-    fit, known = m.memo(fit_of_decodes), m.memo(outlook)
+    fit = m.memo(fit_of_decodes)
+    known = m.memo(outlook)
     if fit is not None:
         yield _fit(fit)
     yield from _batches(known)
@@ -69,14 +79,21 @@ def _log(m: Measurements) -> Iterator[str]:
     if m.timed.memo(find_iterations) is None or not m.trace.step_timings.of_server:
         return
     if (log := m.timed.memo(found_in_log)) is None:
-        yield "The log was not joined: the order of batches in it does not tell which of its iterations were recorded."
+        yield (
+            "The log was not joined: the order of batches in it does not tell which of its "
+            "iterations were recorded."
+        )
         return
     if log.other_ms is not None:
         other, own = map(_ms, log.other_ms)
-        yield f"The log was not joined: it is of another server. Decodes take {other} in it, as recorded {own}."
+        yield (
+            f"The log was not joined: it is of another server. Decodes take {other} in it, "
+            f"as recorded {own}."
+        )
         return
     decodes = by_phase(m.iterations).get("decode", [])
-    recorded, logged = column(decodes, "period_ms"), column(decodes, "logged_ms")
+    recorded = column(decodes, "period_ms")
+    logged = column(decodes, "logged_ms")
     if (both := (recorded > 0) & (logged > 0)).any():
         there, here = (_ms(float(np.median(times[both]))) for times in (logged, recorded))
         yield f"Decodes as logged: {there}, as recorded: {here} (medians)."
@@ -87,15 +104,28 @@ def _log(m: Measurements) -> Iterator[str]:
 def _about(p: Phase) -> str:
     work = [_some(p.requests, "request")]
     work += [_some(p.context_tokens, "prompt token")] if p.context_tokens else []
-    known = p.unprofiled if p.unprofiled and abs(p.unprofiled.ms / p.iteration_ms - 1.0) >= FEW else None
+    known = (
+        p.unprofiled
+        if p.unprofiled and abs(p.unprofiled.ms / p.iteration_ms - 1.0) >= FEW
+        else None
+    )
     time = _ms(p.iteration_ms)
     if known:
-        time = f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to {_ms(known.high_ms)}), {time} recorded"
-    count = f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"
+        time = (
+            f"{_ms(known.ms)} without the profiler ({_ms(known.low_ms)} to "
+            f"{_ms(known.high_ms)}), {time} recorded"
+        )
+    count = (
+        f"{p.iterations} {p.phase} iterations" if p.iterations > 1 else f"One {p.phase} iteration"
+    )
     busy = f"GPU busy {_ms(p.busy_ms)} ({p.busy_ms / p.iteration_ms:.0%})"
     rate = p.tokens_per_s and p.tokens_per_s * (p.iteration_ms / known.ms if known else 1.0)
     tokens = f" {digits(rate)} generated tokens/s." if rate else ""
-    first = " A first token takes at least that; queueing is not recorded." if p.phase == "prefill" else ""
+    first = (
+        " A first token takes at least that; queueing is not recorded."
+        if p.phase == "prefill"
+        else ""
+    )
     return f"{count} ({', '.join(filter(None, work))}): {time}, {busy}{_limit(p)}.{tokens}{first}"
 
 
@@ -103,7 +133,10 @@ def _limit(p: Phase) -> str:
     if p.limit == "host":
         return f", {_ms(p.host_idle_ms)} waiting for the CPU"
     if p.limit == "unknown":
-        return f", {_ms(p.iteration_ms - p.busy_ms - p.host_idle_ms)} waiting for what the recording does not show"
+        return (
+            f", {_ms(p.iteration_ms - p.busy_ms - p.host_idle_ms)} waiting for what the "
+            "recording does not show"
+        )
     if p.memory_ms is None or p.arithmetic_ms is None:
         return ""
     return (
@@ -118,16 +151,23 @@ def _fit(fit: DecodeFit) -> str:
         parts.append(f"{_ms(fit.per_request_ms)} a request")
     if fit.per_kv_token_ms:
         parts.append(f"{_ms(1000 * fit.per_kv_token_ms)} for 1,000 KV tokens")
-    text = f"GPU time of a decode: {' + '.join(parts)}, from {fit.iterations} iterations of {fit.batches} batches."
+    text = (
+        f"GPU time of a decode: {' + '.join(parts)}, from {fit.iterations} iterations of "
+        f"{fit.batches} batches."
+    )
     if fit.error_share > TRUSTED_ERROR:
-        return f"{text} That misses a batch left out by up to {fit.error_share:.0%}: nothing is predicted from it."
+        return (
+            f"{text} That misses a batch left out by up to {fit.error_share:.0%}: nothing is "
+            "predicted from it."
+        )
     return text
 
 
 def _batches(known: Outlook) -> Iterator[str]:
     if known.now is None or known.twice is None:
         return
-    now, twice = known.now, known.twice
+    now = known.now
+    twice = known.twice
     yield (
         f"Twice the batch ({_some(twice.requests, 'request')}): {_ms(now.decode_ms)} -> {_ms(twice.decode_ms)} "
         f"a decode, {twice.tokens_per_s / now.tokens_per_s:.2f}x the tokens/s."
@@ -145,7 +185,9 @@ def _batches(known: Outlook) -> Iterator[str]:
 
 
 def _speculation(g: Guesses) -> str:
-    low, rate, high = (digits(g.tokens_per_s * g.iteration_ms / ms) for ms in (g.high_ms, g.iteration_ms, g.low_ms))
+    low, rate, high = (
+        digits(g.tokens_per_s * g.iteration_ms / ms) for ms in (g.high_ms, g.iteration_ms, g.low_ms)
+    )
     over = f", {g.speedup:.2f}x those now, less what guessing takes" if g.speedup else ""
     return (
         f"Speculative decoding, {g.draft_tokens} guesses a request, {g.acceptance:.0%} of them right: "
@@ -164,17 +206,28 @@ def _gains(known: Outlook) -> Iterator[str]:
 
 def _ranks(m: Measurements) -> Iterator[str]:
     """How long the ranks of a model in parts wait for each other."""
-    waits = [(row.waiting_ms, row.rank) for row in m.ranks.rows if row.waiting_ms is not None] if m.ranks else []
+    waits = (
+        [(row.waiting_ms, row.rank) for row in m.ranks.rows if row.waiting_ms is not None]
+        if m.ranks
+        else []
+    )
     if len(waits) > 1:
         (least, late), (most, _) = min(waits), max(waits)
-        yield f"In a mean iteration ranks wait {_ms(least)} to {_ms(most)} for each other, rank {late} least."
+        yield (
+            f"In a mean iteration ranks wait {_ms(least)} to {_ms(most)} for each other, "
+            f"rank {late} least."
+        )
 
 
 def _in_graphs(m: Measurements) -> Iterator[str]:
     """Of how many kernels in CUDA graphs the operators are known."""
     named, inside = named_in_graphs(m.linked, m.joined.launch_node)
     if inside:
-        by = f" by {', '.join(Path(one.path).name for one in m.trace.captures)}" if m.trace.captures and named else ""
+        by = (
+            f" by {', '.join(Path(one.path).name for one in m.trace.captures)}"
+            if m.trace.captures and named
+            else ""
+        )
         more = ": give a recording of the graphs' capture, too, or record a decode without them"
         known = f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}"
         yield f"{known}{more if named < inside else ''}."

@@ -8,14 +8,19 @@ from traceanalyzer.trace import F64
 MAD_SIGMA = 1.4826
 CLIPPED = 3.0  # standard deviations: a step that is further off counts as one that is so far off
 BLOCKS = 2_000  # a longer series is looked at in medians of blocks
-LEAST_BLOCKS, LEAST_STEPS = 8, 20  # a level of fewer is none
+LEAST_BLOCKS = 8  # a level of fewer is none
+LEAST_STEPS = 20
 CERTAIN = 2.0
-"""The largest sum of deviations over sigma and the root of their number, by chance above 1.63 in 1 % of series."""
+"""The largest sum of deviations over sigma and the root of their number, by chance above 1.63 in 1
+% of series."""
 PARTS = 20  # of a series, whose means tell how long its noise lasts
-SHORT = 1_000  # steps of a series whose noise may last for so much of it that its parts do not show how long
+SHORT = 1_000
+"""Steps of a series whose noise may last for so much of it that its parts do not show how long."""
 FEW = 4  # steps after which noise is looked at again: what is left of it lasts
 LEAST_CHANGE = 0.02  # of the step time: machines differ by so much from one hour to the next
-COARSE, CORRELATED = 40, 0.9  # parts of a series, and the rank correlation of their medians with time where it drifts
+COARSE = 40
+"""Parts of a series, and the rank correlation of their medians with time where it drifts."""
+CORRELATED = 0.9
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ def changes(values: F64) -> tuple[list[int], Drift | None]:
 
 
 def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
-    """By halves: where the sum of clipped deviations is farthest from zero, if chance does not bring it so far."""
+    """By halves: where the sum of clipped deviations is farthest from zero, if chance does not
+    bring it so far."""
     here = x[first:end]
     if len(here) < 2 * least:
         return []
@@ -46,7 +52,8 @@ def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
     at = int(np.argmax(np.abs(path))) + least
     noise = max(_noise(score, 1), _noise(score, len(score) // PARTS), _lasting(score, at), 0.1)
     near = max(least, len(here) // PARTS)
-    before, after = float(np.median(here[max(at - near, 0) : at])), float(np.median(here[at : at + near]))
+    before = float(np.median(here[max(at - near, 0) : at]))
+    after = float(np.median(here[at : at + near]))
     sure = np.abs(path).max() > CERTAIN * noise * len(here) ** 0.5
     if not sure or abs(after - before) < LEAST_CHANGE * before:
         return []
@@ -61,10 +68,13 @@ def _noise(score: F64, length: int) -> float:
 
 
 def _lasting(score: F64, at: int) -> float:
-    """Sigma of a score whose noise lasts, in a short series; the level is taken to change at a place."""
+    """Sigma of a score whose noise lasts, in a short series; the level is taken to change at a
+    place."""
     rest = np.concatenate([part - part.mean() for part in (score[:at], score[at:])])
     size = len(rest)
-    near, one, few, more = (float((rest[lag:] * rest[: size - lag]).sum()) / size for lag in (0, 1, FEW, 2 * FEW))
+    near, one, few, more = (
+        float((rest[lag:] * rest[: size - lag]).sum()) / size for lag in (0, 1, FEW, 2 * FEW)
+    )
     if near <= 0 or size > SHORT:
         return 0.0
     # What is left of a deviation a step later, and the bias of its estimate from so few (Kendall).
@@ -84,7 +94,8 @@ def _scores(x: F64) -> F64:
 
 def _refined(values: F64, cut: int, width: int) -> int:
     """The step within two blocks around at which the level changes."""
-    first, end = max(cut - 2, 0) * width, min((cut + 2) * width, len(values))
+    first = max(cut - 2, 0) * width
+    end = min((cut + 2) * width, len(values))
     score = _scores(values[first:end]) if width > 1 else np.zeros(0)
     path = np.cumsum(score - score.mean()) if len(score) else score
     return first + int(np.argmax(np.abs(path))) + 1 if len(path) else cut * width
@@ -97,9 +108,16 @@ def _drift(blocks: F64, cuts: list[int], width: int) -> Drift | None:
     t = np.arange(len(blocks), dtype=np.float64)
     parts = [float(np.median(part)) for part in np.array_split(blocks, min(len(blocks), COARSE))]
     i, j = np.triu_indices(len(parts), 1)
-    slope = float(np.median(np.subtract(*np.take(parts, (j, i))) / (j - i))) * len(parts) / len(blocks)
-    steady = abs(float(np.corrcoef(np.arange(len(parts)), np.argsort(np.argsort(parts)))[0, 1])) >= CORRELATED
-    levels = np.concatenate([np.full(len(part), np.median(part)) for part in np.split(blocks, cuts)])
+    slope = (
+        float(np.median(np.subtract(*np.take(parts, (j, i))) / (j - i))) * len(parts) / len(blocks)
+    )
+    steady = (
+        abs(float(np.corrcoef(np.arange(len(parts)), np.argsort(np.argsort(parts)))[0, 1]))
+        >= CORRELATED
+    )
+    levels = np.concatenate(
+        [np.full(len(part), np.median(part)) for part in np.split(blocks, cuts)]
+    )
     line = slope * t + np.median(blocks - slope * t)
     share = slope * len(blocks) / float(np.median(blocks))
     # Levels have a number more to fit with for each cut.

@@ -1,4 +1,5 @@
-"""What days of steps hold, and as a document: levels and drift, ranks behind their peers, stops, goodput."""
+"""What days of steps hold, and as a document: levels and drift, ranks behind their peers, stops,
+goodput."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -7,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError, dataclass, definitions, metric
+from traceanalyzer.base import (
+    MS_PER_S,
+    TraceAnalyzerError,
+    UnreadableInputError,
+    dataclass,
+    definitions,
+    metric,
+)
 from traceanalyzer.fleet.days.changes import Drift, changes
 from traceanalyzer.fleet.days.store import OWN, Asked, Steps, append, moment_of, runs
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, Verdict
@@ -16,7 +24,8 @@ from traceanalyzer.report.printed import Printed
 from traceanalyzer.trace import Bool
 
 WARM_UP = 3  # steps after each start that belong to no level
-PAUSE_S, PAUSE_STEPS = 60.0, 10  # a job stands still where so much passes without a step, and so many times a step
+PAUSE_S = 60.0  # a job stands still where so much passes without a step, and so many times a step
+PAUSE_STEPS = 10
 WINDOW_MS = 60_000.0  # ranks are compared a minute at a time
 EXCESS_SHARE = 0.02  # of the step: a rank that waits so much longer than its peers is behind
 SLOW_MINUTES = 5  # one that is behind for less has a hiccup
@@ -40,7 +49,9 @@ class Level:
 class Stop:
     """The job went back, or stood still."""
 
-    kind: str = metric("restart: the step number went back; pause: no step ended for long", text="own")
+    kind: str = metric(
+        "restart: the step number went back; pause: no step ended for long", text="own"
+    )
     when: str | None = metric("when the last step before it ended; null without times", text="own")
     last_step: int = metric("last step before it")
     next_step: int = metric("first step after it")
@@ -97,8 +108,11 @@ def days_of(asked: Asked) -> Days:
     behind = {own: asked.behind(own, width, EXCESS_SHARE * usual) for own in asked.own}
     stops, redone = _stops(steps, usual, stride)
     slow = tuple(_slow_ranks(behind, width * usual / WINDOW_MS))
-    goodput, notes = _goodput(steps, stops, redone, stride), tuple(_notes(steps, asked.own))
-    return Days(asked.run, len(steps.step), usual, *_levels(steps), slow, tuple(stops), goodput, notes)
+    goodput = _goodput(steps, stops, redone, stride)
+    notes = tuple(_notes(steps, asked.own))
+    return Days(
+        asked.run, len(steps.step), usual, *_levels(steps), slow, tuple(stops), goodput, notes
+    )
 
 
 def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
@@ -108,7 +122,9 @@ def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
             "rank waits for its data (data_ms) to know."
         )
     if not np.isfinite(steps.ended).any():
-        yield "The logs have no times: stops and goodput are not known. Log when each step ended (t)."
+        yield (
+            "The logs have no times: stops and goodput are not known. Log when each step ended (t)."
+        )
 
 
 def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
@@ -126,8 +142,10 @@ def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
 
 
 def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]:
-    """Restarts and pauses, and which steps ran again. A counter that begins again without a pause counts epochs."""
-    found, redone = [], np.zeros(len(steps.step), bool)
+    """Restarts and pauses, and which steps ran again. A counter that begins again without a pause
+    counts epochs."""
+    found = []
+    redone = np.zeros(len(steps.step), bool)
     gaps = np.diff(steps.ended) - steps.ms[1:] * stride / MS_PER_S
     back = np.diff(steps.attempt) > 0
     long = gaps > max(PAUSE_S, PAUSE_STEPS * usual * stride / MS_PER_S)
@@ -142,10 +160,14 @@ def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]
     return found, redone
 
 
-def _slow_ranks(behind: Mapping[str, list[tuple[Any, ...]]], minutes_of_window: float) -> Iterator[SlowRank]:
+def _slow_ranks(
+    behind: Mapping[str, list[tuple[Any, ...]]], minutes_of_window: float
+) -> Iterator[SlowRank]:
     """Windows that follow each other, where they last long enough."""
     for own, windows in behind.items():
-        for (rank, *_), group in groupby(enumerate(windows), key=lambda one: (*one[1][:2], one[1][2] - one[0])):
+        for (rank, *_), group in groupby(
+            enumerate(windows), key=lambda one: (*one[1][:2], one[1][2] - one[0])
+        ):
             run = [window for _, window in group]
             minutes = len(run) * minutes_of_window
             if len(run) > 1 and minutes >= SLOW_MINUTES:
@@ -159,9 +181,12 @@ def _goodput(steps: Steps, stops: list[Stop], redone: Bool, stride: float) -> Go
         return None
     took = steps.ms * stride / MS_PER_S
     wall = float(steps.ended[-1] - steps.ended[0] + took[0])
-    repeated, stopped = float(took[redone].sum()), sum(one.stopped_s or 0.0 for one in stops)
+    repeated = float(took[redone].sum())
+    stopped = sum(one.stopped_s or 0.0 for one in stops)
     useful = min(float(took.sum()) - repeated, wall)
-    return Goodput(useful / wall, wall, useful, repeated, stopped, max(wall - useful - repeated - stopped, 0.0))
+    return Goodput(
+        useful / wall, wall, useful, repeated, stopped, max(wall - useful - repeated - stopped, 0.0)
+    )
 
 
 def recognise(path: Path) -> bool:
@@ -172,27 +197,33 @@ def recognise(path: Path) -> bool:
 def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> Printed:
     """The answer about the run of a store that was written to last. Raises TraceAnalyzerError."""
     if len(paths) > 1:
-        raise TraceAnalyzerError(f"{paths[1]}: give one folder of runs; --timing DIR adds logs to it")
+        raise TraceAnalyzerError(
+            f"{paths[1]}: give one folder of runs; --timing DIR adds logs to it"
+        )
     return days_page(paths[0], (), None)
 
 
 def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
-    """The answer about a run in a store, after these logs were added to it. Raises TraceAnalyzerError."""
+    """The answer about a run in a store, after these logs were added to it. Raises
+    TraceAnalyzerError."""
     if logs:
         append(logs, store, run or "run")
     known = runs(store)
     chosen = run or ("run" if logs else next(reversed(known), None))
     if chosen not in known or chosen is None:
         raise UnreadableInputError(
-            f"{store}: no run {run or ''} (run=ID/day=D/*.parquet); there is {', '.join(known) or 'none'}"
+            f"{store}: no run {run or ''} (run=ID/day=D/*.parquet); there is "
+            f"{', '.join(known) or 'none'}"
         )
     asked = Asked(store, chosen)
-    found, ranks = days_of(asked), int(asked.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
+    found = days_of(asked)
+    ranks = int(asked.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
     values = {
         "ranks": {"expected": ranks, "read": ranks, "unreadable": [], "missing": []},
         "summary": {"headline": headline(found), "step_ms": found.step_ms, "basis": "recorded"},
         "culprits": [
-            {**NOBODY, "rank": one.rank, "cause": OWN[one.of], "gain_ms": one.excess_ms} for one in found.slow_ranks
+            {**NOBODY, "rank": one.rank, "cause": OWN[one.of], "gain_ms": one.excess_ms}
+            for one in found.slow_ranks
         ],
         **vars(found),
     }
@@ -214,11 +245,15 @@ def headline(found: Days) -> str:
 def _what(found: Days) -> str:
     if found.drift is not None:
         way = "longer" if found.drift.total_share > 0 else "shorter"
-        return f"Steps get {way} all the time: {abs(found.drift.total_share):.0%} over {found.steps:,} steps."
+        return (
+            f"Steps get {way} all the time: {abs(found.drift.total_share):.0%} over "
+            f"{found.steps:,} steps."
+        )
     if len(found.levels) < 2:
         return f"No change: {found.steps:,} steps of {figure(found.step_ms, 'ms')}."
     before, after = max(pairwise(found.levels), key=lambda pair: abs(pair[1].change_share or 0.0))
-    change, since = after.step_ms / before.step_ms - 1, f" ({after.since})" if after.since else ""
+    change = after.step_ms / before.step_ms - 1
+    since = f" ({after.since})" if after.since else ""
     way = "longer" if change > 0 else "less long"
     return (
         f"Steps take {abs(change):.0%} {way} since step {after.first_step:,}{since}: "
@@ -227,13 +262,30 @@ def _what(found: Days) -> str:
 
 
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
-    about = f"Run {found.run}, {ranks:,} ranks" + (f"; of {len(known)} runs (--run ID)" if len(known) > 1 else "")
-    tables = (("Levels", found.levels), ("Ranks behind their peers", found.slow_ranks), ("Stops", found.stops))
-    shown = [(one, getattr(found.goodput, one.name)) for one in definitions(Goodput)] if found.goodput else []
-    facts = [Fact(label(one.name, one.unit), figure(value, one.unit), one.definition) for one, value in shown]
+    about = f"Run {found.run}, {ranks:,} ranks" + (
+        f"; of {len(known)} runs (--run ID)" if len(known) > 1 else ""
+    )
+    tables = (
+        ("Levels", found.levels),
+        ("Ranks behind their peers", found.slow_ranks),
+        ("Stops", found.stops),
+    )
+    shown = (
+        [(one, getattr(found.goodput, one.name)) for one in definitions(Goodput)]
+        if found.goodput
+        else []
+    )
+    facts = [
+        Fact(label(one.name, one.unit), figure(value, one.unit), one.definition)
+        for one, value in shown
+    ]
     return [
         Section(TITLE, [Verdict(headline(found), [about])], untitled=True),
-        *(Section(title, [Table(rows, limit=SHOWN, defined=True)]) for title, rows in tables if rows),
+        *(
+            Section(title, [Table(rows, limit=SHOWN, defined=True)])
+            for title, rows in tables
+            if rows
+        ),
         *([Section("Goodput", [Facts(facts)])] if facts else []),
         *([Section("Notes", [Bullets(found.notes)])] if found.notes else []),
     ]

@@ -25,7 +25,9 @@ OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
 LAST_S = 253_402_300_800  # clocks beyond the year 9999 are none
 NO_DAY = "unknown"  # of steps whose log has no clock
-SIGMAS = 5 * 1.4826  # a rank is behind its peers where it is so many median deviations from their median
+SIGMAS = (
+    5 * 1.4826
+)  # a rank is behind its peers where it is so many median deviations from their median
 
 LOG = """CREATE TEMP TABLE log AS
 WITH raw AS (SELECT rank::BIGINT AS rank, step::BIGINT AS step, step_ms::DOUBLE AS step_ms, {owned}
@@ -48,7 +50,8 @@ WHERE peers > 2 AND excess > greatest({least_ms}, {sigmas} * spread) ORDER BY ra
 
 
 def append(logs: Sequence[Path], store: Path, run: str) -> None:
-    """Add logs of step times to a run. A log that was added before and has grown takes the place of what it was.
+    """Add logs of step times to a run. A log that was added before and has grown takes the place of
+    what it was.
 
     Raises TraceAnalyzerError, UnreadableInputError."""
     if not RUN.fullmatch(run):
@@ -62,17 +65,24 @@ def append(logs: Sequence[Path], store: Path, run: str) -> None:
 def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
     import pandas as pd
 
-    between, rows = between_lines(entries), []
+    between = between_lines(entries)
+    rows = []
     for line, (e, passed) in enumerate(zip(entries, between.tolist(), strict=True)):
         took = (e.iter_s or passed) * MS_PER_S
         if e.step is not None and np.isfinite(took):
             when = moment_of(e.when_s)
             data = np.nan if e.data_s is None else e.data_s * MS_PER_S
-            rows.append((rank, e.step, e.when_s, took, data, e.tokens, line, when[:10] if when else NO_DAY))
-    frame = pd.DataFrame(rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"])
+            rows.append(
+                (rank, e.step, e.when_s, took, data, e.tokens, line, when[:10] if when else NO_DAY)
+            )
+    frame = pd.DataFrame(
+        rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"]
+    )
     frame = frame.astype(dict.fromkeys(("t", "data_ms", "tokens"), float))
     for day, part in frame.groupby("day"):
-        name = hashlib.sha256(f"{log.resolve()} {rank} {part.iloc[0, 1:3].tolist()}".encode()).hexdigest()[:16]
+        name = hashlib.sha256(
+            f"{log.resolve()} {rank} {part.iloc[0, 1:3].tolist()}".encode()
+        ).hexdigest()[:16]
         into = folder / f"day={day}"
         into.mkdir(parents=True, exist_ok=True)
         with replacing(into / f"{name}.parquet") as file:
@@ -88,12 +98,19 @@ def moment_of(seconds: float | None) -> str | None:
 
 def runs(store: Path) -> list[str]:
     """The runs of a store, the one that was written to last at the end."""
-    written = {one: [file.stat().st_mtime for file in one.rglob("*.parquet")] for one in store.glob("run=*")}
-    return [one.name.removeprefix("run=") for _, one in sorted((max(t), one) for one, t in written.items() if t)]
+    written = {
+        one: [file.stat().st_mtime for file in one.rglob("*.parquet")]
+        for one in store.glob("run=*")
+    }
+    return [
+        one.name.removeprefix("run=")
+        for _, one in sorted((max(t), one) for one, t in written.items() if t)
+    ]
 
 
 class Steps(NamedTuple):
-    """Steps of a run in the order in which they ended; those that a restart repeated stand twice."""
+    """Steps of a run in the order in which they ended; those that a restart repeated stand
+    twice."""
 
     attempt: I64  # how often the step number had gone back
     step: I64
@@ -102,13 +119,16 @@ class Steps(NamedTuple):
 
 
 class Asked:
-    """A run of a store. Raises UnreadableInputError, TraceAnalyzerError (DuckDB is not installed)."""
+    """A run of a store. Raises UnreadableInputError, TraceAnalyzerError (DuckDB is not
+    installed)."""
 
     def __init__(self, store: Path, run: str) -> None:
         try:
             import duckdb
         except ImportError as error:
-            raise TraceAnalyzerError("stores of step times need DuckDB: pip install 'traceanalyzer[fleet]'") from error
+            raise TraceAnalyzerError(
+                "stores of step times need DuckDB: pip install 'traceanalyzer[fleet]'"
+            ) from error
         self.store, self.run, self.database, self.fault = store, run, duckdb.connect(), duckdb.Error
         files = str(store / f"run={run}" / "**" / "*.parquet").replace("'", "''")
         source = f"read_parquet('{files}', union_by_name = true, hive_partitioning = false)"
@@ -120,7 +140,8 @@ class Asked:
     def _read_log(self, source: str, kinds: dict[str, str]) -> list[str]:
         t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
         own = [name for name in OWN if name in kinds]
-        line, owned = "line" if "line" in kinds else "NULL", "".join(f"{one}::DOUBLE AS {one}, " for one in own)
+        line = "line" if "line" in kinds else "NULL"
+        owned = "".join(f"{one}::DOUBLE AS {one}, " for one in own)
         self.ask(LOG.format(source=source, t=t if "t" in kinds else "NULL", line=line, owned=owned))
         return [name for name in own if self.ask(f"FROM log SELECT count({name})")[0][0]]
 
@@ -132,13 +153,16 @@ class Asked:
             raise UnreadableInputError(f"{self.store}: {str(error).splitlines()[0]}") from error
 
     def steps(self) -> Steps:
-        """The steps, with what most ranks logged of each. Raises UnreadableInputError where there are none."""
+        """The steps, with what most ranks logged of each. Raises UnreadableInputError where there
+        are none."""
         if not (found := self.ask(STEPS)):
             raise UnreadableInputError(f"{self.store}: the run {self.run} has no steps with a time")
         attempt, step, *times = zip(*found, strict=True)
-        return Steps(np.array(attempt, np.int64), np.array(step, np.int64), *np.array(times, np.float64))
+        return Steps(
+            np.array(attempt, np.int64), np.array(step, np.int64), *np.array(times, np.float64)
+        )
 
     def behind(self, own: str, width: int, least_ms: float) -> list[tuple[Any, ...]]:
-        """Where a rank spent longer on its `own` than its peers do, in windows of `width` steps: rank, attempt, window,
-        its first step and when that ended, ms a step."""
+        """Where a rank spent longer on its `own` than its peers do, in windows of `width` steps:
+        rank, attempt, window, its first step and when that ended, ms a step."""
         return self.ask(BEHIND.format(own=own, width=width, least_ms=least_ms, sigmas=SIGMAS))

@@ -11,8 +11,11 @@ from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster
 from traceanalyzer.ingest.places import Place
 
-NO_PAGES: dict[str, list[Any]] = {f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")}
-"""A scheduler runs whatever it is sent, and its pages show paths: another user of this machine gets neither."""
+NO_PAGES: dict[str, list[Any]] = {
+    f"distributed.{server}.http.routes": [] for server in ("scheduler", "worker")
+}
+"""A scheduler runs whatever it is sent, and its pages show paths: another user of this machine gets
+neither."""
 WINDOW = 4  # tasks that wait for a core
 RETRIES = 2
 CONNECT_S = 20
@@ -20,8 +23,8 @@ CONNECT_S = 20
 
 @contextmanager
 def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | None]:
-    """How recordings are digested: on the cluster of a scheduler's address, on one of so many processes of this
-    machine, or None of both. Raises TraceAnalyzerError."""
+    """How recordings are digested: on the cluster of a scheduler's address, on one of so many
+    processes of this machine, or None of both. Raises TraceAnalyzerError."""
     if scheduler is None and workers is None:
         yield None
         return
@@ -32,17 +35,25 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
 
         own = None if scheduler else Security.temporary()
     except ImportError as error:
-        needs = "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
+        needs = (
+            "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
+        )
         raise TraceAnalyzerError(needs) from error
     try:
         with dask.config.set(NO_PAGES):
             local = own and LocalCluster(
-                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, security=own
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+                security=own,
             )
         client = Client(local or scheduler, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise TraceAnalyzerError(f"{scheduler}: no Dask scheduler answers there ({reason})") from error
+        raise TraceAnalyzerError(
+            f"{scheduler}: no Dask scheduler answers there ({reason})"
+        ) from error
     try:
         yield lambda places, folder, report: over(client, places, folder, report)
     finally:
@@ -51,14 +62,23 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
             local.close()
 
 
-def over(client: Any, places: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
+def over(
+    client: Any, places: Sequence[Place], folder: str, report: Callable[[int], None]
+) -> list[Made]:
     """Digest the recordings, in their order. What fails for good is a failure of that recording."""
     from distributed import as_completed
 
     waiting = iter(places)
 
     def submit(place: Place) -> Any:
-        return client.submit(make, place, folder, key=f"digest-{place.url}-{place.stamp}", retries=RETRIES, pure=False)
+        return client.submit(
+            make,
+            place,
+            folder,
+            key=f"digest-{place.url}-{place.stamp}",
+            retries=RETRIES,
+            pure=False,
+        )
 
     window = WINDOW * max(sum(client.ncores().values()), 1)
     begun = {submit(place): place for place in islice(waiting, window)}

@@ -1,5 +1,6 @@
-"""A digest as a few columns, and as a Parquet file: written whole or not at all, found again while its recording stays
-as it is, and read many at a time. Single facts are JSON, numbers of steps and calls lists, field by field."""
+"""A digest as a few columns, and as a Parquet file: written whole or not at all, found again while
+its recording stays as it is, and read many at a time. Single facts are JSON, numbers of steps and
+calls lists, field by field."""
 
 import hashlib
 import re
@@ -34,11 +35,30 @@ from traceanalyzer.trace import I64, Table
 from traceanalyzer.version import __version__
 
 SCHEMA = 5  # of the columns: digests of another one are made again
-ABOUT, NAMES, STEPS, CALLS, PIECES, MORE = "about", "step_names", "steps", "calls", "pieces", "calls_why"
-COLUMNS = {ABOUT: "text", NAMES: "texts", STEPS: "numbers", CALLS: "numbers", PIECES: "numbers", MORE: "numbers"}
+ABOUT = "about"
+NAMES = "step_names"
+STEPS = "steps"
+CALLS = "calls"
+PIECES = "pieces"
+MORE = "calls_why"
+COLUMNS = {
+    ABOUT: "text",
+    NAMES: "texts",
+    STEPS: "numbers",
+    CALLS: "numbers",
+    PIECES: "numbers",
+    MORE: "numbers",
+}
 """Each with what it holds. Numbers stand field by field, each of all steps or calls."""
-TO_COMPARE = (ABOUT, NAMES, STEPS, CALLS, PIECES)  # what comparing ranks needs; the rest says why one is late
-_TIMES, _SPENT = ("host_start", "host_end", "start", "end"), ("compute", "communication", "busy")
+TO_COMPARE = (
+    ABOUT,
+    NAMES,
+    STEPS,
+    CALLS,
+    PIECES,
+)  # what comparing ranks needs; the rest says why one is late
+_TIMES = ("host_start", "host_end", "start", "end")
+_SPENT = ("compute", "communication", "busy")
 _EXPOSED = ("exposed_communication", "exposed_copy")
 STEP_FIELDS = (*_TIMES, *_SPENT, *_EXPOSED, *(f"idle_{cause.label}" for cause in IdleCause))
 _LATER = ("launched", "row")
@@ -103,10 +123,22 @@ class _About(msgspec.Struct):
 def row_of(one: Rank | LeftOut) -> dict[str, Any]:
     """The value of each column."""
     if isinstance(one, LeftOut):
-        left_out = {"path": one.path, "gpu": "", "devices": 0, "failure": one.why, "claimed": one.rank, "notes": []}
-        return {ABOUT: orjson.dumps(left_out).decode(), **{name: [] for name in (NAMES, STEPS, CALLS, PIECES, MORE)}}
-    digest, why = one.digest, one.why
-    steps, calls = digest.steps, digest.calls
+        left_out = {
+            "path": one.path,
+            "gpu": "",
+            "devices": 0,
+            "failure": one.why,
+            "claimed": one.rank,
+            "notes": [],
+        }
+        return {
+            ABOUT: orjson.dumps(left_out).decode(),
+            **{name: [] for name in (NAMES, STEPS, CALLS, PIECES, MORE)},
+        }
+    digest = one.digest
+    why = one.why
+    steps = digest.steps
+    calls = digest.calls
     about = _of(one, *_KNOWN) | {"failure": "", "claimed": None, "notes": one.notes}
     about |= _of(digest, *_OF_DIGEST) | _of(steps, *_OF_STEPS)
     about |= {"claim": list(digest.claim), "groups": [list(group) for group in digest.groups]}
@@ -131,32 +163,56 @@ def _joined(columns: list[Any]) -> I64:
 
 
 def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
-    """The rank of a row, or why its recording could not be read; the column that only says why may be missing."""
+    """The rank of a row, or why its recording could not be read; the column that only says why may
+    be missing."""
     about = msgspec.json.decode(row[ABOUT], type=_About)
     if about.failure:
         return LeftOut(about.path, about.failure, about.claimed)
     names = tuple(row[NAMES])
     whole = about.families is not None
-    numbers = dict(zip(STEP_FIELDS if whole else _TIMES + _SPENT, row[STEPS].reshape(-1, len(names)), strict=True))
+    numbers = dict(
+        zip(
+            STEP_FIELDS if whole else _TIMES + _SPENT,
+            row[STEPS].reshape(-1, len(names)),
+            strict=True,
+        )
+    )
     calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
     count = len(calls["start"])
     more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
     if MORE in row and count:
-        more = dict(zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True))
+        more = dict(
+            zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True)
+        )
     calls |= _columns(more, _LATER)
     pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
     for what, name, values in (
-        (calls, "step", names), (calls, "group", about.groups), (calls, "kind", KINDS), (pieces, "step", names),
+        (calls, "step", names),
+        (calls, "group", about.groups),
+        (calls, "kind", KINDS),
+        (pieces, "step", names),
         (calls, "after", range(len(pieces["step"]) + 1)),
-    ):  # fmt: skip
+    ):
         if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
             raise ValueError(f"no such {name}")
-    steps = Steps(names=names, of_op=np.empty(0, np.int32), **_columns(numbers, _TIMES), **_of(about, *_OF_STEPS))
+    steps = Steps(
+        names=names,
+        of_op=np.empty(0, np.int32),
+        **_columns(numbers, _TIMES),
+        **_of(about, *_OF_STEPS),
+    )
     digest = RankDigest(
-        claim=about.claim, steps=steps, calls=_table(DigestedCalls, calls), groups=about.groups,
-        pieces=_table(Pieces, pieces), **_columns(numbers, _SPENT), **_of(about, "path", *_OF_DIGEST),
-    )  # fmt: skip
-    return Rank(digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN))
+        claim=about.claim,
+        steps=steps,
+        calls=_table(DigestedCalls, calls),
+        groups=about.groups,
+        pieces=_table(Pieces, pieces),
+        **_columns(numbers, _SPENT),
+        **_of(about, "path", *_OF_DIGEST),
+    )
+    return Rank(
+        digest=digest, why=_why_of(about, numbers, more), notes=about.notes, **_of(about, *_KNOWN)
+    )
 
 
 def _columns(found: dict[str, I64], names: tuple[str, ...]) -> dict[str, Any]:
@@ -164,7 +220,9 @@ def _columns(found: dict[str, I64], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _table(kind: type[T], columns: dict[str, I64]) -> T:
-    return kind(**{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)})
+    return kind(
+        **{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)}
+    )
 
 
 def _of(one: object, *names: str) -> dict[str, Any]:
@@ -177,9 +235,13 @@ def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why
     compute, *idle = (more.get(name, np.empty(0, np.int64)) for name in MORE_FIELDS[len(_LATER) :])
     stands = np.stack([numbers[f"idle_{one.label}"] for one in IdleCause])
     return Why(
-        **_columns(numbers, _EXPOSED), idle=stands,
-        compute_before=compute, idle_before=np.stack(idle), families=about.families, clock_mhz=about.clock_mhz,
-    )  # fmt: skip
+        **_columns(numbers, _EXPOSED),
+        idle=stands,
+        compute_before=compute,
+        idle_before=np.stack(idle),
+        families=about.families,
+        clock_mhz=about.clock_mhz,
+    )
 
 
 class Made(NamedTuple):
@@ -197,7 +259,9 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TraceAnalyzerError("digests need pyarrow: pip install 'traceanalyzer[fleet]'") from error
+        raise TraceAnalyzerError(
+            "digests need pyarrow: pip install 'traceanalyzer[fleet]'"
+        ) from error
     return pyarrow
 
 
@@ -216,13 +280,19 @@ def encoded(one: Rank | LeftOut) -> bytes:
     pa = arrow()
     row = row_of(one)
     table = pa.table({name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()})
-    table = table.replace_schema_metadata({METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})})
+    table = table.replace_schema_metadata(
+        {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}
+    )
     numbers = [f"{name}.list.element" for name, kind in COLUMNS.items() if kind == "numbers"]
     sink = pa.BufferOutputStream()
     pa.parquet.write_table(
-        table, sink, compression="zstd", use_dictionary=False, write_statistics=False,
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-    )  # fmt: skip
+    )
     found: bytes = sink.getvalue().to_pybytes()
     return found
 
@@ -230,13 +300,17 @@ def encoded(one: Rank | LeftOut) -> bytes:
 def _column(pa: Any, kind: str, value: Any) -> Any:
     if kind == "text":
         return pa.array([value], pa.string())
-    inside = pa.array(value, pa.string()) if kind == "texts" else pa.array(np.asarray(value, np.int64), pa.int64())
+    inside = (
+        pa.array(value, pa.string())
+        if kind == "texts"
+        else pa.array(np.asarray(value, np.int64), pa.int64())
+    )
     return pa.ListArray.from_arrays(pa.array([0, len(inside)], pa.int32()), inside)
 
 
 def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank | LeftOut]:
-    """The ranks of digests in order, or why a file is none; `why`: with all that says why one is late. Raises
-    TraceAnalyzerError."""
+    """The ranks of digests in order, or why a file is none; `why`: with all that says why one is
+    late. Raises TraceAnalyzerError."""
     pa = arrow()
     columns = [*COLUMNS] if why else [*TO_COMPARE]
     for place, data in contents(places):
@@ -244,7 +318,9 @@ def read_digests(places: Sequence[Place], *, why: bool = False) -> Iterator[Rank
         yield LeftOut(place.url, found) if isinstance(found, str) else found
 
 
-def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> Rank | LeftOut | str:
+def _read(
+    pa: Any, place: Place, data: bytes | None, columns: Sequence[str]
+) -> Rank | LeftOut | str:
     try:
         source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
         file = pa.parquet.ParquetFile(source)
@@ -252,10 +328,23 @@ def _read(pa: Any, place: Place, data: bytes | None, columns: Sequence[str]) -> 
             return "no digest; name recordings, or digests made by `traceanalyzer digest`"
         schema = orjson.loads(about)["schema"]
         if schema != SCHEMA:
-            return f"a digest of another version (schema {schema}, here {SCHEMA}): make it again from the recording"
+            return (
+                f"a digest of another version (schema {schema}, here {SCHEMA}): make it "
+                "again from the recording"
+            )
         table = file.read(columns=columns, use_threads=False)
-        return rank_of({name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns})
-    except (pa.ArrowException, OSError, UnreadableInputError, LookupError, TypeError, AttributeError, *NOT_JSON) as why:
+        return rank_of(
+            {name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns}
+        )
+    except (
+        pa.ArrowException,
+        OSError,
+        UnreadableInputError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        *NOT_JSON,
+    ) as why:
         return f"a damaged digest ({type(why).__name__}): make it again from the recording"
 
 
@@ -270,4 +359,8 @@ def _value(column: Any, kind: str) -> Any:
     if str(values.type) != "int64":
         raise ValueError(f"numbers are {values.type}")
     data = values.buffers()[1]  # `to_numpy` loads pandas
-    return np.frombuffer(data, np.int64, len(values), 8 * values.offset) if len(values) else np.empty(0, np.int64)
+    return (
+        np.frombuffer(data, np.int64, len(values), 8 * values.offset)
+        if len(values)
+        else np.empty(0, np.int64)
+    )

@@ -18,7 +18,11 @@ def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
     try:
         return [_of_trace(trace, url) for trace in load([path]).traces]
     except TraceAnalyzerError as error:
-        return [LeftOut(url, " ".join(str(error).split()).replace(str(path), url), rank_in_name(Path(url)))]
+        return [
+            LeftOut(
+                url, " ".join(str(error).split()).replace(str(path), url), rank_in_name(Path(url))
+            )
+        ]
 
 
 def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
@@ -27,12 +31,20 @@ def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
     measured = measure(trace)
     digest = measured.timed.memo(digest_of)
     gpu = next((device.uid or "" for device in trace.devices if device.id == digest.device), "")
-    return Rank(url, digest, why_of(measured.causes, digest.calls), gpu, len(trace.devices), trace.health.notes)
+    return Rank(
+        url,
+        digest,
+        why_of(measured.causes, digest.calls),
+        gpu,
+        len(trace.devices),
+        trace.health.notes,
+    )
 
 
 def make(one: Place, folder: str) -> Made:
-    """Digest one recording into a folder, or below an address. The first of several ranks is written last: where it is,
-    all are. Raises TraceAnalyzerError where nothing can be written there."""
+    """Digest one recording into a folder, or below an address. The first of several ranks is
+    written last: where it is, all are. Raises TraceAnalyzerError where nothing can be written
+    there."""
     try:
         with fetched(one) as path, reading_as(cache=False):
             ranks = digests_of(path, one.url)

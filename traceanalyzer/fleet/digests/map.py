@@ -1,4 +1,5 @@
-"""The map: digests of all recordings that have none yet, by processes of this machine or those of a cluster."""
+"""The map: digests of all recordings that have none yet, by processes of this machine or those of a
+cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -15,18 +16,21 @@ from traceanalyzer.ingest.places import Place, names_in, remove_from
 from traceanalyzer.ingest.stream import text_bytes
 
 MOST_RATIO = 12
-"""A compressed trace that lies elsewhere is at most so many times as large once read: what is needed for it."""
+"""A compressed trace that lies elsewhere is at most so many times as large once read: what is
+needed for it."""
 MOST_TURNS = 4096  # processes take work so many times, however many recordings there are
 Done = Callable[[int, int], None]
 Cluster = Callable[[Sequence[Place], str, Callable[[int], None]], list[Made]]
-"""Digests recordings on other machines: given those, the folder, and what is called with how many are done."""
+"""Digests recordings on other machines: given those, the folder, and what is called with how many
+are done."""
 
 
 def make_all(
     places: Sequence[Place], folder: str, done: Done | None = None, via: "Cluster | None" = None
 ) -> list[Made]:
-    """A digest of each recording that has none in the folder yet, by several processes, or those of a cluster; in the
-    order of the places. `done` is called with how many there are, and of how many. Raises TraceAnalyzerError."""
+    """A digest of each recording that has none in the folder yet, by several processes, or those of
+    a cluster; in the order of the places. `done` is called with how many there are, and of how
+    many. Raises TraceAnalyzerError."""
     arrow()
     by_stem = stems_in(folder)
     made: dict[Place, Made | None] = {}
@@ -40,13 +44,16 @@ def make_all(
         if done is not None:
             done(len(places) - len(todo) + more, len(places))
 
-    made.update(zip(todo, (via or _by_processes)(todo, folder, report) if todo else [], strict=True))
+    made.update(
+        zip(todo, (via or _by_processes)(todo, folder, report) if todo else [], strict=True)
+    )
     _remove_older(folder, todo, by_stem)
     return [one for one in made.values() if one is not None]
 
 
 def stems_in(folder: str) -> dict[str, list[str]]:
-    """The digests in a folder, by what their names have in common for one recording. Raises TraceAnalyzerError."""
+    """The digests in a folder, by what their names have in common for one recording. Raises
+    TraceAnalyzerError."""
     found: dict[str, list[str]] = {}
     try:
         for name in names_in(folder, SUFFIX):
@@ -57,7 +64,10 @@ def stems_in(folder: str) -> dict[str, list[str]]:
 
 
 def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[str]]) -> None:
-    new = {name_of(place.url, place.stamp).rpartition("-")[0]: name_of(place.url, place.stamp) for place in places}
+    new = {
+        name_of(place.url, place.stamp).rpartition("-")[0]: name_of(place.url, place.stamp)
+        for place in places
+    }
     for stem, names in by_stem.items():
         if new.get(stem.rpartition("-")[0], stem) != stem:
             for name in names:
@@ -66,11 +76,14 @@ def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[
 
 
 def _by_processes(todo: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
-    """By this process and others, each taking the next when it is free; this one does what another did not finish."""
+    """By this process and others, each taking the next when it is free; this one does what another
+    did not finish."""
     at_once = -(-len(todo) // MOST_TURNS) or 1
     turns = [todo[i : i + at_once] for i in range(0, len(todo), at_once)]
     made: dict[str, Made] = {}
-    from traceanalyzer.fleet.digests.make import make  # what reads recordings takes a second to load
+    from traceanalyzer.fleet.digests.make import (
+        make,
+    )  # what reads recordings takes a second to load
 
     count = max(min(reading().jobs, len(todo), most_at_once(map(_needed, todo), free_bytes())), 1)
     with (

@@ -1,11 +1,12 @@
 """From the operations at which ranks stand to those that hold them up, and to culprits.
 
-Operations of one group run in order, so a rank stands in each group at the first that is not completed. It is held up
-by ranks that have not issued it, and by ranks whose GPU has not come to it.
+Operations of one group run in order, so a rank stands in each group at the first that is not
+completed. It is held up by ranks that have not issued it, and by ranks whose GPU has not come to
+it.
 
-A culprit is a rank that others wait for and that waits for nobody; or whose GPU has not completed what its peers have;
-or that issued another operation than its peers. What no culprit explains is decided by what most ranks did, or not at
-all."""
+A culprit is a rank that others wait for and that waits for nobody; or whose GPU has not completed
+what its peers have; or that issued another operation than its peers. What no culprit explains is
+decided by what most ranks did, or not at all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,26 +18,40 @@ from traceanalyzer.trace.flight import Flight, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
 OPPOSITE = {"send": "recv", "recv": "send"}
-ONE_SIDED = frozenset(("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatter", "gather", "send", "recv"))
+ONE_SIDED = frozenset(
+    ("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatter", "gather", "send", "recv")
+)
 """Kinds that a rank can complete before its peers came to them."""
 NOT_THERE = InGroup(enqueued=-MOST_IDS - 1, pairs_enqueued=-MOST_IDS - 1)
 """Where a rank stands in a group that its dump does not name: before all that others issued."""
-SAME_SIZES = frozenset((
-    "all_reduce", "_all_gather_base", "_reduce_scatter_base", "broadcast", "barrier", "allreduce_coalesced",
-    "all_gather_single", "reduce_scatter_single", "all_reduce_barrier", "send",
-))  # fmt: skip
+SAME_SIZES = frozenset(
+    (
+        "all_reduce",
+        "_all_gather_base",
+        "_reduce_scatter_base",
+        "broadcast",
+        "barrier",
+        "allreduce_coalesced",
+        "all_gather_single",
+        "reduce_scatter_single",
+        "all_reduce_barrier",
+        "send",
+    )
+)
 """Kinds whose sizes have to be the same on all ranks; those of the others may differ."""
 COMPARED = 16  # ranks that are compared with their peers one by one
-MOST_SHARE = 0.25  # of the ranks of a job: if more stopped at once, something that they share did it
+MOST_SHARE = 0.25
+"""Of the ranks of a job: if more stopped at once, something that they share did it."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """An operation at which ranks stand. All ranks are global; `op` is that of the first of `waiting`.
+    """An operation at which ranks stand. All ranks are global; `op` is that of the first of
+    `waiting`.
 
-    `absent` have not issued it, `unknown` left no dump, `earlier` have issued it and stand at an earlier operation of
-    the group, `elsewhere` stand at it and at an operation of another group that they issued before. `passed` have
-    completed it."""
+    `absent` have not issued it, `unknown` left no dump, `earlier` have issued it and stand at an
+    earlier operation of the group, `elsewhere` stand at it and at an operation of another group
+    that they issued before. `passed` have completed it."""
 
     group: int
     op: Op
@@ -46,7 +61,9 @@ class Wait:
     earlier: tuple[int, ...] = ()
     elsewhere: tuple[int, ...] = ()
     passed: tuple[int, ...] = ()
-    signatures: tuple[tuple[int, Signature], ...] = ()  # of the ranks that are known to have issued it
+    signatures: tuple[
+        tuple[int, Signature], ...
+    ] = ()  # of the ranks that are known to have issued it
     unseen: bool = False  # whether it may have failed where it is passed
 
     @property
@@ -62,7 +79,10 @@ class Wait:
 
 def waits_of(flight: Flight) -> list[Wait]:
     """All operations at which ranks stand."""
-    first = {rank: min((op.record for _, op in dump.pending), default=0) for rank, dump in flight.dumps.items()}
+    first = {
+        rank: min((op.record for _, op in dump.pending), default=0)
+        for rank, dump in flight.dumps.items()
+    }
     groups: dict[int, dict[int, InGroup]] = defaultdict(dict)
     for rank in sorted(flight.dumps):
         for index, state in flight.dumps[rank].groups.items():
@@ -70,7 +90,10 @@ def waits_of(flight: Flight) -> list[Wait]:
     found: list[Wait] = []
     for index, here in groups.items():
         whole = flight.groups[index].ranks or tuple(here)
-        found += [*_collectives(index, whole, _of_collectives(here), first), *_pairs(index, whole, here, first)]
+        found += [
+            *_collectives(index, whole, _of_collectives(here), first),
+            *_pairs(index, whole, here, first),
+        ]
     return found
 
 
@@ -80,20 +103,27 @@ def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
     return {rank: state for rank, state in here.items() if not (both and state.from_status)}
 
 
-def _collectives(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
+def _collectives(
+    index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
+) -> Iterator[Wait]:
     heads = {rank: head for rank in ranks if (head := here.get(rank, NOT_THERE).head)}
     for seq in sorted({head.seq for head in heads.values()}):
         places = _places(ranks, here, {*first}, seq)
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
         known = {rank: state.tail[seq] for rank, state in here.items() if seq in state.tail}
         yield Wait(
-            index, _known(seq, standing, known.values()), elsewhere=_elsewhere(standing, first),
+            index,
+            _known(seq, standing, known.values()),
+            elsewhere=_elsewhere(standing, first),
             signatures=tuple(known.items()),
-            unseen=any(here[rank].ended_unseen for rank in places.get("passed", ())), **places,
-        )  # fmt: skip
+            unseen=any(here[rank].ended_unseen for rank in places.get("passed", ())),
+            **places,
+        )
 
 
-def _places(ranks: Iterable[int], here: dict[int, InGroup], first: set[int], seq: int) -> dict[str, tuple[int, ...]]:
+def _places(
+    ranks: Iterable[int], here: dict[int, InGroup], first: set[int], seq: int
+) -> dict[str, tuple[int, ...]]:
     places: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
         places[_place(here.get(rank, NOT_THERE), seq) if rank in first else "unknown"].append(rank)
@@ -116,16 +146,21 @@ def _elsewhere(standing: Iterable[tuple[int, Op]], first: dict[int, int]) -> tup
 def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Signature]) -> Op:
     """The operation, by a rank that has it still recorded."""
     signature = next(iter(signatures), ("", 0, 0, ""))
-    return next((op for _, op in standing if op.kind), Op(seq, signature[0], signature=signature, record=-1))
+    return next(
+        (op for _, op in standing if op.kind), Op(seq, signature[0], signature=signature, record=-1)
+    )
 
 
-def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]) -> Iterator[Wait]:
+def _pairs(
+    index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
+) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = dict(zip(ranks, range(len(ranks)), strict=True))
     ops = {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
     done = set()
     for end, op in ops.items():
-        rank, peers = end[0], ranks[op.peer : op.peer + 1]
+        rank = end[0]
+        peers = ranks[op.peer : op.peer + 1]
         peer = next(iter(peers), -1)
         other_end = (peer, place.get(rank, -1), OPPOSITE.get(op.kind, ""))
         if other_end not in ops:  # nothing in flight would match; only two ranks count alike
@@ -136,12 +171,15 @@ def _pairs(index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: 
             done.add(end)
             ends = ((rank, op), (peer, ops[other_end]))
             signatures = tuple((r, ("send", *o.signature[1:])) for r, o in ends)
-            yield Wait(index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures)
+            yield Wait(
+                index, op, (rank, peer), elsewhere=_elsewhere(ends, first), signatures=signatures
+            )
 
 
 @dataclass(frozen=True)
 class Blame:
-    """A culprit: `kind` is cpu_stopped, gpu_stopped, no_dump, mismatch or order; `sure`: nothing else explains it."""
+    """A culprit: `kind` is cpu_stopped, gpu_stopped, no_dump, mismatch or order; `sure`: nothing
+    else explains it."""
 
     rank: int
     kind: str
@@ -161,10 +199,16 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
 
 
 def _of_all(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
-    # All ranks have come to what stands and none completed it; ranks wait for each other at the others.
-    standing = [wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed]
-    of_standing, of_crossed = (_of_late_gpus, _of_lost_members, _of_shared_rank), (_of_order, _of_most_waited_for)
-    found = (explain(flight, standing or left) for explain in (of_standing if standing else of_crossed))
+    # All ranks have come to what stands and none completed it; ranks wait for each other at the
+    # others.
+    standing = [
+        wait for wait in left if len(wait.waiting) > 1 and not wait.blockers and not wait.passed
+    ]
+    of_standing = (_of_late_gpus, _of_lost_members, _of_shared_rank)
+    of_crossed = (_of_order, _of_most_waited_for)
+    found = (
+        explain(flight, standing or left) for explain in (of_standing if standing else of_crossed)
+    )
     return next(filter(None, found), [])
 
 
@@ -175,12 +219,17 @@ def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blam
     # Others have completed what these ranks did not, and no rank but these may hold it up.
     if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
         yield from (Blame(rank, "gpu_stopped", wait, wait.both_sided) for rank in wait.waiting)
-    yield from (Blame(rank, "cpu_stopped", wait, True) for rank in wait.absent if not flight.dumps[rank].pending)
+    yield from (
+        Blame(rank, "cpu_stopped", wait, True)
+        for rank in wait.absent
+        if not flight.dumps[rank].pending
+    )
     yield from (Blame(rank, "no_dump", wait, True) for rank in wait.unknown)
 
 
 def _best(found: Iterable[Blame]) -> list[Blame]:
-    """One blame a rank: of the first operation; collectives first, as the ends of a pair run different parts."""
+    """One blame a rank: of the first operation; collectives first, as the ends of a pair run
+    different parts."""
     order = ("mismatch", "gpu_stopped", "cpu_stopped", "order", "no_dump")
 
     def rank_of(b: Blame) -> tuple[object, ...]:
@@ -194,13 +243,19 @@ def _best(found: Iterable[Blame]) -> list[Blame]:
 
 
 def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
-    """Without ranks whose last operation may have failed because a rank is gone, and without those whose file is
-    damaged (they lived to write it), where others explain it. No rank is sure that has no dump where there are others,
-    and none that stopped where many did."""
+    """Without ranks whose last operation may have failed because a rank is gone, and without those
+    whose file is damaged (they lived to write it), where others explain it. No rank is sure that
+    has no dump where there are others, and none that stopped where many did."""
     found = _best(chain.from_iterable(_causes(flight, blame) for blame in found))
-    kept = [blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost] or found
+    kept = [
+        blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost
+    ] or found
     known = {*flight.clues.dead_ranks, *(flight.lost if len(kept) == 1 else ())}
-    doubtful = ("cpu_stopped", "no_dump") if len(kept) > max(2.0, MOST_SHARE * len(flight.expected)) else ()
+    doubtful = (
+        ("cpu_stopped", "no_dump")
+        if len(kept) > max(2.0, MOST_SHARE * len(flight.expected))
+        else ()
+    )
     return [replace(one, sure=one.sure and _is_certain(one, doubtful, known)) for one in kept]
 
 
@@ -209,7 +264,8 @@ def _is_certain(blame: Blame, doubtful: tuple[str, ...], dead: set[int]) -> bool
 
 
 def _causes(flight: Flight, blame: Blame) -> list[Blame]:
-    """The ranks that are gone, where one without anything in flight may have stopped at their error; else the blame."""
+    """The ranks that are gone, where one without anything in flight may have stopped at their
+    error; else the blame."""
     dump = flight.dumps.get(blame.rank)
     if blame.kind == "cpu_stopped" and dump is not None and dump.last_group >= 0:
         ranks = flight.groups[dump.last_group].ranks or flight.lost
@@ -227,34 +283,55 @@ def _stopped_in_flight(flight: Flight, waits: Sequence[Wait], known: set[int]) -
         for rank in set(wait.absent) - known:
             mine = flight.dumps[rank].pending
             peers = set(wait.waiting) - known
-            same = (peer for peer in peers if all(_stands_at(flight, flight.dumps[peer], *one) for one in mine))
+            same = (
+                peer
+                for peer in peers
+                if all(_stands_at(flight, flight.dumps[peer], *one) for one in mine)
+            )
             if mine and len(list(islice(same, 2))) > (not known):  # alone, two have to say it
                 yield Blame(rank, "cpu_stopped", wait, not known)
 
 
 def _stands_at(flight: Flight, peer: RankDump, index: int, op: Op) -> bool:
-    """Whether the peer stands at this operation too, in the same group or in its own of the same purpose."""
+    """Whether the peer stands at this operation too, in the same group or in its own of the same
+    purpose."""
     desc = flight.groups[index].desc
-    alike = [index] if index in peer.groups else [
-        i for i in peer.groups if desc not in ("", "undefined") and flight.groups[i].desc == desc
-    ]  # fmt: skip
-    return any((o.kind, o.peer, o.seq) == (op.kind, op.peer, op.seq) for i in alike for o in peer.groups[i].pending)
+    alike = (
+        [index]
+        if index in peer.groups
+        else [
+            i
+            for i in peer.groups
+            if desc not in ("", "undefined") and flight.groups[i].desc == desc
+        ]
+    )
+    return any(
+        (o.kind, o.peer, o.seq) == (op.kind, op.peer, op.seq)
+        for i in alike
+        for o in peer.groups[i].pending
+    )
 
 
 def unexplained(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wait]:
     """The waits from which no chain of waiting leads to a culprit."""
     culprits = {blame.rank for blame in found}
-    reached, left = set(culprits), list(waits)
+    reached = set(culprits)
+    left = list(waits)
     while True:
-        led = [not reached.isdisjoint((*w.blockers, *culprits.intersection(w.waiting))) for w in left]
+        led = [
+            not reached.isdisjoint((*w.blockers, *culprits.intersection(w.waiting))) for w in left
+        ]
         if not any(led):
             return left
-        reached.update(rank for wait, leads in zip(left, led, strict=True) if leads for rank in wait.waiting)
+        reached.update(
+            rank for wait, leads in zip(left, led, strict=True) if leads for rank in wait.waiting
+        )
         left = [wait for wait, leads in zip(left, led, strict=True) if not leads]
 
 
 def odd_ones(flight: Flight, waits: Sequence[Wait], wait: Wait) -> tuple[int, ...] | None:
-    """The ranks that issued another operation at this place than most; empty where it is even, None where all agree."""
+    """The ranks that issued another operation at this place than most; empty where it is even, None
+    where all agree."""
     found = [(rank, _compared(signature)) for rank, signature in wait.signatures]
     counts = Counter(key for _, key in found)
     if len(counts) < 2:
@@ -272,7 +349,9 @@ def _usual(counts: Counter[tuple[object, ...]]) -> tuple[object, ...] | None:
 def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[tuple[object, ...]]:
     """What is at this place in all groups of the same purpose."""
     desc = flight.groups[wait.group].desc
-    same = [w for w in waits if w.op.seq == wait.op.seq and flight.groups[w.group].desc == desc and desc]
+    same = [
+        w for w in waits if w.op.seq == wait.op.seq and flight.groups[w.group].desc == desc and desc
+    ]
     return Counter(_compared(signature) for w in same or [wait] for _, signature in w.signatures)
 
 
@@ -287,10 +366,17 @@ def _of_ras(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
 
 
 def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
-    """Of operations to which all CPUs have come, and that still stand: the few GPUs that have not begun one."""
+    """Of operations to which all CPUs have come, and that still stand: the few GPUs that have not
+    begun one."""
     for wait in standing:
-        pending = ((rank, op) for rank in wait.waiting for op in flight.dumps[rank].groups[wait.group].pending)
-        begun = {rank for rank, op in pending if op.started and (op.peer >= 0) == (wait.op.peer >= 0)}
+        pending = (
+            (rank, op)
+            for rank in wait.waiting
+            for op in flight.dumps[rank].groups[wait.group].pending
+        )
+        begun = {
+            rank for rank, op in pending if op.started and (op.peer >= 0) == (wait.op.peer >= 0)
+        }
         late = set(wait.waiting) - begun
         if 0 < len(late) <= max(1.0, MOST_SHARE * len(wait.waiting)):
             return [Blame(rank, "gpu_stopped", wait, True) for rank in wait.waiting if rank in late]
@@ -306,16 +392,32 @@ def _of_lost_members(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
 def _of_shared_rank(_: Flight, standing: Sequence[Wait]) -> list[Blame]:
     """The one rank that all of several operations share."""
     shared = set.intersection(*(set(wait.waiting) for wait in standing))
-    return [Blame(shared.pop(), "gpu_stopped", standing[0], False)] if len(standing) > 1 and len(shared) == 1 else []
+    return (
+        [Blame(shared.pop(), "gpu_stopped", standing[0], False)]
+        if len(standing) > 1 and len(shared) == 1
+        else []
+    )
 
 
 def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
-    """Ranks that wait for each other: who came to an operation after fewer of them than most left one out."""
+    """Ranks that wait for each other: who came to an operation after fewer of them than most left
+    one out."""
     for wait in left:
-        records = {rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1) for rank in wait.waiting}
-        usual, count = Counter(records.values()).most_common(1)[0]  # the place in the program of most
-        odd = {rank for rank, record in records.items() if record < usual and count > len(records) / 2}
-        if out := [Blame(rank, "order", w, False) for w in left for rank in sorted(odd.intersection(w.absent))]:
+        records = {
+            rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1)
+            for rank in wait.waiting
+        }
+        usual, count = Counter(records.values()).most_common(1)[
+            0
+        ]  # the place in the program of most
+        odd = {
+            rank for rank, record in records.items() if record < usual and count > len(records) / 2
+        }
+        if out := [
+            Blame(rank, "order", w, False)
+            for w in left
+            for rank in sorted(odd.intersection(w.absent))
+        ]:
             return _best(out)
     return []
 

@@ -1,4 +1,5 @@
-"""A hang in sentences, and as a document: one screen for a terminal, all of it as Markdown and as a page."""
+"""A hang in sentences, and as a document: one screen for a terminal, all of it as Markdown and as a
+page."""
 
 import math
 import re
@@ -9,7 +10,17 @@ from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, ranks_text
-from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Facts,
+    Line,
+    Part,
+    Section,
+    Table,
+    Verdict,
+)
 from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup
@@ -20,13 +31,19 @@ from traceanalyzer.report.privacy.secrets import HOST
 from traceanalyzer.trace import Run
 
 TITLE = "Hang"
-SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3  # of a terminal's one screen
+SHOWN_CULPRITS = 3  # of a terminal's one screen
+SHOWN_GROUPS = 3
+SHOWN_NOTES = 2
+SHOWN_STEPS = 3
 MOST_COLUMNS = 256  # of the matrix: more ranks share one, which shows the worst of them
 MOST_PURPOSES = 40
 COLOURS = {
-    "complete": ("complete", "idle"), "waits": ("waits", "communication"), "gpu": ("GPU behind", "more"),
-    "cpu": ("CPU behind", "high"), "silent": ("silent", "text"),
-}  # fmt: skip
+    "complete": ("complete", "idle"),
+    "waits": ("waits", "communication"),
+    "gpu": ("GPU behind", "more"),
+    "cpu": ("CPU behind", "high"),
+    "silent": ("silent", "text"),
+}
 ONE = {"have": "it has", "its": "its", "it": "it"}
 MANY = {"have": "they have", "its": "their", "it": "them"}
 
@@ -39,13 +56,19 @@ def headline(hang: Hang) -> str:
     ranks = ranks_text(chosen)
     alike = len({(one.operation, one.group) for one in same}) > 1
     sentence = SITUATIONS[hang.situation]["sentence"].format(
-        Ranks=ranks[:1].upper() + ranks[1:], ranks=ranks, group=verdict.group, waited_s=hang.waited_s,
+        Ranks=ranks[:1].upper() + ranks[1:],
+        ranks=ranks,
+        group=verdict.group,
+        waited_s=hang.waited_s,
         operation=verdict.operation + " and the like" * alike,
         others=f"{verdict.victims:,} rank{'s' * (verdict.victims != 1)}",
-        suspects=ranks_text(verdict.suspects) or "all", **(ONE, MANY)[len(chosen) > 1],
-    )  # fmt: skip
+        suspects=ranks_text(verdict.suspects) or "all",
+        **(ONE, MANY)[len(chosen) > 1],
+    )
     rest = [one for one in hang.culprits if one not in same]
-    return sentence + "".join(f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2])
+    return sentence + "".join(
+        f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2]
+    )
 
 
 def next_steps(hang: Hang) -> list[str]:
@@ -54,24 +77,37 @@ def next_steps(hang: Hang) -> list[str]:
     for kind in dict.fromkeys(one.kind for one in hang.culprits):
         same = [one for one in hang.culprits if one.kind == kind]
         hosts = sorted(filter(None, {culprit.host for culprit in same}))
-        where = ranks_text(culprit.rank for culprit in same) + (f" on {', '.join(hosts[:3])}" if hosts else "")
+        where = ranks_text(culprit.rank for culprit in same) + (
+            f" on {', '.join(hosts[:3])}" if hosts else ""
+        )
         found.append(SITUATIONS[kind]["run"].format(where=where, operation=same[0].operation))
     situation = SITUATIONS[hang.situation]
     if not found:
-        found.append(situation.get("run", "").format(where="", operation=hang.verdict.collective or None))
+        found.append(
+            situation.get("run", "").format(where="", operation=hang.verdict.collective or None)
+        )
     return list(filter(None, (*found, situation.get("decides"))))
 
 
 def more_next_time(hang: Hang) -> list[str]:
     """The variables that would have recorded what is missing."""
-    inputs, unframed = hang.inputs, not hang.inputs.frames
+    inputs = hang.inputs
+    unframed = not hang.inputs.frames
     untimed = not inputs.timed and hang.situation == "stalled"
     known = {
-        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC=60000: every rank dumps": inputs.missing,
+        (
+            "TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC=60000: every "
+            "rank dumps"
+        ): inputs.missing,
         "TORCH_FR_BUFFER_SIZE=20000: older operations were overwritten": inputs.overwritten,
         "TORCH_NCCL_ENABLE_TIMING=1: which ranks have begun an operation": untimed,
-        "a dump with stack traces (onlyActive and includeStackTraces of the dump): the line of the program": unframed,
-        "`ncclras -v > FOLDER/ras.txt` while it hangs: hosts, and processes that are gone": not inputs.logs,
+        (
+            "a dump with stack traces (onlyActive and includeStackTraces of the dump): the "
+            "line of the program"
+        ): unframed,
+        (
+            "`ncclras -v > FOLDER/ras.txt` while it hangs: hosts, and processes that are gone"
+        ): not inputs.logs,
     }
     return [text for text, lacks in known.items() if lacks]
 
@@ -80,13 +116,22 @@ def notes(hang: Hang) -> Iterator[str]:
     """What the dumps lack, and what NCCL adds."""
     inputs = hang.inputs
     if inputs.missing:
-        yield f"{len(inputs.missing):,} of {inputs.expected:,} ranks have no dump: {ranks_text(inputs.missing)}."
+        yield (
+            f"{len(inputs.missing):,} of {inputs.expected:,} ranks have no dump: "
+            f"{ranks_text(inputs.missing)}."
+        )
     for one in inputs.unreadable[:3]:
-        yield f"{one.path}{'' if one.rank is None else f' (rank {one.rank})'} could not be read: {one.why}."
+        yield (
+            f"{one.path}{'' if one.rank is None else f' (rank {one.rank})'} could not be "
+            f"read: {one.why}."
+        )
     if len(inputs.unreadable) > 3:
         yield f"{len(inputs.unreadable) - 3:,} more files could not be read."
     if inputs.repeated:
-        yield f"{len(inputs.repeated):,} dumps are of ranks that have another: the newest of each counts."
+        yield (
+            f"{len(inputs.repeated):,} dumps are of ranks that have another: the newest of "
+            "each counts."
+        )
     for process in hang.dead[:3]:
         yield f"NCCL's RAS does not reach: {process}."
 
@@ -101,7 +146,9 @@ class HangPage(Result):
     def printed(self) -> Printed:
         """One screen in a terminal; all of it, with the matrix of ranks and groups, on a page."""
         screen = Document(TITLE, _screen(self.hang))
-        return Printed(Document(headline(self.hang), _sections(self.hang)), values(self.hang), screen=screen)
+        return Printed(
+            Document(headline(self.hang), _sections(self.hang)), values(self.hang), screen=screen
+        )
 
 
 def values(hang: Hang) -> dict[str, Any]:
@@ -109,23 +156,34 @@ def values(hang: Hang) -> dict[str, Any]:
     verdict = {name: None if value == "" else value for name, value in vars(hang.verdict).items()}
     same = ("culprits", "silent", "cpu_behind", "gpu_behind", "mismatches", "groups", "inputs")
     return {
-        "verdict": verdict | {"headline": headline(hang)}, **{name: getattr(hang, name) for name in same},
-        "next": next_steps(hang), "next_time": more_next_time(hang), "notes": list(notes(hang)),
-    }  # fmt: skip
+        "verdict": verdict | {"headline": headline(hang)},
+        **{name: getattr(hang, name) for name in same},
+        "next": next_steps(hang),
+        "next_time": more_next_time(hang),
+        "notes": list(notes(hang)),
+    }
 
 
 def _answer(hang: Hang) -> list[Part | None]:
     verdict = hang.verdict
     facts = [("confidence", verdict.confidence)]
     if verdict.collective:
-        facts.append(("operation", f"{verdict.collective} #{verdict.sequence:,} {verdict.sizes}".strip()))
+        facts.append(
+            ("operation", f"{verdict.collective} #{verdict.sequence:,} {verdict.sizes}".strip())
+        )
     if verdict.frame:
         facts.append(("issued at", verdict.frame))
-    for name, ranks in (("silent", hang.silent), ("CPU behind", hang.cpu_behind), ("GPU behind", hang.gpu_behind)):
+    for name, ranks in (
+        ("silent", hang.silent),
+        ("CPU behind", hang.cpu_behind),
+        ("GPU behind", hang.gpu_behind),
+    ):
         facts.append((name, ranks_text(ranks) or "none"))
     if hang.mismatches:
         one = hang.mismatches[0]
-        facts.append(("mismatch", f"{one.issued} on {ranks_text(one.ranks) or 'half'}, else {one.others}"))
+        facts.append(
+            ("mismatch", f"{one.issued} on {ranks_text(one.ranks) or 'half'}, else {one.others}")
+        )
     return [Verdict(headline(hang)), Facts.of(*facts)]
 
 
@@ -137,7 +195,9 @@ def _screen(hang: Hang) -> list[Section]:
         for group in standing[:SHOWN_GROUPS]
     ]
     if len(standing) > SHOWN_GROUPS:
-        waiting.append(f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json).")
+        waiting.append(
+            f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json)."
+        )
     found = [Section(TITLE, _answer(hang), untitled=True)]
     if len(hang.culprits) > 1:
         each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
@@ -145,12 +205,19 @@ def _screen(hang: Hang) -> list[Section]:
     if waiting:
         found.append(Section("Who waits", [Bullets(waiting)], is_minor=True))
     shown = [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
-    return [*found, Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True)]
+    return [
+        *found,
+        Section("Next", [Bullets(next_steps(hang)[:SHOWN_STEPS], ">"), *shown], is_minor=True),
+    ]
 
 
 def _culprit(one: Culprit) -> str:
-    where, last = f" on {one.host}" if one.host else "", f"; last issued {one.issued_last}" if one.issued_last else ""
-    return f"rank {one.rank}{where}: {one.kind.replace('_', ' ')} at {one.operation} of {one.group}{last}"
+    where = f" on {one.host}" if one.host else ""
+    last = f"; last issued {one.issued_last}" if one.issued_last else ""
+    return (
+        f"rank {one.rank}{where}: {one.kind.replace('_', ' ')} at {one.operation} of "
+        f"{one.group}{last}"
+    )
 
 
 def _sections(hang: Hang) -> list[Section]:
@@ -178,7 +245,12 @@ def _matrix(hang: Hang) -> Markup | None:
     caption = "The state of each rank in its group of each purpose" + (
         f"; {wide} ranks share a column, which shows the worst of them." if wide > 1 else "."
     )
-    plot = Plot([one for one in marks if one.boxes], Axis("rank", names=names), Axis(names=purposes), down=True)
+    plot = Plot(
+        [one for one in marks if one.boxes],
+        Axis("rank", names=names),
+        Axis(names=purposes),
+        down=True,
+    )
     return chart_place(Chart("hang", "Ranks and groups", caption, plot, 90 + 26 * len(purposes)))
 
 
@@ -189,18 +261,23 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
     for y, purpose in enumerate(purposes):
         columns: dict[int, str] = {}
         for rank, found in hang.cells[purpose].items():
-            columns[rank // wide] = max(columns.get(rank // wide, "complete"), found, key=worst.index)
+            columns[rank // wide] = max(
+                columns.get(rank // wide, "complete"), found, key=worst.index
+            )
         places += [(x, y) for x, found in columns.items() if found == state]
 
     def hint(x: int, y: int) -> str:
         last = f" to {x * wide + wide - 1}" if wide > 1 else ""
         return f"rank {x * wide}{last}, {purposes[y]}: {name}"
 
-    return Rects(name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places])
+    return Rects(
+        name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places]
+    )
 
 
 def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
-    """The report without paths, hosts and users; names that match a pattern become `name-1`, `name-2`, ..."""
+    """The report without paths, hosts and users; names that match a pattern become `name-1`,
+    `name-2`, ..."""
     inputs = hang.inputs
     unreadable = [replace(one, path=f"dump-{i}") for i, one in enumerate(inputs.unreadable, 1)]
     repeated = [replace(one, path=f"repeated-{i}") for i, one in enumerate(inputs.repeated, 1)]

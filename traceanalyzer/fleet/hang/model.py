@@ -1,4 +1,5 @@
-"""What is known about a hang, as values: the verdict, the signals it rests on, and where each group stands."""
+"""What is known about a hang, as values: the verdict, the signals it rests on, and where each group
+stands."""
 
 import math
 import tomllib
@@ -12,7 +13,8 @@ from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, Wait, culprits_of,
 from traceanalyzer.trace.flight import Flight, Group, InGroup, Op, Repeated, Signature, Unreadable
 
 SHORTEST_HANG_S = 2.0
-"""What waited less when the dumps were written need not have hung: a step of any job has such waits."""
+"""What waited less when the dumps were written need not have hung: a step of any job has such
+waits."""
 _TEXTS = Path(__file__).with_name("situations.toml")
 SITUATIONS: dict[str, dict[str, str]] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))
 NO_WAIT = Wait(-1, Op(-1, ""), ())
@@ -40,8 +42,12 @@ class GroupState:
     ranks: int = metric("ranks of the group")
     stands_at: str | None = metric("first operation that is not complete on all of its ranks")
     waiting: int = metric("ranks that have issued it and not completed it")
-    held_up_by: str | None = metric("ranks that have not issued it, left no dump, or have not come to it")
-    completed: int | None = metric("last collective that all ranks with a dump completed (sequence number)")
+    held_up_by: str | None = metric(
+        "ranks that have not issued it, left no dump, or have not come to it"
+    )
+    completed: int | None = metric(
+        "last collective that all ranks with a dump completed (sequence number)"
+    )
     issued: int | None = metric("last collective that any rank issued (sequence number)")
 
 
@@ -58,7 +64,8 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer. `confidence` is sure, likely or undecided. A text is empty where nothing is known."""
+    """The answer. `confidence` is sure, likely or undecided. A text is empty where nothing is
+    known."""
 
     culprits: tuple[int, ...]
     kind: str = field(metadata=OWN)
@@ -67,10 +74,12 @@ class Verdict:
     sizes: str = ""
     group: str = ""
     confidence: str = field(metadata=OWN, default="undecided")
-    frame: str = ""  # the line of the program that issued the operation on the ranks that wait for it
+    # the line of the program that issued the operation on the ranks that wait for it
+    frame: str = ""
     victims: int = 0
     suspects: tuple[int, ...] = ()
-    """Of what is undecided: the ranks among which the culprit is, or that the operation connects."""
+    """Of what is undecided: the ranks among which the culprit is, or that the operation
+    connects."""
 
     @property
     def operation(self) -> str:
@@ -112,7 +121,8 @@ class Hang:
     cells: dict[str, dict[int, str]] = field(default_factory=dict, metadata=OWN)
     """By the purpose of groups and rank: complete, waits, cpu, gpu or silent."""
     waited_s: float = math.inf
-    """How long the oldest operation had waited at most when the dumps were written; infinite where it is unknown."""
+    """How long the oldest operation had waited at most when the dumps were written; infinite where
+    it is unknown."""
 
 
 def hang_of(flight: Flight) -> Hang:
@@ -126,12 +136,19 @@ def hang_of(flight: Flight) -> Hang:
     # Their GPU has not completed what its peers could not without it.
     gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
     return Hang(
-        situation, _verdict(flight, waits, found, left, situation, confidence), list(_culprits(flight, found)),
+        situation,
+        _verdict(flight, waits, found, left, situation, confidence),
+        list(_culprits(flight, found)),
         _every((flight.missing, (rank for rank, dump in flight.dumps.items() if not dump.entries))),
-        _every(wait.absent for wait in waits if wait.op.peer < 0), gpu_behind, mismatches,
-        list(_groups(flight, waits, found)), _inputs(flight), list(flight.clues.dead),
-        _cells(flight, waits, gpu_behind), waited,
-    )  # fmt: skip
+        _every(wait.absent for wait in waits if wait.op.peer < 0),
+        gpu_behind,
+        mismatches,
+        list(_groups(flight, waits, found)),
+        _inputs(flight),
+        list(flight.clues.dead),
+        _cells(flight, waits, gpu_behind),
+        waited,
+    )
 
 
 def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float:
@@ -160,17 +177,28 @@ def ranks_text(ranks: Iterable[int]) -> str:
     shown = [str(rank) for rank in every[:LISTED]]
     if len(every) > LISTED:
         return f"ranks {', '.join(shown)} and {len(every) - LISTED:,} more"
-    return f"rank{'s' * (len(every) > 1)} {' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}"
+    return (
+        f"rank{'s' * (len(every) > 1)} "
+        f"{' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}"
+    )
 
 
 def _situation(
-    flight: Flight, waits: Sequence[Wait], found: Sequence[Blame], left: Sequence[Wait], mismatched: bool
+    flight: Flight,
+    waits: Sequence[Wait],
+    found: Sequence[Blame],
+    left: Sequence[Wait],
+    mismatched: bool,
 ) -> tuple[str, str]:
     if found:
         sure = not left and all(blame.sure for blame in found)
         return mode(blame.kind for blame in found), "sure" if sure else "likely"
     situations = (
-        (not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected), "ended", "likely"),
+        (
+            not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected),
+            "ended",
+            "likely",
+        ),
         (mismatched, "even", "undecided"),
         (any(not wait.blockers for wait in left), "stalled", "undecided"),
         (left, "undecided", "undecided"),
@@ -182,30 +210,47 @@ def _situation(
 
 
 def _verdict(
-    flight: Flight, waits: Sequence[Wait], found: Sequence[Blame], left: Sequence[Wait], situation: str, confidence: str
+    flight: Flight,
+    waits: Sequence[Wait],
+    found: Sequence[Blame],
+    left: Sequence[Wait],
+    situation: str,
+    confidence: str,
 ) -> Verdict:
     kind = SITUATIONS[situation].get("kind", situation)
     culprits = flight.lost if situation == "ended" else tuple(blame.rank for blame in found)
     victims = len({*_every(wait.waiting for wait in waits)} - {*culprits})
-    held = [blame.wait for blame in found if blame.kind == kind] or sorted(left, key=lambda wait: bool(wait.blockers))
+    held = [blame.wait for blame in found if blame.kind == kind] or sorted(
+        left, key=lambda wait: bool(wait.blockers)
+    )
     if not held:
         return Verdict(culprits, kind, confidence=confidence, victims=victims)
-    at, op = held[0], held[0].op
-    label, suspects = flight.groups[at.group].label, () if found else _every((at.waiting, at.passed))
-    return Verdict(culprits, kind, op.kind, op.seq, op.sizes, label, confidence, op.frame, victims, suspects)
+    at = held[0]
+    op = held[0].op
+    label = flight.groups[at.group].label
+    suspects = () if found else _every((at.waiting, at.passed))
+    return Verdict(
+        culprits, kind, op.kind, op.seq, op.sizes, label, confidence, op.frame, victims, suspects
+    )
 
 
 def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
     for blame in found:
-        dump, issued = flight.dumps.get(blame.rank), None
+        dump = flight.dumps.get(blame.rank)
+        issued = None
         if dump is not None and (last := dump.last) is not None:
             path, _, line = last.frame.partition(":")
             at = f" at {PurePath(path).name}:{line}" if last.frame else ""
             issued = last.kind + (f" #{last.seq:,}" if last.peer < 0 else "") + at
         yield Culprit(
-            blame.rank, flight.clues.hosts.get(blame.rank), blame.kind, named(blame.wait),
-            flight.groups[blame.wait.group].label, issued, blame.sure,
-        )  # fmt: skip
+            blame.rank,
+            flight.clues.hosts.get(blame.rank),
+            blame.kind,
+            named(blame.wait),
+            flight.groups[blame.wait.group].label,
+            issued,
+            blame.sure,
+        )
 
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
@@ -213,9 +258,13 @@ def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
         if (odd := odd_ones(flight, waits, wait)) is not None:
             chosen = odd or wait.signatures[0][:1]
             mine = {_issued(signature) for rank, signature in wait.signatures if rank in chosen}
-            others = {_issued(signature) for rank, signature in wait.signatures if rank not in chosen}
+            others = {
+                _issued(signature) for rank, signature in wait.signatures if rank not in chosen
+            }
             label = flight.groups[wait.group].label
-            yield Mismatch(label, wait.op.seq, odd, "; ".join(sorted(mine)), "; ".join(sorted(others)))
+            yield Mismatch(
+                label, wait.op.seq, odd, "; ".join(sorted(mine)), "; ".join(sorted(others))
+            )
 
 
 def _issued(signature: Signature) -> str:
@@ -243,10 +292,14 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
 
 def _group(group: Group, at: Wait, here: Sequence[InGroup]) -> GroupState:
     return GroupState(
-        group.label, len(group.ranks) or len(here), named(at) if at.waiting else None, len(at.waiting),
+        group.label,
+        len(group.ranks) or len(here),
+        named(at) if at.waiting else None,
+        len(at.waiting),
         ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
-        min((state.completed for state in here), default=None), max((state.enqueued for state in here), default=None),
-    )  # fmt: skip
+        min((state.completed for state in here), default=None),
+        max((state.enqueued for state in here), default=None),
+    )
 
 
 def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:
@@ -272,9 +325,22 @@ def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[st
 
 
 def _inputs(flight: Flight) -> Inputs:
-    ops = [op for dump in flight.dumps.values() for s in dump.groups.values() for op in (s.head, s.last) if op]
+    ops = [
+        op
+        for dump in flight.dumps.values()
+        for s in dump.groups.values()
+        for op in (s.head, s.last)
+        if op
+    ]
     return Inputs(
-        flight.path, len(flight.expected), len(flight.dumps), flight.missing, flight.unreadable, flight.repeated,
+        flight.path,
+        len(flight.expected),
+        len(flight.dumps),
+        flight.missing,
+        flight.unreadable,
+        flight.repeated,
         list(flight.clues.sources),
-        any(op.record < 0 for op in ops), any(op.frame for op in ops), any(op.started for op in ops),
-    )  # fmt: skip
+        any(op.record < 0 for op in ops),
+        any(op.frame for op in ops),
+        any(op.started for op in ops),
+    )

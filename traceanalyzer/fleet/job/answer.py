@@ -1,4 +1,5 @@
-"""From the ranks of a job to the answer: who holds it up, why, what it would gain without, and that in a sentence."""
+"""From the ranks of a job to the answer: who holds it up, why, what it would gain without, and that
+in a sentence."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,26 @@ import numpy as np
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, digits, ms
-from traceanalyzer.diagnosis.finding import BASE_CONFIDENCE, MAX_CONFIDENCE, BottleneckClass, Summary
+from traceanalyzer.diagnosis.finding import (
+    BASE_CONFIDENCE,
+    MAX_CONFIDENCE,
+    BottleneckClass,
+    Summary,
+)
 from traceanalyzer.fleet.digests.files import Rank
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
-from traceanalyzer.fleet.job.model import WORDS, Cause, Culprit, Job, JobStep, Ranks, ends_of, range_ms
+from traceanalyzer.fleet.job.model import (
+    WORDS,
+    Cause,
+    Culprit,
+    Job,
+    JobStep,
+    Ranks,
+    ends_of,
+    range_ms,
+)
 from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.whole import Whole
 from traceanalyzer.trace import F64, I64
@@ -30,18 +45,27 @@ Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what sa
 _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
 SHOWN = 4  # ranks named in a sentence
 _NAMES = {
-    "compute": "compute", "communication": "transfer", "transfer": "copies", "launch": "launch overhead",
-    "sync": "syncs", "input": "waiting for input", "host": "host work",
-}  # fmt: skip
+    "compute": "compute",
+    "communication": "transfer",
+    "transfer": "copies",
+    "launch": "launch overhead",
+    "sync": "syncs",
+    "input": "waiting for input",
+    "host": "host work",
+}
 
 
-def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None) -> Job:
-    """The answer about these ranks; `explained` reads what says why of a few of them, where they come without;
-    `racks` has the racks of hosts. Raises EmptyRecordingError where there is none."""
+def answer(
+    chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None
+) -> Job:
+    """The answer about these ranks; `explained` reads what says why of a few of them, where they
+    come without; `racks` has the racks of hosts. Raises EmptyRecordingError where there is none."""
     whole = Whole(chosen, racks or {})
     if not whole.digests:
         first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
-        raise EmptyRecordingError("no rank could be read" + (f": {first.path}: {first.why}" if first else ""))
+        raise EmptyRecordingError(
+            "no rank could be read" + (f": {first.path}: {first.why}" if first else "")
+        )
     if not (culprits := _culprits(whole, explained)) and whole.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in whole.digests)
         culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], step_ms)
@@ -50,16 +74,27 @@ def answer(chosen: Chosen, explained: Explain | None = None, racks: Mapping[str,
     hosts, assumed = whole.hosts
     if assumed:
         size = max(Counter(hosts).values())
-        notes.append(f"No recording says its host: ranks are taken {size} a host, as many as GPUs were listed.")
+        notes.append(
+            f"No recording says its host: ranks are taken {size} a host, as many as GPUs "
+            "were listed."
+        )
     return Job(
-        ranks=_ranks(whole), summary=summary_of(whole, culprits), culprits=culprits, changes=changes,
-        slowdown=slowdown_of(whole, changes), steps=_steps(whole), worst=_worst(whole, culprits), heat=heat_of(whole),
-        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown, notes=notes,
-    )  # fmt: skip
+        ranks=_ranks(whole),
+        summary=summary_of(whole, culprits),
+        culprits=culprits,
+        changes=changes,
+        slowdown=slowdown_of(whole, changes),
+        steps=_steps(whole),
+        worst=_worst(whole, culprits),
+        heat=heat_of(whole),
+        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
+        notes=notes,
+    )
 
 
 def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
-    late, found = [one.position for one in whole.compared.late], []
+    late = [one.position for one in whole.compared.late]
+    found = []
     for one in whole.compared.late:
         if one.stage is not None:
             return [replace(_culprit(whole, one.position, one.gain_ms), cause="heavy_stage")]
@@ -73,17 +108,21 @@ def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
 def _beside(whole: Whole, rank: int, late: Sequence[int]) -> list[int]:
     """The nearest ranks of the same stage that are not late."""
     stages = whole.stages
-    others = [i for i, stage in enumerate(stages) if i not in late and i != rank and stage == stages[rank]]
+    others = [
+        i for i, stage in enumerate(stages) if i not in late and i != rank and stage == stages[rank]
+    ]
     return sorted(others, key=lambda i: abs(i - rank))[:PEERS]
 
 
 def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
-    gain, own = whole.gain_ns(rank), whole.own_ns[whole.steady_steps]
+    gain = whole.gain_ns(rank)
+    own = whole.own_ns[whole.steady_steps]
     # What a rank is late by may be more than the run can gain without it.
     low, high = range_ms(gain * min(gain_ms * NS_PER_MS / max(gain.mean(), 1.0), 1.0), gain_ms)
     late = gain if whole.compared.pipeline is None else own[:, rank]
     share = float((late >= np.maximum(own.max(axis=1), 1)).mean()) if len(own) else 0.0
-    digest, pattern = whole.digests[rank], "roaming"
+    digest = whole.digests[rank]
+    pattern = "roaming"
     if share >= MOSTLY and len(own) > 1:
         pattern = "recurring"
     elif int((late > late.sum() / 4).sum()) <= 1:
@@ -104,7 +143,8 @@ def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
 
 
 def _since(whole: Whole, own: F64) -> str | None:
-    """The step from which on a rank is late: the cut with the largest difference of means, where little was before."""
+    """The step from which on a rank is late: the cut with the largest difference of means, where
+    little was before."""
     if len(own) < 4:
         return None
     cuts = range(2, len(own) - 1)
@@ -132,15 +172,20 @@ def _ranks(whole: Whole) -> Ranks:
     world = max((one.claim.world_size or 0 for one in whole.digests), default=0)
     expected = max(world, len(whole.digests))
     missing = [rank for rank in range(world) if rank not in known]
-    return Ranks(expected, len(whole.digests), list(chosen.unreadable), missing, list(chosen.left_out))
+    return Ranks(
+        expected, len(whole.digests), list(chosen.unreadable), missing, list(chosen.left_out)
+    )
 
 
 def _steps(whole: Whole) -> list[JobStep]:
-    own, waited = whole.own_ns, whole.compared.waited_ns
+    own = whole.own_ns
+    waited = whole.compared.waited_ns
     times: dict[str, list[float]] = defaultdict(list)
     waits: dict[str, list[float]] = defaultdict(list)
     for digest, wait in zip(whole.digests, waited or [None] * len(whole.digests), strict=True):
-        for i, (name, time) in enumerate(zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)):
+        for i, (name, time) in enumerate(
+            zip(digest.steps.names, digest.steps.duration.tolist(), strict=True)
+        ):
             times[name].append(time)
             if wait is not None:
                 waits[name].append(wait[i])
@@ -156,9 +201,11 @@ def _steps(whole: Whole) -> list[JobStep]:
 
 
 def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None:
-    """Why `late` costs so much of a step; None where stretches between collectives and steps tell less than half."""
+    """Why `late` costs so much of a step; None where stretches between collectives and steps tell
+    less than half."""
     for what in (_before_calls, _in_steps):
-        own, theirs = what(late), np.median([what(one) for one in others], axis=0)
+        own = what(late)
+        theirs = np.median([what(one) for one in others], axis=0)
         compute, host, loading = (own - theirs).tolist()
         if max(compute, host, loading) < EXPLAINED * gain_ns:
             continue
@@ -173,25 +220,35 @@ def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float
 
 
 def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Compute, idle time by the host and by input before the collectives of a mean steady step, ns."""
-    digest, why = one.digest, one.why
+    """Compute, idle time by the host and by input before the collectives of a mean steady step,
+    ns."""
+    digest = one.digest
+    why = one.why
     if why is None or not len(why.compute_before):
         return np.zeros(3)
     steady = digest.calls.step >= digest.steps.warmup
-    return _parts(why.compute_before[steady], why.idle_before[:, steady]) / digest.steps.steady_count
+    return (
+        _parts(why.compute_before[steady], why.idle_before[:, steady]) / digest.steps.steady_count
+    )
 
 
 def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     """The same in all of a mean steady step."""
-    digest, why = one.digest, one.why
+    digest = one.digest
+    why = one.why
     if why is None:
         return np.zeros(3)
-    return _parts(digest.compute[digest.steps.steady], why.idle[:, digest.steps.steady]) / digest.steps.steady_count
+    return (
+        _parts(digest.compute[digest.steps.steady], why.idle[:, digest.steps.steady])
+        / digest.steps.steady_count
+    )
 
 
 def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
-    """Whether it launches as many kernels, with as many threads, as the middle one of the others."""
-    own, theirs = _work(late), [_work(one) for one in others]
+    """Whether it launches as many kernels, with as many threads, as the middle one of the
+    others."""
+    own = _work(late)
+    theirs = [_work(one) for one in others]
     if own is None or any(one is None for one in theirs):
         return False
     middle = np.median([one for one in theirs if one is not None], axis=0)
@@ -201,20 +258,36 @@ def _same_work(late: Rank, others: Sequence[Rank]) -> bool:
 def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
     if one.why is None or any(family.threads < 0 for family in one.why.families):
         return None
-    sums = [sum(family.launches for family in one.why.families), sum(family.threads for family in one.why.families)]
+    sums = [
+        sum(family.launches for family in one.why.families),
+        sum(family.threads for family in one.why.families),
+    ]
     return np.array(sums, np.float64) / one.digest.steps.steady_count
 
 
 def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
-    """Class, confidence and headline. The class is the largest part of the step of the rank that is not waited on."""
-    rank, digest = whole.compared.critical, whole.digests[whole.compared.critical]
+    """Class, confidence and headline. The class is the largest part of the step of the rank that is
+    not waited on."""
+    rank = whole.compared.critical
+    digest = whole.digests[whole.compared.critical]
     step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
     if not step_ms or (why := whole.ranks[rank].why) is None:
-        return Summary("inconclusive", 0.0, "Inconclusive: no rank has steps with work on a GPU.", "recorded", step_ms)
+        return Summary(
+            "inconclusive",
+            0.0,
+            "Inconclusive: no rank has steps with work on a GPU.",
+            "recorded",
+            step_ms,
+        )
     # Communication and copies as far as nothing overlaps with them, idle time by cause.
     idle = {cause.label: why.idle[cause] for cause in IdleCause}
     exposed = why.exposed_communication + idle.pop("communication")
-    spent = {"compute": digest.compute, "communication": exposed, "transfer": why.exposed_copy, **idle}
+    spent = {
+        "compute": digest.compute,
+        "communication": exposed,
+        "transfer": why.exposed_copy,
+        **idle,
+    }
     parts = {name: ms(digest.per_step(times)) for name, times in spent.items()}
     waiting = whole.compared.rows[rank].waiting_ms or 0.0
     parts["communication"] = max(parts["communication"] - waiting, 0.0)
@@ -223,19 +296,34 @@ def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
     named = first not in ("profiler", "other", "unexplained")
     cls = cast("BottleneckClass", first) if named else "inconclusive"
     confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
-    return Summary(cls, confidence, _headline(whole, culprits, parts, first, step_ms), "recorded", step_ms)
+    return Summary(
+        cls, confidence, _headline(whole, culprits, parts, first, step_ms), "recorded", step_ms
+    )
 
 
-def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float], first: str, step_ms: float) -> str:
+def _headline(
+    whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float], first: str, step_ms: float
+) -> str:
     if not culprits:
-        what, share = _NAMES.get(first, "what the digests do not tell"), parts[first] / step_ms
-        part, step = f"{digits(parts[first])} ms ({share:.0%})", f"{digits(step_ms)} ms step"
+        what = _NAMES.get(first, "what the digests do not tell")
+        share = parts[first] / step_ms
+        part = f"{digits(parts[first])} ms ({share:.0%})"
+        step = f"{digits(step_ms)} ms step"
         return f"No rank holds up the job: {what} takes {part} of each {step}, on all ranks alike."
     worst = culprits[0]
     if worst.cause == "heavy_stage":
-        mine = [str(one.rank) for one, stage in zip(whole.digests, whole.stages, strict=True) if stage == worst.stage]
-        ranks = f"rank{'s' * (len(mine) > 1)} {', '.join(mine[:SHOWN])}" + (", ..." if len(mine) > SHOWN else "")
-        return f"Stage {worst.stage} ({ranks}) is too heavy. Evening out the stages gains {_cost(worst, step_ms)}."
+        mine = [
+            str(one.rank)
+            for one, stage in zip(whole.digests, whole.stages, strict=True)
+            if stage == worst.stage
+        ]
+        ranks = f"rank{'s' * (len(mine) > 1)} {', '.join(mine[:SHOWN])}" + (
+            ", ..." if len(mine) > SHOWN else ""
+        )
+        return (
+            f"Stage {worst.stage} ({ranks}) is too heavy. Evening out the stages gains "
+            f"{_cost(worst, step_ms)}."
+        )
     if worst.cause == "slow_link":
         where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
@@ -243,12 +331,18 @@ def _headline(whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float]
     if len(culprits) > 1:
         return _of_several(culprits, _cost(worst, step_ms), whole.compared.late[0].together)
     host = f" (host {worst.host})" if worst.host else ""
-    return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {_cost(worst, step_ms)}."
+    return (
+        f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs "
+        f"{_cost(worst, step_ms)}."
+    )
 
 
 def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
-    worst, hosts = culprits[0], {one.host for one in culprits}
-    ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (", ..." if len(culprits) > SHOWN else "")
+    worst = culprits[0]
+    hosts = {one.host for one in culprits}
+    ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (
+        ", ..." if len(culprits) > SHOWN else ""
+    )
     on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
     if together:
         why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
@@ -257,6 +351,12 @@ def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
 
 
 def _cost(one: Culprit, step_ms: float) -> str:
-    since = f", since {one.since}" if one.since else ", in all steps" if one.pattern == "recurring" else ""
+    since = (
+        f", since {one.since}"
+        if one.since
+        else ", in all steps"
+        if one.pattern == "recurring"
+        else ""
+    )
     share = "; ".join(filter(None, (f"{one.gain_ms / step_ms:.0%}", ends_of(one))))
     return f"{digits(one.gain_ms)} ms ({share}) of each {digits(step_ms)} ms step{since}"

@@ -1,4 +1,5 @@
-"""What the job would gain: without a rank, its host, all as the middle one, with the stages evened out."""
+"""What the job would gain: without a rank, its host, all as the middle one, with the stages evened
+out."""
 
 import math
 from collections import defaultdict
@@ -15,7 +16,8 @@ from traceanalyzer.trace import F64, I64
 
 WORST_SHARE = 0.03  # of the ranks: those called the worst (arXiv 2505.05713)
 FAITHFUL = 0.05
-"""The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing is promised."""
+"""The steps reckoned from the recorded stretches differ by less from the recorded ones, or nothing
+is promised."""
 NAMED = 4  # ranks in a row
 LEAST_SHARE = 0.01  # of a step: gains below are not worth a row
 MEDIAN = "all ranks as the middle one"
@@ -56,7 +58,10 @@ def _of_plan(whole: Whole, plan: Plan, base: F64, culprits: Sequence[Culprit]) -
 
     late = [one.position for one in whole.compared.late]
     if len(late) > 1:
-        yield row("without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]), without(late))
+        yield row(
+            "without ranks " + " and ".join(str(one.rank) for one in culprits[:NAMED]),
+            without(late),
+        )
     yield from (row(what, without(ranks)) for what, ranks in _worst_places(whole))
     worst = np.argsort([-(one.gain_ms or 0.0) for one in whole.compared.rows], kind="stable")
     yield row(WORST, without(worst[: math.ceil(WORST_SHARE * len(worst))].tolist()))
@@ -72,8 +77,12 @@ def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
         return Change(what, float(gain_ms.mean()), *range_ms(gain_ms * NS_PER_MS), None)
 
     late = [one.position for one in whole.compared.late if one.stage is None]
-    names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (", ..." if len(late) > NAMED else "")
-    rows = [row(f"without rank{'s' * (len(late) > 1)} {names}", job.without_ms(late))] if late else []
+    names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (
+        ", ..." if len(late) > NAMED else ""
+    )
+    rows = (
+        [row(f"without rank{'s' * (len(late) > 1)} {names}", job.without_ms(late))] if late else []
+    )
     rows += [row(what, job.without_ms(ranks)) for what, ranks in _worst_places(whole)]
     rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
     return _explaining(rows, float(job.base_ms.mean()))
@@ -83,11 +92,15 @@ def _links_of(one: Culprit) -> str:
     """What is taken away of a rank that is late, or of links that are slow."""
     if one.cause != "slow_link":
         return f"rank {one.rank}"
-    return f"the excess of the links of {f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
+    return (
+        "the excess of the links of "
+        f"{f'host {one.host}' if one.host else f'the group of rank {one.rank}'}"
+    )
 
 
 def _worst_places(whole: Whole) -> Iterator[tuple[str, list[int]]]:
-    """The host, and the rack, whose ranks come last by most together, of several with more than a rank; and these."""
+    """The host, and the rack, whose ranks come last by most together, of several with more than a
+    rank; and these."""
     for what, of_rank in (("host", whole.hosts[0]), ("rack", whole.racks)):
         ranks: dict[str, list[int]] = defaultdict(list)
         for i, name in enumerate(of_rank):
@@ -112,7 +125,8 @@ def _explaining(rows: list[Change], step_ms: float) -> list[Change]:
 def slowdown_of(whole: Whole, changes: Sequence[Change]) -> Slowdown:
     """How far the job is from one with all ranks as the middle one."""
     by_name = {one.what: one for one in changes}
-    widest, worst = by_name.get(MEDIAN) or by_name.get(ALIKE), by_name.get(WORST)
+    widest = by_name.get(MEDIAN) or by_name.get(ALIKE)
+    worst = by_name.get(WORST)
     if widest is None:
         return Slowdown(None, None)
     step = ms(float(np.median([one.mean_step_ns for one in whole.digests])))

@@ -8,28 +8,49 @@ from typing import Any
 from traceanalyzer.base import digits
 from traceanalyzer.fleet.job.model import Culprit, Heat, Job, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
-from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Section, Table, TextTable, Verdict
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Facts,
+    Line,
+    Section,
+    Table,
+    TextTable,
+    Verdict,
+)
 from traceanalyzer.report.format import shorten
 from traceanalyzer.report.printed import Printed
 
 TITLE = "Fleet"
-SHOWN_CHANGES, SHOWN_FILES, SHOWN_RANKS, SHOWN_NOTES = 5, 2, 8, 1  # of a terminal's one screen
+SHOWN_CHANGES = 5  # of a terminal's one screen
+SHOWN_FILES = 2
+SHOWN_RANKS = 8
+SHOWN_NOTES = 1
 ALL_NOTES = 50
 
 
 def job_page(job: Job) -> Printed:
     """One screen for a terminal, all of it for Markdown and a page with the heat map."""
     values = {field.name: getattr(job, field.name) for field in fields(job) if field.name != "heat"}
-    return Printed(Document(job.summary.headline, _sections(job)), values, screen=Document(TITLE, _screen(job)))
+    return Printed(
+        Document(job.summary.headline, _sections(job)), values, screen=Document(TITLE, _screen(job))
+    )
 
 
 def _answer(job: Job) -> Verdict:
-    ranks, steady = job.ranks, sum(step.steady for step in job.steps)
-    about = [f"{ranks.read:,} of {ranks.expected:,} ranks", f"{steady} steps" if steady else "no shared steps"]
+    ranks = job.ranks
+    steady = sum(step.steady for step in job.steps)
+    about = [
+        f"{ranks.read:,} of {ranks.expected:,} ranks",
+        f"{steady} steps" if steady else "no shared steps",
+    ]
     if job.slowdown.s is not None:
         alike = "as the middle one" if job.pipeline is None else "and stages alike"
         about.append(f"{job.slowdown.s:.2f}x slower than with all ranks {alike}")
-    return Verdict(job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"])
+    return Verdict(
+        job.summary.headline, [f"{', '.join(about)}; confidence {job.summary.confidence:.0%}"]
+    )
 
 
 def _screen(job: Job) -> list[Section]:
@@ -53,11 +74,16 @@ def _worst(rows: Sequence[Culprit]) -> TextTable:
     headers = ["rank", "host", "stage", "gain ms", "90 % range", "last in", "cause"]
     texts = [
         [
-            str(one.rank), shorten(one.host or "-", 14), "-" if one.stage is None else str(one.stage),
-            digits(one.gain_ms), ends_of(one) or "-", f"{one.steps_share:.0%}", (one.cause or "-").replace("_", " "),
+            str(one.rank),
+            shorten(one.host or "-", 14),
+            "-" if one.stage is None else str(one.stage),
+            digits(one.gain_ms),
+            ends_of(one) or "-",
+            f"{one.steps_share:.0%}",
+            (one.cause or "-").replace("_", " "),
         ]
         for one in rows
-    ]  # fmt: skip
+    ]
     return TextTable(headers, [True, False, True, True, False, True, False], texts, is_whole=True)
 
 
@@ -71,31 +97,52 @@ def next_steps(job: Job) -> list[str]:
 
 def gone(job: Job) -> list[str]:
     """Who is missing, and which files could not be read, by name."""
-    ranks, lines = job.ranks, []
+    ranks = job.ranks
+    lines = []
     if ranks.missing:
         shown = ", ".join(map(str, ranks.missing[:SHOWN_RANKS]))
-        more = f" and {len(ranks.missing) - SHOWN_RANKS:,} more" if len(ranks.missing) > SHOWN_RANKS else ""
-        lines.append(f"{len(ranks.missing):,} of {ranks.expected:,} ranks are missing: {shown}{more}")
+        more = (
+            f" and {len(ranks.missing) - SHOWN_RANKS:,} more"
+            if len(ranks.missing) > SHOWN_RANKS
+            else ""
+        )
+        lines.append(
+            f"{len(ranks.missing):,} of {ranks.expected:,} ranks are missing: {shown}{more}"
+        )
     for what, files in (("could not be read", ranks.unreadable), ("left out", ranks.left_out)):
-        lines += [f"{what}: {shorten(one.path, 60)}: {shorten(one.why, 60)}" for one in files[:SHOWN_FILES]]
+        lines += [
+            f"{what}: {shorten(one.path, 60)}: {shorten(one.why, 60)}"
+            for one in files[:SHOWN_FILES]
+        ]
         if len(files) > SHOWN_FILES:
             lines.append(f"{len(files) - SHOWN_FILES:,} more {what} (--format json)")
     return lines
 
 
 def _sections(job: Job) -> list[Section]:
-    ranks, heat, missing = job.ranks, job.heat, gone(job)
+    ranks = job.ranks
+    heat = job.heat
+    missing = gone(job)
     facts = [("ranks read", f"{ranks.read:,} of {ranks.expected:,}"), ("basis", job.summary.basis)]
     facts += [("slowdown", f"{job.slowdown.s:.3f}")] if job.slowdown.s is not None else []
     found = (
-        (True, Section(TITLE, [_answer(job), Facts.of(*facts), Bullets(missing) if missing else None])),
+        (
+            True,
+            Section(TITLE, [_answer(job), Facts.of(*facts), Bullets(missing) if missing else None]),
+        ),
         (job.culprits, Section("Who holds it up", [Table(job.culprits)])),
         (job.changes, Section("What the job gains", [Table(job.changes)])),
         (True, Section("Next", [Bullets(next_steps(job))])),
         (heat, Section("Ranks and steps", [Drawing(partial(_picture, "heat", heat))])),
-        (heat and heat.folded is not None, Section("Stages", [Drawing(partial(_picture, "stages", heat))])),
+        (
+            heat and heat.folded is not None,
+            Section("Stages", [Drawing(partial(_picture, "stages", heat))]),
+        ),
         (job.worst, Section("Worst ranks", [Table(job.worst)])),
-        (job.pipeline, Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None])),
+        (
+            job.pipeline,
+            Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),
+        ),
         (job.steps, Section("Steps", [Table(job.steps, limit=ALL_NOTES)], folded=True)),
         (job.notes, Section("Notes", [Bullets(job.notes[:ALL_NOTES])])),
     )
@@ -103,6 +150,8 @@ def _sections(job: Job) -> list[Section]:
 
 
 def _picture(name: str, heat: Heat | None) -> Any:
-    from traceanalyzer.fleet.job import pictures  # a page's parts take as long to load as the answer
+    from traceanalyzer.fleet.job import (
+        pictures,
+    )  # a page's parts take as long to load as the answer
 
     return heat and getattr(pictures, name)(heat)

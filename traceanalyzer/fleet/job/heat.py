@@ -1,4 +1,5 @@
-"""The heat map: how much longer ranks work before their collectives than the middle one, step by step."""
+"""The heat map: how much longer ranks work before their collectives than the middle one, step by
+step."""
 
 import numpy as np
 
@@ -14,40 +15,53 @@ MOST_STEPS = 128
 
 
 def heat_of(whole: Whole) -> Heat | None:
-    """Ranks in the order of stage, host and number, binned by their maximum; the worst keep a row of their own. None
-    without steps in which they were compared."""
-    steps, size = whole.steady_steps[:MOST_STEPS], len(whole.digests)
+    """Ranks in the order of stage, host and number, binned by their maximum; the worst keep a row
+    of their own. None without steps in which they were compared."""
+    steps = whole.steady_steps[:MOST_STEPS]
+    size = len(whole.digests)
     if not len(steps):
         return None
-    plan, count, excess = whole.plan, len(whole.steps), whole.own_ns.T
+    plan = whole.plan
+    count = len(whole.steps)
+    excess = whole.own_ns.T
     if plan is not None and whole.compared.pipeline is None:
         matches = plan.matches
         longer = np.maximum(matches.stretch - middle_of_alike(plan), 0)
         longer = largest_of(longer, matches.rank, matches.series[matches.collective])
         key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
-        excess = np.bincount(key, longer, minlength=size * count).reshape(size, count).astype(np.float64)
+        excess = (
+            np.bincount(key, longer, minlength=size * count).reshape(size, count).astype(np.float64)
+        )
     table = excess[:, steps] / NS_PER_MS
     stages = [-1 if stage is None else stage for stage in whole.stages]
     order = sorted(range(size), key=lambda i: (stages[i], whole.hosts[0][i] or "", i))
     names = []
     for i in order:
-        rank, stage = whole.digests[i].rank, whole.stages[i]
-        names.append(f"rank {i if rank is None else rank}" + f", stage {stage}" * (stage is not None))
+        rank = whole.digests[i].rank
+        stage = whole.stages[i]
+        names.append(
+            f"rank {i if rank is None else rank}" + f", stage {stage}" * (stage is not None)
+        )
     shown = [whole.steps[i] for i in steps.tolist()]
     return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
 
 
 def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
-    """At most so many rows: neighbours share one, which shows the largest of them, and is named by it."""
+    """At most so many rows: neighbours share one, which shows the largest of them, and is named by
+    it."""
     wide = -(-len(table) // MOST_ROWS)
     if wide < 2:
         return table, names
-    rows, labels = [], []
+    rows = []
+    labels = []
     for i in range(0, len(table), wide):
         here = table[i : i + wide]
         worst = i + int(here.max(axis=1).argmax())
         rows.append(here.max(axis=0))
-        labels.append(f"{names[i]} to {names[i + len(here) - 1].removeprefix('rank ')} (worst: {names[worst]})")
+        labels.append(
+            f"{names[i]} to {names[i + len(here) - 1].removeprefix('rank ')} (worst: "
+            f"{names[worst]})"
+        )
     return np.stack(rows), labels
 
 
@@ -55,7 +69,8 @@ def _folded(table: F64, stages: I64) -> F64 | None:
     """The mean excess of each stage (row) and place in it (column); None without stages."""
     if stages.min() < 0 or len(np.unique(stages)) < 2:
         return None
-    mean, width = table.mean(axis=1), int(np.bincount(stages).max())
+    mean = table.mean(axis=1)
+    width = int(np.bincount(stages).max())
     wide = -(-width // MOST_ROWS)
     result = np.zeros((int(stages.max()) + 1, -(-width // wide)))
     for stage, row in enumerate(result):

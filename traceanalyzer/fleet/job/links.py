@@ -1,4 +1,5 @@
-"""Links that are slow: nobody is late, but a group's collectives transfer for longer than those of groups alike."""
+"""Links that are slow: nobody is late, but a group's collectives transfer for longer than those of
+groups alike."""
 
 from collections.abc import Sequence
 
@@ -16,8 +17,11 @@ LEAST_GROUPS = 3  # of two nobody knows which is the usual one
 SLOWER = 1.3  # times that a group's transfers must be as long as those of the middle group
 
 
-def slow_links(matches: Matches, ranks: Sequence[Rank], hosts: Sequence[str | None], step_ms: float) -> list[Culprit]:
-    """The group whose transfers cost a step most beyond those of the middle group alike; empty where none is slow."""
+def slow_links(
+    matches: Matches, ranks: Sequence[Rank], hosts: Sequence[str | None], step_ms: float
+) -> list[Culprit]:
+    """The group whose transfers cost a step most beyond those of the middle group alike; empty
+    where none is slow."""
     steady = np.flatnonzero(matches.steady)
     transfer = (matches.most(matches.end) - matches.most(matches.start))[steady]
     name = {group: i for i, group in enumerate(dict.fromkeys(matches.group))}
@@ -53,10 +57,16 @@ def _named(
     members = matches.rank[matches.first[first] : matches.first[first + 1]].tolist()
     here = {hosts[member] for member in members}
     others = ~np.isin(np.arange(len(matches)), collectives) & (matches.kind == matches.kind[first])
-    usual = float(np.median((matches.most(matches.end) - matches.most(matches.start))[others & matches.steady]))
+    usual = float(
+        np.median(
+            (matches.most(matches.end) - matches.most(matches.start))[others & matches.steady]
+        )
+    )
     steps = np.unique(matches.step[matches.steady])
     beyond = (transfer - usual).astype(np.float64)
-    excess = np.bincount(matches.step[collectives], beyond, minlength=len(matches.steps))[steps].astype(np.float64)
+    excess = np.bincount(matches.step[collectives], beyond, minlength=len(matches.steps))[
+        steps
+    ].astype(np.float64)
     gain = ms(float(excess.mean()))
     if gain < MIN_GAIN_SHARE * step_ms:
         return []
@@ -64,6 +74,17 @@ def _named(
     low, high = range_ms(excess, gain)
     share = float((excess > 0).mean())
     return [
-        Culprit(one.digest.rank, here.pop() if len(here) == 1 else None, None, "slow_link", gain, low, high,
-                None, "recurring" if share > 1 / 2 else "roaming", share, one.path)
-    ]  # fmt: skip
+        Culprit(
+            one.digest.rank,
+            here.pop() if len(here) == 1 else None,
+            None,
+            "slow_link",
+            gain,
+            low,
+            high,
+            None,
+            "recurring" if share > 1 / 2 else "roaming",
+            share,
+            one.path,
+        )
+    ]

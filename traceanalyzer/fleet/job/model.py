@@ -50,13 +50,20 @@ class Culprit:
         text="own",
     )
     gain_ms: float = metric(
-        "what the job gains a step without what the rank is late by; of several late together without all of it"
+        "what the job gains a step without what the rank is late by; of several late "
+        "together without all of it"
     )
     low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step")
     high_ms: float | None = metric("upper end of it")
-    since: str | None = metric("step from which on it is late; null: in all of them", text="sentence")
-    pattern: str = metric("recurring (late in most steps), roaming (others are, too) or once", text="own")
-    steps_share: float = metric("share of the steps in which it comes last by itself more than any other")
+    since: str | None = metric(
+        "step from which on it is late; null: in all of them", text="sentence"
+    )
+    pattern: str = metric(
+        "recurring (late in most steps), roaming (others are, too) or once", text="own"
+    )
+    steps_share: float = metric(
+        "share of the steps in which it comes last by itself more than any other"
+    )
     path: str = metric("its recording")
 
 
@@ -68,8 +75,9 @@ class Change:
     gain_ms: float = metric("what a step gets shorter by")
     low_ms: float | None = metric("lower end of its 90 % range over the steps; null of one step")
     high_ms: float | None = metric("upper end of it")
-    explains: float | None = metric("share of what all ranks as the middle one would gain; null where that is nothing",
-                                    "share")  # fmt: skip
+    explains: float | None = metric(
+        "share of what all ranks as the middle one would gain; null where that is nothing", "share"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,26 +89,34 @@ class JobStep:
     step_ms: float = metric("its time: median over the ranks")
     waiting_ms: float = metric("what ranks wait for others in it: median over the ranks")
     rank: int | None = metric("rank that comes last by most; null where none does")
-    excess_ms: float = metric("how much later than the last but one it comes by itself, over the step")
+    excess_ms: float = metric(
+        "how much later than the last but one it comes by itself, over the step"
+    )
 
 
 @dataclass(frozen=True)
 class Slowdown:
     """How far the job is from one in which all ranks are as fast as the middle one."""
 
-    s: float | None = metric("step time over what it would be with all ranks as the middle one of those alike")
-    s_worst_ranks: float | None = metric("share of it that the worst 3 % of the ranks explain", "share")
+    s: float | None = metric(
+        "step time over what it would be with all ranks as the middle one of those alike"
+    )
+    s_worst_ranks: float | None = metric(
+        "share of it that the worst 3 % of the ranks explain", "share"
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """Time that ranks (rows, in the order of the topology) take longer than the middle one before their collectives,
-    step by step (columns), ms."""
+    """Time that ranks (rows, in the order of the topology) take longer than the middle one before
+    their collectives, step by step (columns), ms."""
 
     excess_ms: F64
     names: list[str]  # of the rows
     steps: list[str]
-    folded: F64 | None  # mean over the steps: a row a stage, a column a place in it; None without stages
+    folded: (
+        F64 | None
+    )  # mean over the steps: a row a stage, a column a place in it; None without stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +129,10 @@ class Job:
     changes: list[Change]
     slowdown: Slowdown
     pipeline: pipeline.Slowdown | None  # of a pipeline what arXiv 2505.05713 asks, under its names
-    worst: list[Culprit]  # the five ranks by what the job gains without them, whether or not that is enough to be named
+    worst: list[
+        Culprit
+        # the five ranks by what the job gains without them, whether or not that is enough to be named
+    ]
     steps: list[JobStep]
     heat: Heat | None
     notes: list[str]
@@ -125,17 +144,24 @@ def draws_of(steps: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
 
 
 def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None, float | None]:
-    """The range of the mean of times of steps (ns), ms, around `mean_ms`; None of one step, which tells nothing."""
+    """The range of the mean of times of steps (ns), ms, around `mean_ms`; None of one step, which
+    tells nothing."""
     if len(per_step) < 2:
         return None, None
     if len(per_step) < FEW:
-        low, high = float(per_step.min()), float(per_step.max())
+        low = float(per_step.min())
+        high = float(per_step.max())
     else:
         low, high = np.percentile(per_step[draws_of(len(per_step))].mean(axis=1), INSIDE).tolist()
-    low, high = max(low, 0.0) / NS_PER_MS, max(high, 0.0) / NS_PER_MS
+    low = max(low, 0.0) / NS_PER_MS
+    high = max(high, 0.0) / NS_PER_MS
     return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))
 
 
 def ends_of(one: Culprit | Change) -> str:
     """The range as text, empty where there is none."""
-    return "" if one.low_ms is None or one.high_ms is None else f"{digits(one.low_ms)} to {digits(one.high_ms)}"
+    return (
+        ""
+        if one.low_ms is None or one.high_ms is None
+        else f"{digits(one.low_ms)} to {digits(one.high_ms)}"
+    )

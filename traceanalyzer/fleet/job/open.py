@@ -1,4 +1,5 @@
-"""From what a user names to the answer about a job: digests are read, and made of recordings that have none."""
+"""From what a user names to the answer about a job: digests are read, and made of recordings that
+have none."""
 
 import os
 import re
@@ -23,31 +24,42 @@ from traceanalyzer.trace import Run
 
 @contextmanager
 def digests_folder(asked: str | None) -> Iterator[str]:
-    """Where digests go: the folder asked for, else one of the cache; without a cache that can be written, and is the
-    user's alone, one that is gone after the block."""
+    """Where digests go: the folder asked for, else one of the cache; without a cache that can be
+    written, and is the user's alone, one that is gone after the block."""
     found = asked
     with suppress(OSError):
         if asked is None and reading().cache:
             kept = trusted_place(make=True) / "digests"
             kept.mkdir(exist_ok=True)
             found = str(kept) if os.access(kept, os.W_OK) else None
-    with nullcontext(found) if found else tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+    with (
+        nullcontext(found)
+        if found
+        else tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder
+    ):
         yield folder
 
 
 def job_of(
-    paths: Sequence[str], folder: str, done: Done | None = None, via: Cluster | None = None,
-    hidden: Sequence[re.Pattern[str]] | None = None, racks: Path | None = None,
-) -> Job:  # fmt: skip
-    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden` without paths and
-    hosts, and such names; `racks` says in which rack hosts stand. Raises TraceAnalyzerError."""
+    paths: Sequence[str],
+    folder: str,
+    done: Done | None = None,
+    via: Cluster | None = None,
+    hidden: Sequence[re.Pattern[str]] | None = None,
+    racks: Path | None = None,
+) -> Job:
+    """The answer about digests and recordings; digests of these are kept in `folder`. With `hidden`
+    without paths and hosts, and such names; `racks` says in which rack hosts stand. Raises
+    TraceAnalyzerError."""
     digests, recordings, lines = _sorted(paths, folder)
     if recordings:
         digests += _digests(make_all(recordings, folder, done, via), folder, lines)
     if not digests and len(lines) == 1:
         raise UnreadableInputError(lines[0].why)
     found = list(read_digests(digests))
-    where = {one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)}
+    where = {
+        one.path: place for one, place in zip(found, digests, strict=True) if isinstance(one, Rank)
+    }
 
     def explained(ranks: Sequence[Rank]) -> list[Rank]:
         read = read_digests([where[one.path] for one in ranks], why=True)
@@ -66,7 +78,9 @@ def job_of(
     job = answer(ranks, explained, racks_in(racks) if racks else {})
     if hidden is None:
         return job
-    from traceanalyzer.report.privacy.redact import redact_rows  # reports take as long to load as the answer
+    from traceanalyzer.report.privacy.redact import (
+        redact_rows,
+    )  # reports take as long to load as the answer
 
     cleaned: Job = redact_rows(job, Run(()), hidden)
     return cleaned
@@ -75,11 +89,14 @@ def job_of(
 def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[Place]:
     lines += [LeftOut(one.url, one.failure) for one in made if not one.digests]
     names = {name for one in made for name in one.digests}
-    return [place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names]
+    return [
+        place for place in places_in([folder], SUFFIX)[0] if place.name.rpartition("/")[2] in names
+    ]
 
 
 def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[LeftOut]]:
-    """Digests, recordings, and what could not be listed. A folder that holds digests is one of them."""
+    """Digests, recordings, and what could not be listed. A folder that holds digests is one of
+    them."""
     digests: list[Place] = []
     rest = []
     for path in paths:
@@ -90,5 +107,7 @@ def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place]
         else:
             rest.append(path)
     there = stems_in(folder) if rest else {}
-    recordings, failures = places_in(rest, known=lambda place: name_of(place.url, place.stamp) in there)
+    recordings, failures = places_in(
+        rest, known=lambda place: name_of(place.url, place.stamp) in there
+    )
     return digests, recordings, [LeftOut(one.path, one.message, one.rank) for one in failures]

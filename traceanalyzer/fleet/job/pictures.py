@@ -10,8 +10,12 @@ from traceanalyzer.report.html.markup import Markup
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.trace import F64
 
-ROW_PX, FEWEST_PX, FOLDED_PX, LEAST_STRENGTH = 6, 160, 24, 0.02
-WORST_NAMED, LABELS = 5, 16
+ROW_PX = 6
+FEWEST_PX = 160
+FOLDED_PX = 24
+LEAST_STRENGTH = 0.02
+WORST_NAMED = 5
+LABELS = 16
 
 
 def heat(heat: Heat) -> Markup | None:
@@ -34,17 +38,29 @@ def stages(heat: Heat) -> Markup | None:
     if (folded := heat.folded) is None or folded.max() <= 0:
         return None
     rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
-    caption = "The same as a mean over the steps: stages from top to bottom, the ranks of each from left to right."
+    caption = (
+        "The same as a mean over the steps: stages from top to bottom, the ranks of each "
+        "from left to right."
+    )
     names = [f"stage {i}" for i in range(len(folded))]
     across = Axis("place in the stage", range=(-0.5, folded.shape[1] - 0.5))
     plot = Plot([rects], across, Axis(names=names), down=True)
-    return chart_place(Chart("stages", "Excess by stage", caption, plot, 80 + FOLDED_PX * len(names)))
+    return chart_place(
+        Chart("stages", "Excess by stage", caption, plot, 80 + FOLDED_PX * len(names))
+    )
 
 
 def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
     most = float(table.max())
     boxes = [
-        Box(x - 0.5, x + 0.5, y - 0.5, y + 0.5, f"{name(x, y)}: {figure(value, 'ms')}", strength=value / most)
+        Box(
+            x - 0.5,
+            x + 0.5,
+            y - 0.5,
+            y + 0.5,
+            f"{name(x, y)}: {figure(value, 'ms')}",
+            strength=value / most,
+        )
         for y, row in enumerate(table.tolist())
         for x, value in enumerate(row)
         if value >= LEAST_STRENGTH * most
@@ -55,7 +71,9 @@ def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
 def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
     every = max(len(names) // LABELS, 1)
     first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
-    kept = {i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)} | set(first)
+    kept = {
+        i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)
+    } | set(first)
     return [name.partition(" (")[0] if i in kept else "" for i, name in enumerate(names)]
 
 

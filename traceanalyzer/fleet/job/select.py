@@ -1,4 +1,5 @@
-"""The ranks of one job out of what digests lie in a folder: of several runs the largest, each rank once."""
+"""The ranks of one job out of what digests lie in a folder: of several runs the largest, each rank
+once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,13 +32,27 @@ class Chosen:
 def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
     """The ranks of the largest run among these."""
     every = list(found)
-    unreadable = [replace(one, why=one.why.removeprefix(f"{one.path}: ")) for one in every if isinstance(one, LeftOut)]
+    unreadable = [
+        replace(one, why=one.why.removeprefix(f"{one.path}: "))
+        for one in every
+        if isinstance(one, LeftOut)
+    ]
     ranks = [one for one in every if isinstance(one, Rank)]
     known = [one for one in ranks if one.digest.rank is not None]
-    left_out = [LeftOut(one.path, "it does not say its rank") for one in ranks if known and one.digest.rank is None]
+    left_out = [
+        LeftOut(one.path, "it does not say its rank")
+        for one in ranks
+        if known and one.digest.rank is None
+    ]
     kept, notes = _of_one_time(_of_one_world(known or ranks, left_out), left_out)
     kept = _each_once(kept, left_out) if known else kept
-    kept.sort(key=lambda one: (-1 if one.digest.rank is None else one.digest.rank, one.path, one.digest.claim.start_ns))
+    kept.sort(
+        key=lambda one: (
+            -1 if one.digest.rank is None else one.digest.rank,
+            one.path,
+            one.digest.claim.start_ns,
+        )
+    )
     return Chosen(tuple(kept), tuple(unreadable), tuple(left_out), tuple(notes))
 
 
@@ -48,18 +63,26 @@ def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     usual = sizes.most_common(1)[0][0]
     other = [one for one in ranks if one.digest.claim.world_size not in (usual, None)]
     why = "of another run: {} ranks, not {}"
-    left_out += [LeftOut(one.path, why.format(one.digest.claim.world_size, usual), one.digest.rank) for one in other]
+    left_out += [
+        LeftOut(one.path, why.format(one.digest.claim.world_size, usual), one.digest.rank)
+        for one in other
+    ]
     return [one for one in ranks if one not in other]
 
 
 def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank], list[str]]:
-    """The largest set recorded at one time, with ranks whose collectives tell that their clock alone is apart."""
+    """The largest set recorded at one time, with ranks whose collectives tell that their clock
+    alone is apart."""
     sets = _at_one_time(ranks)
     if len(sets) < 2:
         return ranks, []
-    main = max(sets, key=lambda one: (len({rank.digest.rank for rank in one}), one[0].digest.claim.start_ns))
+    main = max(
+        sets,
+        key=lambda one: (len({rank.digest.rank for rank in one}), one[0].digest.claim.start_ns),
+    )
     sets.remove(main)
-    kept, notes = list(main), []
+    kept = list(main)
+    notes = []
     there = {one.digest.rank for one in main}
     middle = main[len(main) // 2].digest.claim.start_ns
     for one in chain.from_iterable(sets):
@@ -68,14 +91,18 @@ def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank]
         shared = one.digest.rank not in there and match_collectives([main[0].digest, one.digest])
         if shared and len(shared) > 1 and shared.clocks.comparable:
             kept.append(_moved(one, round(apart * NS_PER_S)))
-            notes.append(f"The clock of rank {one.digest.rank} is {when} than the others': aligned by collectives.")
+            notes.append(
+                f"The clock of rank {one.digest.rank} is {when} than the others': "
+                "aligned by collectives."
+            )
         else:
             left_out.append(LeftOut(one.path, f"of another run: recorded {when}", one.digest.rank))
     return kept, notes
 
 
 def _moved(one: Rank, late_ns: int) -> Rank:
-    digest, claim = one.digest, one.digest.claim
+    digest = one.digest
+    claim = one.digest.claim
     claim = claim._replace(start_ns=claim.start_ns - late_ns, end_ns=claim.end_ns - late_ns)
     return replace(one, digest=replace(digest, claim=claim, epoch_ns=digest.epoch_ns - late_ns))
 

@@ -1,8 +1,9 @@
-"""The job's collectives in the order of what they wait for: what a step takes where ranks work for other times.
+"""The job's collectives in the order of what they wait for: what a step takes where ranks work for
+other times.
 
-Between two collectives that hold its compute a rank works for a stretch; a collective begins when its last rank is
-ready and what it follows has ended, and then transfers for as long as it did. All collectives that wait for the same
-number of others are reckoned together."""
+Between two collectives that hold its compute a rank works for a stretch; a collective begins when
+its last rank is ready and what it follows has ended, and then transfers for as long as it did. All
+collectives that wait for the same number of others are reckoned together."""
 
 import numpy as np
 
@@ -28,9 +29,12 @@ def plan_of(matches: Matches) -> Plan:
     """The plan of collectives; at least one."""
     wave = _waves(matches)
     parts = np.argsort(wave[matches.collective], kind="stable")
-    came = np.where(matches.follows, np.maximum(matches.ready, matches.end[matches.before]), matches.ready)
+    came = np.where(
+        matches.follows, np.maximum(matches.ready, matches.end[matches.before]), matches.ready
+    )
     transfer = np.maximum(matches.most(matches.end) - matches.most(came), 0)
-    begun, came = np.zeros(len(matches.clocks.offset), np.int64), matches.least(matches.start)
+    begun = np.zeros(len(matches.clocks.offset), np.int64)
+    came = matches.least(matches.start)
     for rank, mine in enumerate(matches.of_rank):
         if len(mine):
             begun[rank] = came[matches.collective[mine[0]]]
@@ -39,11 +43,14 @@ def plan_of(matches: Matches) -> Plan:
 
 
 def _waves(matches: Matches) -> I32:
-    """Level by level: a collective is next where it is for all of its ranks; as they are in one order one always is."""
+    """Level by level: a collective is next where it is for all of its ranks; as they are in one
+    order one always is."""
     order = np.concatenate(matches.of_rank)
     length = np.array([len(mine) for mine in matches.of_rank])
-    at, stop = np.cumsum(length) - length, np.cumsum(length)
-    size, wave = np.diff(matches.first), np.zeros(len(matches), np.int32)
+    at = np.cumsum(length) - length
+    stop = np.cumsum(length)
+    size = np.diff(matches.first)
+    wave = np.zeros(len(matches), np.int32)
     level = 0
     while (active := np.flatnonzero(at < stop)).size:
         following = matches.collective[order[at[active]]]
@@ -56,19 +63,24 @@ def _waves(matches: Matches) -> I32:
 
 
 def step_times(plan: Plan, stretch: I64 | F64) -> F64:
-    """How long each step takes, from the end of the one before it, with these times of the parts between collectives;
-    ns, one for each of `Matches.steps`."""
+    """How long each step takes, from the end of the one before it, with these times of the parts
+    between collectives; ns, one for each of `Matches.steps`."""
     matches = plan.matches
-    clock, end = plan.begun.astype(np.float64), np.zeros(len(matches))
+    clock = plan.begun.astype(np.float64)
+    end = np.zeros(len(matches))
     before = np.full(len(clock), -np.inf)
     size = np.diff(matches.first)
     for a, b in zip(plan.bounds[:-1].tolist(), plan.bounds[1:].tolist(), strict=True):
         parts = plan.parts[a:b]
-        rank, collective = matches.rank[parts], matches.collective[parts]
+        rank = matches.rank[parts]
+        collective = matches.collective[parts]
         begins = np.flatnonzero(np.append(True, collective[1:] != collective[:-1]))
         here = collective[begins]
         came = np.where(matches.follows[parts], before[rank], -np.inf)
-        ended = np.maximum.reduceat(np.maximum(clock[rank] + stretch[parts], came), begins) + plan.transfer[here]
+        ended = (
+            np.maximum.reduceat(np.maximum(clock[rank] + stretch[parts], came), begins)
+            + plan.transfer[here]
+        )
         end[here], before[rank] = ended, np.repeat(ended, size[here])
         clock[rank] = np.where(matches.holds[parts], before[rank], clock[rank])
     return _between(matches, end, float(plan.begun.min()))
@@ -76,7 +88,11 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
 
 def recorded_times(plan: Plan) -> F64:
     """The same as recorded."""
-    return _between(plan.matches, plan.matches.most(plan.matches.end).astype(np.float64), float(plan.begun.min()))
+    return _between(
+        plan.matches,
+        plan.matches.most(plan.matches.end).astype(np.float64),
+        float(plan.begun.min()),
+    )
 
 
 def _between(matches: Matches, end: F64, begin: float) -> F64:
@@ -90,9 +106,11 @@ def _between(matches: Matches, end: F64, begin: float) -> F64:
 
 
 def middle_of_alike(plan: Plan) -> I64:
-    """Of each part the middle stretch of those at its place of the program: of collectives of one kind and wave."""
+    """Of each part the middle stretch of those at its place of the program: of collectives of one
+    kind and wave."""
     matches = plan.matches
     alike = Groups.of((plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective])
-    order, begin = np.lexsort((matches.stretch, alike.index)), np.cumsum(alike.count) - alike.count
+    order = np.lexsort((matches.stretch, alike.index))
+    begin = np.cumsum(alike.count) - alike.count
     middle: I64 = matches.stretch[order][begin + (alike.count - 1) // 2]
     return middle[alike.index]

@@ -24,9 +24,14 @@ class CulpritChange:
     gain_b_ms: float = metric("the same in B")
 
 
-def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None = None) -> Printed | None:
-    """The comparison of two folders of digests; None where these are not two of them. Raises TraceAnalyzerError."""
-    if len(runs) != 2 or not all(Path(run).is_dir() and list(Path(run).glob(f"*{SUFFIX}")) for run in runs):
+def compared_jobs(
+    runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None = None
+) -> Printed | None:
+    """The comparison of two folders of digests; None where these are not two of them. Raises
+    TraceAnalyzerError."""
+    if len(runs) != 2 or not all(
+        Path(run).is_dir() and list(Path(run).glob(f"*{SUFFIX}")) for run in runs
+    ):
         return None
     a, b = (job_of([run], "", hidden=hidden) for run in runs)
     rows = _rows(a, b)
@@ -35,13 +40,21 @@ def compared_jobs(runs: Sequence[str], hidden: Sequence[re.Pattern[str]] | None 
         ("slowdown", a.slowdown.s, b.slowdown.s),
         ("ranks read", float(a.ranks.read), float(b.ranks.read)),
     ]
-    texts = [[name, *("-" if value is None else digits(value) for value in both)] for name, *both in figures]
+    texts = [
+        [name, *("-" if value is None else digits(value) for value in both)]
+        for name, *both in figures
+    ]
     sections = [
-        Section("Compared", [Verdict(_headline(a, b)), TextTable(["", "A", "B"], [False, True, True], texts)]),
+        Section(
+            "Compared",
+            [Verdict(_headline(a, b)), TextTable(["", "A", "B"], [False, True, True], texts)],
+        ),
         Section("Who holds it up", [Table(rows)] if rows else ["Nobody, in either."]),
     ]
     values = {"headline": _headline(a, b), "a": a.summary, "b": b.summary, "culprits": rows}
-    return Printed(Document(_headline(a, b), sections), values | {"slowdown": [a.slowdown, b.slowdown]})
+    return Printed(
+        Document(_headline(a, b), sections), values | {"slowdown": [a.slowdown, b.slowdown]}
+    )
 
 
 def _rows(a: Job, b: Job) -> list[CulpritChange]:
@@ -52,7 +65,9 @@ def _rows(a: Job, b: Job) -> list[CulpritChange]:
 
 def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
     rank, host = (one.rank, one.host) if (one := a or b) else (None, None)
-    (cause_a, gain_a), (cause_b, gain_b) = ((one.cause, one.gain_ms) if one else (None, 0.0) for one in (a, b))
+    (cause_a, gain_a), (cause_b, gain_b) = (
+        (one.cause, one.gain_ms) if one else (None, 0.0) for one in (a, b)
+    )
     return CulpritChange(rank, host, cause_a, cause_b, gain_a, gain_b)
 
 
@@ -62,9 +77,12 @@ def _who(one: Culprit) -> str:
 
 def _headline(a: Job, b: Job) -> str:
     before, after = ({_who(one) for one in job.culprits} for job in (a, b))
-    gone, new = sorted(before - after), sorted(after - before)
+    gone = sorted(before - after)
+    new = sorted(after - before)
     parts = [f"{', '.join(gone)} no longer holds up the job"] if gone else []
     parts += [f"{', '.join(new)} holds it up now"] if new else []
     parts += ["the same ranks hold it up"] if before and before == after else []
-    step = " -> ".join("?" if job.summary.step_ms is None else digits(job.summary.step_ms) for job in (a, b))
+    step = " -> ".join(
+        "?" if job.summary.step_ms is None else digits(job.summary.step_ms) for job in (a, b)
+    )
     return f"Step {step} ms: {'; '.join(parts) or 'nobody holds up the job, before or after'}."

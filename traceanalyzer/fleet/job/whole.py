@@ -20,7 +20,9 @@ from traceanalyzer.fleet.job.select import Chosen
 from traceanalyzer.fleet.job.simulate import Plan, plan_of
 from traceanalyzer.trace import F64, I64
 
-_PIPELINE = re.compile(r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE)
+_PIPELINE = re.compile(
+    r"(?<![a-z])(pp|pipe|pipeline)(?![a-z])|pipeline_model_parallel", re.IGNORECASE
+)
 """How groups of stages are named: `mesh_pp`, `PIPELINE_MODEL_PARALLEL_GROUP`."""
 
 
@@ -72,7 +74,11 @@ class Whole:
     def stages(self) -> list[int | None]:
         """The stage of each rank."""
         job = self.compared.pipeline
-        return stages_of(self.digests) if job is None else [job.stage.get(i) for i in range(len(self.digests))]
+        return (
+            stages_of(self.digests)
+            if job is None
+            else [job.stage.get(i) for i in range(len(self.digests))]
+        )
 
     @cached_property
     def steps(self) -> tuple[str, ...]:
@@ -83,8 +89,10 @@ class Whole:
 
     @cached_property
     def steady_steps(self) -> I64:
-        """Those of `steps` that are steady on all ranks, in order; of a pipeline those that were worked out."""
-        matches, job = self.matches, self.compared.pipeline
+        """Those of `steps` that are steady on all ranks, in order; of a pipeline those that were
+        worked out."""
+        matches = self.matches
+        job = self.compared.pipeline
         if job is not None:
             return np.array([self.steps.index(name) for name in job.steps], np.int64)
         if matches is None:
@@ -99,9 +107,11 @@ class Whole:
 
     @cached_property
     def own_ns(self) -> F64:
-        """[step, rank]: what each rank is late by itself: comes later than the last but one, or in a pipeline computes
-        longer than its stage usually does."""
-        count, size, job = len(self.steps), len(self.digests), self.compared.pipeline
+        """[step, rank]: what each rank is late by itself: comes later than the last but one, or in
+        a pipeline computes longer than its stage usually does."""
+        count = len(self.steps)
+        size = len(self.digests)
+        job = self.compared.pipeline
         own = np.zeros((count, size))
         if job is not None:
             for place, rank in np.ndenumerate(job.position):
@@ -112,17 +122,28 @@ class Whole:
         return own
 
     def gain_ns(self, rank: int) -> F64:
-        """What each steady step gains without what a rank (by position) is late by, or several together with it, ns."""
-        job, late = self.compared.pipeline, {one.position: one for one in self.compared.late}
+        """What each steady step gains without what a rank (by position) is late by, or several
+        together with it, ns."""
+        job = self.compared.pipeline
+        late = {one.position: one for one in self.compared.late}
         mine = late.get(rank, LateRank(rank, 0.0))
         if job is not None:  # all that are late are so together, or none
-            gain = job.evened_ms if mine.stage is not None else job.without_ms([*late] if mine.together else [rank])
+            gain = (
+                job.evened_ms
+                if mine.stage is not None
+                else job.without_ms([*late] if mine.together else [rank])
+            )
             return gain * NS_PER_MS
-        several = late_together(self.matches) if self.matches is not None and mine.together else None
+        several = (
+            late_together(self.matches) if self.matches is not None and mine.together else None
+        )
         if self.matches is None or several is None:
             return self.own_ns[self.steady_steps, rank]
-        step, steady = self.matches.step, self.matches.steady
-        sums = np.bincount(step[steady], several.gain[steady].astype(np.float64), minlength=len(self.steps))
+        step = self.matches.step
+        steady = self.matches.steady
+        sums = np.bincount(
+            step[steady], several.gain[steady].astype(np.float64), minlength=len(self.steps)
+        )
         return sums[self.steady_steps].astype(np.float64)
 
     @cached_property
@@ -132,16 +153,20 @@ class Whole:
 
 
 def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:
-    """The host of each rank, and whether it is assumed: of as many ranks as a recording lists GPUs, where none says."""
+    """The host of each rank, and whether it is assumed: of as many ranks as a recording lists GPUs,
+    where none says."""
     named = [one.host for one in digests]
-    size = next((size for size, _ in Counter(n for n in gpus if n > 1).most_common(1)), len(digests))
+    size = next(
+        (size for size, _ in Counter(n for n in gpus if n > 1).most_common(1)), len(digests)
+    )
     if any(named) or len(digests) <= size:
         return named, False
     return [None if one.rank is None else f"node{one.rank // size}" for one in digests], True
 
 
 def racks_in(path: Path) -> dict[str, str]:
-    """The rack of each host, from lines of `HOST RACK` (or `HOST,RACK`). Raises UnreadableInputError."""
+    """The rack of each host, from lines of `HOST RACK` (or `HOST,RACK`). Raises
+    UnreadableInputError."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [line.replace(",", " ").split() for line in lines if line.strip()]
@@ -153,10 +178,15 @@ def racks_in(path: Path) -> dict[str, str]:
 
 
 def stages_of(digests: Sequence[RankDigest]) -> list[int | None]:
-    """The stage of each rank: its place in its group of the pipeline; None where no such group was recorded."""
+    """The stage of each rank: its place in its group of the pipeline; None where no such group was
+    recorded."""
     found: list[int | None] = []
     for rank, groups in ((one.rank, one.groups) for one in digests):
-        named = [group.ranks for group in groups if _PIPELINE.search(group.name) and "..." not in group.ranks]
+        named = [
+            group.ranks
+            for group in groups
+            if _PIPELINE.search(group.name) and "..." not in group.ranks
+        ]
         members = ([int(number) for number in re.findall(r"\d+", ranks)] for ranks in named)
         found.append(next((ranks.index(rank) for ranks in members if rank in ranks), None))
     return found

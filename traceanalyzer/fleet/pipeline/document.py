@@ -7,10 +7,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, KINDS, Operations, operations
-from traceanalyzer.analysis.ranks.pipeline.slowdown import Slowdown, StepRow, WorkerRow, pipeline, slowdown
+from traceanalyzer.analysis.ranks.pipeline.slowdown import (
+    Slowdown,
+    StepRow,
+    WorkerRow,
+    pipeline,
+    slowdown,
+)
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
 from traceanalyzer.base.limits import limits
-from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, TextTable, Verdict
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Fact,
+    Facts,
+    Section,
+    Table,
+    TextTable,
+    Verdict,
+)
 from traceanalyzer.report.format import figure, number
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.trace import F64, I64
@@ -20,9 +35,11 @@ if TYPE_CHECKING:
 
 PARQUET = b"PAR1"
 LEAST_SLOWDOWN = 1.02  # below, no step is worth a search for who is to blame
-EXPLAINS = 0.5  # share of the slowdown from which on workers or a stage are named: the paper's threshold
+EXPLAINS = 0.5
+"""Share of the slowdown from which on workers or a stage are named: the paper's threshold."""
 CORRELATED = 0.9
-"""From here on forward and backward time vary by the same cause, the length of the sequences: the paper's threshold."""
+"""From here on forward and backward time vary by the same cause, the length of the sequences: the
+paper's threshold."""
 SHOWN = 5
 ROW_BYTES = 8  # of the shortest row: `limits().size` has so many
 
@@ -31,7 +48,9 @@ def recognise(path: Path) -> bool:
     """Whether this is a log of operations."""
     try:
         with path.open("rb") as file:
-            return file.read(len(PARQUET)) == PARQUET and set(COLUMNS) <= set(opened(path).schema_arrow.names)
+            return file.read(len(PARQUET)) == PARQUET and set(COLUMNS) <= set(
+                opened(path).schema_arrow.names
+            )
     except (OSError, TraceAnalyzerError):
         return False
 
@@ -44,29 +63,55 @@ def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = No
         job = pipeline(read_operations(paths[0]))
     except TraceAnalyzerError as error:
         raise UnreadableInputError(f"{paths[0]}: {error}") from error
-    ops, (found, workers, steps) = job.ops, slowdown(job)
+    ops = job.ops
+    (found, workers, steps) = slowdown(job)
     causes = list(_causes(found))
-    headline = f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
+    headline = (
+        f"{number(found.s)}x slower than with all operations of a type alike: {'; '.join(causes)}."
+    )
     if not causes:
-        headline = f"No straggler: a step takes {number(found.s)}x what it would with all operations of a type alike."
+        headline = (
+            f"No straggler: a step takes {number(found.s)}x what it would with all "
+            "operations of a type alike."
+        )
     # The workers that explain the slowdown: what they gain is the gain of all of them together.
     gain = dict(zip(("gain_ms", "low_ms", "high_ms"), found.without_worst_ms, strict=True))
     ranks = found.s_worst_ranks if _explained_by(found)[0] else ()
     values = {
-        "ranks": {"expected": ops.worker.size, "read": ops.worker.size, "unreadable": [], "missing": []},
+        "ranks": {
+            "expected": ops.worker.size,
+            "read": ops.worker.size,
+            "unreadable": [],
+            "missing": [],
+        },
         "summary": {"headline": headline, "step_ms": found.recorded_ms, "basis": "recorded"},
-        "culprits": [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks], "slowdown": found,
-        "pipeline": {"dp": len(ops.worker), "pp": ops.stages, "vpp": int(ops.chunk.max()) + 1, "steps": len(steps)},
-        "workers": workers, "steps": steps, "notes": ops.notes,
-    }  # fmt: skip
+        "culprits": [{"rank": rank, "host": None, "cause": None, **gain} for rank in ranks],
+        "slowdown": found,
+        "pipeline": {
+            "dp": len(ops.worker),
+            "pp": ops.stages,
+            "vpp": int(ops.chunk.max()) + 1,
+            "steps": len(steps),
+        },
+        "workers": workers,
+        "steps": steps,
+        "notes": ops.notes,
+    }
     return Printed(Document(headline, _sections(headline, ops, found, workers, steps)), values)
 
 
 def _explained_by(found: Slowdown) -> tuple[bool, bool, bool]:
-    """Whether the worst workers, the last stage, the work of microbatches explain a slowdown worth a search."""
+    """Whether the worst workers, the last stage, the work of microbatches explain a slowdown worth
+    a search."""
     slow = found.s >= LEAST_SLOWDOWN
-    shares = (found.m_w, EXPLAINS), (found.m_s, EXPLAINS), (found.forward_backward_correlation, CORRELATED)
-    workers, stage, work = (slow and share is not None and share >= least for share, least in shares)
+    shares = (
+        (found.m_w, EXPLAINS),
+        (found.m_s, EXPLAINS),
+        (found.forward_backward_correlation, CORRELATED),
+    )
+    workers, stage, work = (
+        slow and share is not None and share >= least for share, least in shares
+    )
     return workers, stage, work
 
 
@@ -74,7 +119,10 @@ def _causes(found: Slowdown) -> Iterator[str]:
     workers, stage, work = _explained_by(found)
     if workers:
         ranks = ", ".join(map(str, found.s_worst_ranks[:SHOWN]))
-        yield f"rank{'s' * (len(found.s_worst_ranks) > 1)} {ranks}, {_of_step(found.without_worst_ms, found)}"
+        yield (
+            f"rank{'s' * (len(found.s_worst_ranks) > 1)} {ranks}, "
+            f"{_of_step(found.without_worst_ms, found)}"
+        )
     if stage:
         yield f"the last stage is too heavy, {_of_step(found.without_last_stage_ms, found)}"
     if work:
@@ -93,9 +141,15 @@ def _sections(
 ) -> list[Section]:
     size = f"{len(ops.worker)} data-parallel ranks, {ops.stages} stages, {len(steps)} steps"
     do = (
-        f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, other processes.",
+        (
+            f"Look at the GPU and host of rank {found.s_worst_ranks[0]}: clocks, throttling, "
+            "other processes."
+        ),
         "Move layers from the last stage to others: it has the loss and the output layer as well.",
-        "Pack or sort sequences so that every microbatch has equal work (the sum of squared lengths).",
+        (
+            "Pack or sort sequences so that every microbatch has equal work (the sum of "
+            "squared lengths)."
+        ),
     )
     advice = [text for text, holds in zip(do, _explained_by(found), strict=True) if holds]
     slowest = sorted(steps, key=lambda one: -one.s)
@@ -112,8 +166,18 @@ def _sections(
 def slowdown_facts(found: Slowdown) -> Facts:
     """S and what explains it."""
     meaning = {one.name: one for one in definitions(Slowdown)}
-    figures = (("S", "s"), ("M_W", "m_w"), ("M_S", "m_s"), *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")))
-    return Facts([Fact(n, figure(getattr(found, of), meaning[of].unit), meaning[of].definition) for n, of in figures])
+    figures = (
+        ("S", "s"),
+        ("M_W", "m_w"),
+        ("M_S", "m_s"),
+        *((f"{n} step", f"{n}_ms") for n in ("simulated", "ideal")),
+    )
+    return Facts(
+        [
+            Fact(n, figure(getattr(found, of), meaning[of].unit), meaning[of].definition)
+            for n, of in figures
+        ]
+    )
 
 
 def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
@@ -122,11 +186,14 @@ def _ratios(name: str, of: Mapping[str, float]) -> TextTable:
 
 
 def opened(path: Path) -> Any:
-    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not installed."""
+    """A Parquet file. Raises UnreadableInputError, TraceAnalyzerError where pyarrow is not
+    installed."""
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise TraceAnalyzerError("logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'") from error
+        raise TraceAnalyzerError(
+            "logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'"
+        ) from error
     try:
         return pq.ParquetFile(path)
     except (OSError, ValueError) as error:
@@ -139,17 +206,31 @@ def read_operations(path: Path) -> Operations:
     if lacks := [name for name in COLUMNS if name not in file.schema_arrow.names]:
         raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
     if file.metadata.num_rows > limits().size // ROW_BYTES:
-        raise UnreadableInputError(f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N")
+        raise UnreadableInputError(
+            f"{file.metadata.num_rows:,} operations are too many; raise it with --limit size=N"
+        )
     try:
         frame = file.read(list(COLUMNS)).to_pandas(ignore_metadata=True)
         kind = frame["optype"].map({one: i for i, one in enumerate(KINDS)}).astype(float)
         log = {name: _numbers(frame[name] if name != "optype" else kind, name) for name in COLUMNS}
-    except (OSError, ValueError, TypeError, LookupError, NotImplementedError) as error:  # all that pyarrow raises
-        raise UnreadableInputError(f"damaged ({str(error).splitlines()[0]}); copy it again") from error
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        NotImplementedError,
+    ) as error:  # all that pyarrow raises
+        raise UnreadableInputError(
+            f"damaged ({str(error).splitlines()[0]}); copy it again"
+        ) from error
     return operations(log)
 
 
 def _numbers(column: "pd.Series[Any]", name: str) -> I64 | F64:
     """A column's values, s or whole numbers; -1 for a number that is missing."""
     values: F64 = column.to_numpy(np.float64)
-    return values if name in ("start_ts", "duration") else np.nan_to_num(values, nan=-1).astype(np.int64)
+    return (
+        values
+        if name in ("start_ts", "duration")
+        else np.nan_to_num(values, nan=-1).astype(np.int64)
+    )

@@ -1,6 +1,6 @@
-"""Answers that were worked out before. An answer belongs to all that it depends on: the recordings, what was read with
-them, the question with its options, and the program as it is. It is text without code, and what would not come back as
-it was is not kept."""
+"""Answers that were worked out before. An answer belongs to all that it depends on: the recordings,
+what was read with them, the question with its options, and the program as it is. It is text without
+code, and what would not come back as it was is not kept."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,10 +21,15 @@ MOST_ANSWER_BYTES = 2 * MIB  # every gap of a long recording takes longer to kee
 
 
 def answered_once(
-    run: Run, question: tuple[object, ...], make: Callable[[], Answer], encode: Encode[Answer], decode: Decode[Answer]
+    run: Run,
+    question: tuple[object, ...],
+    make: Callable[[], Answer],
+    encode: Encode[Answer],
+    decode: Decode[Answer],
 ) -> Answer:
-    """The answer to a question about a run: the kept one, else what `make` returns. A question is known by its `repr`.
-    `encode` gives the answer as text, from which `decode` makes it again, or raises ValueError, TraceAnalyzerError."""
+    """The answer to a question about a run: the kept one, else what `make` returns. A question is
+    known by its `repr`. `encode` gives the answer as text, from which `decode` makes it again, or
+    raises ValueError, TraceAnalyzerError."""
     key = _key(run, question)
     kept = None if key is None else get_text(key)
     if kept is not None:
@@ -34,7 +39,11 @@ def answered_once(
     if key is not None:
         with suppress(ValueError, TypeError, TraceAnalyzerError):
             data = encode(answer).encode()
-            if len(data) <= MOST_ANSWER_BYTES and (again := decode(data)) == answer and encode(again).encode() == data:
+            if (
+                len(data) <= MOST_ANSWER_BYTES
+                and (again := decode(data)) == answer
+                and encode(again).encode() == data
+            ):
                 put_text(key, data)
     return answer
 
@@ -46,13 +55,19 @@ def is_answered(run: Run, question: tuple[object, ...]) -> bool:
 
 
 def _key(run: Run, question: tuple[object, ...]) -> str | None:
-    """Digest of all that the answer depends on; None where that cannot be said, or nothing is kept."""
+    """Digest of all that the answer depends on; None where that cannot be said, or nothing is
+    kept."""
     traces = (*run.traces, *run.logs)
-    kept = all(trace.kept_as and trace.memory is None and not trace.compile_logs for trace in traces)
+    kept = all(
+        trace.kept_as and trace.memory is None and not trace.compile_logs for trace in traces
+    )
     if not (traces and kept and reading().cache and place()):
         return None
     depends_on = (program("."), question, run.failures, len(run.traces), list(map(_facts, traces)))
-    return digest_of(depends_on, [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()])
+    return digest_of(
+        depends_on,
+        [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()],
+    )
 
 
 def _facts(trace: Trace) -> dict[str, object]:

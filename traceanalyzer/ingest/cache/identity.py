@@ -1,8 +1,8 @@
-"""Which recording a kept model is of, told without reading all of the recording. A file is the same where device,
-inode, length and the times of its last write and last change are: the time of the last change is the system's, which no
-program sets. Samples of its content are compared besides, for file systems that keep coarse times. A file that was
-changed within the last seconds is not kept at all: it may change again within one tick of the clock. Copies and renamed
-files are read again."""
+"""Which recording a kept model is of, told without reading all of the recording. A file is the same
+where device, inode, length and the times of its last write and last change are: the time of the
+last change is the system's, which no program sets. Samples of its content are compared besides, for
+file systems that keep coarse times. A file that was changed within the last seconds is not kept at
+all: it may change again within one tick of the clock. Copies and renamed files are read again."""
 
 import hashlib
 import os
@@ -19,8 +19,10 @@ FORMAT = 2  # of the files that models are kept in
 LEAST_BYTES = 16 * MIB  # a shorter recording is read in about a tenth of a second
 LEAST_PACKED_BYTES = MIB  # the same of a gzipped one
 SETTLED_S = 2.0
-"""A file that was changed less long ago may be changed again without its times telling: FAT counts in two seconds."""
-_SAMPLES, _SAMPLE_BYTES = 64, 4096
+"""A file that was changed less long ago may be changed again without its times telling: FAT counts
+in two seconds."""
+_SAMPLES = 64
+_SAMPLE_BYTES = 4096
 
 
 class Identity(NamedTuple):
@@ -31,8 +33,8 @@ class Identity(NamedTuple):
 
 
 def identity_of(path: Path) -> Identity | None:
-    """The identity of a recording; None where reading it again costs less, or may give something else. Raises
-    OSError."""
+    """The identity of a recording; None where reading it again costs less, or may give something
+    else. Raises OSError."""
     size = path.stat().st_size
     samples = as_it_is(path) if size >= LEAST_PACKED_BYTES else None
     if samples is None or (size < LEAST_BYTES and not samples[1].startswith(b"\x1f\x8b")):  # gzip
@@ -42,19 +44,29 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def as_it_is(path: Path) -> list[bytes] | None:
-    """The times of a file and samples of its content: others where it is another file, or was changed. None where it
-    may change without that being seen, or where more than the file says what is read from it. Raises OSError."""
+    """The times of a file and samples of its content: others where it is another file, or was
+    changed. None where it may change without that being seen, or where more than the file says what
+    is read from it. Raises OSError."""
     about = path.stat()
-    if path.suffix in (".nsys-rep", ".qdrep") or not path.is_file():  # the first depend on the installed `nsys`
+    if (
+        path.suffix in (".nsys-rep", ".qdrep") or not path.is_file()
+    ):  # the first depend on the installed `nsys`
         return None
     if time.time() - max(about.st_ctime, about.st_mtime) < SETTLED_S:
         return None
-    if any(path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal")):  # of an SQLite database
+    if any(
+        path.with_name(path.name + ending).exists() for ending in ("-wal", "-journal")
+    ):  # of an SQLite database
         return None
     times = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
-    last = max(about.st_size - _SAMPLE_BYTES, 0)  # evenly over its length, the first and the last among them
+    last = max(
+        about.st_size - _SAMPLE_BYTES, 0
+    )  # evenly over its length, the first and the last among them
     with path.open("rb", buffering=0) as file:
-        samples = [os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1)) for i in range(_SAMPLES)]
+        samples = [
+            os.pread(file.fileno(), _SAMPLE_BYTES, last * i // (_SAMPLES - 1))
+            for i in range(_SAMPLES)
+        ]
     return [repr(times).encode(), *samples]
 
 
@@ -68,10 +80,13 @@ def digest_of(facts: tuple[object, ...], pieces: list[bytes]) -> str:
 
 @cache
 def program(*parts: str) -> str:
-    """Parts of the package (files, folders) as they are: its version, and where it is being worked on, their files."""
+    """Parts of the package (files, folders) as they are: its version, and where it is being worked
+    on, their files."""
     package = os.path.dirname(version.__file__)
     files = sorted(file for part in parts for file in _files_of(os.path.join(package, part)))
-    about = [(file[len(package) :], (at := os.stat(file)).st_size, at.st_mtime_ns) for file in files]
+    about = [
+        (file[len(package) :], (at := os.stat(file)).st_size, at.st_mtime_ns) for file in files
+    ]
     return repr((version.__version__, about))
 
 

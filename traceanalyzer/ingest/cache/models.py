@@ -1,4 +1,5 @@
-"""The traces of a recording, kept where it was read: a header in JSON says what follows, columns are raw numbers."""
+"""The traces of a recording, kept where it was read: a header in JSON says what follows, columns
+are raw numbers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,8 +17,27 @@ from traceanalyzer.base.files import note_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import Identity, identity_of
-from traceanalyzer.ingest.cache.store import MODEL, MOST_BYTES, DamagedError, Stored, has, opened, place, put
-from traceanalyzer.trace import Collected, Device, Health, Process, StepTimings, Table, Thread, Trace, alike
+from traceanalyzer.ingest.cache.store import (
+    MODEL,
+    MOST_BYTES,
+    DamagedError,
+    Stored,
+    has,
+    opened,
+    place,
+    put,
+)
+from traceanalyzer.trace import (
+    Collected,
+    Device,
+    Health,
+    Process,
+    StepTimings,
+    Table,
+    Thread,
+    Trace,
+    alike,
+)
 
 _WIDTHS = (1, 2, 4)  # bytes of an unsigned distance; what needs more is kept as it is
 
@@ -29,12 +49,33 @@ class Packed(Struct, array_like=True, forbid_unknown_fields=True):
     least: int  # added to every value
 
 
+_LONGEST_HEADER = 64 << 20
+"""Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few
+megabytes."""
+_LENGTH_BYTES = 8
+_SHARE_OF_DISK = 4
+"""Times a recording's bytes have to be free where its model is kept: the cache never fills the
+disk."""
+_KEPT_SOURCES = ("kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
+_TABLES: dict[str, type[Table]] = {
+    f.name: made
+    for f in fields(Trace)
+    if isinstance(made := getattr(f.default_factory, "__self__", None), type)
+    and made is not StepTimings
+}
+"""The tables of a trace and their types; logs of step times are not kept."""
+_FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
+_TEXTS = msgspec.json.Decoder(list[str])
+
+
 def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Packed, bytes]:
-    """An integer column's form and bytes (little-endian); `dtype`: what it is unpacked to, if not its own type."""
+    """An integer column's form and bytes (little-endian); `dtype`: what it is unpacked to, if not
+    its own type."""
     dtype = dtype or values.dtype
     if not len(values):
         return Packed(0, 0), b""
-    least, most = int(values.min()), int(values.max())
+    least = int(values.min())
+    most = int(values.max())
     if least == most:
         return Packed(0, least), b""
     for width in _WIDTHS:
@@ -45,7 +86,8 @@ def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Pack
 
 
 def unpack(form: Packed, data: bytearray, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The column of `rows` values. Raises ValueError where form and bytes are not those of such a column."""
+    """The column of `rows` values. Raises ValueError where form and bytes are not those of such a
+    column."""
     if len(data) != rows * form.width:
         raise ValueError("a column of another length")
     if form.width == 0:
@@ -69,20 +111,6 @@ def _fitting(value: int, dtype: np.dtype[Any]) -> int:
     return value
 
 
-_LONGEST_HEADER = 64 << 20
-"""Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""
-_LENGTH_BYTES = 8
-_SHARE_OF_DISK = 4  # times a recording's bytes have to be free where its model is kept: the cache never fills the disk
-_KEPT_SOURCES = ("kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
-_TABLES: dict[str, type[Table]] = {
-    f.name: made
-    for f in fields(Trace)
-    if isinstance(made := getattr(f.default_factory, "__self__", None), type) and made is not StepTimings
-}
-"""The tables of a trace and their types; logs of step times are not kept."""
-_FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
-
-
 class Kept(Struct, forbid_unknown_fields=True):
     """What the header says of a trace."""
 
@@ -100,11 +128,11 @@ class Kept(Struct, forbid_unknown_fields=True):
 
 
 _DECODER = msgspec.json.Decoder(list[Kept])
-_TEXTS = msgspec.json.Decoder(list[str])
 
 
 def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
-    """The traces of a recording: of its kept model, else what `read` returns, which leaves a model."""
+    """The traces of a recording: of its kept model, else what `read` returns, which leaves a
+    model."""
     identity = _identity(path)
     if identity is None:
         return read()
@@ -156,20 +184,29 @@ def keep(identity: Identity, traces: Sequence[Trace]) -> None:
     """Keep the traces of a recording, where a model holds all of them."""
     if all(trace.source in _KEPT_SOURCES and can_be_kept(trace) for trace in traces):
         with suppress(ValueError):  # text that no file can hold
-            put(identity.name, MODEL, model_of(traces), _SHARE_OF_DISK * min(identity.size, MOST_BYTES))
+            put(
+                identity.name,
+                MODEL,
+                model_of(traces),
+                _SHARE_OF_DISK * min(identity.size, MOST_BYTES),
+            )
 
 
 def can_be_kept(trace: Trace) -> bool:
-    """Whether the file would hold all of the trace: what a reader makes, before side files are joined."""
+    """Whether the file would hold all of the trace: what a reader makes, before side files are
+    joined."""
     empty = Trace(trace.path, trace.source, [])
     elsewhere = (*_TABLES, *_FACTS, "path", "strings", "step_timings")
     rest = [f.name for f in fields(Trace) if f.name not in elsewhere]
-    return not len(trace.step_timings) and all(getattr(trace, name) == getattr(empty, name) for name in rest)
+    return not len(trace.step_timings) and all(
+        getattr(trace, name) == getattr(empty, name) for name in rest
+    )
 
 
 def model_of(traces: Sequence[Trace]) -> list[bytes]:
     """The bytes of a model. Raises ValueError for text that no file can hold."""
-    kept, parts = [], []
+    kept = []
+    parts = []
     for trace in traces:
         texts = msgspec.json.encode(trace.strings)
         tables: dict[str, Table] = {name: getattr(trace, name) for name in _TABLES}
@@ -191,7 +228,8 @@ def model_of(traces: Sequence[Trace]) -> list[bytes]:
 
 
 def traces_in(stored: Stored, path: str, most_rows: int) -> list[Trace]:
-    """The traces of a model, each with at most so many rows a table. Raises DamagedError; OSError."""
+    """The traces of a model, each with at most so many rows a table. Raises DamagedError;
+    OSError."""
     try:
         length = int.from_bytes(stored.take(_LENGTH_BYTES), "little")
         header = _DECODER.decode(stored.take(min(length, _LONGEST_HEADER)))
@@ -208,7 +246,9 @@ def _bytes_of(kept: Kept, most_rows: int) -> int:
     """The length of a trace's texts and columns."""
     if kept.text_bytes < 0 or any(not 0 <= kept.rows[name] <= most_rows for name in _TABLES):
         raise DamagedError("more rows than its recording can have")
-    widths = {name: sum(form.width for form in kept.columns[name] if form.width > 0) for name in _TABLES}
+    widths = {
+        name: sum(form.width for form in kept.columns[name] if form.width > 0) for name in _TABLES
+    }
     return kept.text_bytes + sum(kept.rows[name] * width for name, width in widths.items())
 
 
@@ -216,14 +256,19 @@ def _trace(kept: Kept, stored: Stored, path: str) -> Trace:
     strings = _TEXTS.decode(stored.take(kept.text_bytes))
     tables: dict[str, Any] = {}
     for name, kind in _TABLES.items():
-        rows, columns = kept.rows[name], {}
+        rows = kept.rows[name]
+        columns = {}
         for f, form in zip(fields(kind), kept.columns[name], strict=True):
-            columns[f.name] = unpack(form, stored.take(rows * max(form.width, 0)), rows, f.metadata["dtype"])
+            columns[f.name] = unpack(
+                form, stored.take(rows * max(form.width, 0)), rows, f.metadata["dtype"]
+            )
         tables[name] = kind.from_columns(columns, rows)
     bounds = {"thread": len(kept.threads), "collective": len(tables["collectives"])}
     for table in tables.values():
         _check_codes(table, len(strings), bounds)
-    return Trace(path=path, strings=strings, **{name: getattr(kept, name) for name in _FACTS}, **tables)
+    return Trace(
+        path=path, strings=strings, **{name: getattr(kept, name) for name in _FACTS}, **tables
+    )
 
 
 def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
@@ -233,6 +278,9 @@ def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
         most = texts if f.metadata["text"] else bounds.get(f.name)
         if most is not None and len(values) and not -1 <= values.min() <= values.max() < most:
             raise DamagedError(f"{f.name} stands for nothing")
-    start, end = getattr(table, "start", None), getattr(table, "end", None)
-    if start is not None and (np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))):
+    start = getattr(table, "start", None)
+    end = getattr(table, "end", None)
+    if start is not None and (
+        np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))
+    ):
         raise DamagedError("times out of order")

@@ -1,6 +1,7 @@
-"""What commands printed before: the same command on the same files prints it again, and loads no analysis for that. A
-page belongs to all that it depends on: the command with its options, the recordings, what lies in their folders and may
-be read with them, the limits in force, and the program as it is."""
+"""What commands printed before: the same command on the same files prints it again, and loads no
+analysis for that. A page belongs to all that it depends on: the command with its options, the
+recordings, what lies in their folders and may be read with them, the limits in force, and the
+program as it is."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
 from traceanalyzer.ingest.side_files import COMPILED, may_be_beside
 
-MOST_FILES, MOST_NAMES = 1000, 20_000  # that are looked at, and in each folder; more take longer than they save
+MOST_FILES = 1000  # that are looked at, and in each folder; more take longer than they save
+MOST_NAMES = 20_000
 
 
 class Page(NamedTuple):
@@ -30,8 +32,8 @@ class Page(NamedTuple):
 
 
 def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
-    """The page that answers a question, known by its `repr`, about files and folders; None where it is not kept: there
-    is no cache, or names and times alone do not say what it depends on."""
+    """The page that answers a question, known by its `repr`, about files and folders; None where it
+    is not kept: there is no cache, or names and times alone do not say what it depends on."""
     if not reading().cache or place() is None:
         return None
     with suppress(OSError):
@@ -51,14 +53,16 @@ def kept_page(page: Page) -> str | None:
 
 
 def keep_page(page: Page, text: str) -> None:
-    """Keep what was printed, if it was made from the files of the page, and they are as they were."""
+    """Keep what was printed, if it was made from the files of the page, and they are as they
+    were."""
     if files_read() <= set(page.files) and page_of(page.question, page.inputs) == page:
         with suppress(ValueError):  # text that no file can hold
             put_text(page.key, text.encode())
 
 
 def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
-    """The files that may be read for these inputs, by name; none where that may be others, too. Raises OSError."""
+    """The files that may be read for these inputs, by name; none where that may be others, too.
+    Raises OSError."""
     found: set[Path] = set()
     for path in map(Path, inputs):
         folder = path if path.is_dir() else path.parent

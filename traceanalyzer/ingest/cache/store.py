@@ -1,6 +1,7 @@
-"""What is kept of recordings: models, and answers that were worked out from them. Each is a file in a folder of the
-user's own, named by a key that says all that it depends on. Nothing in it is code, and a checksum covers every byte.
-Together they have a bounded size; what was used longest ago goes first."""
+"""What is kept of recordings: models, and answers that were worked out from them. Each is a file in
+a folder of the user's own, named by a key that says all that it depends on. Nothing in it is code,
+and a checksum covers every byte. Together they have a bounded size; what was used longest ago goes
+first."""
 
 import os
 import re
@@ -19,14 +20,19 @@ from isal import isal_zlib
 
 from traceanalyzer.base.limits import MIB
 
-VARIABLE = "TRACEANALYZER_CACHE"  # names a folder to have the cache's own in; empty: nothing is kept
+VARIABLE = "TRACEANALYZER_CACHE"
+"""Names a folder to have the cache's own in; empty: nothing is kept."""
 MOST_BYTES = 2 << 30  # of all models and answers together. A recording of 1 GB takes about 120 MB.
-MODEL, ANSWER = ".model", ".answer"
-"""Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of some."""
+MODEL = ".model"
+ANSWER = ".answer"
+"""Kinds of what is kept: the traces of a recording; a report, rows of tables or a page that came of
+some."""
 MAGIC = b"TAkept\x01\x00"
-_KEPT, _UNFINISHED = re.compile(r"[0-9a-f]{40}\.(model|answer)"), re.compile(r"[0-9a-f]{40}\w{8}\.part")
+_KEPT = re.compile(r"[0-9a-f]{40}\.(model|answer)")
+_UNFINISHED = re.compile(r"[0-9a-f]{40}\w{8}\.part")
 """Names that are given here; a file of another name is not touched."""
-_ABANDONED_S = 3600  # a model takes a second to write; one that is unfinished for an hour was left behind
+_ABANDONED_S = 3600
+"""A model takes a second to write; one that is unfinished for an hour was left behind."""
 MOST_TEXT_BYTES = 8 * MIB  # a longer answer takes about as long to read as to work out
 LEAST_FREE_BYTES = 256 * MIB  # of the disk: answers never fill it
 _CHECKSUM_BYTES = 8
@@ -58,7 +64,8 @@ def place() -> Path | None:
 
 
 def why_not_trusted(folder: Path) -> str:
-    """Why nothing is read from or written to a folder that exists; empty: it is the user's alone."""
+    """Why nothing is read from or written to a folder that exists; empty: it is the user's
+    alone."""
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
         return "it is no folder"
@@ -81,11 +88,14 @@ def entries(folder: Path) -> list[Entry]:
 
 
 class Stored:
-    """A kept file from front to back. Nothing is allocated that it does not hold, and `check` covers every byte. Raises
-    DamagedError where it is not what it says or not what was asked for; OSError."""
+    """A kept file from front to back. Nothing is allocated that it does not hold, and `check`
+    covers every byte. Raises DamagedError where it is not what it says or not what was asked for;
+    OSError."""
 
     def __init__(self, file: BinaryIO, size: int, key: str) -> None:
-        self._file, self.left, self._checksum = file, size, 0
+        self._file = file
+        self.left = size
+        self._checksum = 0
         if self.take(len(head := _head(key))) != head:
             raise DamagedError("of another format, or kept for something else")
         self.left -= _CHECKSUM_BYTES
@@ -103,7 +113,9 @@ class Stored:
 
     def check(self) -> None:
         """To be called when all has been taken."""
-        if self.left or self._file.read(_CHECKSUM_BYTES) != self._checksum.to_bytes(_CHECKSUM_BYTES, "little"):
+        if self.left or self._file.read(_CHECKSUM_BYTES) != self._checksum.to_bytes(
+            _CHECKSUM_BYTES, "little"
+        ):
             raise DamagedError("its checksum is another")
 
 
@@ -118,13 +130,17 @@ def write_checked(file: BinaryIO, key: str, parts: Iterable[bytes]) -> None:
 
 @contextmanager
 def opened(key: str, kind: str) -> Iterator[Stored]:
-    """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also where there is
-    nothing, or it is not the user's alone; DamagedError."""
+    """What is kept under a key (a digest, in hex), which counts as used now. Raises OSError, also
+    where there is nothing, or it is not the user's alone; DamagedError."""
     folder = trusted_place()
     handle = os.open(folder / (key + kind), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as file:
         about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077:
+        if (
+            not stat.S_ISREG(about.st_mode)
+            or about.st_uid != os.getuid()
+            or stat.S_IMODE(about.st_mode) & 0o077
+        ):
             raise PermissionError(f"{folder / key}: not the user's alone")
         with suppress(OSError):
             os.utime(handle)
@@ -132,8 +148,9 @@ def opened(key: str, kind: str) -> Iterator[Stored]:
 
 
 def put(key: str, kind: str, parts: Iterable[bytes], least_free: int) -> None:
-    """Keep these bytes under a key, where the disk has so many more free and nothing is wrong with the folder: whatever
-    is costs the work that it would have saved. They take their place once they are whole."""
+    """Keep these bytes under a key, where the disk has so many more free and nothing is wrong with
+    the folder: whatever is costs the work that it would have saved. They take their place once they
+    are whole."""
     with suppress(OSError):
         folder = trusted_place(make=True)
         handle, unfinished = tempfile.mkstemp(prefix=key, suffix=".part", dir=folder)
@@ -187,9 +204,11 @@ def _head(key: str) -> bytes:
     return MAGIC + bytes.fromhex(key)
 
 
-def make_room(folder: Path, most: int = MOST_BYTES, least_age_s: float = _ABANDONED_S) -> list[Entry]:
-    """Remove the models used longest ago until the others take at most so many bytes, and what was left unfinished for
-    so long; returns what there was."""
+def make_room(
+    folder: Path, most: int = MOST_BYTES, least_age_s: float = _ABANDONED_S
+) -> list[Entry]:
+    """Remove the models used longest ago until the others take at most so many bytes, and what was
+    left unfinished for so long; returns what there was."""
     kept = entries(folder)
     total = sum(entry.bytes for entry in kept)
     for entry in kept:
@@ -199,7 +218,10 @@ def make_room(folder: Path, most: int = MOST_BYTES, least_age_s: float = _ABANDO
         total -= entry.bytes
     for path in folder.iterdir():
         with suppress(OSError):
-            if _UNFINISHED.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= least_age_s:
+            if (
+                _UNFINISHED.fullmatch(path.name)
+                and time.time() - path.lstat().st_mtime >= least_age_s
+            ):
                 path.unlink()
     return kept
 

@@ -14,11 +14,15 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
-TAIL = 4  # signatures kept on each side of the first operation that is not completed: who goes further must have waited
+TAIL = 4
+"""Signatures kept on each side of the first operation that is not completed: who goes further must
+have waited."""
 LEAST_NS = 1_000_000_000 * 10**6  # a time before this is none: JSON dumps have 0
 RANKS = re.compile(r"\[?[\d,\s]*\]?")
 ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
-INTERNAL = re.compile(r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py")
+INTERNAL = re.compile(
+    r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py"
+)
 Entry = dict[str, Any]
 
 
@@ -31,7 +35,8 @@ class Digests:
         self._common: dict[tuple[int, ...], frozenset[int]] = {}
 
     def digest(self, dump: Any, path: str, dumped_ns: int = 0) -> RankDump:
-        """The digest, its rank not yet known (-1). Raises UnreadableInputError where it is no dump."""
+        """The digest, its rank not yet known (-1). Raises UnreadableInputError where it is no
+        dump."""
         if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
             raise UnreadableInputError("no Flight Recorder dump: it has no entries")
         try:
@@ -40,16 +45,22 @@ class Digests:
             raise UnreadableInputError(f"damaged ({type(error).__name__}: {error})") from error
 
     def candidates(self, dump: RankDump) -> frozenset[int]:
-        """The ranks that are in all groups of the dump; empty where it does not say. One value for all that share
-        their groups: it may be long."""
+        """The ranks that are in all groups of the dump; empty where it does not say. One value for
+        all that share their groups: it may be long."""
         known = tuple(i for i in dump.groups if self.groups[i].ranks)
         if known and known not in self._common:
-            self._common[known] = frozenset.intersection(*(frozenset(self.groups[i].ranks) for i in known))
+            self._common[known] = frozenset.intersection(
+                *(frozenset(self.groups[i].ranks) for i in known)
+            )
         return self._common.get(known, frozenset())
 
     def _digest(self, dump: Entry, path: str, dumped_ns: int) -> RankDump:
         entries: list[Entry] = dump["entries"]
-        by_name = {str(one["name"]): self._group(one) for one in (dump.get("pg_config") or {}).values() if one["name"]}
+        by_name = {
+            str(one["name"]): self._group(one)
+            for one in (dump.get("pg_config") or {}).values()
+            if one["name"]
+        }
         by_group: dict[int, list[tuple[int, Entry]]] = {}
         ids: dict[str, int] = {}
         group = -1
@@ -63,17 +74,29 @@ class Digests:
             ids[str(entry.get("pg_id", ""))] = group
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
         wrapped = _is_wrapped(entries)
-        groups = {i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()}
+        groups = {
+            i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()
+        }
         last: Entry = next(reversed(entries), {})
         moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
         return RankDump(
-            -1, path, groups, len(entries), _op(0, last) if entries else None, group,
-            max(_time(last.get(moment)) for moment in moments), dumped_ns, str(dump.get("version", "")),
-        )  # fmt: skip
+            -1,
+            path,
+            groups,
+            len(entries),
+            _op(0, last) if entries else None,
+            group,
+            max(_time(last.get(moment)) for moment in moments),
+            dumped_ns,
+            str(dump.get("version", "")),
+        )
 
     def _group(self, config: Entry) -> int:
-        """The index of a group. Its ranks are a text: long ones are the same in thousands of dumps."""
-        name, desc, ranks = str(config["name"]), str(config.get("desc", "")), str(config.get("ranks", ""))
+        """The index of a group. Its ranks are a text: long ones are the same in thousands of
+        dumps."""
+        name = str(config["name"])
+        desc = str(config.get("desc", ""))
+        ranks = str(config.get("ranks", ""))
         if (name, desc, ranks) not in self._index:
             members = tuple(map(int, re.findall(r"\d+", ranks)))
             if not RANKS.fullmatch(ranks) or max(members, default=0) >= limits().ranks:
@@ -82,12 +105,16 @@ class Digests:
             self.groups.append(Group(name, desc, members))
         return self._index[name, desc, ranks]
 
-    def _counted(self, status: Entry, by_name: dict[str, int], ids: dict[str, int]) -> dict[int, Entry]:
-        """The counters by group. They have the number of a group in its process, entries have that and its name:
-        groups without entries are told by their order, which is that of their making."""
+    def _counted(
+        self, status: Entry, by_name: dict[str, int], ids: dict[str, int]
+    ) -> dict[int, Entry]:
+        """The counters by group. They have the number of a group in its process, entries have that
+        and its name: groups without entries are told by their order, which is that of their
+        making."""
         found = {ids[pg]: counters for pg, counters in status.items() if pg in ids}
         if len(status) == len(by_name) and all(map(str.isdigit, [*by_name, *status])):
-            names, numbers = sorted(by_name, key=int), sorted(status, key=int)
+            names = sorted(by_name, key=int)
+            numbers = sorted(status, key=int)
             paired = {number: by_name[name] for number, name in zip(numbers, names, strict=True)}
             if all(paired[pg] == group for pg, group in ids.items() if pg in paired):
                 found = {group: status[number] for number, group in paired.items()}
@@ -99,44 +126,70 @@ def _is_wrapped(entries: Sequence[Entry]) -> bool:
     return bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
 
 
-def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool) -> InGroup:
+def _in_group(
+    entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool
+) -> InGroup:
     """Where the rank stands, from its entries of the group in order, and the group's counters."""
     completed_at = -1 if counters is None else _whole(counters["last_completed_collective"])
     if not entries:
         enqueued = -1 if counters is None else _whole(counters["last_enqueued_collective"])
         # what is not completed is not among the entries: it was overwritten
-        lost = Op(completed_at + 1, "", record=-1) if wrapped and enqueued > completed_at >= 0 else None
+        lost = (
+            Op(completed_at + 1, "", record=-1)
+            if wrapped and enqueued > completed_at >= 0
+            else None
+        )
         return InGroup(enqueued, completed_at, lost, pairs_enqueued=enqueued, from_status=True)
     ended = _ended_batches([e for _, e in entries], completed_at)
     collectives, pairs = _parted(entries)
-    waiting = [one for one in collectives if not _completed(one[1]) and _number(one[1]) not in ended]
+    waiting = [
+        one for one in collectives if not _completed(one[1]) and _number(one[1]) not in ended
+    ]
     enqueued = max(_collective_seq(e) for _, e in entries)
     head = _op(*waiting[0]) if waiting else None
-    if head and wrapped and not pairs and waiting[0] is collectives[0] and -1 < completed_at < head.seq - 1:
-        head = Op(completed_at + 1, "", record=-1)  # older entries are overwritten, the counter is not
+    if (
+        head
+        and wrapped
+        and not pairs
+        and waiting[0] is collectives[0]
+        and -1 < completed_at < head.seq - 1
+    ):
+        head = Op(
+            completed_at + 1, "", record=-1
+        )  # older entries are overwritten, the counter is not
     at = enqueued + 1 if head is None else head.seq
     place = collectives.index(waiting[0]) if waiting else len(collectives)
     near = collectives[max(place - TAIL, 0) : place + TAIL]
     return InGroup(
-        enqueued, at - 1, head, _op(*collectives[-1]) if collectives else None,
-        tuple(_first_of_pairs(pairs, ended)), max((_seq(e) for _, e in pairs), default=-1),
+        enqueued,
+        at - 1,
+        head,
+        _op(*collectives[-1]) if collectives else None,
+        tuple(_first_of_pairs(pairs, ended)),
+        max((_seq(e) for _, e in pairs), default=-1),
         {_seq(e): _signature(e) for _, e in reversed(near)},
-        ended_unseen=any(e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])),
-    )  # fmt: skip
+        ended_unseen=any(
+            e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])
+        ),
+    )
 
 
 def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
-    """The numbers of batches that are completed. Only what ends a batch has a state; where dumps leave out what is
-    completed, its operations stay, and the counter of the group says it."""
+    """The numbers of batches that are completed. Only what ends a batch has a state; where dumps
+    leave out what is completed, its operations stay, and the counter of the group says it."""
     ends = {_number(e): _completed(e) for e in filter(_is_end, entries)}
     open_ = Counter(_number(e) for e in entries if not (_completed(e) or _is_end(e)))
     alone = {one for one, count in open_.items() if count > 1 and one[1] <= completed} - ends.keys()
     return alone | {one for one, done in ends.items() if done}
 
 
-def _parted(entries: Sequence[tuple[int, Entry]]) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]]]:
-    """Collectives, and sends and receives. What only ends a batch of them has neither sizes nor peers."""
-    collectives, pairs = [], []
+def _parted(
+    entries: Sequence[tuple[int, Entry]],
+) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]]]:
+    """Collectives, and sends and receives. What only ends a batch of them has neither sizes nor
+    peers."""
+    collectives = []
+    pairs = []
     for one in entries:
         is_pair = one[1].get("is_p2p", True)
         if is_pair and ENDS.search(one[1]["profiling_name"]):
@@ -146,8 +199,11 @@ def _parted(entries: Sequence[tuple[int, Entry]]) -> tuple[list[tuple[int, Entry
     return collectives, pairs
 
 
-def _first_of_pairs(pairs: Iterable[tuple[int, Entry]], ended: set[tuple[bool, int]]) -> Iterable[Op]:
-    """Of each peer and direction the first that is not completed: one that a later one passed is."""
+def _first_of_pairs(
+    pairs: Iterable[tuple[int, Entry]], ended: set[tuple[bool, int]]
+) -> Iterable[Op]:
+    """Of each peer and direction the first that is not completed: one that a later one passed
+    is."""
     first: dict[tuple[str, int], Op] = {}
     for i, entry in pairs:
         op = _op(i, entry)
@@ -181,7 +237,9 @@ def _number(entry: Entry) -> tuple[bool, int]:
 
 
 def _kind(entry: Entry) -> str:
-    return str(entry["profiling_name"]).partition(":")[2].partition(" ")[0] or str(entry["profiling_name"])
+    return str(entry["profiling_name"]).partition(":")[2].partition(" ")[0] or str(
+        entry["profiling_name"]
+    )
 
 
 def _signature(entry: Entry) -> Signature:
@@ -193,12 +251,21 @@ def _signature(entry: Entry) -> Signature:
 
 def _op(record: int, entry: Entry) -> Op:
     ends = ENDS.search(entry["profiling_name"])
-    texts = dict.fromkeys(str(entry[name]) for name in ("input_sizes", "output_sizes") if entry.get(name))
+    texts = dict.fromkeys(
+        str(entry[name]) for name in ("input_sizes", "output_sizes") if entry.get(name)
+    )
     sizes = (text[1:-1] if len(text) < 60 else f"{text[1:60]}…" for text in texts)
     return Op(
-        _seq(entry), _kind(entry), _whole(ends[3]) if ends else -1, record, _time(entry.get("time_created_ns")),
-        " to ".join(sizes), _signature(entry), entry.get("state") == "started", _frame(entry.get("frames") or ()),
-    )  # fmt: skip
+        _seq(entry),
+        _kind(entry),
+        _whole(ends[3]) if ends else -1,
+        record,
+        _time(entry.get("time_created_ns")),
+        " to ".join(sizes),
+        _signature(entry),
+        entry.get("state") == "started",
+        _frame(entry.get("frames") or ()),
+    )
 
 
 def _time(value: Any) -> int:
@@ -216,4 +283,8 @@ def _frame(frames: Sequence[Entry]) -> str:
     """The line of the program that issued it: the innermost that is not PyTorch's own."""
     own = (f for f in frames if not INTERNAL.search(str(f.get("filename"))))
     frame = next(own, frames[0] if frames else None)
-    return "" if frame is None else f"{frame.get('filename')}:{frame.get('line')} ({frame.get('name')})"
+    return (
+        ""
+        if frame is None
+        else f"{frame.get('filename')}:{frame.get('line')} ({frame.get('name')})"
+    )

@@ -1,4 +1,5 @@
-"""A folder of dumps, one file a rank, whatever their names: read by several processes, each rank kept as a digest."""
+"""A folder of dumps, one file a rank, whatever their names: read by several processes, each rank
+kept as a digest."""
 
 import io
 import pickle
@@ -28,24 +29,48 @@ RUN = re.compile(
     rb"|[s)\x85\x87]|G.{8}|\x95.{8}|\x8a(?:\x07.{7}|\x06.{6}|\x05.{5}|\x04.{4}|\x03...|\x02..|\x01.|\x00))*+",
     re.DOTALL,
 ).match
-"""Opcodes without a text. The memo has room for what it is given the index of: a million at most (`r`)."""
+"""Opcodes without a text. The memo has room for what it is given the index of: a million at most
+(`r`)."""
 MAX_TUPLES = 50_000
-"""Tuples inside tuples are hashed by recursion, one frame of C (100 bytes) each; a dump has one an entry."""
+"""Tuples inside tuples are hashed by recursion, one frame of C (100 bytes) each; a dump has one an
+entry."""
 MAX_BYTES = 64 << 20  # of a dump: 2,000 entries take 350 kB, and nobody keeps more than some 20,000
-TEXT_SIZES = {0x58: 4, 0x8C: 1, 0x8D: 8}  # bytes of the length of BINUNICODE, SHORT_BINUNICODE and BINUNICODE8
+TEXT_SIZES = {
+    0x58: 4,
+    0x8C: 1,
+    0x8D: 8,
+}  # bytes of the length of BINUNICODE, SHORT_BINUNICODE and BINUNICODE8
 
 
-class _Plain(pickle.Unpickler):  # no opcode is left that names a class; were there one, it is refused here
+class _Plain(
+    pickle.Unpickler
+):  # no opcode is left that names a class; were there one, it is refused here
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"names {module}.{name}")
 
 
-def plain_values(data: bytes) -> Any:
-    """The value that a pickle which is not trusted states: containers, numbers and texts. Raises UnreadableInputError.
+CHUNK = 100
+"""Dumps that a process takes, and hands over, at a time; fewer are read in the time that it takes
+to start one."""
+LOG_TAIL = 1 << 18  # bytes of the end of an Inspector's log: its last collectives
+NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
+COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
+"""Where a file's name may have its rank: after that word, or as its last number, the one before it,
+..."""
+WHAT = (
+    "no Flight Recorder dumps (TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 "
+    "have PyTorch write them)"
+)
 
-    Two passes. The first walks the opcodes and refuses any that does more than state a value, or that could make the
-    second take memory out of proportion. The second is the interpreter's own, which then has nothing to import or call,
-    and refuses to: ten times as fast as `ingest.memory`'s, and a job may have ten thousand ranks of 200,000 opcodes."""
+
+def plain_values(data: bytes) -> Any:
+    """The value that a pickle which is not trusted states: containers, numbers and texts. Raises
+    UnreadableInputError.
+
+    Two passes. The first walks the opcodes and refuses any that does more than state a value, or
+    that could make the second take memory out of proportion. The second is the interpreter's own,
+    which then has nothing to import or call, and refuses to: ten times as fast as
+    `ingest.memory`'s, and a job may have ten thousand ranks of 200,000 opcodes."""
     _check(data)
     try:
         return _Plain(io.BytesIO(data)).load()
@@ -68,18 +93,11 @@ def _check(data: bytes) -> None:
             elif op == 0x80:  # PROTO
                 at += 2
             else:
-                raise UnreadableInputError(f"the pickle opcode {OPCODES.get(op, f'{op:#x}')}, which no dump has")
+                raise UnreadableInputError(
+                    f"the pickle opcode {OPCODES.get(op, f'{op:#x}')}, which no dump has"
+                )
     except (IndexError, OverflowError):
         raise UnreadableInputError("it is cut off") from None
-
-
-CHUNK = 100
-"""Dumps that a process takes, and hands over, at a time; fewer are read in the time that it takes to start one."""
-LOG_TAIL = 1 << 18  # bytes of the end of an Inspector's log: its last collectives
-NUMBERED = re.compile(r"rank\D{0,2}(\d{1,18})", re.IGNORECASE)
-COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
-"""Where a file's name may have its rank: after that word, or as its last number, the one before it, ..."""
-WHAT = "no Flight Recorder dumps (TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 have PyTorch write them)"
 
 
 class Read(NamedTuple):
@@ -92,9 +110,12 @@ class Read(NamedTuple):
     why: str = ""
 
 
-def read_flight(folder: Path, progress: Callable[[int, int], None] | None = None, world: int | None = None) -> Flight:
-    """The dumps in a folder and below it, or of one file. `world`: how many ranks the job has, where the dumps do not
-    say it, as those of gloo. Raises UnreadableInputError where there are none."""
+def read_flight(
+    folder: Path, progress: Callable[[int, int], None] | None = None, world: int | None = None
+) -> Flight:
+    """The dumps in a folder and below it, or of one file. `world`: how many ranks the job has,
+    where the dumps do not say it, as those of gloo. Raises UnreadableInputError where there are
+    none."""
     if not folder.exists():
         raise UnreadableInputError(f"{folder}: there is no such folder")
     inside = [folder] if folder.is_file() else sorted(folder.rglob("[!.]*"))
@@ -105,12 +126,19 @@ def read_flight(folder: Path, progress: Callable[[int, int], None] | None = None
     return _flight(folder, groups, found, world)
 
 
-def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None) -> tuple[list[Group], list[Read]]:
-    """Every file, by several processes where that is worth it; what another one does not send is read here."""
+def _read_all(
+    files: Sequence[Path], progress: Callable[[int, int], None] | None
+) -> tuple[list[Group], list[Read]]:
+    """Every file, by several processes where that is worth it; what another one does not send is
+    read here."""
     chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
     helpers = max(min(reading().jobs, len(chunks)), 1) - 1
-    merged, done = _Merged(), set[int]()
-    with shared_numbers(len(chunks)) as numbers, children(partial(_read_chunks, chunks, numbers), helpers) as others:
+    merged = _Merged()
+    done = set[int]()
+    with (
+        shared_numbers(len(chunks)) as numbers,
+        children(partial(_read_chunks, chunks, numbers), helpers) as others,
+    ):
         sent = (one for other in others for one in other.values())
         for number, groups, found in chain(_read_chunks(chunks, numbers), sent):
             merged.add(groups, found)
@@ -155,8 +183,15 @@ def _read(path: Path, digests: Digests) -> Read:
     try:
         with open_stream(path) as stream:
             head = stream.read()
-            if head[:1] not in (b"\x80", b"{"):  # any other file is not spoken of; an empty one was to be a dump
-                return Read(str(path), log=head if is_ras(head[:4096]) else b"", why="" if head else "an empty file")
+            if head[:1] not in (
+                b"\x80",
+                b"{",
+            ):  # any other file is not spoken of; an empty one was to be a dump
+                return Read(
+                    str(path),
+                    log=head if is_ras(head[:4096]) else b"",
+                    why="" if head else "an empty file",
+                )
             if is_inspector(head[:4096]):
                 tail = reduce(lambda data, piece: (data + piece)[-LOG_TAIL:], stream, head)
                 return Read(str(path), log=tail[-LOG_TAIL:])
@@ -185,7 +220,8 @@ def _kept(
     found: Sequence[Read], ranks: Sequence[int | None]
 ) -> tuple[dict[int, RankDump], list[Repeated], list[Unreadable]]:
     dumps: dict[int, RankDump] = {}
-    repeated, unreadable = [], []
+    repeated = []
+    unreadable = []
     for one, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
         if one.dump is None or rank is None:
             if one.why or one.dump:
@@ -194,13 +230,17 @@ def _kept(
         elif rank not in dumps:
             dumps[rank] = replace(one.dump, rank=rank)
         else:  # the later one of two is kept
-            kept, other = sorted((dumps[rank], replace(one.dump, rank=rank)), key=lambda d: -d.newest_ns)
+            kept, other = sorted(
+                (dumps[rank], replace(one.dump, rank=rank)), key=lambda d: -d.newest_ns
+            )
             dumps[rank] = kept
             repeated.append(Repeated(other.path, rank))
     return dumps, repeated, unreadable
 
 
-def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:
+def _flight(
+    folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None
+) -> Flight:
     dumps, repeated, unreadable = _kept(found, _ranks_of(folder, found))
     expected = frozenset(range(world or 0)).union(*map(attrgetter("ranks"), groups))
     if not expected:
@@ -209,19 +249,30 @@ def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world:
     logs = [(Path(one.path).name, one.log) for one in found if one.log]
     # gloo's dumps do not say which ranks a group has; the first group has all.
     everyone = tuple(sorted(expected))
-    made = (Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups)
+    made = (
+        Group(g.name, g.desc, g.ranks or everyone) if g.desc == "default_pg" else g for g in groups
+    )
     clues = clues_of(logs, len(expected))
-    return Flight(str(folder), tuple(made), dumps, expected | dumps.keys(), unreadable, repeated, clues)
+    return Flight(
+        str(folder), tuple(made), dumps, expected | dumps.keys(), unreadable, repeated, clues
+    )
 
 
 def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
-    """The rank of each file: what its groups leave no choice of, else the number in its name that suits most files."""
-    names = [str(Path(one.path).relative_to(folder) if folder.is_dir() else Path(one.path).name) for one in found]
+    """The rank of each file: what its groups leave no choice of, else the number in its name that
+    suits most files."""
+    names = [
+        str(Path(one.path).relative_to(folder) if folder.is_dir() else Path(one.path).name)
+        for one in found
+    ]
     numbers = [_numbers(name) for name in names]
     dumps = [i for i, one in enumerate(found) if one.dump is not None]
 
     def suits(column: int | str) -> int:
-        return len({numbers[i].get(column) for i in dumps if _allowed(found[i], numbers[i].get(column))} - {None})
+        return len(
+            {numbers[i].get(column) for i in dumps if _allowed(found[i], numbers[i].get(column))}
+            - {None}
+        )
 
     column = max(COLUMNS, key=suits)
     ranks: list[int | None] = []
@@ -234,7 +285,9 @@ def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
 
 def _allowed(one: Read, rank: int | None) -> bool:
     # a larger number in a name is a time
-    return rank is not None and (rank in one.candidates if one.candidates else rank < limits().ranks)
+    return rank is not None and (
+        rank in one.candidates if one.candidates else rank < limits().ranks
+    )
 
 
 def _numbers(name: str) -> dict[int | str, int]:

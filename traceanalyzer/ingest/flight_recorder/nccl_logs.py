@@ -1,4 +1,5 @@
-"""What NCCL itself says about the ranks of a job: the text of its RAS client, the JSON of its Inspector plug-in.
+"""What NCCL itself says about the ranks of a job: the text of its RAS client, the JSON of its
+Inspector plug-in.
 
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html,
 https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector"""
@@ -35,8 +36,8 @@ def is_inspector(head: bytes) -> bool:
 
 
 def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
-    """What files of either kind add, by name and content. A rank of a communicator is one of the job where the
-    communicator has all `world` ranks."""
+    """What files of either kind add, by name and content. A rank of a communicator is one of the
+    job where the communicator has all `world` ranks."""
     clues = Clues()
     last: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for name, data in texts:
@@ -49,20 +50,31 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
                 clues.hosts[int(rank)] = host
                 last[id_][int(rank)] = max(last[id_][int(rank)], int(number))
     # the last collective of a rank in a communicator is before that of most
-    fewer = {rank for ranks in last.values() for rank, number in ranks.items() if number < max(ranks.values())}
+    fewer = {
+        rank
+        for ranks in last.values()
+        for rank, number in ranks.items()
+        if number < max(ranks.values())
+    }
     return replace(clues, behind=tuple(sorted({*clues.behind, *fewer})))
 
 
 def _ras(clues: Clues, text: str, world: int) -> Clues:
     sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
     starts = [*RAS_PART.finditer(text)]
-    dead, dead_ranks, behind = list(clues.dead), set(clues.dead_ranks), set(clues.behind)
+    dead = list(clues.dead)
+    dead_ranks = set(clues.dead_ranks)
+    behind = set(clues.behind)
     for part, after in zip(starts, [*map(re.Match.start, starts[1:]), len(text)], strict=False):
         lines = text[part.end() : after].splitlines()
         what = part[2] or part[3]
         gone = what in ("DEAD", "INCOMPLETE")
         if gone:
-            dead += [found[0] for found in filter(None, map(RAS_PROCESS.search, lines)) if found[0] not in dead]
+            dead += [
+                found[0]
+                for found in filter(None, map(RAS_PROCESS.search, lines))
+                if found[0] not in dead
+            ]
         if sizes.get(part[1]) != world:
             continue
         counts = _launched(lines, clues.hosts)
@@ -70,7 +82,9 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
             dead_ranks |= counts.keys()
         elif what == "MISMATCH":
             behind |= _behind(lines, counts)
-    return replace(clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind)))
+    return replace(
+        clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind))
+    )
 
 
 def _behind(lines: Iterable[str], counts: dict[int, int]) -> set[int]:
@@ -80,7 +94,8 @@ def _behind(lines: Iterable[str], counts: dict[int, int]) -> set[int]:
 
 
 def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:
-    """Operations that the ranks named have launched; their hosts are added. Ranks follow the line of their count."""
+    """Operations that the ranks named have launched; their hosts are added. Ranks follow the line
+    of their count."""
     found: dict[int, int] = {}
     current = 0
     for line in lines:

@@ -1,5 +1,5 @@
-"""What Kineto writes in the arguments of events. Each distinct text is looked at once; what has another form than
-expected counts as not recorded."""
+"""What Kineto writes in the arguments of events. Each distinct text is looked at once; what has
+another form than expected counts as not recorded."""
 
 import re
 from typing import Any, NamedTuple
@@ -15,24 +15,31 @@ from traceanalyzer.trace import OccupancyLimit
 
 COLUMNS = ("shapes", "dtypes", "strides", "concrete")
 MOST_KINDS = 1 << 14
-"""Where there are more kinds of calls than any program has, values differ from call to call, and nothing repeats."""
+"""Where there are more kinds of calls than any program has, values differ from call to call, and
+nothing repeats."""
 
 
 class Operands:
-    """The four texts of each call, looked up as one: steps repeat, and a call of a kind that was met before takes a
-    third of the time of four texts."""
+    """The four texts of each call, looked up as one: steps repeat, and a call of a kind that was
+    met before takes a third of the time of four texts."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
-        self._kinds: dict[bytes, int] | None = {}  # the number of each kind of call; None where they do not repeat
-        self._codes: NDArray[np.int32] = np.empty((len(COLUMNS), 0), np.int32)  # of the texts of each kind
+        self._kinds: (
+            dict[bytes, int] | None
+        ) = {}  # the number of each kind of call; None where they do not repeat
+        self._codes: NDArray[np.int32] = np.empty(
+            (len(COLUMNS), 0), np.int32
+        )  # of the texts of each kind
 
     def codes(self, args: list[Args]) -> dict[str, Any]:
         """The code of each text of these calls, by column; -1 for empty text."""
         if self._kinds is None:
             return self._one_by_one(args)
         # no JSON has a NUL
-        keys = [b"\0".join((a.shapes or a.old_shapes, a.dtypes, a.strides, a.concrete)) for a in args]
+        keys = [
+            b"\0".join((a.shapes or a.old_shapes, a.dtypes, a.strides, a.concrete)) for a in args
+        ]
         try:
             kinds = list(map(self._kinds.__getitem__, keys))
         except KeyError:
@@ -53,12 +60,16 @@ class Operands:
 
 
 _FACTORS = {
-    "WARPS": OccupancyLimit.WARPS, "REGS": OccupancyLimit.REGISTERS, "SMEM": OccupancyLimit.SHARED_MEMORY,
-    "BLOCKS": OccupancyLimit.BLOCKS, "BARRIERS": OccupancyLimit.BARRIERS,
-}  # fmt: skip
+    "WARPS": OccupancyLimit.WARPS,
+    "REGS": OccupancyLimit.REGISTERS,
+    "SMEM": OccupancyLimit.SHARED_MEMORY,
+    "BLOCKS": OccupancyLimit.BLOCKS,
+    "BARRIERS": OccupancyLimit.BARRIERS,
+}
 """Kineto's names, joined by `|` where several resources reach their limit at once."""
 _MOST_BLOCKS = 1024  # no SM holds as many
-_MOST_DISTINCT = 100_000  # of more, damage is to be feared rather than kernels: the rest is not kept
+_MOST_DISTINCT = 100_000
+"""Of more, damage is to be feared rather than kernels: the rest is not kept."""
 _LONGEST_OPTIONS = 200
 _NUMBER = re.compile(rb"\d{1,4}")
 
@@ -93,21 +104,34 @@ class Occupancies(dict[bytes, Occupancy]):
         return found
 
 
+SHORTENED = ", ..."
+OF_GROUP = " of "
+"""PyTorch writes the first and the last of many ranks (`[0, 1, ..., 63]`): the group's name tells
+groups apart."""
+CODED = (
+    "name",
+    "dtype",
+    "group",
+    "ranks",
+    "communicator",
+)  # columns of collectives that are codes of strings
+_ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
+
+
 def launch_options(a: Args) -> str:
     """`XBLOCK=16, 4 warps, 1 stage`; empty where nothing is stated."""
     text = bytes(a.kernel_options).decode("utf-8", "replace").strip('"')
-    stated = text.replace(",", ", ") if len(text) <= _LONGEST_OPTIONS and text not in ("null", "{}", "[]") else ""
+    stated = (
+        text.replace(",", ", ")
+        if len(text) <= _LONGEST_OPTIONS and text not in ("null", "{}", "[]")
+        else ""
+    )
     return ", ".join(filter(None, (stated, _counted(a.warps, "warp"), _counted(a.stages, "stage"))))
 
 
 def _counted(raw: Raw, what: str) -> str:
     found = _NUMBER.fullmatch(bytes(raw).strip(b'"'))
     return "" if found is None else f"{int(found[0])} {what}{'' if int(found[0]) == 1 else 's'}"
-
-
-SHORTENED, OF_GROUP = ", ...", " of "
-"""PyTorch writes the first and the last of many ranks (`[0, 1, ..., 63]`): the group's name tells groups apart."""
-CODED = ("name", "dtype", "group", "ranks", "communicator")  # columns of collectives that are codes of strings
 
 
 class Collective(NamedTuple):
@@ -127,8 +151,11 @@ class Collective(NamedTuple):
 
 def collective_of(a: Args, texts: Texts) -> Collective:
     """The collective that the arguments of an event describe."""
-    described, name = json_text(bytes(a.group_description)), json_text(bytes(a.group_name))
-    group = described if described not in ("", "undefined") else name  # as PyTorch writes where nobody described it
+    described = json_text(bytes(a.group_description))
+    name = json_text(bytes(a.group_name))
+    group = (
+        described if described not in ("", "undefined") else name
+    )  # as PyTorch writes where nobody described it
     ranks = json_text(bytes(a.ranks))
     if SHORTENED in ranks:
         ranks += OF_GROUP + name
@@ -163,11 +190,9 @@ def _number(text: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 19 else -1  # fewer digits fit 64 bits
 
 
-_ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
-
-
 def counter_value(counter: Counter[Any]) -> float | None:
-    """The one finite value of a hardware counter's `args`, None for anything else: other counters are a viewer's."""
+    """The one finite value of a hardware counter's `args`, None for anything else: other counters
+    are a viewer's."""
     if counter.category != "hardware_counters":
         return None
     try:

@@ -1,4 +1,5 @@
-"""A Kineto file as metadata text and chunks of whole events, whatever its layout, cut where events end."""
+"""A Kineto file as metadata text and chunks of whole events, whatever its layout, cut where events
+end."""
 
 import re
 from collections import deque
@@ -7,7 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from traceanalyzer.ingest.kineto.events import Event
-from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_quickly, decode_strictly
+from traceanalyzer.ingest.kineto.repair import (
+    BOUNDARY,
+    Decoded,
+    decode,
+    decode_quickly,
+    decode_strictly,
+)
 from traceanalyzer.ingest.stream import ByteStream
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -17,11 +24,15 @@ _END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 _COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
-TAIL_BYTES = 8192  # how much of a piece is searched for the end of an event before all of it is; few events are longer
+TAIL_BYTES = 8192
+"""How much of a piece is searched for the end of an event before all of it is; few events are
+longer."""
 _MAX_METADATA_BYTES = 64 * 1024 * 1024  # the process groups of the largest jobs take a few MB
-_OVERLAP_BYTES = 4096  # of the text already searched, searched again, so that nothing is missed across two pieces
+_OVERLAP_BYTES = 4096
+"""Of the text already searched, searched again, so that nothing is missed across two pieces."""
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""No event is longer; text without an end of an event for so long is damage, and is not collected further."""
+"""No event is longer; text without an end of an event for so long is damage, and is not collected
+further."""
 _MAX_CLOSINGS = 8  # places tried as the end of the array in one chunk; each costs a decode
 
 
@@ -29,12 +40,15 @@ _MAX_CLOSINGS = 8  # places tried as the end of the array in one chunk; each cos
 class KinetoFile:
     """What is met besides the events while they are read; holds once `rest` is exhausted."""
 
-    metadata: bytes = b""  # text of the object around the events, with an empty array in their place
-    arrays: int = 0  # of events in the file: more than one where recordings were written one after the other
+    # text of the object around the events, with an empty array in their place
+    metadata: bytes = b""
+    # of events in the file: more than one where recordings were written one after the other
+    arrays: int = 0
     truncated: bool = False
 
     def begin(self, stream: ByteStream) -> bytes | None:
-        """Read up to the first array of events: what has been read of it, None where there is none."""
+        """Read up to the first array of events: what has been read of it, None where there is
+        none."""
         self.metadata, buffer = _to_events(stream, b"", at_start=True)
         return buffer
 
@@ -56,8 +70,9 @@ class NotWholeError(ValueError):
 
 
 def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decoded]:
-    """The chunks of a stretch from within an array up to this place, of which `buffer` has been read: those that
-    `KinetoFile.rest` makes of it, up to the last boundary. Raises NotWholeError where that would have to mend anything.
+    """The chunks of a stretch from within an array up to this place, of which `buffer` has been
+    read: those that `KinetoFile.rest` makes of it, up to the last boundary. Raises NotWholeError
+    where that would have to mend anything.
     """
     while stream.place < end and (piece := stream.read()):
         whole = _whole(buffer, piece) or _whole(b"", buffer + piece)
@@ -68,15 +83,19 @@ def whole_chunks(stream: ByteStream, end: int, buffer: bytes) -> Iterator[Decode
 
 
 def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
-    """The events in what a piece has left over and the next piece, and what that leaves over: without copying it more
-    than once. None where it is damaged, or the piece's end alone does not tell where the last event ends."""
+    """The events in what a piece has left over and the next piece, and what that leaves over:
+    without copying it more than once. None where it is damaged, or the piece's end alone does not
+    tell where the last event ends."""
     cut = boundary_in_tail(piece)
     events = None if cut is None else decode_quickly(left, memoryview(piece)[: cut.start() + 1])
     return None if cut is None or events is None else (events, piece[cut.end() :])
 
 
-def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tuple[bytes, bytes | None]:
-    """Read up to the next array of events: the text before it, and what has been read of it (None: no array)."""
+def _to_events(
+    stream: ByteStream, text: bytes, *, at_start: bool = False
+) -> tuple[bytes, bytes | None]:
+    """Read up to the next array of events: the text before it, and what has been read of it (None:
+    no array)."""
     searched = 0
     while True:
         if match := _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES)):
@@ -92,7 +111,8 @@ def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tu
 
 
 def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes | None]:
-    """Yield the chunks of an array; returns the text from its closing bracket on, None if the file ends first."""
+    """Yield the chunks of an array; returns the text from its closing bracket on, None if the file
+    ends first."""
     searched = 0
     while piece := stream.read():
         whole = None if searched else _whole(buffer, piece)
@@ -106,7 +126,8 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
             searched = len(buffer)
             if searched >= _MAX_EVENT_BYTES:
                 yield Decoded(decode_strictly(buffer) or [], lost=1)
-                buffer, searched = b"", 0
+                buffer = b""
+                searched = 0
             continue
         chunk = buffer[: cut.start() + 1]
         events = decode_strictly(chunk)
@@ -114,13 +135,14 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
             yield closed[0]
             return closed[1] + buffer[cut.start() + 1 :]
         yield Decoded(events) if events is not None else decode(chunk)
-        buffer, searched = buffer[cut.end() :], 0
+        buffer = buffer[cut.end() :]
+        searched = 0
     return (yield from _last(buffer))
 
 
 def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
-    """What comes before the end of the file: the events but the last one, in which lists of objects may look like the
-    end of the array, and what is left."""
+    """What comes before the end of the file: the events but the last one, in which lists of objects
+    may look like the end of the array, and what is left."""
     cut = _last_boundary(buffer, 0)
     if cut and (before := decode_quickly(buffer[: cut.start() + 1])):
         yield Decoded(before)
@@ -143,7 +165,8 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
 
 
 def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
-    """The whole events in the last text of a file that is cut off, and the beginning of the one after them."""
+    """The whole events in the last text of a file that is cut off, and the beginning of the one
+    after them."""
     for comma in reversed(deque(_COMMA.finditer(text), maxlen=_MAX_CLOSINGS)):
         if decode_strictly(text[: comma.start() + 1]) is not None:
             return text[: comma.start() + 1], text[comma.end() :]
@@ -151,8 +174,13 @@ def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
 
 
 def boundary_in_tail(text: bytes) -> re.Match[bytes] | None:
-    """The last place between two events, None where the end of the text, of which more came before, does not tell."""
-    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1) if len(text) >= TAIL_BYTES else None
+    """The last place between two events, None where the end of the text, of which more came before,
+    does not tell."""
+    found = (
+        deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1)
+        if len(text) >= TAIL_BYTES
+        else None
+    )
     return found[0] if found else None
 
 
@@ -164,7 +192,8 @@ def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:
 
 
 def _closed(text: bytes) -> tuple[Decoded, bytes] | None:
-    """The events up to where the array closes in the text, and the text from there; None if it does not."""
+    """The events up to where the array closes in the text, and the text from there; None if it does
+    not."""
     for end in islice(_END.finditer(text), _MAX_CLOSINGS):
         events = decode_strictly(text[: end.start() + 1])
         if events is not None:

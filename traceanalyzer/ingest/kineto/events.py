@@ -1,4 +1,5 @@
-"""The events of a Kineto trace as typed structs: only what a `Trace` keeps is decoded, the rest is skipped in C."""
+"""The events of a Kineto trace as typed structs: only what a `Trace` keeps is decoded, the rest is
+skipped in C."""
 
 import enum
 import functools
@@ -12,8 +13,8 @@ from traceanalyzer.ingest.kineto.times import EXACT_FLOAT_US
 
 
 class Group(enum.Enum):
-    """Where rows go, by their categories. Those with a NUL, which no recording has, are of rows that are known by `ph`
-    and need no `cat`."""
+    """Where rows go, by their categories. Those with a NUL, which no recording has, are of rows
+    that are known by `ph` and need no `cat`."""
 
     SKIP = ("\0skip",)
     KERNEL = ("kernel", "concurrent_kernel", "mtia_ccp_events")
@@ -44,9 +45,9 @@ def group_of(category: str) -> Group:
 
 
 class Args(Struct, gc=False):
-    """What is read of an event's `args`, in the order in which it is written, which is quickest. Raw: JSON text, empty
-    where absent. What every operator has is named even where it is of no use: to find that a name is none of these
-    takes longer than to read its number."""
+    """What is read of an event's `args`, in the order in which it is written, which is quickest.
+    Raw: JSON text, empty where absent. What every operator has is named even where it is of no use:
+    to find that a name is none of these takes longer than to read its number."""
 
     external_id: int = msgspec.field(default=-1, name="External id")
     _function_id: Any = msgspec.field(default=-1, name="Record function id")
@@ -91,11 +92,15 @@ class Args(Struct, gc=False):
     warps: Raw = msgspec.field(default=Raw(), name="num_warps")
     stages: Raw = msgspec.field(default=Raw(), name="num_stages")
     kernel_options: Raw = msgspec.field(default=Raw(), name="kernel_kwargs")
-    kind: Raw = Raw()  # of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed
+    kind: Raw = (
+        Raw()
+    )  # of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed
 
 
 NO_ARGS = Args()
-Time = TypeVar("Time")  # microseconds, as JSON text where a float would not hold nanoseconds of them
+Time = TypeVar(
+    "Time"
+)  # microseconds, as JSON text where a float would not hold nanoseconds of them
 Near = Annotated[float, msgspec.Meta(gt=-EXACT_FLOAT_US, lt=EXACT_FLOAT_US)]
 
 
@@ -168,7 +173,8 @@ _SKIPPED = [
     msgspec.defstruct(f"Skipped{i}", [], bases=(Skipped,), tag_field="ph", tag=phase, gc=False)
     for i, phase in enumerate("stfbneBEPNODRcvVST(),FpxIa")
 ]
-"""Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
+"""Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not
+say."""
 Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
 
 
@@ -178,9 +184,10 @@ def _events(time: Any) -> Any:
 
 
 NEAR: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Near))
-"""Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond; raises as `STRICT`,
-and where one is not."""
+"""Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond;
+raises as `STRICT`, and where one is not."""
 STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw))
-"""Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types it does not know."""
+"""Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types
+it does not know."""
 LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw), strict=False)
 """The same, and takes numbers written as text."""

@@ -1,4 +1,5 @@
-"""An event of any JSON types to the typed one: what is usable is kept, what is not becomes "not recorded"."""
+"""An event of any JSON types to the typed one: what is usable is kept, what is not becomes "not
+recorded"."""
 
 import math
 from typing import Any
@@ -6,7 +7,16 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from traceanalyzer.ingest.kineto.events import Args, Event, Instant, MemoryArgs, Meta, MetaArgs, Skipped, Span
+from traceanalyzer.ingest.kineto.events import (
+    Args,
+    Event,
+    Instant,
+    MemoryArgs,
+    Meta,
+    MetaArgs,
+    Skipped,
+    Span,
+)
 from traceanalyzer.ingest.kineto.times import exact_ns
 from traceanalyzer.ingest.side_files import mapping
 
@@ -15,8 +25,8 @@ _MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
 
 
 def event_of(row: Any) -> tuple[Event | None, bool]:
-    """The event a decoded JSON value stands for, None if it is none; and whether values had to be mended. Numbers with
-    a fraction are expected as their text."""
+    """The event a decoded JSON value stands for, None if it is none; and whether values had to be
+    mended. Numbers with a fraction are expected as their text."""
     if not isinstance(row, dict):
         return None, False
     phase = row.get("ph", "X" if "dur" in row else None)
@@ -27,8 +37,12 @@ def event_of(row: Any) -> tuple[Event | None, bool]:
     return _event(row, phase, Raw(start), args if isinstance(args, dict) else None)
 
 
-def _event(row: dict[str, Any], phase: str, start: Raw, args: dict[str, Any] | None) -> tuple[Event, bool]:
-    name, pid, tid = _text(row.get("name")), _id(row.get("pid")), _id(row.get("tid"))
+def _event(
+    row: dict[str, Any], phase: str, start: Raw, args: dict[str, Any] | None
+) -> tuple[Event, bool]:
+    name = _text(row.get("name"))
+    pid = _id(row.get("pid"))
+    tid = _id(row.get("tid"))
     if phase == "M":
         return Meta(name, pid, tid, MetaArgs(_raw(mapping(args).get("name")))), False
     if phase == "i":
@@ -44,7 +58,9 @@ def _event(row: dict[str, Any], phase: str, start: Raw, args: dict[str, Any] | N
         dur=duration or 0.0,
         pid=pid,
         tid=tid,
-        args=None if args is None else Args(**{f.name: _arg(f, v) for k, v in args.items() if (f := _ARGS.get(k))}),
+        args=None
+        if args is None
+        else Args(**{f.name: _arg(f, v) for k, v in args.items() if (f := _ARGS.get(k))}),
     )
     return span, duration is None or not isinstance(row.get("name"), str)
 

@@ -1,6 +1,6 @@
-"""What a Kineto file says about itself around its events; every part of it may be missing or damaged. ROCm numbers
-device rows as the system numbers its nodes, the CPUs first (1, 2 or 9 for the only GPU), where PyTorch describes
-devices, and its allocator counts memory, from 0."""
+"""What a Kineto file says about itself around its events; every part of it may be missing or
+damaged. ROCm numbers device rows as the system numbers its nodes, the CPUs first (1, 2 or 9 for the
+only GPU), where PyTorch describes devices, and its allocator counts memory, from 0."""
 
 import hashlib
 import re
@@ -18,14 +18,26 @@ from traceanalyzer.ingest.kineto.repair import mend
 from traceanalyzer.ingest.side_files import items, mapping, mappings
 from traceanalyzer.trace import I32, Device, MemoryEvents, distinct
 
+_NUMBERS = (
+    "baseTimeNanoseconds",
+    "record_shapes",
+    "with_stack",
+    "profile_memory",
+    "rank",
+    "world_size",
+)
+
 
 def _is_rocm(metadata: Mapping[str, object]) -> bool:
-    return not metadata.keys().isdisjoint(("roctracer_version", "hip_runtime_version", "hip_driver_version"))
+    return not metadata.keys().isdisjoint(
+        ("roctracer_version", "hip_runtime_version", "hip_driver_version")
+    )
 
 
 def devices_of(metadata: dict[str, Any], used: list[int]) -> tuple[tuple[Device, ...], str]:
-    """The GPUs that are described or did work, each with the description that is its own, and a remark where that was
-    worked out: GPUs that are all alike leave no doubt; as many as are described are taken in their order."""
+    """The GPUs that are described or did work, each with the description that is its own, and a
+    remark where that was worked out: GPUs that are all alike leave no doubt; as many as are
+    described are taken in their order."""
     described = _described(metadata)
     unknown = set(used) - set(described)
     if not unknown and not (used and _is_rocm(metadata)):
@@ -40,7 +52,8 @@ def devices_of(metadata: dict[str, Any], used: list[int]) -> tuple[tuple[Device,
 
 
 def on_the_gpu(events: MemoryEvents, used: list[int], metadata: dict[str, Any]) -> MemoryEvents:
-    """The allocator's events under the number that AMD's device rows have, where both know one GPU."""
+    """The allocator's events under the number that AMD's device rows have, where both know one
+    GPU."""
     counted = distinct(events.device[events.device >= 0])
     if not _is_rocm(metadata) or len(used) != 1 or len(counted) != 1 or counted[0] == used[0]:
         return events
@@ -48,11 +61,9 @@ def on_the_gpu(events: MemoryEvents, used: list[int], metadata: dict[str, Any]) 
     return replace(events, device=device)
 
 
-_NUMBERS = ("baseTimeNanoseconds", "record_shapes", "with_stack", "profile_memory", "rank", "world_size")
-
-
 def parse_metadata(text: bytes) -> dict[str, Any]:
-    """The object around the events; of a damaged one the numbers that matter, under their own names."""
+    """The object around the events; of a damaged one the numbers that matter, under their own
+    names."""
     text = text.removeprefix(BYTE_ORDER_MARK).strip(b" \t\r\n\x00")
     for candidate in (text, mend(text)):
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,8 +107,10 @@ def _described(metadata: dict[str, Any]) -> dict[int, Device]:
         number = integer(row.get("id"))
         if number is None or not 0 <= number < 2**31:
             continue
-        major, minor = integer(row.get("computeMajor")), integer(row.get("computeMinor"))
-        name, uid = row.get("name"), row.get("uuid")
+        major = integer(row.get("computeMajor"))
+        minor = integer(row.get("computeMinor"))
+        name = row.get("name")
+        uid = row.get("uuid")
         found[number] = Device(
             id=number,
             name=name if isinstance(name, str) and name else None,

@@ -8,15 +8,22 @@ _COPY_KINDS = {
     CopyKind.PEER_TO_PEER: re.compile(r"(?i)\b(PtoP|P2P|Peer)"),
     CopyKind.HOST_TO_DEVICE: re.compile(r"(?i)(HtoD|HostToDevice|H2D|M2D|MtoD)"),
     CopyKind.DEVICE_TO_HOST: re.compile(r"(?i)(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
-    CopyKind.DEVICE_TO_DEVICE: re.compile(r"(?i)(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"),
+    CopyKind.DEVICE_TO_DEVICE: re.compile(
+        r"(?i)(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"
+    ),
     CopyKind.HOST_TO_HOST: re.compile(r"(?i)(HtoH|HostToHost|H2H)"),
 }
 _ENDS = re.compile(r"\((\w[\w ]*?)\s*->\s*(\w[\w ]*?)\)")
 _MEMORY_KINDS = {
-    "pageable": MemoryKind.PAGEABLE, "pinned": MemoryKind.PINNED, "device": MemoryKind.DEVICE,
-    "array": MemoryKind.ARRAY, "managed": MemoryKind.MANAGED, "unified": MemoryKind.MANAGED,
-    "device static": MemoryKind.DEVICE, "managed static": MemoryKind.MANAGED,
-}  # fmt: skip
+    "pageable": MemoryKind.PAGEABLE,
+    "pinned": MemoryKind.PINNED,
+    "device": MemoryKind.DEVICE,
+    "array": MemoryKind.ARRAY,
+    "managed": MemoryKind.MANAGED,
+    "unified": MemoryKind.MANAGED,
+    "device static": MemoryKind.DEVICE,
+    "managed static": MemoryKind.MANAGED,
+}
 _WAIT_KINDS = (
     ("wait event", WaitKind.STREAM_WAIT_EVENT),
     ("event record", WaitKind.EVENT_RECORD),
@@ -27,9 +34,11 @@ _WAIT_KINDS = (
 )
 _OF_THE_DRIVER = ("lazy", "compil", "jit", "module")
 _ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
-"""Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
+"""Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of
+operators."""
 _MODULE = "nn.Module: "
-"""Calls of modules that `collect torch` names; they stand for the Python frames that stacks would have."""
+"""Calls of modules that `collect torch` names; they stand for the Python frames that stacks would
+have."""
 
 
 def no_operator(name: str) -> RangeKind | None:
@@ -41,7 +50,9 @@ def no_operator(name: str) -> RangeKind | None:
 
 def copy_kind(name: str) -> CopyKind:
     """Direction of a copy from its name (`Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`)."""
-    return next((kind for kind, pattern in _COPY_KINDS.items() if pattern.search(name)), CopyKind.UNKNOWN)
+    return next(
+        (kind for kind, pattern in _COPY_KINDS.items() if pattern.search(name)), CopyKind.UNKNOWN
+    )
 
 
 def copy_ends(name: str) -> tuple[MemoryKind, MemoryKind]:
@@ -62,8 +73,13 @@ def wait_kind(name: str) -> int:
 
 
 def overhead_kind(name: str) -> OverheadKind:
-    """Whose cost an overhead row is. What is not the driver's is the profiler's: buffers, instrumentation."""
+    """Whose cost an overhead row is. What is not the driver's is the profiler's: buffers,
+    instrumentation."""
     lowered = name.lower()
     if "command buffer full" in lowered:
         return OverheadKind.BACK_PRESSURE
-    return OverheadKind.DRIVER if any(part in lowered for part in _OF_THE_DRIVER) else OverheadKind.PROFILER
+    return (
+        OverheadKind.DRIVER
+        if any(part in lowered for part in _OF_THE_DRIVER)
+        else OverheadKind.PROFILER
+    )

@@ -1,13 +1,15 @@
-"""A large trace read by several processes, each of which takes the next stretch of it when it is free.
+"""A large trace read by several processes, each of which takes the next stretch of it when it is
+free.
 
-The chunks are the same as those of reading from front to back, so the result is, to the bit: stretches begin where a
-piece of the file does, and what a piece leaves over is found from its last bytes. Codes of strings, threads and
-collectives count from 0 in each process, in the order in which it first meets them; parts that are taken in the order
-of the file number them as reading it from front to back does. Where anything is damaged, or a process fails, nothing
-comes of it and the file is read from front to back.
+The chunks are the same as those of reading from front to back, so the result is, to the bit:
+stretches begin where a piece of the file does, and what a piece leaves over is found from its last
+bytes. Codes of strings, threads and collectives count from 0 in each process, in the order in which
+it first meets them; parts that are taken in the order of the file number them as reading it from
+front to back does. Where anything is damaged, or a process fails, nothing comes of it and the file
+is read from front to back.
 
-A gzipped trace is decompressed by each of them as far as it needs to be: that takes a tenth of the time that decoding
-the text takes, or less."""
+A gzipped trace is decompressed by each of them as far as it needs to be: that takes a tenth of the
+time that decoding the text takes, or less."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +26,13 @@ from traceanalyzer.base.parallel import LEAST_BYTES
 from traceanalyzer.base.parallel.children import Child, children, shared_numbers
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.kineto.arguments import CODED, Collective
-from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, KinetoFile, NotWholeError, boundary_in_tail, whole_chunks
+from traceanalyzer.ingest.kineto.chunks import (
+    TAIL_BYTES,
+    KinetoFile,
+    NotWholeError,
+    boundary_in_tail,
+    whole_chunks,
+)
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.rows import Id, Rows
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
@@ -48,6 +56,11 @@ class Part(NamedTuple):
     tables: list[dict[str, NDArray[Any]]]
 
 
+LEAST_STRETCH_BYTES = 4 << 20
+"""Each costs a millisecond, and as much as it takes is lost where one process waits for another to
+end."""
+
+
 def part_of(rows: Rows) -> Part:
     """The rows as a part. Empties them."""
     texts, threads, collectives = rows.known
@@ -63,26 +76,34 @@ def part_of(rows: Rows) -> Part:
         mended=[columns.mended for columns in rows.tables.values()],
         tables=[
             # in as few bytes as the values need: half of what there was to hand over
-            {k: v if is_constant(v) or v.itemsize == 1 else narrowed(v) for k, v in columns.take().items()}
+            {
+                k: v if is_constant(v) or v.itemsize == 1 else narrowed(v)
+                for k, v in columns.take().items()
+            }
             for columns in rows.tables.values()
         ],
     )
 
 
 def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]]) -> None:
-    """Add a part to the rows of all that comes before it in the file. `codes`: what strings, threads and collectives
-    of the process that read it have among all, by its own."""
+    """Add a part to the rows of all that comes before it in the file. `codes`: what strings,
+    threads and collectives of the process that read it have among all, by its own."""
     codes[0].extend(map(rows.texts.code, part.texts))
     codes[1].extend(map(rows.threads.__getitem__, part.threads))
     texts = np.array([*codes[0], -1], np.int32)
     for one in part.collectives:
         coded = {name: int(texts[getattr(one, name)]) for name in CODED}
         codes[2].append(rows.collectives[one._replace(**coded)])
-    threads, collectives = np.array([*codes[1], -1], np.int32), np.array([*codes[2], -1], np.int32)
+    threads = np.array([*codes[1], -1], np.int32)
+    collectives = np.array([*codes[2], -1], np.int32)
     for kind, mended, values in zip(rows.tables, part.mended, part.tables, strict=True):
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
         maps |= {"thread": threads, "collective": collectives}
-        maps = {name: new for name, new in maps.items() if not (new[:-1] == np.arange(len(new) - 1)).all()}
+        maps = {
+            name: new
+            for name, new in maps.items()
+            if not (new[:-1] == np.arange(len(new) - 1)).all()
+        }
         rows.tables[kind].extend(values, mended, maps)
     rows.names.update(part.names)
     rows.counts.update(part.counts)  # a Counter adds
@@ -92,21 +113,22 @@ def _append(rows: Rows, part: Part, codes: tuple[list[int], list[int], list[int]
     rows.window_end = max(rows.window_end, part.window_end)
 
 
-LEAST_STRETCH_BYTES = 4 << 20
-"""Each costs a millisecond, and as much as it takes is lost where one process waits for another to end."""
-
-
 class Stretch(NamedTuple):
     """A part of a file, in bytes of its text."""
 
-    start: int | None  # where its first chunk begins; None: where that is found in the last bytes before `piece`
-    piece: int  # where its first piece begins; what lies between has been left over by the piece before
+    start: (
+        int | None
+    )  # where its first chunk begins; None: where that is found in the last bytes before `piece`
+    # where its first piece begins; what lies between has been left over by the piece before
+    piece: int
     end: int  # where its last piece ends
 
 
-def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
-    """The file's rows, read by as many processes as were asked for; None where it has to be read from front to back.
-    Raises UnreadableInputError, OSError."""
+def read_in_parallel(
+    path: Path, progress: Callable[[float], None] | None
+) -> tuple[KinetoFile, Rows] | None:
+    """The file's rows, read by as many processes as were asked for; None where it has to be read
+    from front to back. Raises UnreadableInputError, OSError."""
     size = text_bytes(path)
     jobs = min(reading().jobs, size // LEAST_BYTES)
     if jobs < 2 or not sys.executable:
@@ -114,7 +136,11 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
     with open_stream(path, progress) as stream:
         file = KinetoFile()
         buffer = file.begin(stream)
-        stretches = [] if buffer is None else _stretches(size, stream.place, stream.place - len(buffer), jobs)
+        stretches = (
+            []
+            if buffer is None
+            else _stretches(size, stream.place, stream.place - len(buffer), jobs)
+        )
         if len(stretches) < 2:
             return None
         with (
@@ -127,8 +153,8 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
 
 
 def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
-    """The stretches from `start` on, ever shorter, so that all processes end at about the same time. `begun`: how much
-    of the file has been read in pieces."""
+    """The stretches from `start` on, ever shorter, so that all processes end at about the same
+    time. `begun`: how much of the file has been read in pieces."""
     pieces = [begun]
     while (left := size - pieces[-1]) >= 2 * LEAST_STRETCH_BYTES:
         length = max(left // (2 * jobs), LEAST_STRETCH_BYTES)
@@ -137,18 +163,24 @@ def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
     return [Stretch(*one) for one in zip(starts, pieces, [*pieces[1:], size], strict=True)]
 
 
-def _read_apart(path: Path, stretches: list[Stretch], numbers: Iterable[int]) -> Iterator[tuple[int, Part]]:
+def _read_apart(
+    path: Path, stretches: list[Stretch], numbers: Iterable[int]
+) -> Iterator[tuple[int, Part]]:
     """In another process: the stretches that it is free for, by number."""
     with open_stream(path) as stream:
         for number, rows in _read_stretches(stream, stretches, numbers):
             yield number, part_of(rows)
 
 
-def _read_stretches(stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]) -> Iterator[tuple[int, Rows]]:
-    """The rows of the stretches of these numbers, which ascend. Raises NotWholeError, TraceAnalyzerError."""
+def _read_stretches(
+    stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]
+) -> Iterator[tuple[int, Rows]]:
+    """The rows of the stretches of these numbers, which ascend. Raises NotWholeError,
+    TraceAnalyzerError."""
     rows = None
     for number in numbers:
-        stretch, rows = stretches[number], Rows(rows)
+        stretch = stretches[number]
+        rows = Rows(rows)
         for chunk in whole_chunks(stream, stretch.end, _left_over(stream, stretch)):
             rows.add(chunk)
         if stream.damage or stream.place != stretch.end:
@@ -157,7 +189,8 @@ def _read_stretches(stream: ByteStream, stretches: list[Stretch], numbers: Itera
 
 
 def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
-    """Go on to the stretch: what of it comes before its first piece. Raises NotWholeError where that is not known."""
+    """Go on to the stretch: what of it comes before its first piece. Raises NotWholeError where
+    that is not known."""
     if stretch.start is not None:
         return stream.go_to(stretch.piece, stretch.piece - stretch.start)
     tail = stream.go_to(stretch.piece, TAIL_BYTES)
@@ -170,26 +203,34 @@ def _left_over(stream: ByteStream, stretch: Stretch) -> bytes:
 def _read_here(
     file: KinetoFile, stream: ByteStream, stretches: list[Stretch], numbers: Iterable[int]
 ) -> dict[int, Part] | None:
-    """The stretches that this process reads: those it is free for, and the last one. None where one is damaged."""
-    rows, found = None, {}
+    """The stretches that this process reads: those it is free for, and the last one. None where one
+    is damaged."""
+    rows = None
+    found = {}
     try:
         for number, rows in _read_stretches(stream, stretches, numbers):
             found[number] = part_of(rows)
         rows = Rows(rows)
         for chunk in file.rest(stream, _left_over(stream, stretches[-1])):
             rows.add(chunk)
-    except (NotWholeError, UnreadableInputError):  # reading it from front to back tells what is wrong
+    except (
+        NotWholeError,
+        UnreadableInputError,
+    ):  # reading it from front to back tells what is wrong
         return None
     return None if stream.damage else found | {len(stretches) - 1: part_of(rows)}
 
 
-def _together(count: int, mine: dict[int, Part], helpers: list[Child[tuple[int, Part]]]) -> Rows | None:
+def _together(
+    count: int, mine: dict[int, Part], helpers: list[Child[tuple[int, Part]]]
+) -> Rows | None:
     """The rows of so many parts in the order of the file; None where any is missing."""
     by_reader = [mine, *(dict(helper.values()) for helper in helpers)]
     readers = {number: reader for reader, parts in enumerate(by_reader) for number in parts}
     if len(readers) < count:
         return None
-    rows, codes = Rows(), [(list[int](), list[int](), list[int]()) for _ in by_reader]
+    rows = Rows()
+    codes = [(list[int](), list[int](), list[int]()) for _ in by_reader]
     for number, reader in sorted(readers.items()):
         _append(rows, by_reader[reader].pop(number), codes[reader])
     return rows

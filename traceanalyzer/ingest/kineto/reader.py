@@ -1,4 +1,5 @@
-"""Kineto chrome traces: torch.profiler's output of every era and vendor, in bounded memory whatever their size."""
+"""Kineto chrome traces: torch.profiler's output of every era and vendor, in bounded memory whatever
+their size."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,31 +16,50 @@ from traceanalyzer.trace import Trace
 ABILITIES = Abilities(
     name="Kineto trace (`.json`, `.json.gz`) of torch.profiler, NVIDIA or AMD",
     tells="everything; the roofline needs shapes, lines of the program need stacks",
-    cannot="what happened outside PyTorch's process and its GPUs; of AMD's GPUs registers, shared memory and occupancy",
+    cannot=(
+        "what happened outside PyTorch's process and its GPUs; of AMD's GPUs registers, "
+        "shared memory and occupancy"
+    ),
     record="`traceanalyzer collect torch -- python train.py`; or `torch.profiler.profile(record_shapes=True)` and "
     "`prof.export_chrome_trace`",
 )
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
-_OBJECT_KEYS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', *_EVENT_KEYS)
+_OBJECT_KEYS = (
+    b'"schemaVersion"',
+    b'"deviceProperties"',
+    b'"distributedInfo"',
+    b'"baseTimeNanoseconds"',
+    *_EVENT_KEYS,
+)
 _OF_OTHERS = (
-    b'"/host:CPU', b'"/device:GPU:', b'"/device:TPU:', b'"gpu_op"', b"HOST<", b"Flow_H2D_", b"[measure in clock cycle",
-)  # fmt: skip
-"""Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count cycles."""
+    b'"/host:CPU',
+    b'"/device:GPU:',
+    b'"/device:TPU:',
+    b'"gpu_op"',
+    b"HOST<",
+    b"Flow_H2D_",
+    b"[measure in clock cycle",
+)
+"""Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count
+cycles."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the text is a chrome trace. `head`: the first bytes of the decompressed file."""
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
-    if any(mark in start for mark in _OF_OTHERS) or (start.startswith(b"[") and b'"children"' in start):
+    if any(mark in start for mark in _OF_OTHERS) or (
+        start.startswith(b"[") and b'"children"' in start
+    ):
         return False
     keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())
     return any(key in start for key in keys) or start.rstrip() == b"[]"
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """The trace in the file. `progress` is called with the share done, 0 to 1. Raises UnreadableInputError,
-    EmptyRecordingError."""
-    damage, found = "", read_in_parallel(path, progress)
+    """The trace in the file. `progress` is called with the share done, 0 to 1. Raises
+    UnreadableInputError, EmptyRecordingError."""
+    damage = ""
+    found = read_in_parallel(path, progress)
     file, rows = found or (KinetoFile(), Rows())
     if found is None:
         with open_stream(path, progress) as stream:
@@ -52,7 +72,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     if rows.kept:
         return [make_trace(path, file, rows, damage)]
     if rows.lost or file.truncated:
-        raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; export it again")
+        raise UnreadableInputError(
+            f"{path}: too damaged or cut off: not one event could be read; export it again"
+        )
     held = f"; {said[0].rstrip('.')}" if (said := unread(rows)) else ""
     raise EmptyRecordingError(
         f"{path}: the trace holds no operators, API calls or device work; "

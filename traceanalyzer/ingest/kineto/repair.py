@@ -1,7 +1,7 @@
-"""Damaged JSON text of a few events: mend what is mendable, contain the rest. A chunk is tried strictly, then with
-numbers as text, with NaN and Infinity taken out, with any JSON types, and last event by event, mended: from cheap to
-dear. What that kept and lost is counted, and the rows are held against the raw text, so that no two events merge and
-none vanishes unnoticed."""
+"""Damaged JSON text of a few events: mend what is mendable, contain the rest. A chunk is tried
+strictly, then with numbers as text, with NaN and Infinity taken out, with any JSON types, and last
+event by event, mended: from cheap to dear. What that kept and lost is counted, and the rows are
+held against the raw text, so that no two events merge and none vanishes unnoticed."""
 
 import re
 from collections.abc import Callable
@@ -14,17 +14,23 @@ from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, Event, Span
 from traceanalyzer.ingest.kineto.loose import event_of
 
 BOUNDARY = re.compile(rb'\}\s*+(?:,\s*+)?(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
-"""Between two events: what ends one, and an object that has a phase, which none nested in an event's `args` has."""
+"""Between two events: what ends one, and an object that has a phase, which none nested in an
+event's `args` has."""
 _COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
-_NOT_FINITE = re.compile(rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE)
-"""NaN or Infinity as the value of a key; inside a string the quote before the colon would be escaped."""
+_NOT_FINITE = re.compile(
+    rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE
+)
+"""NaN or Infinity as the value of a key; inside a string the quote before the colon would be
+escaped."""
 _VALUE_BEGINS = re.compile(rb':\s*+"')
 _VALUE_ENDS = re.compile(rb'"(?=\s*+(?:,\s*+"[^"\n]{1,60}"\s*+:|[}\]]))')
-"""A text value goes up to the first quote after which another key, or the end of the object, follows."""
+"""A text value goes up to the first quote after which another key, or the end of the object,
+follows."""
 _SURROGATE_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _IN_STRING = re.compile(
-    _SURROGATE_PAIR + rb'|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"\x00-\x1f]'
+    _SURROGATE_PAIR
+    + rb'|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[\\"\x00-\x1f]'
 )  # the group: a lone surrogate
 _OUTSIDE = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?|,(?=\s*[}\]])|\}(?=\s*\{)',
@@ -51,8 +57,8 @@ def decode(text: bytes) -> Decoded:
 
 
 def decode_quickly(*parts: bytes | memoryview) -> list[Event] | None:
-    """The events of an undamaged chunk that comes in parts, None if it is not one. Their times are all numbers, or all
-    text."""
+    """The events of an undamaged chunk that comes in parts, None if it is not one. Their times are
+    all numbers, or all text."""
     events = _typed(NEAR, *parts)
     return _typed(STRICT, *parts) if events is None else events
 
@@ -62,7 +68,9 @@ def decode_strictly(text: bytes) -> list[Event] | None:
     return _typed(STRICT, text)
 
 
-def _typed(decoder: msgspec.json.Decoder[list[Event]], *parts: bytes | memoryview) -> list[Event] | None:
+def _typed(
+    decoder: msgspec.json.Decoder[list[Event]], *parts: bytes | memoryview
+) -> list[Event] | None:
     try:
         return decoder.decode(b"".join((b"[", *parts, b"]")))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -86,7 +94,8 @@ def _loosely(text: bytes) -> Decoded | None:
         try:
             event, mended = event_of(row)
         except RecursionError:
-            event, mended = None, False
+            event = None
+            mended = False
         result.lost += event is None
         result.repaired += mended
         if event is not None:
@@ -96,7 +105,9 @@ def _loosely(text: bytes) -> Decoded | None:
 
 def _one_by_one(text: bytes) -> Decoded:
     """Each event by itself; rows that the raw text promises and that did not come out are lost."""
-    result, start, pieces = Decoded(), 0, []
+    result = Decoded()
+    start = 0
+    pieces = []
     for match in BOUNDARY.finditer(text):
         pieces.append(text[start : match.start() + 1])
         start = match.end()
@@ -114,15 +125,19 @@ def _one_by_one(text: bytes) -> Decoded:
 
 
 def mend(text: bytes) -> bytes:
-    """JSON text with quotes, backslashes, control characters and bytes in strings escaped, NaN and Infinity null,
-    superfluous commas dropped and missing ones between objects added."""
-    return _substituted(_OUTSIDE, _outside, _with_quoted_values(text.decode("utf-8", "replace").encode()))
+    """JSON text with quotes, backslashes, control characters and bytes in strings escaped, NaN and
+    Infinity null, superfluous commas dropped and missing ones between objects added."""
+    return _substituted(
+        _OUTSIDE, _outside, _with_quoted_values(text.decode("utf-8", "replace").encode())
+    )
 
 
 def _with_quoted_values(text: bytes) -> bytes:
-    """The text with what stands in text values escaped. Ends are looked for once, in step with beginnings: a search
-    for the end from each beginning costs the square of the text's length where there is none."""
-    result, done = bytearray(), 0
+    """The text with what stands in text values escaped. Ends are looked for once, in step with
+    beginnings: a search for the end from each beginning costs the square of the text's length where
+    there is none."""
+    result = bytearray()
+    done = 0
     ends = _VALUE_ENDS.finditer(text)
     end = next(ends, None)
     for begins in _VALUE_BEGINS.finditer(text):
@@ -138,9 +153,13 @@ def _with_quoted_values(text: bytes) -> bytes:
     return bytes(result + text[done:])
 
 
-def _substituted(pattern: re.Pattern[bytes], change: Callable[[re.Match[bytes]], bytes], text: bytes) -> bytes:
-    """As `pattern.sub`, but it keeps no list of the parts, which takes fifty times the text's memory."""
-    result, done = bytearray(), 0
+def _substituted(
+    pattern: re.Pattern[bytes], change: Callable[[re.Match[bytes]], bytes], text: bytes
+) -> bytes:
+    """As `pattern.sub`, but it keeps no list of the parts, which takes fifty times the text's
+    memory."""
+    result = bytearray()
+    done = 0
     for match in pattern.finditer(text):
         result += text[done : match.start()]
         result += change(match)
@@ -158,4 +177,6 @@ def _escape(match: re.Match[bytes]) -> bytes:
 
 
 def _outside(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[0].startswith(b'"') else {b",": b"", b"}": b"},"}.get(match[0], b"null")
+    return (
+        match[0] if match[0].startswith(b'"') else {b",": b"", b"}": b"},"}.get(match[0], b"null")
+    )

@@ -15,7 +15,16 @@ import numpy as np
 from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
 from traceanalyzer.ingest.kineto import arguments
 from traceanalyzer.ingest.kineto.arguments import Collective, Occupancies, Operands
-from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.events import (
+    NO_ARGS,
+    Args,
+    Counter,
+    Group,
+    Instant,
+    Meta,
+    Span,
+    group_of,
+)
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
@@ -30,15 +39,32 @@ from traceanalyzer.trace.events import (
     Overheads,
 )
 
-_DEVICE_KINDS = {Group[kind.name]: kind for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)}
+_DEVICE_KINDS = {
+    Group[kind.name]: kind
+    for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)
+}
 _COUNTERS = re.compile(r"GPU (\d{1,4}) Counters")
 _OF_A_GRAPH = b'"Dispatch Task"'
-_HOST_KINDS = {Group.OP: RangeKind.OP, Group.ANNOTATION: RangeKind.ANNOTATION, Group.PYTHON: RangeKind.PYTHON}
+_HOST_KINDS = {
+    Group.OP: RangeKind.OP,
+    Group.ANNOTATION: RangeKind.ANNOTATION,
+    Group.PYTHON: RangeKind.PYTHON,
+}
 _NOT_RECORDED = ("copy_kind", "source_memory", "target_memory", "error")
 """Columns that no event states: the names of copies tell the first three."""
-_TABLES = (DeviceOps, ApiCalls, HostRanges, Waits, Overheads, DeviceRanges, MemoryEvents, GpuMetrics)
+_TABLES = (
+    DeviceOps,
+    ApiCalls,
+    HostRanges,
+    Waits,
+    Overheads,
+    DeviceRanges,
+    MemoryEvents,
+    GpuMetrics,
+)
 _LAYOUTS: dict[type[Table], dict[str, str]] = {
-    table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED} for table in _TABLES
+    table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED}
+    for table in _TABLES
 }
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 Id = int | str
@@ -57,7 +83,8 @@ class _Sorter(dict[str, "Callable[[Any], None]"]):
 
 
 class _Sizes(dict[bytes, int]):
-    """Product of the three dimensions of a grid or block, by their JSON text; -1 for anything else."""
+    """Product of the three dimensions of a grid or block, by their JSON text; -1 for anything
+    else."""
 
     def __missing__(self, text: bytes) -> int:
         try:
@@ -69,15 +96,22 @@ class _Sizes(dict[bytes, int]):
 
 
 class Rows:
-    """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result. `before`:
-    rows from further to the front of the same file; strings, threads and collectives are these, and more."""
+    """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the
+    result. `before`: rows from further to the front of the same file; strings, threads and
+    collectives are these, and more."""
 
     def __init__(self, before: "Rows | None" = None) -> None:
         self.texts: Texts = before.texts if before else Texts()
         self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
         self.collectives: Codes[Collective] = before.collectives if before else Codes()
-        self.known = len(self.texts), len(self.threads), len(self.collectives)  # how many of each are from before
-        self.tables = {kind: Columns(layout) for kind, layout in _LAYOUTS.items()}  # by what they become
+        self.known = (
+            len(self.texts),
+            len(self.threads),
+            len(self.collectives),
+        )  # how many of each are from before
+        self.tables = {
+            kind: Columns(layout) for kind, layout in _LAYOUTS.items()
+        }  # by what they become
         self._operands: Operands = before._operands if before else Operands(self.texts)
         self._sizes: _Sizes = before._sizes if before else _Sizes()
         self._occupancies: Occupancies = before._occupancies if before else Occupancies()
@@ -135,7 +169,9 @@ class Rows:
             {
                 "name": self.texts.codes([c.name for c in kept]),
                 "start": self._starts if kept else [],
-                "device": [int(said[1]) if (said := _COUNTERS.match(str(c.pid))) else -1 for c in kept],
+                "device": [
+                    int(said[1]) if (said := _COUNTERS.match(str(c.pid))) else -1 for c in kept
+                ],
                 "value": [round(arguments.counter_value(c) or 0.0) for c in kept],
             }
         )
@@ -173,9 +209,14 @@ class Rows:
             | _as_they_stand(args, ("context", "correlation", "bytes", "registers", "shared_bytes"))
             | {
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
-                "external_id": [a.external_id if a.external_id >= 0 else a.old_external_id for a in args],
+                "external_id": [
+                    a.external_id if a.external_id >= 0 else a.old_external_id for a in args
+                ],
                 # of a node of a graph whose id is not recorded: 0
-                "graph": [a.graph if a.graph > 0 else 0 if bytes(a.kind) == _OF_A_GRAPH else -1 for a in args],
+                "graph": [
+                    a.graph if a.graph > 0 else 0 if bytes(a.kind) == _OF_A_GRAPH else -1
+                    for a in args
+                ],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
                 "collective": self._collective_codes(args),
                 "blocks": list(map(self._sizes.__getitem__, copied([a.grid for a in args]))),
@@ -193,7 +234,9 @@ class Rows:
 
     def _add_host(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
-        launches = [arguments.launch_options(a) if a.warps or a.kernel_options else "" for a in args]
+        launches = [
+            arguments.launch_options(a) if a.warps or a.kernel_options else "" for a in args
+        ]
         self.tables[HostRanges].append(
             self._named_times(spans)
             | self._operands.codes(args)
@@ -201,7 +244,9 @@ class Rows:
             | {
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
-                "external_id": [a.external_id if a.external_id >= 0 else a.old_external_id for a in args],
+                "external_id": [
+                    a.external_id if a.external_id >= 0 else a.old_external_id for a in args
+                ],
                 "launch": [self.texts.code(text) if text else -1 for text in launches],
                 "collective": self._collective_codes(args),
             }
@@ -213,12 +258,16 @@ class Rows:
         self.tables[Waits].append(
             self._times(spans)
             | {"kind": kinds, "device": _device(spans, args)["device"]}
-            | _as_they_stand(args, ("context", "stream", "correlation", "event", "source_stream", "record"))
+            | _as_they_stand(
+                args, ("context", "stream", "correlation", "event", "source_stream", "record")
+            )
         )
 
     def _add_overheads(self, spans: Spans, _: Group) -> None:
         kinds = [overhead_kind(span.name) for span in spans]
-        self.tables[Overheads].append(self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)})
+        self.tables[Overheads].append(
+            self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)}
+        )
 
     def _add_device_ranges(self, spans: Spans, _: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
@@ -240,7 +289,9 @@ class Rows:
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        ends = filter(_is_time, [event.ts for event in instants if event.name == "Record Window End"])
+        ends = filter(
+            _is_time, [event.ts for event in instants if event.name == "Record Window End"]
+        )
         self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
         if found:
             self._add_memory(self._with_time(found))
@@ -253,13 +304,20 @@ class Rows:
             _as_they_stand(args, ("bytes", "allocated", "reserved"))
             | {
                 "start": self._starts,
-                "device": [a.device if a.device_type else -1 for a in args],  # c10::DeviceType::CPU is 0
-                "address": [i if isinstance(i, int) and 0 <= i <= sys.maxsize else -1 for i in addresses],
+                "device": [
+                    a.device if a.device_type else -1 for a in args
+                ],  # c10::DeviceType::CPU is 0
+                "address": [
+                    i if isinstance(i, int) and 0 <= i <= sys.maxsize else -1 for i in addresses
+                ],
             }
         )
 
     def _collective_codes(self, args: list[Args]) -> list[int]:
-        return [self.collectives[arguments.collective_of(a, self.texts)] if a.collective else -1 for a in args]
+        return [
+            self.collectives[arguments.collective_of(a, self.texts)] if a.collective else -1
+            for a in args
+        ]
 
 
 def _as_they_stand(args: list[Any], names: Iterable[str]) -> dict[str, Any]:
@@ -267,8 +325,8 @@ def _as_they_stand(args: list[Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
-    """Device and stream of device rows; where `args` do not say the device, it is the row's process. Of streams that
-    are numbered by their addresses (ROCm) 31 bits tell them apart."""
+    """Device and stream of device rows; where `args` do not say the device, it is the row's
+    process. Of streams that are numbered by their addresses (ROCm) 31 bits tell them apart."""
     where = zip([span.pid for span in spans], args, strict=True)
     return {
         "device": [pid if a.device < 0 and isinstance(pid, int) else a.device for pid, a in where],

@@ -11,20 +11,26 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.trace import I64
 
 EXACT_FLOAT_US = 2.0**43
-"""Below, neighbouring floats are less than a nanosecond apart, so the nearest nanosecond is the one written."""
+"""Below, neighbouring floats are less than a nanosecond apart, so the nearest nanosecond is the one
+written."""
 MAX_DURATION_US = 2.0**42
-"""50 days. What claims to last longer is damaged, and would overflow when added to absolute times."""
-_LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62  # the difference of any two times fits int64; today is at 2**60.6
-_ONE_FORM_AT_LEAST = 32  # of fewer times it takes longer to see whether they are written alike than to read each
+"""50 days. What claims to last longer is damaged, and would overflow when added to absolute
+times."""
+_LEAST_TIME_NS = -(2**61)  # the difference of any two times fits int64; today is at 2**60.6
+_MAX_TIME_NS = 2**62
+_ONE_FORM_AT_LEAST = 32
+"""Of fewer times it takes longer to see whether they are written alike than to read each."""
 _LONGEST = 24  # bytes of a time and the comma after it, where the digits are read as a table
 _DECIMALS = 3
 _POWERS = 10.0 ** np.arange(_LONGEST)[::-1]
 _ZERO, _POINT, _COMMA = b"0.,"
-_MAX_EXPONENT = 20  # of ten, in us: beyond, a number is no time, and takes as long to write out as it is large
+_MAX_EXPONENT = 20
+"""Of ten, in us: beyond, a number is no time, and takes as long to write out as it is large."""
 
 
 def exact_ns(text: bytes) -> int:
-    """Nanoseconds of one time in microseconds, as JSON number or string; raises ValueError. Ties go to even."""
+    """Nanoseconds of one time in microseconds, as JSON number or string; raises ValueError. Ties go
+    to even."""
     if len(text) > limits().digits:
         raise ValueError(f"not a time: {text[:40]!r}")
     digits = text.strip(b'" ')
@@ -34,7 +40,11 @@ def exact_ns(text: bytes) -> int:
     else:
         try:
             time = Decimal(digits.decode("ascii", "replace"))
-            ns = int((time * 1000).to_integral_value()) if time.adjusted() < _MAX_EXPONENT else _MAX_TIME_NS + 1
+            ns = (
+                int((time * 1000).to_integral_value())
+                if time.adjusted() < _MAX_EXPONENT
+                else _MAX_TIME_NS + 1
+            )
         except (ArithmeticError, ValueError) as error:
             raise ValueError(f"not a time: {digits[:40]!r}") from error
     if not _LEAST_TIME_NS <= ns <= _MAX_TIME_NS:
@@ -43,8 +53,8 @@ def exact_ns(text: bytes) -> int:
 
 
 def times_ns(times: Sequence[Any]) -> I64:
-    """Nanoseconds of many times, all as text or all as numbers that a float holds exactly; raises ValueError if one of
-    them is no time."""
+    """Nanoseconds of many times, all as text or all as numbers that a float holds exactly; raises
+    ValueError if one of them is no time."""
     if times and isinstance(times[0], float):
         return to_ns(np.fromiter(times, np.float64, len(times)))
     return starts_ns(times)
@@ -64,17 +74,26 @@ def starts_ns(texts: Sequence[bytes | Raw]) -> I64:
 
 
 def _of_one_form(joined: bytes, count: int) -> I64 | None:
-    """Nanoseconds of times with as many digits each, of them three decimals or none, as recorders write them; None
-    where they are not. Digits are summed by their places, which floats do exactly up to the largest time there is."""
+    """Nanoseconds of times with as many digits each, of them three decimals or none, as recorders
+    write them; None where they are not. Digits are summed by their places, which floats do exactly
+    up to the largest time there is."""
     width = (len(joined) + 1) // max(count, 1)
-    if count < _ONE_FORM_AT_LEAST or width * count != len(joined) + 1 or not _DECIMALS + 2 < width <= _LONGEST:
+    if (
+        count < _ONE_FORM_AT_LEAST
+        or width * count != len(joined) + 1
+        or not _DECIMALS + 2 < width <= _LONGEST
+    ):
         return None
     text = np.frombuffer(joined + b",", np.uint8).reshape(count, width)
     whole = width - 2 - _DECIMALS if text[0, width - 2 - _DECIMALS] == _POINT else width - 1
     digits = text - np.uint8(_ZERO)
     no_digit = np.zeros(width, bool)
     no_digit[[whole, width - 1]] = True
-    if ((digits > 9) != no_digit).any() or (text[:, whole] != text[0, whole]).any() or (text[:, -1] != _COMMA).any():
+    if (
+        ((digits > 9) != no_digit).any()
+        or (text[:, whole] != text[0, whole]).any()
+        or (text[:, -1] != _COMMA).any()
+    ):
         return None
     microseconds = digits[:, :whole] @ _POWERS[-whole:]
     if microseconds.max() >= _MAX_TIME_NS // 1000:
@@ -94,7 +113,8 @@ def durations_ns(values: Sequence[float]) -> tuple[I64, int]:
 
 
 def to_ns(microseconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I64:
-    """Nearest nanosecond of float microseconds below 2**43; the fraction is scaled alone to lose nothing."""
+    """Nearest nanosecond of float microseconds below 2**43; the fraction is scaled alone to lose
+    nothing."""
     whole = np.floor(microseconds)
     rest = microseconds - whole
     rest *= 1000

@@ -14,7 +14,14 @@ from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.arguments import OF_GROUP, Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.events import Group
-from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, groups_of, integer, on_the_gpu, parse_metadata
+from traceanalyzer.ingest.kineto.metadata import (
+    devices_of,
+    distributed,
+    groups_of,
+    integer,
+    on_the_gpu,
+    parse_metadata,
+)
 from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, no_operator
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import I64, Bool, Collectives, DeviceOpKind, RangeKind, Trace, Waits
@@ -30,15 +37,23 @@ from traceanalyzer.trace.events import (
 )
 from traceanalyzer.trace.table import distinct
 
+_SYSTEMATIC_SHARE = 0.01
+"""Of device ops that start before their launch: above, the two clocks disagree."""
+_CLOCK_ERROR_NS = 1_000
+"""Host and device are aligned to about a microsecond; less is not a disagreement."""
+
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
-    """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
+    """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows'
+    columns."""
     metadata = parse_metadata(file.metadata)
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, api, host)
-    (columns, end, cut), clipped = device, 0
+    (columns, end, cut) = device
+    clipped = 0
     if len(pids) < 2:  # the streams of two processes carry the same numbers
-        columns, clipped = columns | {"end": end}, int(np.count_nonzero(cut))
+        columns = columns | {"end": end}
+        clipped = int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
     devices, remark = devices_of(metadata, [i for i in map(int, distinct(ops.device)) if i >= 0])
     health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
@@ -50,7 +65,10 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         source="kineto",
         strings=rows.texts.all(),
         process=_process(metadata, rows, pids),
-        threads=tuple(Thread(str(tid), rows.names.get(("thread_name", pid, tid), "")) for pid, tid in rows.threads),
+        threads=tuple(
+            Thread(str(tid), rows.names.get(("thread_name", pid, tid), ""))
+            for pid, tid in rows.threads
+        ),
         devices=devices,
         device_ops=ops,
         api_calls=api,
@@ -69,11 +87,16 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
 
 
 def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
-    host, strings = rows.tables[HostRanges].take_ordered("start", "kind"), rows.texts.all()
+    host = rows.tables[HostRanges].take_ordered("start", "kind")
+    strings = rows.texts.all()
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
     seen[host["name"][is_op]] = True
-    found = {code: kind for code in np.flatnonzero(seen[:-1]).tolist() if (kind := no_operator(strings[code]))}
+    found = {
+        code: kind
+        for code in np.flatnonzero(seen[:-1]).tolist()
+        if (kind := no_operator(strings[code]))
+    }
     if found:
         kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
         kinds[list(found)] = list(found.values())
@@ -83,10 +106,11 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
 
 
 def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
-    """The columns of the device ops, their ends with impossible ones cut, and which those are. Of the copies directions
-    and kinds of memory are told by their names."""
+    """The columns of the device ops, their ends with impossible ones cut, and which those are. Of
+    the copies directions and kinds of memory are told by their names."""
     window_end = rows.window[1] if rows.window else rows.window_end or None
-    columns, strings = rows.tables[DeviceOps].take(), rows.texts.all()
+    columns = rows.tables[DeviceOps].take()
+    strings = rows.texts.all()
     copies = np.flatnonzero(columns["kind"] == DeviceOpKind.MEMCPY)
     codes, inverse = np.unique(columns["name"][copies], return_inverse=True)
     meaning = [(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes]
@@ -97,20 +121,23 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
 
 
 def _collectives(rows: Rows, groups: dict[str, str]) -> Collectives:
-    found, texts = list(rows.collectives), rows.texts.in_order()
+    found = list(rows.collectives)
+    texts = rows.texts.in_order()
     for i, one in enumerate(found):
         ranks, _, group = (texts[one.ranks] if one.ranks >= 0 else "").rpartition(OF_GROUP)
         if ranks and group in groups:
             found[i] = one._replace(ranks=rows.texts.code(f"{ranks} {groups[group]}"))
     return Collectives.from_columns(
-        {name: [row[i] for row in found] for i, name in enumerate(Collective._fields)}, rows=len(found)
+        {name: [row[i] for row in found] for i, name in enumerate(Collective._fields)},
+        rows=len(found),
     )
 
 
 def _pids(rows: Rows, api: ApiCalls, host: HostRanges) -> list[int]:
-    """Ids of the processes whose host events are in the file, the one with most first. Stacks name threads without
-    their process: the other events a process must have made itself."""
-    own, most = host.kind != RangeKind.PYTHON, len(rows.threads)
+    """Ids of the processes whose host events are in the file, the one with most first. Stacks name
+    threads without their process: the other events a process must have made itself."""
+    own = host.kind != RangeKind.PYTHON
+    most = len(rows.threads)
     threads = host.thread[own] if own.any() else host.thread
     events = np.bincount(api.thread, minlength=most) + np.bincount(threads, minlength=most)
     count: Counter[int] = Counter()
@@ -145,25 +172,36 @@ def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collec
     )
 
 
-_SYSTEMATIC_SHARE = 0.01  # of device ops that start before their launch: above, the two clocks disagree
-_CLOCK_ERROR_NS = 1_000  # host and device are aligned to about a microsecond; less is not a disagreement
-
-
 def make_health(
-    file: KinetoFile, rows: Rows, damage: str, clipped: int, ops: DeviceOps, api: ApiCalls, pids: list[int], remark: str
+    file: KinetoFile,
+    rows: Rows,
+    damage: str,
+    clipped: int,
+    ops: DeviceOps,
+    api: ApiCalls,
+    pids: list[int],
+    remark: str,
 ) -> Health:
     """Counts and notes for the report."""
-    repaired, lost = rows.repaired + sum(columns.mended for columns in rows.tables.values()), rows.lost
+    repaired = rows.repaired + sum(columns.mended for columns in rows.tables.values())
+    lost = rows.lost
     ids = ", ".join(map(str, sorted(pids)[:4]))
     notes = {
         f"The file ends early, after {rows.events:,} events: {damage}.": damage,
-        f"The file is cut off after {rows.events:,} events: its list is not closed.": file.truncated and not damage,
-        f"The file holds {file.arrays} recordings written one after the other; they are read as one.": file.arrays > 1,
+        f"The file is cut off after {rows.events:,} events: its list is not closed.": file.truncated
+        and not damage,
+        (
+            f"The file holds {file.arrays} recordings written one after the other; they are "
+            "read as one."
+        ): file.arrays > 1,
         f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids and streams may clash: "
         "write one file for each process.": len(pids) > 1,
         f"{repaired:,} events or values were damaged and could be mended.": repaired,
         f"{lost:,} events were damaged and are missing from all figures.": lost,
-        f"{clipped:,} device operations had impossible durations and were cut at the next one's start.": clipped,
+        (
+            f"{clipped:,} device operations had impossible durations and were cut at the "
+            "next one's start."
+        ): clipped,
     }
     told = [note for note, there in notes.items() if there]
     return Health(
@@ -179,7 +217,8 @@ def make_health(
 
 def unread(rows: Rows) -> list[str]:
     """What rows that are only counted hold."""
-    ranges, insight = rows.counts[Group.RANGE_COUNTERS], rows.counts[Group.MTIA]
+    ranges = rows.counts[Group.RANGE_COUNTERS]
+    insight = rows.counts[Group.MTIA]
     notes = {
         f"{ranges:,} rows are counters of CUPTI's range profiler (cuda_profiler_range): their times are made up by "
         "the recorder, so they are on no timeline; `traceanalyzer collect ncu` measures kernels.": ranges,

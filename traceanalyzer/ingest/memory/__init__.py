@@ -21,8 +21,20 @@ MAX_BYTES_OF_MEMORY = 1 << 50  # a size beyond a pebibyte is damage; sums of siz
 PROTO = b"\x80"  # how every snapshot begins
 
 
+ABILITIES = Abilities(
+    name="CUDA memory snapshot (a pickle)",
+    tells=(
+        "what fills GPU memory at its peak by line, what grows, why it ran out, what would free it"
+    ),
+    cannot="anything of time; given with a trace what a remedy costs in time",
+    record="`torch.cuda.memory._dump_snapshot`, or `traceanalyzer collect torch --memory-snapshot`",
+)
+_KEYS = (b"segments", b"device_traces")
+
+
 def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:
-    """The snapshot of a file, gzip or not. Raises RefusedSnapshotError, UnreadableInputError if it cannot be opened."""
+    """The snapshot of a file, gzip or not. Raises RefusedSnapshotError, UnreadableInputError if it
+    cannot be opened."""
     shapes = Shapes()
     head = head_of(path)
     if head.lstrip()[:1] in (b"{", b"["):
@@ -42,23 +54,38 @@ def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -
 
 
 def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
-    """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises RefusedSnapshotError."""
+    """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises
+    RefusedSnapshotError."""
     if not isinstance(top, dict) or not isinstance(top.get("segments"), list):
         raise RefusedSnapshotError("it has no segments")
-    segments, settings = top["segments"], mapping(top.get("allocator_settings"))
+    segments = top["segments"]
+    settings = mapping(top.get("allocator_settings"))
     if any(type(segment) is not TakenSegment for segment in segments):
         raise RefusedSnapshotError("its segments are none")
     try:
-        lengths, events = [sum(count) for count in top.get("device_traces", [])], shapes.event_columns()
+        lengths = [sum(count) for count in top.get("device_traces", [])]
+        events = shapes.event_columns()
         if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
             raise RefusedSnapshotError("damaged (events without a device)")
         blocks = shapes.block_columns([segment.blocks for segment in segments])
-        sizes = [events.size, blocks.size, blocks.requested, np.array([s.segment.size for s in segments], np.int64)]
-        if any(len(column) and not 0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY for column in sizes):
+        sizes = [
+            events.size,
+            blocks.size,
+            blocks.requested,
+            np.array([s.segment.size for s in segments], np.int64),
+        ]
+        if any(
+            len(column) and not 0 <= column.min() <= column.max() <= MAX_BYTES_OF_MEMORY
+            for column in sizes
+        ):
             raise RefusedSnapshotError("damaged (a size that no memory has)")
         devices = tuple(_devices(lengths, events, segments, blocks))
         annotations = tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us))
-        stated = {key: settings[key] for key in settings if isinstance(settings[key], str | int | float | dict)}
+        stated = {
+            key: settings[key]
+            for key in settings
+            if isinstance(settings[key], str | int | float | dict)
+        }
         return Snapshot(path, devices, shapes.stacks, annotations, stated)
     except FAULTS as error:
         raise RefusedSnapshotError(f"damaged ({type(error).__name__}: {error})") from error
@@ -74,7 +101,10 @@ def _devices(
         raise RefusedSnapshotError("damaged (no such device)")
     for device in sorted(used):
         lo, hi = of_traces.get(device, (0, 0))
-        own = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
+        own = (
+            getattr(events, name)[lo:hi]
+            for name in ("since_us", "address", "size", "action", "stack")
+        )
         mine = [i for i, segment in enumerate(segments) if segment.device == device]
         new_row = np.full(len(segments), -1, np.int64)
         new_row[mine] = np.arange(len(mine))
@@ -90,7 +120,8 @@ def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:
     """Addresses of blocks: before PyTorch 2.1 they follow one another from the segment's own."""
     if not len(columns["address"]) or columns["address"].min() >= 0:
         return columns["address"]
-    size, segment = columns["size"], columns["segment"]
+    size = columns["size"]
+    segment = columns["segment"]
     before = np.cumsum(size) - size
     first = np.concatenate(([0], np.flatnonzero(np.diff(segment)) + 1))
     base = np.zeros(len(segments), np.int64)
@@ -98,17 +129,9 @@ def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:
     return base[segment] + before
 
 
-ABILITIES = Abilities(
-    name="CUDA memory snapshot (a pickle)",
-    tells="what fills GPU memory at its peak by line, what grows, why it ran out, what would free it",
-    cannot="anything of time; given with a trace what a remedy costs in time",
-    record="`torch.cuda.memory._dump_snapshot`, or `traceanalyzer collect torch --memory-snapshot`",
-)
-_KEYS = (b"segments", b"device_traces")
-
-
 def recognise(head: bytes, path: Path) -> bool:
-    """Whether the file is a pickle with the keys of a snapshot. `head`: its first bytes, decompressed."""
+    """Whether the file is a pickle with the keys of a snapshot. `head`: its first bytes,
+    decompressed."""
     return head.startswith(PROTO) and any(key in head for key in _KEYS)
 
 

@@ -1,9 +1,11 @@
-"""A snapshot's pickle, which nobody vouches for, opcode by opcode: containers, numbers, texts and the memo.
+"""A snapshot's pickle, which nobody vouches for, opcode by opcode: containers, numbers, texts and
+the memo.
 
-What a dictionary stands for is taken out as soon as it is complete (`Shapes.take`), so that a history of a gigabyte
-never stands in memory as Python objects. Nothing is imported, called or built, and no class is ever made; any other
-opcode is refused by name. Both writers are read: Python's (protocols 2 to 5) and PyTorch's own in C++
-(`torch::jit::Pickler`, protocol 2). https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes."""
+What a dictionary stands for is taken out as soon as it is complete (`Shapes.take`), so that a
+history of a gigabyte never stands in memory as Python objects. Nothing is imported, called or
+built, and no class is ever made; any other opcode is refused by name. Both writers are read:
+Python's (protocols 2 to 5) and PyTorch's own in C++ (`torch::jit::Pickler`, protocol 2).
+https://github.com/python/cpython/blob/main/Lib/pickletools.py has the opcodes."""
 
 import pickle
 import re
@@ -18,10 +20,14 @@ from traceanalyzer.ingest.memory.shapes import EVENT, Memo, Shapes
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
 MAX_DEPTH = 64  # containers inside containers; a memory snapshot has six
-MAX_OPEN = 20_000  # containers that are not yet part of anything taken out; a memory snapshot has a few hundred
-MAX_TEXT = 1 << 20  # bytes of one text. The longest in snapshots are sources of generated modules, some ten KiB
+MAX_OPEN = 20_000
+"""Containers that are not yet part of anything taken out; a memory snapshot has a few hundred."""
+MAX_TEXT = (
+    1 << 20
+)  # bytes of one text. The longest in snapshots are sources of generated modules, some ten KiB
 MAX_VALUE_RATE = 8
-"""Values kept (stack, memo) for each so many bytes read, above `MIN_VALUES`; snapshots have one in thirty."""
+"""Values kept (stack, memo) for each so many bytes read, above `MIN_VALUES`; snapshots have one in
+thirty."""
 MIN_VALUES = 20_000
 MAX_KEPT = 3_000  # values of opcodes kept at a time
 MARGIN = 300  # bytes that any opcode but a long text fits in
@@ -30,15 +36,22 @@ RUN = re.compile(b"(?:" + PUSH + b")+", re.DOTALL).match
 VALUES = re.compile(PUSH, re.DOTALL).findall
 PUSHES = bytes(op in b"jhKJM\x8aN\x88\x89" for op in range(256))
 STOP = ord(".")
-OPCODES = {value[0]: name for name, value in vars(pickle).items() if name.isupper() and isinstance(value, bytes)}
+OPCODES = {
+    value[0]: name
+    for name, value in vars(pickle).items()
+    if name.isupper() and isinstance(value, bytes)
+}
 FAULTS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, struct_error, EOFError)
 """What a damaged file makes of the interpreter; UnicodeDecodeError is a ValueError."""
 _CONSTANTS = {0x4E: None, 0x88: True, 0x89: False}
-_U4, _U8, _FLOAT = Struct("<I").unpack_from, Struct("<Q").unpack_from, Struct(">d").unpack_from
+_U4 = Struct("<I").unpack_from
+_U8 = Struct("<Q").unpack_from
+_FLOAT = Struct(">d").unpack_from
 
 
 def interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:
-    """The value that the pickle states. `read` gives the next piece, b"" at the end. Raises RefusedSnapshotError."""
+    """The value that the pickle states. `read` gives the next piece, b"" at the end. Raises
+    RefusedSnapshotError."""
     try:
         return _Interpreter(read, shapes).value()
     except FAULTS as error:
@@ -47,7 +60,11 @@ def interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:
 
 class _Interpreter:
     def __init__(self, read: Callable[[], bytes], shapes: Shapes) -> None:
-        self._pieces = (piece[at : at + PIECE] for piece in iter(read, b"") for at in range(0, len(piece), PIECE))
+        self._pieces = (
+            piece[at : at + PIECE]
+            for piece in iter(read, b"")
+            for at in range(0, len(piece), PIECE)
+        )
         self._shapes = shapes
         self._stack: list[Any] = []
         self._memo = Memo()
@@ -59,17 +76,21 @@ class _Interpreter:
         self._before = 0  # bytes of the file before `data`
         self._safe = -1  # up to there any opcode but a long text is whole
         self._is_open = 0  # containers that are part of nothing that was taken out
-        self._begun = 0  # where in the file the last dictionary began that was not read by a template
+        # where in the file the last dictionary began that was not read by a template
+        self._begun = 0
 
     def value(self) -> Any:
         """What the pickle states."""
-        handlers, stack, value_of = self._handlers(), self._stack, self._pushed.__getitem__
+        handlers = self._handlers()
+        stack = self._stack
+        value_of = self._pushed.__getitem__
         at = 0
         while True:
             if at > self._safe:
                 piece = next(self._pieces, b"")
                 self._before += at
-                self._data, at = self._data[at:] + piece, 0
+                self._data = self._data[at:] + piece
+                at = 0
                 self._safe = len(self._data) - MARGIN if piece else len(self._data)
                 if len(stack) + len(self._memo) > MIN_VALUES + self._before // MAX_VALUE_RATE:
                     refuse("more values than a snapshot of its size has")
@@ -90,7 +111,8 @@ class _Interpreter:
                 at = handlers[op](at + 1)
 
     def _handlers(self) -> list[Callable[[int], int]]:
-        """By opcode what handles it: takes where its argument begins, gives where the next opcode does."""
+        """By opcode what handles it: takes where its argument begins, gives where the next opcode
+        does."""
         known: dict[int, Callable[[int], int]] = {
             0x94: self._memoize,  # MEMOIZE
             0x28: self._mark,  # MARK, "("
@@ -105,7 +127,10 @@ class _Interpreter:
             0x8D: lambda at: self._read_text(at + 8, _U8(self._data, at)[0]),  # BINUNICODE8
             0x61: self._append,  # APPEND, "a"
             0x73: self._set_item,  # SETITEM, "s"
-            **{op: partial(self._tuple, size=size) for size, op in enumerate((0x29, 0x85, 0x86, 0x87))},  # TUPLE1 ...
+            **{
+                op: partial(self._tuple, size=size)
+                for size, op in enumerate((0x29, 0x85, 0x86, 0x87))
+            },  # TUPLE1 ...
             0x74: lambda at: self._tuple(at, len(self._stack) - self._marks.pop()[0]),  # TUPLE, "t"
             0x6C: self._list,  # LIST, "l"
             0x64: self._dict,  # DICT, "d"
@@ -160,7 +185,8 @@ class _Interpreter:
     def _set_items(self, at: int) -> int:
         start, kept, was_open = self._marks.pop()
         items = self._since(start)
-        stack, memo = self._stack, self._memo
+        stack = self._stack
+        memo = self._memo
         target = stack[-1]
         self._update(target, items)
         taken = self._shapes.take(target)

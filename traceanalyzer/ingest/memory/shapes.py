@@ -1,6 +1,8 @@
-"""What the dictionaries of a snapshot stand for: events, blocks, segments, frames and annotations, as columns.
+"""What the dictionaries of a snapshot stand for: events, blocks, segments, frames and annotations,
+as columns.
 
-A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version agree on."""
+A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version
+agree on."""
 
 from array import array
 from typing import Any, Final
@@ -21,15 +23,22 @@ from traceanalyzer.trace.snapshot import (
     Stack,
 )
 
-STATES = {"active_allocated": ACTIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING,
-          "inactive": INACTIVE}  # fmt: skip
+STATES = {
+    "active_allocated": ACTIVE,
+    "active_pending_free": PENDING,
+    "active_awaiting_free": PENDING,
+    "inactive": INACTIVE,
+}
 ACTION_BITS = 8  # width in an event's fourth number, below the stack's index
 NUMBERS = 4  # of an event while it is taken in: time, address, size, and stack with action
 EVENTS_AT_ONCE = 1 << 15
-"""Events that are put into columns together; a column has the bits that it needs, an event taken in has 256."""
+"""Events that are put into columns together; a column has the bits that it needs, an event taken in
+has 256."""
 WIDER = {"b": "h", "h": "i", "i": "q"}  # the next width of a column, in `array`'s names
 TEXT_COST = 120  # bytes that Python needs for a text beside its characters, in a dictionary
-MIN_TEXTS = 8 << 20  # bytes of different texts in any snapshot; generated modules' sources are some MiB
+MIN_TEXTS = (
+    8 << 20
+)  # bytes of different texts in any snapshot; generated modules' sources are some MiB
 NO_TIME = -1  # torch_npu writes no times
 MAX_FRAMES = 4096  # of one stack; Python's own limit is a thousand deep
 
@@ -60,11 +69,14 @@ class TakenSegment:
     __slots__ = ("blocks", "device", "segment")
 
     def __init__(self, device: int, segment: Segment, blocks: int) -> None:
-        self.device, self.segment, self.blocks = device, segment, blocks
+        self.device = device
+        self.segment = segment
+        self.blocks = blocks
 
 
 class Shapes:
-    """Collects what the interpreter meets. Raises RefusedSnapshotError, or what its caller takes for damage."""
+    """Collects what the interpreter meets. Raises RefusedSnapshotError, or what its caller takes
+    for damage."""
 
     def __init__(self) -> None:
         self.events = array("q")
@@ -73,7 +85,8 @@ class Shapes:
         self.blocks = array("q")
         self.annotations: list[Annotation] = []
         self.stacks: list[Stack] = [()]
-        self._text_bytes, self._text_limit = 0, MIN_TEXTS
+        self._text_bytes = 0
+        self._text_limit = MIN_TEXTS
         self._texts: dict[str, str] = {}
         self._frames: dict[tuple[str, str, int], Frame] = {}
         self._stacks: dict[Stack, KeptStack] = {(): KeptStack(0)}
@@ -90,18 +103,26 @@ class Shapes:
         return value
 
     def after(self, read: int) -> None:
-        """To be called now and then: texts may take an eighth of the bytes read so far, and `MIN_TEXTS`."""
+        """To be called now and then: texts may take an eighth of the bytes read so far, and
+        `MIN_TEXTS`."""
         self._text_limit = MIN_TEXTS + read // 8
         if len(self.events) >= NUMBERS * EVENTS_AT_ONCE:
             self._settle()
 
     def _settle(self) -> None:
-        """Put the events taken in since the last time into columns: arrays that grow in place, not pieces to join."""
+        """Put the events taken in since the last time into columns: arrays that grow in place, not
+        pieces to join."""
         rows = np.frombuffer(self.events, np.int64).reshape(-1, NUMBERS)
         time_us, address, size, packed = rows.T
         if not len(self._columns[0]) and len(rows):
             self._begin_us = int(time_us[0])
-        parts = (time_us - self._begin_us, address, size, packed & ((1 << ACTION_BITS) - 1), packed >> ACTION_BITS)
+        parts = (
+            time_us - self._begin_us,
+            address,
+            size,
+            packed & ((1 << ACTION_BITS) - 1),
+            packed >> ACTION_BITS,
+        )
         for number, part in enumerate(parts if len(rows) else ()):
             column = self._columns[number]
             while (limits := np.iinfo(column.typecode)).min > part.min() or part.max() > limits.max:
@@ -132,7 +153,9 @@ class Shapes:
             return BLOCK
         if "stage" in values:
             numbers = int(values.get("device", 0)), int(values.get("time_us", NO_TIME))
-            self.annotations.append(Annotation(str(values.get("name", "")), values["stage"] == "START", *numbers))
+            self.annotations.append(
+                Annotation(str(values.get("name", "")), values["stage"] == "START", *numbers)
+            )
             return ANNOTATION
         return None
 
@@ -180,16 +203,21 @@ class Shapes:
 
     def _segment(self, values: dict[str, Any]) -> TakenSegment:
         segment = Segment(
-            int(values["address"]), int(values["total_size"]), int(values.get("stream", 0)),
-            values.get("segment_type") == "small", bool(values.get("is_expandable", False)),
+            int(values["address"]),
+            int(values["total_size"]),
+            int(values.get("stream", 0)),
+            values.get("segment_type") == "small",
+            bool(values.get("is_expandable", False)),
             self.stack(values.get("frames", ())).row,
-        )  # fmt: skip
+        )
         return TakenSegment(int(values.get("device", 0)), segment, sum(values["blocks"]))
 
     def event_columns(self) -> Events:
         """All events."""
         self._settle()
-        return Events(self._begin_us, *(np.frombuffer(column, column.typecode) for column in self._columns))
+        return Events(
+            self._begin_us, *(np.frombuffer(column, column.typecode) for column in self._columns)
+        )
 
     def block_columns(self, segment_blocks: list[int]) -> Blocks:
         """All blocks; `segment_blocks` is how many each segment has, in file order."""
@@ -204,8 +232,8 @@ FREE: Final = object()
 
 
 class Memo:
-    """What a pickle's memo keeps, in four bytes for nearly all of it: a history has an entry an event, and one a stack,
-    and these take no more than their place."""
+    """What a pickle's memo keeps, in four bytes for nearly all of it: a history has an entry an
+    event, and one a stack, and these take no more than their place."""
 
     def __init__(self) -> None:
         self._places = array("i")

@@ -1,7 +1,9 @@
-"""The fast lane for a snapshot's events: thousands of dictionaries with the same keys in the same opcodes.
+"""The fast lane for a snapshot's events: thousands of dictionaries with the same keys in the same
+opcodes.
 
-The opcodes of one event that was interpreted become a pattern, keys as they stand and values open. What fits it means
-what the interpreter would have made of it, at a third of the time; what does not fit is left to the interpreter."""
+The opcodes of one event that was interpreted become a pattern, keys as they stand and values open.
+What fits it means what the interpreter would have made of it, at a third of the time; what does not
+fit is left to the interpreter."""
 
 import pickletools
 import re
@@ -12,13 +14,19 @@ from typing import Any
 from traceanalyzer.ingest.memory.shapes import EVENT, KeptStack, Memo, Shapes
 
 PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
-"""Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five opcodes are."""
+"""Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five
+opcodes are."""
 FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
-"""A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in it."""
+"""A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in
+it."""
 GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
-MIN_TRIES, EVENTS_A_TRY = 20, 200
-"""Patterns made whatever they bring, and events that must fit for each further one: making one costs as much."""
-PATIENCE = 8  # events in a row that do not fit before there is a new pattern: one with a new stack in it fits none
+MIN_TRIES = 20
+EVENTS_A_TRY = 200
+"""Patterns made whatever they bring, and events that must fit for each further one: making one
+costs as much."""
+PATIENCE = 8
+"""Events in a row that do not fit before there is a new pattern: one with a new stack in it fits
+none."""
 MAX_TOKENS = 400  # opcodes of an event that a pattern is made of
 
 
@@ -26,11 +34,15 @@ class Templates:
     """The pattern of the last event that was interpreted."""
 
     def __init__(self, memo: Memo, value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
-        self._memo, self._value_of, self._shapes = memo, value_of, shapes
+        self._memo = memo
+        self._value_of = value_of
+        self._shapes = shapes
         self._learned = self._fitted = self._missed = 0
         self._stacks: dict[bytes, KeptStack] = {}
         self._match: Callable[..., re.Match[bytes] | None] | None = None
-        self._groups: dict[str, int] = {}  # the number of each key's group; `frames` has two groups of its own inside
+        self._groups: dict[
+            str, int
+        ] = {}  # the number of each key's group; `frames` has two groups of its own inside
         self._memoized = False
 
     def forget(self) -> None:
@@ -42,19 +54,29 @@ class Templates:
         """Take the pattern from an event's opcodes, `}` to `u`."""
         self._missed += 1
         early = self._match is not None and self._missed < PATIENCE
-        if early or len(opcodes) > MAX_TOKENS * 5 or self._learned > MIN_TRIES + self._fitted // EVENTS_A_TRY:
+        if (
+            early
+            or len(opcodes) > MAX_TOKENS * 5
+            or self._learned > MIN_TRIES + self._fitted // EVENTS_A_TRY
+        ):
             return
         self._learned += 1
         self._missed = 0
-        tokens = [(op.name, at) for op, _, at in islice(pickletools.genops(opcodes + b"."), MAX_TOKENS)]
+        tokens = [
+            (op.name, at) for op, _, at in islice(pickletools.genops(opcodes + b"."), MAX_TOKENS)
+        ]
         texts = [(name, opcodes[at:end]) for (name, at), (_, end) in pairwise(tokens)]
         self._memoized = texts[1][0] == "MEMOIZE"
         pattern = self._pattern(texts[2 if self._memoized else 1 :])
         self._match = None if pattern is None else re.compile(pattern, re.DOTALL).match
 
     def _pattern(self, tokens: list[tuple[str, bytes]]) -> bytes | None:
-        """The pattern of what follows the (memoized) empty dictionary; None where keys are not of the memo."""
-        pattern, groups, number, at = [rb"\}\x94\(" if self._memoized else rb"\}\("], {}, 0, 1
+        """The pattern of what follows the (memoized) empty dictionary; None where keys are not of
+        the memo."""
+        pattern = [rb"\}\x94\(" if self._memoized else rb"\}\("]
+        groups = {}
+        number = 0
+        at = 1
         while tokens[at][0] != "SETITEMS":
             name, get = tokens[at]
             if name not in ("BINGET", "LONG_BINGET"):
@@ -64,11 +86,14 @@ class Templates:
             pattern.append(re.escape(get))
             number += 3 if key == "frames" else 1
             at += 1
-            more, after = b"", at + 1
+            more = b""
+            after = at + 1
             if key == "frames":
-                more, after = b"|" + FRAMES, _after_value(tokens, at)
+                more = b"|" + FRAMES
+                after = _after_value(tokens, at)
             elif tokens[at][0] == "SHORT_BINUNICODE" and tokens[at + 1][0] == "MEMOIZE":
-                more, after = b"|" + re.escape(tokens[at][1]) + rb"\x94", at + 2
+                more = b"|" + re.escape(tokens[at][1]) + rb"\x94"
+                after = at + 2
             pattern.append(b"(" + PUSH + more + b")")
             at = after
         self._groups = groups
@@ -79,24 +104,42 @@ class Templates:
         groups = self._groups
         if self._match is None or not {"action", "addr", "size"} <= groups.keys():
             return at
-        match, memo, value_of, take = self._match, self._memo, self._value_of, self._shapes.event
-        action_at, address_at, size_at = groups["action"], groups["addr"], groups["size"]
-        time_at, frames_at = groups.get("time_us"), groups.get("frames")
-        texts_at = [number for key, number in groups.items() if key not in ("addr", "size", "time_us", "stream")]
+        match = self._match
+        memo = self._memo
+        value_of = self._value_of
+        take = self._shapes.event
+        action_at = groups["action"]
+        address_at = groups["addr"]
+        size_at = groups["size"]
+        time_at = groups.get("time_us")
+        frames_at = groups.get("frames")
+        texts_at = [
+            number
+            for key, number in groups.items()
+            if key not in ("addr", "size", "time_us", "stream")
+        ]
         while (found := match(data, at, end)) is not None:
             values = found.groups()
             if self._memoized:
                 memo.append_event()
             stack = self._remembered(values, texts_at, frames_at)
             time_us = -1 if time_at is None else value_of(values[time_at])
-            take(value_of(values[action_at]), value_of(values[address_at]), value_of(values[size_at]), time_us, stack)
+            take(
+                value_of(values[action_at]),
+                value_of(values[address_at]),
+                value_of(values[size_at]),
+                time_us,
+                stack,
+            )
             push(EVENT)
             at = found.end()
             self._fitted += 1
             self._missed = 0
         return at
 
-    def _remembered(self, values: Sequence[bytes], texts_at: list[int], frames_at: int | None) -> Any:
+    def _remembered(
+        self, values: Sequence[bytes], texts_at: list[int], frames_at: int | None
+    ) -> Any:
         """Put the texts and the stack of an event into the memo, as they come; the stack."""
         stack: Any = ()
         for number in texts_at:
@@ -109,7 +152,10 @@ class Templates:
                 gets = values[number + 2] or b""
                 stack = self._stacks.get(gets)
                 if stack is None:
-                    frames = [self._memo[int.from_bytes(far or near, "little")] for far, near in GET.findall(gets)]
+                    frames = [
+                        self._memo[int.from_bytes(far or near, "little")]
+                        for far, near in GET.findall(gets)
+                    ]
                     stack = self._stacks[gets] = self._shapes.stack(frames)
                 if values[number + 1]:
                     self._memo.append(stack)

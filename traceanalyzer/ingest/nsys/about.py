@@ -1,6 +1,7 @@
-"""What an nsys export says of itself: schema, what was collected, clock, processes, GPUs, threads. Exports hold the
-whole environment and the program's output (`META_DATA_CAPTURE`, `TARGET_INFO_SYSTEM_ENV`, `ProcessStreams`). Rows are
-asked for by name here, so that nothing else of them is ever read."""
+"""What an nsys export says of itself: schema, what was collected, clock, processes, GPUs, threads.
+Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`,
+`TARGET_INFO_SYSTEM_ENV`, `ProcessStreams`). Rows are asked for by name here, so that nothing else
+of them is ever read."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,9 @@ class About:
     """What the export's metadata says."""
 
     schema: tuple[int, int]  # major and minor version, (0, 0) where the file has none
-    collected: frozenset[str] | None  # kinds of event that were asked for (`Cuda`, `NvtxEvents`, ...)
+    collected: (
+        frozenset[str] | None
+    )  # kinds of event that were asked for (`Cuda`, `NvtxEvents`, ...)
     memory_usage: bool
     has_payloads: bool  # whether the export was made with the binary payloads of NVTX ranges
     host: str | None
@@ -41,6 +44,30 @@ class About:
     def did_collect(self, kind: str) -> bool | None:
         """Whether that kind of event was asked for, None where the file does not say."""
         return None if self.collected is None else kind in self.collected
+
+
+_GPU = {
+    "sm_count": "smCount",
+    "memory_bytes": "totalMemory",
+    "bandwidth": "memoryBandwidth",
+    "clock_hz": "clockRate",
+    "major": "computeMajor",
+    "minor": "computeMinor",
+    "name": "name",
+    "bus": "busLocation",
+    "uuid": "uuid",
+}
+_OLD_GPU = {
+    "sm_count": "numMultiprocessors",
+    "memory_bytes": "globalMemorySize",
+    "bandwidth": "globalMemoryBandwidth",
+    "clock_hz": "coreClockRate",
+    "major": "computeCapabilityMajor",
+    "minor": "computeCapabilityMinor",
+    "name": "name",
+    "bus": "pciBusId",
+}
+"""Columns of the tables of either generation, by what they say."""
 
 
 def about(database: Database) -> About:
@@ -57,7 +84,9 @@ def about(database: Database) -> About:
     options = {re.sub(r"PROCESS_\d+:", "", key): value for key, value in capture}
     started = database.integers("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": 0})["utcEpochNs"]
     epoch = int(started[0]) if len(started) else 0
-    duration = int(database.integers("ANALYSIS_DETAILS", {"duration": 0})["duration"].max(initial=0))
+    duration = int(
+        database.integers("ANALYSIS_DETAILS", {"duration": 0})["duration"].max(initial=0)
+    )
     shifted = export.get("EXPORT_PARAM_TIME_SHIFT", "0") not in ("0", "")
     since_1970 = export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true"
     begin = epoch if since_1970 else 0
@@ -74,7 +103,8 @@ def about(database: Database) -> About:
 
 
 def process_names(database: Database) -> dict[int, str]:
-    """Name of each process by process key: the program's file name, without folders, settings or arguments."""
+    """Name of each process by process key: the program's file name, without folders, settings or
+    arguments."""
     found = {}
     for pid, name in database.rows("PROCESSES", {"globalPid": UNKNOWN, "name": None}):
         words = [word for word in str(name or "").split() if "=" not in word]
@@ -87,11 +117,17 @@ def _file_name(text: str) -> str:
 
 
 def thread_names(database: Database) -> dict[tuple[int, int], str]:
-    """Names of threads by (process key, thread id); the program's own names go before the system's."""
+    """Names of threads by (process key, thread id); the program's own names go before the
+    system's."""
     rows = database.integers("ThreadNames", {"globalTid": UNKNOWN, "nameId": -1})
     texts = database.texts(distinct(rows["nameId"]))
-    keys = zip(process_of(rows["globalTid"]).tolist(), thread_of(rows["globalTid"]).tolist(), strict=True)
-    names = {key: _file_name(texts.get(i, "")) for key, i in zip(keys, rows["nameId"].tolist(), strict=True)}
+    keys = zip(
+        process_of(rows["globalTid"]).tolist(), thread_of(rows["globalTid"]).tolist(), strict=True
+    )
+    names = {
+        key: _file_name(texts.get(i, ""))
+        for key, i in zip(keys, rows["nameId"].tolist(), strict=True)
+    }
     own = named(database, NvtxEvent.THREAD_NAME)
     return names | {(int(process_of(tid)), int(thread_of(tid))): name for tid, name in own}
 
@@ -115,7 +151,8 @@ class Gpus:
     by_process: dict[tuple[int, int], Device]  # by (pid, the CUDA ordinal in that process)
 
     def device(self, pid: int, ordinal: int) -> Device:
-        """The GPU that a process calls by this ordinal; only the ordinal where nothing else is known."""
+        """The GPU that a process calls by this ordinal; only the ordinal where nothing else is
+        known."""
         found = self.by_process.get((pid, ordinal)) or self.by_ordinal.get(ordinal)
         if found is None and not self.by_ordinal:
             found = self.by_id.get(ordinal)
@@ -124,32 +161,31 @@ class Gpus:
     def ordinal(self, pid: int, gpu: int) -> int:
         """The ordinal by which a process calls the GPU with this id; the id where not recorded."""
         uid = self.by_id[gpu].uid if gpu in self.by_id else None
-        known = [(ordinal, device) for (owner, ordinal), device in self.by_process.items() if owner == pid]
+        known = [
+            (ordinal, device)
+            for (owner, ordinal), device in self.by_process.items()
+            if owner == pid
+        ]
         known += self.by_ordinal.items()
-        return next((ordinal for ordinal, device in known if uid is not None and device.uid == uid), gpu)
-
-
-_GPU = {
-    "sm_count": "smCount", "memory_bytes": "totalMemory", "bandwidth": "memoryBandwidth", "clock_hz": "clockRate",
-    "major": "computeMajor", "minor": "computeMinor", "name": "name", "bus": "busLocation", "uuid": "uuid",
-}  # fmt: skip
-_OLD_GPU = {
-    "sm_count": "numMultiprocessors", "memory_bytes": "globalMemorySize", "bandwidth": "globalMemoryBandwidth",
-    "clock_hz": "coreClockRate", "major": "computeCapabilityMajor", "minor": "computeCapabilityMinor", "name": "name",
-    "bus": "pciBusId",
-}  # fmt: skip
-"""Columns of the tables of either generation, by what they say."""
+        return next(
+            (ordinal for ordinal, device in known if uid is not None and device.uid == uid), gpu
+        )
 
 
 def _rows(database: Database, table: str, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Rows with what they say of a device; a number below 0 is unknown."""
-    wanted = {column: None if what in ("name", "bus", "uuid") else -1 for what, column in columns.items()}
+    wanted = {
+        column: None if what in ("name", "bus", "uuid") else -1 for what, column in columns.items()
+    }
     return (dict(zip(columns, row, strict=True)) for row in database.rows(table, wanted))
 
 
 def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
-    """The fields of a `Device` that a row states; bandwidth and clock are in `unit` bytes/s and Hz."""
-    found: dict[str, Any] = {name: row[name] for name in ("sm_count", "memory_bytes") if row[name] > 0}
+    """The fields of a `Device` that a row states; bandwidth and clock are in `unit` bytes/s and
+    Hz."""
+    found: dict[str, Any] = {
+        name: row[name] for name in ("sm_count", "memory_bytes") if row[name] > 0
+    }
     found |= {name: row[name] * unit for name in ("bandwidth", "clock_hz") if row[name] > 0}
     found |= {"compute_capability": (row["major"], row["minor"])} if row["major"] > 0 else {}
     return found | ({"name": str(row["name"])} if row["name"] else {})
@@ -158,18 +194,25 @@ def _stated(row: Mapping[str, Any], unit: float = 1.0) -> dict[str, Any]:
 def gpus(database: Database) -> Gpus:
     """Read the tables of devices, of whichever generation."""
     number = "id" if database.has("TARGET_INFO_GPU", "id") else "deviceId"
-    by_id, by_ordinal, buses = dict[int, Device](), dict[int, Device](), dict[int, Device]()
+    by_id = dict[int, Device]()
+    by_ordinal = dict[int, Device]()
+    buses = dict[int, Device]()
     for row in _rows(database, "TARGET_INFO_GPU", {"id": number, "ordinal": "cuDevice", **_GPU}):
         device = Device(row["id"], uid=_uid_of(row["uuid"], row["bus"]), **_stated(row))
         by_id[row["id"]] = buses[_bus_of(row["bus"])] = device
         if row["ordinal"] >= 0:
             by_ordinal[row["ordinal"]] = device
-    rows = database.rows("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})  # from schema 3.17 on
+    rows = database.rows(
+        "TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1}
+    )  # from schema 3.17 on
     by_process = {(pid, ordinal): by_id[gpu] for gpu, ordinal, pid in rows if gpu in by_id}
     if not by_process:  # before, the bus number ties a process's device to a GPU
         buses.pop(-1, None)
-        for row in _rows(database, "TARGET_INFO_CUDA_GPU", {"ordinal": "deviceId", "pid": "pid", **_OLD_GPU}):
-            gpu, stated = buses.get(_bus_of(row["bus"]), Device(0)), _stated(row, 1e3)  # kB/s and kHz
+        for row in _rows(
+            database, "TARGET_INFO_CUDA_GPU", {"ordinal": "deviceId", "pid": "pid", **_OLD_GPU}
+        ):
+            gpu = buses.get(_bus_of(row["bus"]), Device(0))  # kB/s and kHz
+            stated = _stated(row, 1e3)
             by_process[row["pid"], row["ordinal"]] = replace(gpu, id=row["ordinal"], **stated)
     return Gpus(by_id, by_ordinal, by_process)
 

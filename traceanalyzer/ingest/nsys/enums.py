@@ -1,5 +1,6 @@
-"""The enumerations of an nsys export that the reader relies on. Exports before schema 3.0.0 have no `ENUM_*` tables, so
-these are built in. They are nsys's own numbers: its memory kinds differ from CUPTI's."""
+"""The enumerations of an nsys export that the reader relies on. Exports before schema 3.0.0 have no
+`ENUM_*` tables, so these are built in. They are nsys's own numbers: its memory kinds differ from
+CUPTI's."""
 
 import enum
 
@@ -18,7 +19,12 @@ class NvtxEvent(enum.IntEnum):
     DOMAIN_CREATE = 75
 
 
-NVTX_RANGES = (NvtxEvent.PUSH_POP, NvtxEvent.START_END, NvtxEvent.IMPORTED_PUSH_POP, NvtxEvent.IMPORTED_START_END)
+NVTX_RANGES = (
+    NvtxEvent.PUSH_POP,
+    NvtxEvent.START_END,
+    NvtxEvent.IMPORTED_PUSH_POP,
+    NvtxEvent.IMPORTED_START_END,
+)
 INVALID_ID = 0xFFFFFFFF  # what nsys writes for "no such stream" or "no such event"
 COPY_KINDS: dict[int, CopyKind] = {
     1: CopyKind.HOST_TO_DEVICE,
@@ -61,5 +67,6 @@ EVENT_SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
     ((3, 13), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT}),
     ((0, 0), {2: WaitKind.EVENT_SYNC, 3: WaitKind.STREAM_WAIT_EVENT}),
 )
-"""What `syncType` of a row with an event means from which schema on. The file's own enumeration table is
-wrong before 3.25; of rows without an event the type changed more often, and is not needed."""
+"""What `syncType` of a row with an event means from which schema on. The file's own enumeration
+table is wrong before 3.25; of rows without an event the type changed more often, and is not
+needed."""

@@ -1,4 +1,5 @@
-"""What the parts of the nsys reader share: rows before they are split by process, text codes, counts."""
+"""What the parts of the nsys reader share: rows before they are split by process, text codes,
+counts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,8 @@ _TID_BITS = 24
 
 
 def process_of(global_id: I64 | int) -> I64:
-    """The key of the process (hardware, VM and process id) in each serialized GlobalId; UNKNOWN stays."""
+    """The key of the process (hardware, VM and process id) in each serialized GlobalId; UNKNOWN
+    stays."""
     return np.where(global_id == UNKNOWN, UNKNOWN, (global_id >> _TID_BITS) & ((1 << 40) - 1))
 
 
@@ -46,7 +48,8 @@ def ids(column: I64) -> I64:
 
 
 def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
-    """The distinct combinations of values of columns that have few distinct values, in ascending order."""
+    """The distinct combinations of values of columns that have few distinct values, in ascending
+    order."""
     packed = np.zeros(len(columns[0]), np.int64)
     values = [distinct(column) for column in columns]
     for column, known in zip(columns, values, strict=True):
@@ -81,7 +84,8 @@ class Events:
         return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
 
     def of_process(self, process: int) -> "Events":
-        """The rows of one process. Where all are, it gets these very columns, and only empty ones are left here."""
+        """The rows of one process. Where all are, it gets these very columns, and only empty ones
+        are left here."""
         mine = self.process == process
         if not mine.all() or not len(mine):
             return self.take(mine if mine.any() else slice(0))
@@ -96,10 +100,16 @@ class Events:
 
     @classmethod
     def concatenate(cls, parts: "list[Events]") -> "Events":
-        """All rows of the parts, which must have the same columns, and lose them: so little is held twice."""
+        """All rows of the parts, which must have the same columns, and lose them: so little is held
+        twice."""
         threads = [part.thread for part in parts if part.thread is not None]
-        columns = {name: joined([part.columns.pop(name) for part in parts]) for name in list(parts[0].columns)}
-        return cls(joined([part.process for part in parts]), columns, joined(threads) if threads else None)
+        columns = {
+            name: joined([part.columns.pop(name) for part in parts])
+            for name in list(parts[0].columns)
+        }
+        return cls(
+            joined([part.process for part in parts]), columns, joined(threads) if threads else None
+        )
 
 
 def distinct_of_all(columns: Iterable[NDArray[Any]]) -> I64:
@@ -154,8 +164,8 @@ class Strings:
         return code
 
     def of_ids(self, column: I64 | I32, unnamed: str, rewrite: Callable[[str], str] = str) -> I32:
-        """Codes of a column of `StringIds` ids, each distinct text rewritten once; of ids without a text the code of
-        `unnamed`."""
+        """Codes of a column of `StringIds` ids, each distinct text rewritten once; of ids without a
+        text the code of `unnamed`."""
         return self.of_parts([column], unnamed, rewrite)[0]
 
     def of_parts(
@@ -174,7 +184,7 @@ class Strings:
 
 
 def timed_rows(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:
-    """Which rows have times, as `mend_times` has it. `zero_is_missing`: nsys writes a start of 0 where the device's
-    timestamps were not collected, and its own reports leave such rows out."""
+    """Which rows have times, as `mend_times` has it. `zero_is_missing`: nsys writes a start of 0
+    where the device's timestamps were not collected, and its own reports leave such rows out."""
     known = (rows["start"] > MISSING // 2) & (rows["end"] > MISSING // 2)
     return mend_times(rows, known & (rows["start"] != 0) if zero_is_missing else known, tally)

@@ -1,4 +1,5 @@
-"""The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system calls."""
+"""The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system
+calls."""
 
 import re
 
@@ -7,7 +8,16 @@ import numpy as np
 from traceanalyzer.ingest.columns import by_value
 from traceanalyzer.ingest.durations import Tally
 from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OTHER_OVERHEAD, OVERHEADS
-from traceanalyzer.ingest.nsys.events import TIMES, Events, Strings, ids, process_of, read_events, small, timed_rows
+from traceanalyzer.ingest.nsys.events import (
+    TIMES,
+    Events,
+    Strings,
+    ids,
+    process_of,
+    read_events,
+    small,
+    timed_rows,
+)
 from traceanalyzer.ingest.nsys.processes import Owners
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.ingest.sqlite.pages import Part
@@ -16,7 +26,9 @@ from traceanalyzer.trace import I32, I64, ApiCalls, Bool, RangeKind, WaitKind, a
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _VERSION = re.compile(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
-_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")  # leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`
+_PATH = re.compile(
+    r"(?<![^\s(])[^\s(]*[/\\]"
+)  # leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
     (re.compile(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
     (re.compile(r"StreamSynchronize"), WaitKind.STREAM_SYNC),
@@ -24,6 +36,9 @@ _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
     (re.compile(r"(Device|Ctx|Thread)Synchronize"), WaitKind.CONTEXT_SYNC),
     (re.compile(r"Query"), None),  # asks and goes on: nobody waits
 )
+
+
+_NO_CALL = -1  # the wait's call was not recorded, or has a name that does not tell the kind of wait
 
 
 def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
@@ -39,7 +54,9 @@ def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Eve
     return Events.concatenate(library), _calls(database, strings, tally, "OSRT_API", RangeKind.OS)
 
 
-def _calls(database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind | None) -> Events:
+def _calls(
+    database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind | None
+) -> Events:
     """A table of calls: ranges of a kind, or (None) with what `ApiCalls` has."""
 
     def calls(part: Part, own: Tally) -> Events:
@@ -57,7 +74,9 @@ def _calls(database: Database, strings: Strings, tally: Tally, table: str, kind:
     if kind is None:
         columns |= {"correlationId": -1, "returnValue": 0}
     events = Events.concatenate(read_events(database, table, columns, calls, tally))
-    events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
+    events.columns["name"] = strings.of_ids(
+        events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name)
+    )
     return events
 
 
@@ -65,9 +84,14 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
     """Costs of the profiler and of the driver, with the columns of `Overheads`."""
     found = []
     for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
-        rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
-        timed, types = timed_rows(rows, tally, zero_is_missing=False), rows["overheadType"]
-        by_type = by_value(types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32)
+        rows = database.integers(
+            table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1}
+        )
+        timed = timed_rows(rows, tally, zero_is_missing=False)
+        types = rows["overheadType"]
+        by_type = by_value(
+            types, lambda kind: strings.code(OVERHEADS.get(kind, OTHER_OVERHEAD)[0]), np.int32
+        )
         named = strings.of_ids(rows["nameId"], OTHER_OVERHEAD[0], lambda name: _PATH.sub("", name))
         columns = {
             "kind": by_value(types, lambda kind: OVERHEADS.get(kind, OTHER_OVERHEAD)[1], np.uint8),
@@ -80,13 +104,29 @@ def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
 
 
 def waits(
-    database: Database, strings: Strings, tally: Tally, calls: Events, owners: Owners, schema: tuple[int, int]
+    database: Database,
+    strings: Strings,
+    tally: Tally,
+    calls: Events,
+    owners: Owners,
+    schema: tuple[int, int],
 ) -> Events:
-    """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded. The kind is
-    that of the call with the same (process, correlation): the numbers in `syncType` changed their meaning three times.
-    They are a last resort, after the shape of the row."""
-    wanted = ("deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType", "eventId")
-    rows = database.integers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", TIMES | dict.fromkeys(wanted, -1))
+    """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where
+    recorded. The kind is that of the call with the same (process, correlation): the numbers in
+    `syncType` changed their meaning three times. They are a last resort, after the shape of the
+    row."""
+    wanted = (
+        "deviceId",
+        "contextId",
+        "streamId",
+        "correlationId",
+        "globalPid",
+        "syncType",
+        "eventId",
+    )
+    rows = database.integers(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", TIMES | dict.fromkeys(wanted, -1)
+    )
     timed = timed_rows(rows, tally, zero_is_missing=True)
     process = owners.fill(process_of(rows["globalPid"]), rows["contextId"], rows["streamId"])
     by_name = _wait_kinds_by_name(strings)[_call_names(process, rows["correlationId"], calls)]
@@ -109,15 +149,15 @@ def waits(
     return Events(process, columns).take(waiting)
 
 
-_NO_CALL = -1  # the wait's call was not recorded, or has a name that does not tell the kind of wait
-
-
 def _wait_kinds_by_name(strings: Strings) -> I64:
-    """By name code the `WaitKind` of a call, 0 for one that waits for nothing; the last entry is `_NO_CALL`."""
+    """By name code the `WaitKind` of a call, 0 for one that waits for nothing; the last entry is
+    `_NO_CALL`."""
     kinds = np.full(len(strings.values) + 1, _NO_CALL, np.int64)
     for code, name in enumerate(strings.values):
         if name.startswith(("cu", "hip")):
-            kinds[code] = next((kind or 0 for pattern, kind in _WAITS_BY_NAME if pattern.search(name)), _NO_CALL)
+            kinds[code] = next(
+                (kind or 0 for pattern, kind in _WAITS_BY_NAME if pattern.search(name)), _NO_CALL
+            )
     return kinds
 
 
@@ -129,10 +169,12 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
         here = np.flatnonzero((process == key) & (correlation > 0))
         if not len(of_calls) or not len(here):
             continue
-        order, known = of_calls, calls.columns["correlation"][of_calls]
+        order = of_calls
+        known = calls.columns["correlation"][of_calls]
         if (known[1:] < known[:-1]).any():
             by_id = np.argsort(known, kind="stable")
-            order, known = of_calls[by_id], known[by_id]
+            order = of_calls[by_id]
+            known = known[by_id]
         position = np.minimum(np.searchsorted(known, correlation[here]), len(known) - 1)
         found = known[position] == correlation[here]
         names[here[found]] = calls.columns["name"][order[position[found]]]
@@ -149,13 +191,18 @@ def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
     return np.where(no_event & whole, WaitKind.CONTEXT_SYNC, kind)
 
 
-def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> tuple[I64, I64]:
-    """The stream on which a waited-for event was last recorded before the wait, and the correlation id of that call
-    (they grow with time within a process, so it is the largest below that of the wait); -1 where not recorded."""
+def _records(
+    database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64
+) -> tuple[I64, I64]:
+    """The stream on which a waited-for event was last recorded before the wait, and the correlation
+    id of that call (they grow with time within a process, so it is the largest below that of the
+    wait); -1 where not recorded."""
     source, record = np.full((2, len(process)), -1, np.int64)
     columns = {"streamId": -1, "correlationId": -1, "eventId": -1, "contextId": -1, "globalPid": -1}
     records = database.integers("CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns)
-    recorder = owners.fill(process_of(records["globalPid"]), records["contextId"], records["streamId"])
+    recorder = owners.fill(
+        process_of(records["globalPid"]), records["contextId"], records["streamId"]
+    )
     needs: Bool = (kind == WaitKind.STREAM_WAIT_EVENT) | (kind == WaitKind.EVENT_SYNC)
     for key in distinct(recorder).tolist():
         here = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
@@ -163,7 +210,9 @@ def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I
         order = mine[np.lexsort((records["correlationId"][mine], records["eventId"][mine]))]
         # both 32-bit ids as one sortable number
         known = (records["eventId"][order] << 32) | records["correlationId"][order]
-        position = np.searchsorted(known, (rows["eventId"][here] << 32) | rows["correlationId"][here]) - 1
+        position = (
+            np.searchsorted(known, (rows["eventId"][here] << 32) | rows["correlationId"][here]) - 1
+        )
         same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][here])
         source[here[same]] = ids(records["streamId"])[order[position[same]]]
         record[here[same]] = records["correlationId"][order[position[same]]]

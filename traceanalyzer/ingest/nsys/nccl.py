@@ -1,6 +1,6 @@
-"""NCCL's calls in an nsys export: communicator, message size, ranks, from the payloads of NVTX ranges, which are only
-there if the report was exported with `--include-blobs=true`. A payload is a header of 32 bytes and the fields that
-`NVTX_PAYLOAD_SCHEMA_ENTRIES` describes."""
+"""NCCL's calls in an nsys export: communicator, message size, ranks, from the payloads of NVTX
+ranges, which are only there if the report was exported with `--include-blobs=true`. A payload is a
+header of 32 bytes and the fields that `NVTX_PAYLOAD_SCHEMA_ENTRIES` describes."""
 
 import struct
 from dataclasses import field
@@ -13,10 +13,15 @@ from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I32, Collectives
 
-_HEADER = struct.Struct("<IIIIQQ")  # domain, unused, schema, unused, size of the payload, size of payload and header
+_HEADER = struct.Struct(
+    "<IIIIQQ"
+)  # domain, unused, schema, unused, size of the payload, size of payload and header
 _FORMATS = {5: struct.Struct("<i"), 18: struct.Struct("<Q"), 22: struct.Struct("<Q")}
 """By entry type of the NVTX payload extension: int, uint64, size_t."""
-_COMMUNICATOR, _BYTES, _RANKS, _RANK = "NCCL communicator ID", "Message size [bytes]", "No. of ranks", "Rank"
+_COMMUNICATOR = "NCCL communicator ID"
+_BYTES = "Message size [bytes]"
+_RANKS = "No. of ranks"
+_RANK = "Rank"
 _TOO_MANY_BYTES = 1 << 44  # 16 TiB: a message of this size is a damaged payload
 _Entry = tuple[str, int, struct.Struct]  # a field of a schema that is of use: name, offset, format
 
@@ -28,13 +33,21 @@ class Payloads:
     messages: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By rowid of the range: communicator and size of the message in bytes."""
     ranks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """By (process key, communicator): rank and number of ranks, where the communicator's creation was seen."""
+    """By (process key, communicator): rank and number of ranks, where the communicator's creation
+    was seen."""
 
 
 def payloads(database: Database) -> Payloads:
     """Read all payloads; empty where the export has none."""
-    found, schemas = Payloads(), dict[int, list[_Entry]]()
-    columns: dict[str, int | bytes | None] = {"schemaId": -1, "idx": -1, "type": -1, "offset": 0, "name": None}
+    found = Payloads()
+    schemas = dict[int, list[_Entry]]()
+    columns: dict[str, int | bytes | None] = {
+        "schemaId": -1,
+        "idx": -1,
+        "type": -1,
+        "offset": 0,
+        "name": None,
+    }
     for schema, _, kind, offset, name in database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns):
         if name in (_COMMUNICATOR, _BYTES, _RANKS, _RANK) and kind in _FORMATS:
             schemas.setdefault(schema, []).append((name, offset, _FORMATS[kind]))
@@ -53,8 +66,11 @@ def payloads(database: Database) -> Payloads:
     return found
 
 
-def collectives(events: Events, found: Payloads, process: int, strings: Strings) -> tuple[Collectives, I32]:
-    """The distinct messages of a process's ranges as a table, and each range's row in it (-1: none)."""
+def collectives(
+    events: Events, found: Payloads, process: int, strings: Strings
+) -> tuple[Collectives, I32]:
+    """The distinct messages of a process's ranges as a table, and each range's row in it (-1:
+    none)."""
     rows: dict[tuple[int, int, int], int] = {}
     of_range = np.full(len(events), -1, np.int32)
     if found.messages:
@@ -64,13 +80,18 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
             of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
     called, groups, bytes_ = zip(*rows, strict=True) if rows else ((), (), ())
     ranks = [found.ranks.get((process, group), (-1, -1))[1] for group in groups]
-    sizes = [_in_and_out(strings.values[name], size, n) for name, size, n in zip(called, bytes_, ranks, strict=True)]
+    sizes = [
+        _in_and_out(strings.values[name], size, n)
+        for name, size, n in zip(called, bytes_, ranks, strict=True)
+    ]
     table = Collectives.from_columns(
         {
             "name": list(called),
             "in_elements": [size for size, _ in sizes],
             "out_elements": [size for _, size in sizes],
-            "dtype": [strings.code("Byte") for _ in rows],  # of PyTorch: elements are counted as bytes
+            "dtype": [
+                strings.code("Byte") for _ in rows
+            ],  # of PyTorch: elements are counted as bytes
             "group": [strings.code(f"{group:#018x}") for group in groups],
             "group_size": ranks,
         },
@@ -80,8 +101,8 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
 
 
 def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
-    """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of ranks. NCCL reports
-    the smaller side of the calls that gather or scatter."""
+    """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of
+    ranks. NCCL reports the smaller side of the calls that gather or scatter."""
     whole = size * ranks if ranks > 0 else -1
     if "AllGather" in name:
         return size, whole
@@ -91,9 +112,16 @@ def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
 
 
 def _decode(data: object, schemas: dict[int, list[_Entry]]) -> dict[str, int]:
-    """The known fields of a payload (bytes, or their hexadecimal text); empty if it is not understood."""
+    """The known fields of a payload (bytes, or their hexadecimal text); empty if it is not
+    understood."""
     try:
-        raw = bytes.fromhex(data) if isinstance(data, str) else bytes(data) if isinstance(data, bytes) else b""
+        raw = (
+            bytes.fromhex(data)
+            if isinstance(data, str)
+            else bytes(data)
+            if isinstance(data, bytes)
+            else b""
+        )
         _, _, schema, _, size, total = _HEADER.unpack_from(raw)
     except (ValueError, struct.error):
         return {}

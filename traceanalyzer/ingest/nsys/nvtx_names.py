@@ -1,6 +1,6 @@
-"""What the texts of NVTX ranges say: a name, and with PyTorch's `emit_nvtx` numbers and input shapes. With it no two
-calls have the same text, so the numbers at the end are taken off many texts at once, and each name that is left is
-looked at once."""
+"""What the texts of NVTX ranges say: a name, and with PyTorch's `emit_nvtx` numbers and input
+shapes. With it no two calls have the same text, so the numbers at the end are taken off many texts
+at once, and each name that is left is looked at once."""
 
 import re
 from functools import cache
@@ -17,7 +17,8 @@ _EMITTED = re.compile(
 )
 """The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
 _CALLED = re.compile(r"\{'mod': ?'(?P<module>[\w.]+)', ?'op': ?'(?P<op>\w+)'")
-"""A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and function name it."""
+"""A call as pyprof and DLProf mark it: its whole description as a dictionary, of which module and
+function name it."""
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
 """Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
 _MOST_DIGITS = 18  # longer numbers are left where they are: they may not fit 64 bits
@@ -28,18 +29,23 @@ class RangeNames:
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
-        self._code = cache(lambda name: strings.code(name.decode("utf-8", "replace")) if name else -1)
+        self._code = cache(
+            lambda name: strings.code(name.decode("utf-8", "replace")) if name else -1
+        )
         self._numbered: set[int] = set()
 
     def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
-        """Of each text the code of its name (-1: the range has no text of its own), the autograd sequence number and
-        the code of the input shapes (-1 without)."""
+        """Of each text the code of its name (-1: the range has no text of its own), the autograd
+        sequence number and the code of the input shapes (-1 without)."""
         bare, sequence, numbered = without_numbers(texts)
         place = {text: i for i, text in enumerate(dict.fromkeys(bare))}
         of_text = np.fromiter(map(place.__getitem__, bare), np.int64, len(bare))
         odd = np.array([b"," in text or b"\n" in text for text in place], bool)
-        codes = np.array([-1 if no else self._code(text) for no, text in zip(odd, place, strict=True)], np.int32)
-        name, shapes = codes[of_text], np.full(len(texts), -1, np.int32)
+        codes = np.array(
+            [-1 if no else self._code(text) for no, text in zip(odd, place, strict=True)], np.int32
+        )
+        name = codes[of_text]
+        shapes = np.full(len(texts), -1, np.int32)
         self._numbered.update(distinct(name[numbered & ~odd[of_text]]).tolist())
         said = cache(self._said)
         for i in np.flatnonzero(odd[of_text]).tolist():
@@ -47,21 +53,27 @@ class RangeNames:
         return name, sequence, shapes
 
     def operators(self, name: I32, sequence: I64) -> Bool:
-        """Which of the ranges, with these name codes and sequence numbers, are PyTorch operators."""
+        """Which of the ranges, with these name codes and sequence numbers, are PyTorch
+        operators."""
         is_operator = np.zeros(len(self._strings.values) + 1, bool)
         for code in distinct(name).tolist():
             text = self._strings.values[code]
             numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
-            is_operator[code] = numbered or text.startswith("aten::")  # PyTorch's own even without numbers
+            is_operator[code] = numbered or text.startswith(
+                "aten::"
+            )  # PyTorch's own even without numbers
         return is_operator[name] | (sequence >= 0)
 
     def _said(self, raw: bytes) -> tuple[int, int, int]:
         """What a text of any form says: name, sequence number, shapes."""
         text = raw.decode("utf-8", "replace")
-        match, called = _EMITTED.fullmatch(text), _CALLED.match(text)
+        match = _EMITTED.fullmatch(text)
+        called = _CALLED.match(text)
         parts: dict[str, str | None] = match.groupdict() if match else {"name": text}
         name = f"{called['module']}.{called['op']}" if called else parts["name"]
-        code, shapes = (self._strings.code(part) if part else -1 for part in (name, parts.get("sizes")))
+        code, shapes = (
+            self._strings.code(part) if part else -1 for part in (name, parts.get("sizes"))
+        )
         if name != text and not called:
             self._numbered.add(code)
         return code, int(parts.get("seq") or -1), shapes
@@ -74,20 +86,26 @@ def bare_name(text: str) -> str:
 
 
 def without_numbers(texts: list[bytes]) -> tuple[list[bytes], I64, Bool]:
-    """The texts without `, seq = N` and `, op_id = N` at their end, that N of the first (-1 without), and whether there
-    was the second."""
+    """The texts without `, seq = N` and `, op_id = N` at their end, that N of the first (-1
+    without), and whether there was the second."""
     raw = b"".join(texts)
     data = np.frombuffer(raw, np.uint8)
     end = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     start = np.append(np.int64(0), end[:-1]) if len(end) else end
     end, call = _without(data, start, end, b", op_id = ")
     end, sequence = _without(data, start, end, b", seq = ")
-    return [raw[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)], sequence, call >= 0
+    return (
+        [raw[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)],
+        sequence,
+        call >= 0,
+    )
 
 
 def _without(data: U8, start: I64, end: I64, word: bytes) -> tuple[I64, I64]:
-    """The ends of texts without a word and a number, and the number; -1 and the same end where that is not there."""
-    at, value = end.copy(), np.full(len(end), -1, np.int64)
+    """The ends of texts without a word and a number, and the number; -1 and the same end where that
+    is not there."""
+    at = end.copy()
+    value = np.full(len(end), -1, np.int64)
     left = np.flatnonzero(at > start)
     for digit in range(_MOST_DIGITS + 1):
         figure = data[at[left] - 1] - np.uint8(ord("0"))
@@ -101,6 +119,8 @@ def _without(data: U8, start: I64, end: I64, word: bytes) -> tuple[I64, I64]:
     cut = np.flatnonzero((value >= 0) & (end - at <= _MOST_DIGITS) & (at - len(word) > start))
     for i, letter in enumerate(word):
         cut = cut[data[at[cut] - len(word) + i] == letter]
-    result, number = end.copy(), np.full(len(end), -1, np.int64)
-    result[cut], number[cut] = at[cut] - len(word), value[cut]
+    result = end.copy()
+    number = np.full(len(end), -1, np.int64)
+    result[cut] = at[cut] - len(word)
+    number[cut] = value[cut]
     return result, number

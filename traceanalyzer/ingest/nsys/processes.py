@@ -21,11 +21,18 @@ class Owners:
         self._of: dict[tuple[int, ...], set[int]] = {}
         if self._only is not None:
             return
-        columns = dict.fromkeys(("hwId", "vmId", "processId"), 0) | {"contextId": -1, "streamId": -1}
+        columns = dict.fromkeys(("hwId", "vmId", "processId"), 0) | {
+            "contextId": -1,
+            "streamId": -1,
+        }
         for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM"):
             rows = database.integers(table, columns)
             streams = [rows["streamId"]] if table.endswith("STREAM") else []
-            self._learn(process_key(rows["hwId"], rows["vmId"], rows["processId"]), rows["contextId"], *streams)
+            self._learn(
+                process_key(rows["hwId"], rows["vmId"], rows["processId"]),
+                rows["contextId"],
+                *streams,
+            )
         said = ops.process != UNKNOWN
         self._learn(ops.process[said], ops.columns["context"][said], ops.columns["stream"][said])
 
@@ -38,35 +45,44 @@ class Owners:
         if self._only is not None:
             filled[missing] = self._only
         elif context is not None and stream is not None:
-            pairs, inverse = np.unique(np.stack((context[missing], stream[missing])), axis=1, return_inverse=True)
+            pairs, inverse = np.unique(
+                np.stack((context[missing], stream[missing])), axis=1, return_inverse=True
+            )
             owners = [self._owner(*pair) for pair in pairs.T.tolist()]
             filled[missing] = np.array(owners, np.int64)[inverse.reshape(-1)]
         return filled
 
     def devices(self, process: I64, context: I64, recorded: I64) -> I64:
-        """The device of each row's context as its device work has it, else the one recorded: synchronisations of newer
-        exports say device 0 whatever the device of their context is."""
+        """The device of each row's context as its device work has it, else the one recorded:
+        synchronisations of newer exports say device 0 whatever the device of their context is."""
         ops = self._ops.columns
         devices = recorded.copy()
-        for owner, lane, device in distinct_rows(self.fill(self._ops.process), ops["context"], ops["device"]):
+        for owner, lane, device in distinct_rows(
+            self.fill(self._ops.process), ops["context"], ops["device"]
+        ):
             devices[(process == owner) & (context == lane)] = device
         return devices
 
     def assign(self, events: Events, tally: Tally, what: str) -> Events:
         """The events with processes filled in; those of no process are counted and left out."""
-        context, stream = events.columns.get("context"), events.columns.get("stream")
+        context = events.columns.get("context")
+        stream = events.columns.get("stream")
         filled = Events(self.fill(events.process, context, stream), events.columns, events.thread)
         known = filled.process != UNKNOWN
         orphans = int((~known).sum())
         if not orphans:
             return filled
         tally.lost += orphans
-        note = f"{orphans} {what} name no process and nothing ties them to one of several; they are left out"
+        note = (
+            f"{orphans} {what} name no process and nothing ties them to one of several; they "
+            "are left out"
+        )
         tally.notes.append(note)
         return filled.take(known)
 
     def _owner(self, context: int, stream: int) -> int:
-        """The one process that has this stream, else the one that has this context, else UNKNOWN."""
+        """The one process that has this stream, else the one that has this context, else
+        UNKNOWN."""
         of_both, of_context = (self._of.get(key, set()) for key in ((context, stream), (context,)))
         owners = of_both if len(of_both) == 1 else of_context
         return next(iter(owners)) if len(owners) == 1 else UNKNOWN

@@ -1,6 +1,7 @@
-"""Nsight Systems: SQLite exports of any version since 2020, gzipped ones, and reports (`.nsys-rep`) where `nsys` is
-installed to export them. Tables and columns are asked for by name and may all be missing. Correlation ids are only
-unique within a process, so an export becomes one `Trace` a process, and every join happens inside one."""
+"""Nsight Systems: SQLite exports of any version since 2020, gzipped ones, and reports (`.nsys-rep`)
+where `nsys` is installed to export them. Tables and columns are asked for by name and may all be
+missing. Correlation ids are only unique within a process, so an export becomes one `Trace` a
+process, and every join happens inside one."""
 
 import shutil
 import subprocess
@@ -21,19 +22,54 @@ from traceanalyzer.trace import Trace, distinct
 _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
 
 
+ABILITIES = Abilities(
+    name="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
+    tells=(
+        "kernels, copies, graphs, API calls, waits, NVTX ranges in place of operators, GPU "
+        "metrics, every process"
+    ),
+    cannot=(
+        "operators' shapes (save where NVTX carries them), so no roofline; the allocator; "
+        "Python's stacks"
+    ),
+    record=(
+        "`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export "
+        "--type sqlite`"
+    ),
+)
+_TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
+_TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
+"""A database with one of these, and with `StringIds`, is an nsys export. nvprof's has
+`StringTable`."""
+
+
 def export(path: Path, target: Path) -> None:
-    """Have the installed `nsys` export its report. Its output is not shown: it may quote the environment. Raises
-    UnreadableInputError where it is missing or fails."""
+    """Have the installed `nsys` export its report. Its output is not shown: it may quote the
+    environment. Raises UnreadableInputError where it is missing or fails."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise UnreadableInputError(
             f"{path}: an nsys report can only be read where `nsys` is installed; run "
             f"`nsys export --type sqlite {path.name}` there and analyze the .sqlite file"
         )
-    command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(target)]
-    for extra in (["--include-blobs", "true"], []):  # NCCL payloads, where this nsys knows the option
+    command = [
+        nsys,
+        "export",
+        "--type",
+        "sqlite",
+        "--force-overwrite",
+        "true",
+        "--output",
+        str(target),
+    ]
+    for extra in (
+        ["--include-blobs", "true"],
+        [],
+    ):  # NCCL payloads, where this nsys knows the option
         with suppress(OSError, subprocess.SubprocessError):
-            subprocess.run([*command, *extra, str(path)], capture_output=True, timeout=3600, check=True)  # noqa: S603 no shell, and a program found on the user's own PATH
+            subprocess.run(  # noqa: S603
+                [*command, *extra, str(path)], capture_output=True, timeout=3600, check=True
+            )
             if target.exists():
                 return
     raise UnreadableInputError(
@@ -42,20 +78,10 @@ def export(path: Path, target: Path) -> None:
     )
 
 
-ABILITIES = Abilities(
-    name="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
-    tells="kernels, copies, graphs, API calls, waits, NVTX ranges in place of operators, GPU metrics, every process",
-    cannot="operators' shapes (save where NVTX carries them), so no roofline; the allocator; Python's stacks",
-    record="`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export --type sqlite`",
-)
-_TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
-_TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
-"""A database with one of these, and with `StringIds`, is an nsys export. nvprof's has `StringTable`."""
-
-
 def recognise(head: bytes, path: Path) -> bool:
-    """Whether the file is this reader's to read: any SQLite database, or nsys's own report, which is binary of no known
-    kind and named like one. `head`: the first bytes. Another tool's database is refused by `read`, which can say why.
+    """Whether the file is this reader's to read: any SQLite database, or nsys's own report, which
+    is binary of no known kind and named like one. `head`: the first bytes. Another tool's database
+    is refused by `read`, which can say why.
     """
     if head.startswith((GZIP_MAGIC, SQLITE_MAGIC)):
         return is_sqlite(head, path)
@@ -63,8 +89,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """One `Trace` for each process that used a GPU, ordered by rank. `progress` is called with the share done, 0 to 1.
-    Raises UnreadableInputError, EmptyRecordingError."""
+    """One `Trace` for each process that used a GPU, ordered by rank. `progress` is called with the
+    share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError."""
     with sqlite_file(path, export) as (file, there), open_database(file, str(path)) as database:
         ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
         if not (ours and database.has("StringIds")):
@@ -75,7 +101,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise _damaged(path, there) if there < 1 else foreign
         tables = Tables.read(database, progress or (lambda _: None))
         if not tables.processes():
-            raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
+            raise (
+                _damaged(path, there)
+                if database.damaged or there < 1
+                else _nothing(path, tables.about, database)
+            )
         return make_traces(path, database, tables, there=there)
 
 
@@ -88,13 +118,20 @@ def _damaged(path: Path, there: float) -> UnreadableInputError:
 
 def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingError:
     """Why there is no trace to be made of the export."""
-    overheads = database.texts(distinct(database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]))
+    overheads = database.texts(
+        distinct(database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"])
+    )
     if said := "; ".join(note.rstrip(".") for note in diagnostics(database)[:2]):
         why = said
     elif any("CUDA profiling initialization" in name for name in overheads.values()):
-        why = "a process initialised CUDA, but none of its calls were recorded (a driver newer than this nsys?)"
+        why = (
+            "a process initialised CUDA, but none of its calls were recorded (a driver newer "
+            "than this nsys?)"
+        )
     elif about.did_collect("Cuda"):
         why = "CUDA was traced, but no call was recorded"
     else:
         why = "record with `nsys profile -t cuda,nvtx`"
-    return EmptyRecordingError(f"{path}: the export holds no GPU work, CUDA calls or NVTX ranges; {why}")
+    return EmptyRecordingError(
+        f"{path}: the export holds no GPU work, CUDA calls or NVTX ranges; {why}"
+    )

@@ -1,5 +1,5 @@
-"""All rows of an nsys export that traces are made of, each with its process, in one order whatever order its tables
-have: SQLite promises none."""
+"""All rows of an nsys export that traces are made of, each with its process, in one order whatever
+order its tables have: SQLite promises none."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -22,15 +22,17 @@ from traceanalyzer.trace import I32, Table, Trace, narrowed, ordered
 
 
 def canonical(traces: list[Trace]) -> list[Trace]:
-    """The traces of one export with their common strings in alphabetical order, and rows that start at the same time in
-    the order of their other columns."""
+    """The traces of one export with their common strings in alphabetical order, and rows that start
+    at the same time in the order of their other columns."""
     strings = traces[0].strings
     order = sorted(range(len(strings)), key=strings.__getitem__)
     code = np.full(len(strings) + 1, -1, np.int32)  # the last one for -1: no text
     code[order] = np.arange(len(strings))
     texts = [strings[i] for i in order]
     for i, trace in enumerate(traces):
-        tables: dict[str, Any] = {n: _canonical(t, code) for n, t in vars(trace).items() if isinstance(t, Table)}
+        tables: dict[str, Any] = {
+            n: _canonical(t, code) for n, t in vars(trace).items() if isinstance(t, Table)
+        }
         traces[i] = replace(trace, strings=texts, **tables)
     return traces
 
@@ -39,10 +41,13 @@ def _canonical(table: Table, code: I32) -> Table:
     columns = dict(vars(table))
     for f in (f for f in fields(table) if f.metadata["text"]):
         columns[f.name] = recoded(columns[f.name], narrowed(code) if f.metadata["narrow"] else code)
-    made, start = type(table)(**columns), columns.pop("start", None)
+    made = type(table)(**columns)
+    start = columns.pop("start", None)
     if start is None or (start[1:] > start[:-1]).all():
         return made
-    return made.take(ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())]))
+    return made.take(
+        ordered(start, lambda rows: [column[rows] for column in reversed(columns.values())])
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,9 @@ class Tables:
     @classmethod
     def read(cls, database: Database, progress: Callable[[float], None]) -> "Tables":
         """Read every table once, in bulk. `progress` is called with the share done."""
-        tally, strings, described = Tally(), Strings(database), about(database)
+        tally = Tally()
+        strings = Strings(database)
+        described = about(database)
         ops = device_ops(database, strings, tally)
         progress(0.2)
         calls = api_calls(database, strings, tally)
@@ -99,14 +106,20 @@ class Tables:
         return {name: value for name, value in vars(self).items() if isinstance(value, Events)}
 
     def processes(self) -> list[int]:
-        """Keys of the processes that did GPU work; without any, of those that called CUDA or have ranges."""
+        """Keys of the processes that did GPU work; without any, of those that called CUDA or have
+        ranges."""
         return self.ops.processes or sorted({*self.calls.processes, *self.nvtx.processes})
 
     def left_out(self) -> int:
         """How many processes have rows, but no trace of their own."""
-        return len({key for events in self.events().values() for key in events.processes}) - len(self.processes())
+        return len({key for events in self.events().values() for key in events.processes}) - len(
+            self.processes()
+        )
 
     def of(self, process: int) -> "Tables":
-        """The rows of one process. Where no other process has any they are taken over, and none are left here."""
-        changed: dict[str, Any] = {name: events.of_process(process) for name, events in self.events().items()}
+        """The rows of one process. Where no other process has any they are taken over, and none are
+        left here."""
+        changed: dict[str, Any] = {
+            name: events.of_process(process) for name, events in self.events().items()
+        }
         return replace(self, **changed)

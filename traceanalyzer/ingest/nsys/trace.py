@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from traceanalyzer.ingest.columns import by_value, joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, Strings, distinct_of_all, pid_of
+from traceanalyzer.ingest.nsys.events import (
+    UNKNOWN,
+    Columns,
+    Events,
+    Strings,
+    distinct_of_all,
+    pid_of,
+)
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.nccl import collectives
 from traceanalyzer.ingest.nsys.nvtx import range_details
@@ -33,10 +40,12 @@ from traceanalyzer.trace.events import (
 from traceanalyzer.trace.table import distinct
 
 _WANTED = re.compile(
-    r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe", re.IGNORECASE
+    r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe",
+    re.IGNORECASE,
 )
-"""Counters that say whether a GPU computes, how full it is, and whether it waits for memory or for a link. The numbers
-differ by GPU and version, so they are chosen by name; the dozens of others are not read."""
+"""Counters that say whether a GPU computes, how full it is, and whether it waits for memory or for
+a link. The numbers differ by GPU and version, so they are chosen by name; the dozens of others are
+not read."""
 ThreadNames = dict[tuple[int, int], str]
 
 
@@ -50,13 +59,17 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
     }
 
     def chosen(part: Part) -> dict[str, NDArray[Any]]:
-        time, of, value = part.integers["timestamp"], part.integers["typeId"], part.integers["value"]
+        time = part.integers["timestamp"]
+        of = part.integers["typeId"]
+        value = part.integers["value"]
         name = np.full(len(time), -1, np.int32)
         for (kind, number), code in wanted.items():
             name[(of == kind) & (part.integers["metricId"] == number)] = code
         taken = (name >= 0) & (time != MISSING)
         gpu = of[taken] & 0xFF  # its id is the low byte of a metric's type
-        return GpuMetrics.fitting({"name": name[taken], "start": time[taken], "device": gpu, "value": value[taken]})
+        return GpuMetrics.fitting(
+            {"name": name[taken], "start": time[taken], "device": gpu, "value": value[taken]}
+        )
 
     read = {"timestamp": MISSING, "typeId": -1, "metricId": -1, "value": 0}
     parts = database.each("GPU_METRICS", read, chosen) if wanted else []
@@ -64,38 +77,60 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
 
 
 def make_traces(path: Path, database: Database, tables: Tables, *, there: float) -> list[Trace]:
-    """One trace a process, ordered by rank. What concerns the whole file is in the first one's health."""
+    """One trace a process, ordered by rank. What concerns the whole file is in the first one's
+    health."""
     names = thread_names(database)
     processes, notes = _processes(database, tables, names)
     known_gpus = gpus(database)
-    traces = [_trace(path, tables.of(key), key, process, known_gpus, names) for key, process in processes.items()]
+    traces = [
+        _trace(path, tables.of(key), key, process, known_gpus, names)
+        for key, process in processes.items()
+    ]
     samples = gpu_metrics(database, tables.strings)
     details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
         ordinals = by_value(samples.device, partial(known_gpus.ordinal, pid_of(key)), np.int32)
-        mine = replace(samples, device=ordinals).take(np.isin(ordinals, distinct(trace.device_ops.device)))
-        traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
+        mine = replace(samples, device=ordinals).take(
+            np.isin(ordinals, distinct(trace.device_ops.device))
+        )
+        traces[i] = replace(
+            trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty())
+        )
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
-    said = (*remarks(database, tables.about, there=there, processes=list(processes)), *notes, *tables.tally.notes)
-    return canonical(tables.tally.with_health(traces, traces[0].health.events, said, truncated=truncated))
+    said = (
+        *remarks(database, tables.about, there=there, processes=list(processes)),
+        *notes,
+        *tables.tally.notes,
+    )
+    return canonical(
+        tables.tally.with_health(traces, traces[0].health.events, said, truncated=truncated)
+    )
 
 
-def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
+def _processes(
+    database: Database, tables: Tables, threads: ThreadNames
+) -> tuple[dict[int, Process], list[str]]:
     """The processes that get a trace, by key, and remarks on them."""
-    keys, names = tables.processes(), process_names(database)
+    keys = tables.processes()
+    names = process_names(database)
     by_nccl: dict[int, tuple[int, int]] = {}  # world size and rank, of the largest communicator
     for (key, _), (rank, size) in tables.payloads.ranks.items():
         if key in keys and (key not in by_nccl or size > by_nccl[key][0]):
             by_nccl[key] = size, rank
     world_size = max((size for size, _ in by_nccl.values()), default=None)
     ranks = {key: rank for key, (_, rank) in by_nccl.items()} | mpi_ranks(database, threads)
-    notes, numbered = [], False
+    notes = []
+    numbered = False
     if len({ranks[key] for key in keys if key in ranks}) < len(keys):
-        numbered, world_size = len(keys) > 1, None
+        numbered = len(keys) > 1
+        world_size = None
         ranks = {key: i for i, key in enumerate(keys)} if numbered else {}
     if numbered:
-        notes.append(f"The export does not say the ranks of its {len(keys)} processes; they are numbered by process id")
+        notes.append(
+            f"The export does not say the ranks of its {len(keys)} processes; they are "
+            "numbered by process id"
+        )
     if left_out := tables.left_out():
         notes.append(f"{left_out} processes without GPU work are left out")
     return {
@@ -111,24 +146,36 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
     }, notes
 
 
-def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
-    ids = distinct_of_all(events.thread for events in rows.events().values() if events.thread is not None)
+def _trace(
+    path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames
+) -> Trace:
+    ids = distinct_of_all(
+        events.thread for events in rows.events().values() if events.thread is not None
+    )
     used = [int(ordinal) for ordinal in distinct(rows.ops.columns["device"]) if ordinal >= 0]
     collected = _collected(rows)
-    messages, rows.nvtx.columns["collective"] = collectives(rows.nvtx, rows.payloads, key, rows.strings)
+    messages, rows.nvtx.columns["collective"] = collectives(
+        rows.nvtx, rows.payloads, key, rows.strings
+    )
     rows.nvtx.columns.pop("row", None)
     return Trace(
         path=str(path),
         source="nsys",
         strings=rows.strings.values,
         process=process,
-        threads=tuple(Thread("" if i == UNKNOWN else str(i), names.get((key, i), "")) for i in ids.tolist()),
+        threads=tuple(
+            Thread("" if i == UNKNOWN else str(i), names.get((key, i), "")) for i in ids.tolist()
+        ),
         devices=tuple(known.device(pid_of(key), ordinal) for ordinal in used),
         device_ops=DeviceOps.from_columns(_emptied(rows.ops.columns)),
-        api_calls=ApiCalls.from_columns(_emptied(rows.calls.columns) | {"thread": _threads(rows.calls, ids)}),
+        api_calls=ApiCalls.from_columns(
+            _emptied(rows.calls.columns) | {"thread": _threads(rows.calls, ids)}
+        ),
         host_ranges=_host_ranges((rows.nvtx, rows.library_calls, rows.system_calls), ids),
         waits=Waits.from_columns(_emptied(rows.waits.columns)),
-        overheads=Overheads.from_columns(_emptied(rows.overheads.columns) | {"thread": _threads(rows.overheads, ids)}),
+        overheads=Overheads.from_columns(
+            _emptied(rows.overheads.columns) | {"thread": _threads(rows.overheads, ids)}
+        ),
         memory_events=MemoryEvents.from_columns(_emptied(rows.memory.columns)),
         collectives=messages,
         collected=collected,
@@ -153,9 +200,19 @@ def _collected(rows: Tables) -> Collected:
 
 def _host_ranges(ranges: tuple[Events, ...], ids: I64) -> HostRanges:
     columns: Columns = {"thread": joined([_threads(events, ids) for events in ranges])}
-    for name in ("kind", "name", "start", "end", "sequence", "shapes", "collective"):  # the last three only NVTX has
+    for name in (
+        "kind",
+        "name",
+        "start",
+        "end",
+        "sequence",
+        "shapes",
+        "collective",
+    ):  # the last three only NVTX has
         nothing = [alike(-1, len(events), np.int64) for events in ranges]
-        columns[name] = joined([one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)])
+        columns[name] = joined(
+            [one.columns.pop(name, none) for one, none in zip(ranges, nothing, strict=True)]
+        )
     return HostRanges.from_columns(columns)
 
 

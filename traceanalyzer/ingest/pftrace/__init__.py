@@ -1,4 +1,5 @@
-"""Perfetto protobuf traces as torch.profiler writes them (`.pftrace`, PyTorch 2.14 and later), gzipped or not."""
+"""Perfetto protobuf traces as torch.profiler writes them (`.pftrace`, PyTorch 2.14 and later),
+gzipped or not."""
 
 from traceanalyzer.ingest.pftrace.reader import ABILITIES, read, recognise
 

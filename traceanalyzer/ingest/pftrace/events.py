@@ -1,6 +1,7 @@
-"""Packets as the events that Kineto writes as JSON: what the two formats say alike is then read alike. A slice of the
-host is two packets, its begin and its end. torch writes a run of begins, and after it their ends in the same order, so
-that the first end is that of the first begin (times and nesting do not tell: many are equal)."""
+"""Packets as the events that Kineto writes as JSON: what the two formats say alike is then read
+alike. A slice of the host is two packets, its begin and its end. torch writes a run of begins, and
+after it their ends in the same order, so that the first end is that of the first begin (times and
+nesting do not tell: many are equal)."""
 
 import math
 import re
@@ -17,10 +18,47 @@ from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, Message, fie
 
 _DEEPEST = 16  # lists within lists; shapes take three
 _MOST_KEPT = 1 << 16  # texts of annotations kept for the next one with the same bytes: steps repeat
-_BOOL, _UINT, _INT, _DOUBLE, _STRING, _NAME, _DICT, _ARRAY = 2, 3, 4, 5, 6, 10, 11, 12
+_BOOL = 2
+_UINT = 3
+_INT = 4
+_DOUBLE = 5
+_STRING = 6
+_NAME = 10
+_DICT = 11
+_ARRAY = 12
 _WHOLE = re.compile(rb"-?(?:0|[1-9]\d{0,17})")
 _RENAMED = {b"device id": b"device", b"context id": b"context", b"stream id": b"stream"}
 """Kineto's names of what stages carry; all others have the same in both."""
+
+
+CLOCKS = 6
+TIME = 8
+EVENT = 11
+INTERNED = 12
+FLAGS = 13
+COUNTER = 52
+STAGE = 53
+TRACK = 60
+CATEGORIES = 1  # tables of interned data
+NAMES = 2
+STAGES = 24
+COUNTERS = 47
+KERNELS = 1000
+ARGUMENTS = 1001
+_TEXT_OF = {CATEGORIES: 2, NAMES: 2, STAGES: 2, KERNELS: 3, ARGUMENTS: 2}
+_BEGIN = 1
+_END = 2
+_STAGES = {
+    b"Kernel": b"kernel",
+    b"Memcpy": b"gpu_memcpy",
+    b"Memset": b"gpu_memset",
+    b"Annotation": b"gpu_user_annotation",
+}
+"""Kineto's categories; other stages (records of events, host callbacks) are no device work."""
+_ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
+_UNIT = re.compile(rb" \(([^()]+)\)$")
+_ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
+_AT_ONCE = 8192  # events of a chunk
 
 
 def quoted(raw: bytes) -> bytes:
@@ -37,15 +75,21 @@ def member(raw: bytes) -> bytes:
 def extra(raw: bytes) -> bytes:
     """The same of a stage's ExtraData, whose values are all text."""
     found = Message(raw)
-    name, value = found.bytes(1), found.bytes(2)
-    return quoted(_RENAMED.get(name, name)) + b":" + (value if _WHOLE.fullmatch(value) else quoted(value))
+    name = found.bytes(1)
+    value = found.bytes(2)
+    return (
+        quoted(_RENAMED.get(name, name))
+        + b":"
+        + (value if _WHOLE.fullmatch(value) else quoted(value))
+    )
 
 
 def _annotation(raw: bytes, at: int, end: int, depth: int) -> tuple[bytes, bytes]:
     """Name and value; one without a value is an empty list."""
     if depth > _DEEPEST:
         raise DamagedMessageError("lists within lists without an end")
-    found, items = Message(raw, at, end), list[bytes]()
+    found = Message(raw, at, end)
+    items = list[bytes]()
     nested = fields(raw, at, end) if _ARRAY in found or _DICT in found else ()
     for number, _, start, stop in nested:
         if number in (_DICT, _ARRAY):
@@ -65,38 +109,31 @@ def _scalar(found: Message) -> bytes:
     return next((b"%d" % found.value(number) for number in (_INT, _UINT) if number in found), b"")
 
 
-CLOCKS, TIME, EVENT, INTERNED, FLAGS, COUNTER, STAGE, TRACK = 6, 8, 11, 12, 13, 52, 53, 60
-CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001  # tables of interned data
-_TEXT_OF = {CATEGORIES: 2, NAMES: 2, STAGES: 2, KERNELS: 3, ARGUMENTS: 2}
-_BEGIN, _END = 1, 2
-_STAGES = {b"Kernel": b"kernel", b"Memcpy": b"gpu_memcpy", b"Memset": b"gpu_memset",
-           b"Annotation": b"gpu_user_annotation"}  # fmt: skip
-"""Kineto's categories; other stages (records of events, host callbacks) are no device work."""
-_ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
-_UNIT = re.compile(rb" \(([^()]+)\)$")
-_ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
-_AT_ONCE = 8192  # events of a chunk
-
-
 class Events:
     """Takes packets; their events go to `rows`."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.base_ns = 0
-        self.edges: list[tuple[int, int]] = []  # ids of rows of devices, and of those that they wait for in a graph
+        self.edges: list[
+            tuple[int, int]
+        ] = []  # ids of rows of devices, and of those that they wait for in a graph
         self.arch: tuple[int, int] | None = None
         self.writer: set[bytes] = set()  # categories that the file names
         self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)
         self._counters: dict[int, tuple[int, dict[int, bytes]]] = {}
         self._processes: dict[int, bytes] = {}
-        self._tracks: dict[int, tuple[int, int, int]] = {}  # process and thread of each, and its parent
+        self._tracks: dict[
+            int, tuple[int, int, int]
+        ] = {}  # process and thread of each, and its parent
         self._open: dict[int, deque[tuple[int, bytes, bytes, bytes]]] = defaultdict(deque)
         """Begins by track: time, name, category and arguments."""
         self._ending: set[int] = set()  # tracks whose run of ends has begun
         self._texts: list[bytes] = []
         kept = lru_cache(_MOST_KEPT)
-        self._member, self._extra, self._launched, self._quoted = map(kept, (member, extra, self._launch, quoted))
+        self._member, self._extra, self._launched, self._quoted = map(
+            kept, (member, extra, self._launch, quoted)
+        )
 
     def take(self, packet: bytes) -> None:
         """Take one packet. Raises DamagedMessageError."""
@@ -129,7 +166,11 @@ class Events:
             entry = Message(raw, start, end)
             if table == COUNTERS:
                 described = entry.bytes(2)
-                specs = [Message(described, a, b) for number, _size, a, b in fields(described) if number == 1]
+                specs = [
+                    Message(described, a, b)
+                    for number, _size, a, b in fields(described)
+                    if number == 1
+                ]
                 names = {spec.value(1): spec.bytes(2) for spec in specs}
                 self._counters[entry.value(1)] = entry.value(3), names
             elif table in _TEXT_OF:
@@ -137,8 +178,12 @@ class Events:
         self.writer |= set(self.tables[CATEGORIES].values())
 
     def _clock(self, raw: bytes, _: int) -> None:
-        clocks = [Message(raw, start, end) for number, _size, start, end in fields(raw) if number == 1]
-        self.base_ns = self.base_ns or next((c.value(2) for c in clocks if c.value(1) == 6), 0)  # that of the trace
+        clocks = [
+            Message(raw, start, end) for number, _size, start, end in fields(raw) if number == 1
+        ]
+        self.base_ns = self.base_ns or next(
+            (c.value(2) for c in clocks if c.value(1) == 6), 0
+        )  # that of the trace
 
     def _track(self, raw: bytes, _: int) -> None:
         found = Message(raw)
@@ -146,7 +191,8 @@ class Events:
             self._processes[found.value(1)] = Message(found.bytes(3)).bytes(6)
         if 4 in found:
             thread = Message(found.bytes(4))
-            pid, tid = thread.value(1), thread.value(2)
+            pid = thread.value(1)
+            tid = thread.value(2)
             self._tracks[found.value(1)] = pid, tid, found.value(5)
             self.rows.names["thread_name", pid, tid] = thread.text(5)
 
@@ -155,7 +201,9 @@ class Events:
         track = found.value(11)
         begun = self._open[track]
         if found.value(9) == _BEGIN:
-            members = [self._member(raw[start:end]) for number, _, start, end in fields(raw) if number == 4]
+            members = [
+                self._member(raw[start:end]) for number, _, start, end in fields(raw) if number == 4
+            ]
             category = self._category(found.value(3), track, members)
             name = self.tables[NAMES].get(found.value(10), b"unnamed")
             if track in self._ending:  # what the run before has left has no end
@@ -168,32 +216,56 @@ class Events:
             self.rows.lost += not begun
             if begun:
                 start, name, category, arguments = begun.popleft()
-                self._span(category, name, self._tracks.get(track, (-1, -1, 0))[:2], start, time, arguments)
+                self._span(
+                    category, name, self._tracks.get(track, (-1, -1, 0))[:2], start, time, arguments
+                )
 
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
-        """The category; syncs and overheads have none, and are told by what they carry and by their track."""
+        """The category; syncs and overheads have none, and are told by what they carry and by their
+        track."""
         if known := self.tables[CATEGORIES].get(iid, b""):
             return b"" if group_of(known.decode("utf-8", "replace")) in _ON_DEVICE else known
         if any(one.startswith(b'"cuda_sync_kind"') for one in members):
             return b"cuda_sync"
-        return b"overhead" if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == b"Overhead" else b""
+        return (
+            b"overhead"
+            if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == b"Overhead"
+            else b""
+        )
 
     def _stage(self, raw: bytes, time: int) -> None:
         found = Message(raw)
         row = found.value(1)
-        members = [self._extra(raw[start:end]) for number, _, start, end in fields(raw) if number == 6]
-        members.append(b'"External id":%d' % row)  # the reader takes it out again: no operator has it
+        members = [
+            self._extra(raw[start:end]) for number, _, start, end in fields(raw) if number == 6
+        ]
+        members.append(
+            b'"External id":%d' % row
+        )  # the reader takes it out again: no operator has it
         if 18 in found:
-            self.edges += [(row, signed(value)) for number, value, *_ in fields(raw) if number == 18]
+            self.edges += [
+                (row, signed(value)) for number, value, *_ in fields(raw) if number == 18
+            ]
         if 21 in found and (launch := self._launched(found.bytes(21))):
             members.append(launch)
         carried = b",".join(members)
         if self.arch is None and (arch := _ARCH.search(carried)):
             self.arch = int(arch[1]), int(arch[2])
         stage = self.tables[STAGES].get(found.value(14), b"")
-        names = self.tables[KERNELS].get(found.value(19)), self.tables[NAMES].get(found.value(20)), stage
+        names = (
+            self.tables[KERNELS].get(found.value(19)),
+            self.tables[NAMES].get(found.value(20)),
+            stage,
+        )
         name = next(filter(None, names), b"unnamed")
-        self._span(_STAGES.get(stage, b""), name, (found.value(11), -1), time, time + found.value(2), carried)
+        self._span(
+            _STAGES.get(stage, b""),
+            name,
+            (found.value(11), -1),
+            time,
+            time + found.value(2),
+            carried,
+        )
 
     def _launch(self, raw: bytes) -> bytes:
         parts = []
@@ -202,14 +274,19 @@ class Events:
             if number in (1, 2):
                 sizes = b",".join(b"%d" % inner.value(i, 1) for i in (1, 2, 3))
                 parts.append(b'"%b":[%b]' % (b"grid" if number == 1 else b"block", sizes))
-            elif number == 3 and self.tables[ARGUMENTS].get(inner.value(1)) == b"registers_per_thread":
+            elif (
+                number == 3
+                and self.tables[ARGUMENTS].get(inner.value(1)) == b"registers_per_thread"
+            ):
                 parts.append(b'"registers per thread":%d' % inner.value(4, -1))
         return b",".join(parts)
 
     def _sample(self, raw: bytes, time: int) -> None:
         found = Message(raw)
         device, names = self._counters.get(found.value(4), (found.value(3), {}))
-        for sample in [Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2]:
+        for sample in [
+            Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2
+        ]:
             name = names.get(sample.value(1), b"")
             value = sample.double(3) if 3 in sample else float(sample.value(2))
             # counters named "Cycles" are a kernel's duration times the median clock
@@ -220,7 +297,15 @@ class Events:
                     % (shown, device, self._us(time - self.base_ns), repr(value).encode())
                 )
 
-    def _span(self, category: bytes, name: bytes, lane: tuple[int, int], start: int, end: int, members: bytes) -> None:
+    def _span(
+        self,
+        category: bytes,
+        name: bytes,
+        lane: tuple[int, int],
+        start: int,
+        end: int,
+        members: bytes,
+    ) -> None:
         times = self._us(start - self.base_ns), self._us(end - start)
         self._texts.append(
             b'{"ph":"X","cat":%b,"name":%b,"pid":%d,"tid":%d,"ts":%b,"dur":%b,"args":{%b}}'
@@ -232,5 +317,11 @@ class Events:
         """Nanoseconds as microseconds, exactly."""
         return b"%b%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
 
-    _TAKERS: ClassVar = {INTERNED: _intern, CLOCKS: _clock, TRACK: _track, EVENT: _event, STAGE: _stage,
-                         COUNTER: _sample}  # fmt: skip
+    _TAKERS: ClassVar = {
+        INTERNED: _intern,
+        CLOCKS: _clock,
+        TRACK: _track,
+        EVENT: _event,
+        STAGE: _stage,
+        COUNTER: _sample,
+    }

@@ -33,11 +33,15 @@ OF_ROCPROF = (
     "a Perfetto trace of rocprofv3, which moves the ends of kernels that overlap; give the database or the JSON of the "
     "same run: rocprofv3 --output-format rocpd (or json)"
 )
-COPIES_NOTE = "The format does not record the direction of copies; a .json.gz trace of the same run does."
+COPIES_NOTE = (
+    "The format does not record the direction of copies; a .json.gz trace of the same run does."
+)
 PACKET = 1
 HEAD = bytes((PACKET << 3 | BYTES,))
 _LONGEST_HEAD = 12  # bytes of the number and length before a packet, at most
-_MOST_BYTES = 64 * MIB  # no packet is longer: the longest are the names of all events, some 50 bytes each
+_MOST_BYTES = (
+    64 * MIB
+)  # no packet is longer: the longest are the names of all events, some 50 bytes each
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -48,7 +52,10 @@ def recognise(head: bytes, path: Path) -> bool:
     if any(number != PACKET for number, *_ in packets):
         return False
     inner = [fields_before_damage(head, start, end) for _, _, start, end in packets]
-    return any(not damage and any(field[0] in (TIME, SEQUENCE) for field in found) for found, damage in inner)
+    return any(
+        not damage and any(field[0] in (TIME, SEQUENCE) for field in found)
+        for found, damage in inner
+    )
 
 
 class Packets:
@@ -61,7 +68,9 @@ class Packets:
     def __iter__(self) -> Iterator[bytes]:
         rest = b""
         for piece in self._stream:
-            text, done, cut = rest + piece, 0, False
+            text = rest + piece
+            done = 0
+            cut = False
             for number, size, start, end in fields_before_damage(text)[0]:
                 cut = number == PACKET and start < end < start + size
                 if number != PACKET or end != start + size:
@@ -100,7 +109,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             f"{path}: a Perfetto trace, but not torch.profiler's: it holds no operators, API calls or GPU stages; give "
             "torch.profiler's .json.gz or .pftrace"
         )
-    file = KinetoFile(b'{"baseTimeNanoseconds":%d}' % events.base_ns, arrays=1, truncated=bool(packets.damage))
+    file = KinetoFile(
+        b'{"baseTimeNanoseconds":%d}' % events.base_ns, arrays=1, truncated=bool(packets.damage)
+    )
     return [_named(make_trace(path, file, rows, packets.damage), events)]
 
 
@@ -111,7 +122,15 @@ def _named(trace: Trace, events: Events) -> Trace:
         health = replace(health, notes=(*health.notes, COPIES_NOTE))
     devices = tuple(replace(device, compute_capability=events.arch) for device in trace.devices)
     ops = replace(trace.device_ops, external_id=alike(-1, len(trace.device_ops), np.int64))
-    rows = {number: row for row, number in enumerate(trace.device_ops.external_id.tolist())} if events.edges else {}
+    rows = (
+        {number: row for row, number in enumerate(trace.device_ops.external_id.tolist())}
+        if events.edges
+        else {}
+    )
     kept = [(rows[op], rows[after]) for op, after in events.edges if op in rows and after in rows]
-    edges = GraphEdges.from_columns({"op": [op for op, _ in kept], "after": [after for _, after in kept]})
-    return replace(trace, source="pftrace", devices=devices, health=health, device_ops=ops, graph_edges=edges)
+    edges = GraphEdges.from_columns(
+        {"op": [op for op, _ in kept], "after": [after for _, after in kept]}
+    )
+    return replace(
+        trace, source="pftrace", devices=devices, health=health, device_ops=ops, graph_edges=edges
+    )

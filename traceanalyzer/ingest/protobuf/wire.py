@@ -1,6 +1,6 @@
-"""The wire format of protobuf (protobuf.dev/programming-guides/encoding): numbered fields, each a number or bytes.
-Lengths are checked against the bytes that there are, and nothing is copied, so that damage costs no memory. Nothing
-recurses: a reader goes only as deep as its format does."""
+"""The wire format of protobuf (protobuf.dev/programming-guides/encoding): numbered fields, each a
+number or bytes. Lengths are checked against the bytes that there are, and nothing is copied, so
+that damage costs no memory. Nothing recurses: a reader goes only as deep as its format does."""
 
 import math
 import struct
@@ -11,16 +11,21 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import joined
 from traceanalyzer.trace import I64, U8, Bool
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT = 0
+FIXED64 = 1
+BYTES = 2
+FIXED32 = 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _KINDS = frozenset((VARINT, FIXED64, BYTES, FIXED32))
 _NEGATIVE = 1 << 63
 MOST_SHIFT = 63  # bits of a number: what goes on after them is damage
 MOST_FIELDS = 1 << 21
-"""Of one message: a line of an XPlane has a million at most. Each takes a hundred bytes while it is read."""
+"""Of one message: a line of an XPlane has a million at most. Each takes a hundred bytes while it is
+read."""
 FEW = 32  # so few messages are read one by one: a round of arrays costs as much as this many fields
 Field = tuple[int, int, int, int]
-"""Number, value, start and end: of a number its value, else the length; where its bytes are (a number has none)."""
+"""Number, value, start and end: of a number its value, else the length; where its bytes are (a
+number has none)."""
 
 
 class DamagedMessageError(ValueError):
@@ -35,8 +40,11 @@ def fields(data: bytes, at: int = 0, end: int | None = None) -> list[Field]:
     return found
 
 
-def fields_before_damage(data: bytes, at: int = 0, end: int | None = None) -> tuple[list[Field], str]:
-    """The same up to the field that is cut off, with what there is of that one, and why there are no more."""
+def fields_before_damage(
+    data: bytes, at: int = 0, end: int | None = None
+) -> tuple[list[Field], str]:
+    """The same up to the field that is cut off, with what there is of that one, and why there are
+    no more."""
     end = len(data) if end is None else end
     found: list[Field] = []
     try:
@@ -48,7 +56,8 @@ def fields_before_damage(data: bytes, at: int = 0, end: int | None = None) -> tu
             if wire in _FIXED:
                 size = _FIXED[wire]
             elif at < end and data[at] < 0x80:
-                size, at = data[at], at + 1
+                size = data[at]
+                at = at + 1
             else:
                 size, at = varint(data, at, end)
             stop = at if wire == VARINT else at + size
@@ -64,7 +73,8 @@ def fields_before_damage(data: bytes, at: int = 0, end: int | None = None) -> tu
 
 
 class Message(dict[int, Field]):
-    """The fields of one message by number, of several with one number the last. Raises DamagedMessageError."""
+    """The fields of one message by number, of several with one number the last. Raises
+    DamagedMessageError."""
 
     def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
         super().__init__([(field[0], field) for field in fields(data, at, end)])
@@ -93,7 +103,8 @@ class Message(dict[int, Field]):
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a place (64 bits, without a sign), and the place after it. Raises DamagedMessageError."""
+    """The number at a place (64 bits, without a sign), and the place after it. Raises
+    DamagedMessageError."""
     value = shift = 0
     while at < end and shift <= MOST_SHIFT:
         byte = data[at]
@@ -127,12 +138,13 @@ class Fields:
 
 
 def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
-    """The fields of many messages, and which messages are damaged (they have the fields before the damage). All
-    messages go on to their next field at the same time."""
+    """The fields of many messages, and which messages are damaged (they have the fields before the
+    damage). All messages go on to their next field at the same time."""
     view = np.frombuffer(data, np.uint8)
     found: list[tuple[I64, ...]] = []
     damaged = (start < 0) | (end > len(data))
-    at, live = start.copy(), np.flatnonzero((start < end) & ~damaged)
+    at = start.copy()
+    live = np.flatnonzero((start < end) & ~damaged)
     while len(live) > FEW:
         key, here = _varints(view, at[live])
         value, after = _varints(view, here)
@@ -141,7 +153,12 @@ def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
         width = np.where(wire == FIXED64, 8, np.where(wire == FIXED32, 4, 0))
         begin = np.where(width > 0, here, after)
         finish = begin + np.where(is_bytes, value, width)
-        good = (key >= 8) & (finish >= begin) & (finish <= end[live]) & ((wire == VARINT) | is_bytes | (width > 0))
+        good = (
+            (key >= 8)
+            & (finish >= begin)
+            & (finish <= end[live])
+            & ((wire == VARINT) | is_bytes | (width > 0))
+        )
         damaged[live[~good]] = True
         row = (live, key >> 3, np.where(width > 0, width, value), begin, finish)
         found.append(row if good.all() else tuple(column[good] for column in row))
@@ -158,15 +175,18 @@ def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
 
 
 def _varints(view: U8, at: I64) -> tuple[I64, I64]:
-    """Numbers at many places, and the places after them; beyond all bytes where there is no number."""
+    """Numbers at many places, and the places after them; beyond all bytes where there is no
+    number."""
     byte = view.take(at, mode="clip")
     value = (byte & 0x7F).astype(np.int64)
     after = at + 1
-    rows, shift = np.flatnonzero(byte >= 0x80), 7
+    rows = np.flatnonzero(byte >= 0x80)
+    shift = 7
     while len(rows) and shift <= MOST_SHIFT:
         byte = view.take(after[rows], mode="clip")
         value[rows] |= (byte & 0x7F).astype(np.int64) << shift
         after[rows] += 1
-        rows, shift = rows[byte >= 0x80], shift + 7
+        rows = rows[byte >= 0x80]
+        shift = shift + 7
     after[rows] = np.iinfo(np.int64).max // 2
     return value, after

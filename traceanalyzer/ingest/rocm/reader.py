@@ -15,13 +15,24 @@ from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import Trace
 
 ABILITIES = Abilities(
-    name="AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its `*_kernel_trace.csv`; RPD (`.rpd`)",
-    tells="kernels and copies of every process, HIP's calls and what each launched, ROCTx ranges, RCCL's calls",
+    name=(
+        "AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its "
+        "`*_kernel_trace.csv`; RPD (`.rpd`)"
+    ),
+    tells=(
+        "kernels and copies of every process, HIP's calls and what each launched, ROCTx "
+        "ranges, RCCL's calls"
+    ),
     cannot="operators and shapes, so no roofline; waits on the device; the allocator; rank; with kernels alone "
     "also launches, copies and the causes of idle time; of RPD and CSV the GPU's name",
-    record="`traceanalyzer collect rocprofv3 -- python train.py`; or `rocprofv3 --sys-trace -- python train.py`",
+    record=(
+        "`traceanalyzer collect rocprofv3 -- python train.py`; or `rocprofv3 --sys-trace -- "
+        "python train.py`"
+    ),
 )
-_TABLES = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))")
+_TABLES = re.compile(
+    rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))"
+)
 """In the first pages of a database stands what its tables are."""
 _RECORD = "record with `rocprofv3 --sys-trace -- python train.py`"
 
@@ -34,12 +45,21 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
-    """A `Trace` for each process that used a GPU. `progress` is called with the share done, 0 to 1. Raises
-    UnreadableInputError, EmptyRecordingError."""
+    """A `Trace` for each process that used a GPU. `progress` is called with the share done, 0 to 1.
+    Raises UnreadableInputError, EmptyRecordingError."""
     head = head_of(path)
     if head.startswith(SQLITE_MAGIC):
-        with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:
-            if read_database := read_rocpd if suffixes_of(database) else rpd.read_rpd if rpd.is_rpd(database) else None:
+        with (
+            sqlite_file(path, _refuse) as (file, there),
+            open_database(file, str(path)) as database,
+        ):
+            if (
+                read_database := read_rocpd
+                if suffixes_of(database)
+                else rpd.read_rpd
+                if rpd.is_rpd(database)
+                else None
+            ):
                 traces = read_database(path, database, progress or (lambda _: None), there=there)
             elif any(name.startswith("compute_") for name in database.columns):
                 raise UnreadableInputError(
@@ -54,7 +74,9 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     else:
         traces = (read_json if is_json(head) else tables.read_tables)(path, progress)
     if not traces:
-        raise EmptyRecordingError(f"{path}: the recording holds no GPU work, HIP calls or ROCTx ranges; {_RECORD}")
+        raise EmptyRecordingError(
+            f"{path}: the recording holds no GPU work, HIP calls or ROCTx ranges; {_RECORD}"
+        )
     return traces
 
 

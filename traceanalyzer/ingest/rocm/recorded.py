@@ -1,6 +1,6 @@
-"""What one process recorded on AMD GPUs, in whatever form it was written, and the trace that it makes. Columns are
-named as in the trace's tables. Beside these, device work has `queue`, the hardware queue that it ran on, and host rows
-have in `thread` the thread's own id."""
+"""What one process recorded on AMD GPUs, in whatever form it was written, and the trace that it
+makes. Columns are named as in the trace's tables. Beside these, device work has `queue`, the
+hardware queue that it ran on, and host rows have in `thread` the thread's own id."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,17 +15,30 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.columns import Texts, by_value, looked_up
 from traceanalyzer.ingest.durations import LATEST, Tally, mend_times
 from traceanalyzer.ingest.side_files import mappings
-from traceanalyzer.trace import I64, ApiCalls, CopyKind, DeviceOpKind, DeviceOps, HostRanges, Overheads, Trace
+from traceanalyzer.trace import (
+    I64,
+    ApiCalls,
+    CopyKind,
+    DeviceOpKind,
+    DeviceOps,
+    HostRanges,
+    Overheads,
+    Trace,
+)
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
 from traceanalyzer.trace.table import distinct, ranked
 
 Columns = dict[str, NDArray[Any]]
-KERNEL, MEMCPY, MEMSET = (int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET))
+KERNEL, MEMCPY, MEMSET = (
+    int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET)
+)
 _NONE = np.empty(0, np.int64)
 _MANY_HANDLES = 16
-"""Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime has numbered
-something else, and the hardware's queues say more (a run of RCCL's: 555 of 563 handles)."""
-_NESTED = 8  # calls within calls that lie between a launch and what the program called; two are known
+"""Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime
+has numbered something else, and the hardware's queues say more (a run of RCCL's: 555 of 563
+handles)."""
+_NESTED = 8
+"""Calls within calls that lie between a launch and what the program called; two are known."""
 _COPIES = {kind.name.replace("_", ""): kind for kind in CopyKind}
 _COPY = re.compile(r"(?:MEMORY)?COPY")
 
@@ -43,11 +56,19 @@ class Recorded:
 
 
 def traces_of(
-    path: Path, source: str, found: Sequence[Recorded], texts: Texts, tally: Tally, *, truncated: bool = False
+    path: Path,
+    source: str,
+    found: Sequence[Recorded],
+    texts: Texts,
+    tally: Tally,
+    *,
+    truncated: bool = False,
 ) -> list[Trace]:
-    """A trace for each process of a file that used a GPU, or else called HIP, by process id; none where none did. What
-    concerns the whole file is in the first one's health."""
-    chosen = [rows for rows in found if rows.ops] or [rows for rows in found if rows.calls or rows.ranges]
+    """A trace for each process of a file that used a GPU, or else called HIP, by process id; none
+    where none did. What concerns the whole file is in the first one's health."""
+    chosen = [rows for rows in found if rows.ops] or [
+        rows for rows in found if rows.calls or rows.ranges
+    ]
     if not chosen:
         return []
     if left_out := len(found) - len(chosen):
@@ -55,20 +76,28 @@ def traces_of(
     made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
     made.sort(key=lambda trace: trace.process.place)
     if len(made) > 1:
-        tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
-        made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
+        tally.notes.append(
+            f"The ranks of its {len(made)} processes are not recorded; they are numbered "
+            "by process id."
+        )
+        made = [
+            replace(t, process=replace(t.process, rank=i, numbered=True))
+            for i, t in enumerate(made)
+        ]
     events = made[0].health.events + tally.lost + tally.skipped
     return tally.with_health(made, events, dict.fromkeys(tally.notes), truncated=truncated)
 
 
 def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally: Tally) -> Trace:
-    """The trace of one process. Rows without times are lost, and counted as such; times that end before they begin are
-    cut to nothing."""
+    """The trace of one process. Rows without times are lost, and counted as such; times that end
+    before they begin are cut to nothing."""
     parts = (rows.ops, rows.calls, rows.ranges, rows.overheads)
     ops, calls, ranges, overheads = (_timed(columns, tally) for columns in parts)
     queues = ops.pop("queue", None)
     if ops:
-        streams = ops["stream"] = ops["stream"] if queues is None else _streams(ops["stream"], queues, tally)
+        streams = ops["stream"] = (
+            ops["stream"] if queues is None else _streams(ops["stream"], queues, tally)
+        )
         if streams.max(initial=0) >= 2**31:  # addresses become small numbers
             known, place = ranked(streams)
             ops["stream"] = place - np.count_nonzero(known < 0)
@@ -83,7 +112,9 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
         strings=strings,
         process=rows.process,
         threads=tuple(map(Thread, map(str, threads.tolist()))),
-        devices=tuple(rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0),
+        devices=tuple(
+            rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0
+        ),
         device_ops=table,
         api_calls=ApiCalls.from_columns(calls),
         host_ranges=HostRanges.from_columns(ranges),
@@ -105,7 +136,11 @@ def _timed(columns: Columns, tally: Tally) -> Columns:
 def together(parts: Sequence[Columns]) -> Columns:
     """Rows of several kinds; what one of them lacks is -1, unknown."""
     names = dict.fromkeys(name for part in parts for name in part)
-    full = [{name: part.get(name, np.full(len(part["start"]), -1)) for name in names} for part in parts if part]
+    full = [
+        {name: part.get(name, np.full(len(part["start"]), -1)) for name in names}
+        for part in parts
+        if part
+    ]
     return {name: np.concatenate([part[name] for part in full]) for name in names}
 
 
@@ -122,11 +157,14 @@ def of_process(rows: Columns, pid: int) -> Columns:
 
 
 def outermost(correlation: I64, calls: Columns, inner: I64, outer: I64) -> I64:
-    """The correlation of the call of HIP in which each op was launched, where it was launched by a call inside one.
-    `inner`, `outer`: correlations of calls of other kinds, and of what they were called in; 0 and less: none."""
+    """The correlation of the call of HIP in which each op was launched, where it was launched by a
+    call inside one. `inner`, `outer`: correlations of calls of other kinds, and of what they were
+    called in; 0 and less: none."""
     inside = np.flatnonzero((outer > 0) & (inner > 0))
     inside = inside[np.argsort(inner[inside], kind="stable")]
-    inner, outer, known = inner[inside], outer[inside], calls.get("correlation", _NONE)
+    inner = inner[inside]
+    outer = outer[inside]
+    known = calls.get("correlation", _NONE)
     for _ in range(_NESTED):
         up = looked_up(inner, outer, correlation)
         climb = (up > 0) & (up != correlation) & ~np.isin(correlation, known)
@@ -138,21 +176,30 @@ def outermost(correlation: I64, calls: Columns, inner: I64, outer: I64) -> I64:
 
 def launch_shape(grid: Sequence[I64], group: Sequence[I64]) -> Columns:
     """Blocks and threads of each kernel. AMD counts a grid in work items, not in work groups."""
-    sizes, items = np.stack(group), np.stack(grid)
+    sizes = np.stack(group)
+    items = np.stack(grid)
     known = ((sizes > 0) & (items > 0)).all(axis=0)
     blocks = np.prod(-(-items // np.maximum(sizes, 1)), axis=0)
-    return {"blocks": np.where(known, blocks, -1), "threads": np.where(known, np.prod(sizes, axis=0), -1)}
+    return {
+        "blocks": np.where(known, blocks, -1),
+        "threads": np.where(known, np.prod(sizes, axis=0), -1),
+    }
 
 
 def copy_of(name: str) -> CopyKind:
-    """Direction of a copy, from what AMD calls it (`MEMORY_COPY_HOST_TO_DEVICE`, `CopyHostToDevice`)."""
+    """Direction of a copy, from what AMD calls it (`MEMORY_COPY_HOST_TO_DEVICE`,
+    `CopyHostToDevice`)."""
     return _COPIES.get(_COPY.sub("", name.upper().replace("_", "")), CopyKind.UNKNOWN)
 
 
-def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts) -> Columns:
+def copies(
+    names: I64, spelt: Callable[[int], str], source: I64, target: I64, texts: Texts
+) -> Columns:
     """Columns of copies with these names, by number, from and to these devices (-1: the host)."""
     kinds = by_value(names, lambda name: copy_of(spelt(name)))
-    peers = (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
+    peers = (
+        (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
+    )
     return {
         "kind": np.full(len(names), MEMCPY),
         "name": by_value(names, lambda name: texts.code(copy_of(spelt(name)).label)),
@@ -164,7 +211,8 @@ def copies(names: I64, spelt: Callable[[int], str], source: I64, target: I64, te
 def device_of(number: int, agent: Mapping[str, Any]) -> Device:
     """A GPU as rocprofv3 describes an agent; what is missing or malformed is left out."""
     sizes = [_count(bank.get("size_in_bytes")) or 0 for bank in mappings(agent.get("mem_banks"))]
-    target, name = _count(agent.get("gfx_target_version")), agent.get("product_name")
+    target = _count(agent.get("gfx_target_version"))
+    name = agent.get("product_name")
     return Device(
         number,
         name=name if isinstance(name, str) and name else None,
@@ -185,6 +233,7 @@ def _streams(handles: I64, queues: I64, tally: Tally) -> I64:
     if len(known) < _MANY_HANDLES or 2 * alone <= len(known) or not (queues >= 0).any():
         return handles
     tally.notes.append(
-        f"{alone:,} of {len(known):,} stream handles carry one operation each: streams are the hardware's queues here."
+        f"{alone:,} of {len(known):,} stream handles carry one operation each: streams "
+        "are the hardware's queues here."
     )
     return queues

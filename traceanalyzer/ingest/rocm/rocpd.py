@@ -1,7 +1,8 @@
-"""rocpd: the SQLite that rocprofv3 writes since ROCm 7 (schema 3.0.0 to 3.0.5), the layout of 4.x, and merged files.
-Tables have a suffix, one for each database of a merged file, in which alone ids are unique. Only base tables are read,
-columns by name, whichever are there: the views differ between schemas, drop rows, and are code of the file's author. A
-kernel and the call that launched it have the same `stack_id`."""
+"""rocpd: the SQLite that rocprofv3 writes since ROCm 7 (schema 3.0.0 to 3.0.5), the layout of 4.x,
+and merged files. Tables have a suffix, one for each database of a merged file, in which alone ids
+are unique. Only base tables are read, columns by name, whichever are there: the views differ
+between schemas, drop rows, and are code of the file's author. A kernel and the call that launched
+it have the same `stack_id`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,13 +19,24 @@ from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.sqlite.database import Database
 from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace, distinct, ranked
 
-_DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"
-_TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}  # what 4.x says of a row in its track
+_DISPATCH = "rocpd_kernel_dispatch"
+_COPY = "rocpd_memory_copy"
+_REGION = "rocpd_region"
+_TRACK = {
+    "pid": -1,
+    "tid": -1,
+    "agent_id": -1,
+    "queue_id": -1,
+    "stream_id": -1,
+}  # what 4.x says of a row in its track
 _TIMES = {"start": 0, "end": 0}
 _GROUP = tuple(f"workgroup_size_{axis}" for axis in "xyz")
 _GRID = tuple(f"grid_size_{axis}" for axis in "xyz")
-_CALL, _LEFT_OUT, _UNKNOWN = 0, -1, -2
-"""What a region is beside a kind of range: a call of HIP, nothing that is read, of a category that nobody knows."""
+_CALL = 0
+_LEFT_OUT = -1
+_UNKNOWN = -2
+"""What a region is beside a kind of range: a call of HIP, nothing that is read, of a category that
+nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -39,38 +51,53 @@ class _Part:
 
     def integers(self, table: str, columns: dict[str, int]) -> Columns:
         """The columns, with what 4.x says of the row's track in their place."""
-        found: Columns = {**self.database.integers(table + self.suffix, columns | _TRACK | {"track_id": -1})}
+        found: Columns = {
+            **self.database.integers(table + self.suffix, columns | _TRACK | {"track_id": -1})
+        }
         if not self.has(table, "track_id"):
             return found
         tracks = self.database.integers(f"rocpd_track{self.suffix}", {"id": -1, **_TRACK})
         missing = [name for name in _TRACK if not self.has(table, name)]
-        return found | {name: looked_up(tracks["id"], tracks[name], found["track_id"]) for name in missing}
+        return found | {
+            name: looked_up(tracks["id"], tracks[name], found["track_id"]) for name in missing
+        }
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Rows of a small table; numbers where the file has numbers."""
         return list(self.database.rows(table + self.suffix, dict.fromkeys(columns)))
 
-    def texts(self, ids: Iterable[int], table: str = "rocpd_string", text: str = "string") -> dict[int, str]:
+    def texts(
+        self, ids: Iterable[int], table: str = "rocpd_string", text: str = "string"
+    ) -> dict[int, str]:
         return self.database.texts(ids, table + self.suffix, text)
 
 
-def read_rocpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
-    """A trace for each process that used a GPU, or else called HIP; none where none did. `there`: the share of the
-    file that is there."""
-    tally, texts = Tally(), Texts()
+def read_rocpd(
+    path: Path, database: Database, progress: Callable[[float], None], *, there: float
+) -> list[Trace]:
+    """A trace for each process that used a GPU, or else called HIP; none where none did. `there`:
+    the share of the file that is there."""
+    tally = Tally()
+    texts = Texts()
     suffixes = suffixes_of(database)
     found: list[Recorded] = []
     for i, suffix in enumerate(suffixes):
         found += _processes(_Part(database, suffix), texts, tally)
         progress((i + 1) / len(suffixes))
     if database.damaged:
-        tally.notes.append(f"Tables are damaged, and were read up to the damage: {len(database.damaged)} of them.")
-    return traces_of(path, "rocpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
+        tally.notes.append(
+            f"Tables are damaged, and were read up to the damage: {len(database.damaged)} of them."
+        )
+    return traces_of(
+        path, "rocpd", found, texts, tally, truncated=there < 1 or bool(database.damaged)
+    )
 
 
 def suffixes_of(database: Database) -> list[str]:
     """Of the tables, one for each database; none where the file has no such tables."""
-    names = [name.removeprefix(_DISPATCH) for name in database.columns if name.startswith(_DISPATCH)]
+    names = [
+        name.removeprefix(_DISPATCH) for name in database.columns if name.startswith(_DISPATCH)
+    ]
     return sorted(suffix for suffix in names if database.has(f"rocpd_event{suffix}"))
 
 
@@ -78,7 +105,14 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     wanted = {"id": -1, "category_id": -1, "stack_id": -1, "parent_stack_id": -1}
     events = part.database.integers(f"rocpd_event{part.suffix}", wanted)
     numbers, devices = _agents(part)
-    columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
+    columns = {
+        **_TIMES,
+        "name_id": -1,
+        "event_id": -1,
+        "size": -1,
+        "dst_agent_id": -1,
+        "src_agent_id": -1,
+    }
     rows = part.integers(_COPY, columns)
     known = part.texts(distinct(rows["name_id"]))
     source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
@@ -88,16 +122,27 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
         ops["correlation"] = amd.outermost(ops["correlation"], calls, *parents)
-    found, owners = (ops, calls, ranges), _known_processes(part)
-    pids = distinct(np.concatenate([rows["pid"] for rows in found if rows] or [np.empty(0, np.int64)])).tolist()
-    return [Recorded(owners.get(i, Process(i)), devices, *(amd.of_process(rows, i) for rows in found)) for i in pids]
+    found = (ops, calls, ranges)
+    owners = _known_processes(part)
+    pids = distinct(
+        np.concatenate([rows["pid"] for rows in found if rows] or [np.empty(0, np.int64)])
+    ).tolist()
+    return [
+        Recorded(owners.get(i, Process(i)), devices, *(amd.of_process(rows, i) for rows in found))
+        for i in pids
+    ]
 
 
 def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
     columns = {**_TIMES, "kernel_id": -1, "event_id": -1, "group_segment_size": -1}
-    rows = part.integers(_DISPATCH, columns | dict.fromkeys((*_GROUP, *_GRID, "graph_exec_id", "graph_node_id"), -1))
+    rows = part.integers(
+        _DISPATCH, columns | dict.fromkeys((*_GROUP, *_GRID, "graph_exec_id", "graph_node_id"), -1)
+    )
     kernel, place = ranked(rows["kernel_id"])
-    display, plain = (part.texts(kernel, "rocpd_info_kernel_symbol", name) for name in ("display_name", "kernel_name"))
+    display, plain = (
+        part.texts(kernel, "rocpd_info_kernel_symbol", name)
+        for name in ("display_name", "kernel_name")
+    )
     names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
     return {
         **_common(rows, events),
@@ -121,8 +166,11 @@ def _common(rows: Columns, events: Columns) -> Columns:
     }
 
 
-def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[Columns, Columns, tuple[I64, I64]]:
-    """Calls of HIP, ranges of all else, and of the ranges the stack ids and those that they are inside of."""
+def _regions(
+    part: _Part, events: Columns, texts: Texts, tally: Tally
+) -> tuple[Columns, Columns, tuple[I64, I64]]:
+    """Calls of HIP, ranges of all else, and of the ranges the stack ids and those that they are
+    inside of."""
     rows = part.integers(_REGION, {**_TIMES, "name_id": -1, "event_id": -1})
     for name in ("category_id", "stack_id", "parent_stack_id"):
         rows[name] = looked_up(events["id"], events[name], rows["event_id"])
@@ -133,9 +181,12 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
     columns = {
         "name": by_value(rows["name_id"], lambda i: texts.code(spelt.get(i, "unnamed call"))),
         **{column: rows[column] for column in ("start", "end", "pid")},
-        "thread": np.where((tid := looked_up(threads["id"], threads["tid"], rows["tid"])) >= 0, tid, rows["tid"]),
+        "thread": np.where(
+            (tid := looked_up(threads["id"], threads["tid"], rows["tid"])) >= 0, tid, rows["tid"]
+        ),
     }
-    is_call, is_range = kinds == _CALL, kinds > _CALL
+    is_call = kinds == _CALL
+    is_range = kinds > _CALL
     tally.skipped += int(np.count_nonzero(kinds == _LEFT_OUT))
     stack = np.where(rows["stack_id"] > 0, rows["stack_id"], -1)
     calls = amd.of_rows({**columns, "correlation": stack}, is_call) if is_call.any() else {}
@@ -153,10 +204,19 @@ def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[
 
 def _kinds(part: _Part, rows: Columns, named: I64, spelt: dict[int, str]) -> I64:
     """What each region is, by its category; by its name where that is not known."""
-    table, text = ("rocpd_info_category", "name") if part.has("rocpd_info_category") else ("rocpd_string", "string")
+    table, text = (
+        ("rocpd_info_category", "name")
+        if part.has("rocpd_info_category")
+        else ("rocpd_string", "string")
+    )
     texts = part.texts(distinct(rows["category_id"]), table, text)
     kinds = by_value(rows["category_id"], lambda i: _kind_of(texts.get(i, "")))
-    by_name = np.array([_CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION for i in named.tolist()])
+    by_name = np.array(
+        [
+            _CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION
+            for i in named.tolist()
+        ]
+    )
     unknown = kinds == _UNKNOWN
     kinds[unknown] = looked_up(named, by_name, rows["name_id"][unknown])
     return kinds
@@ -176,9 +236,14 @@ def _kind_of(category: str) -> int:
 def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
     """Numbers of the GPUs by agent id, and what they are. Agents are CPUs too, which come first."""
     columns = ("id", "type", "type_index", "absolute_index", "product_name", "extdata")
-    rows = [row for row in part.rows("rocpd_info_agent", *columns) if isinstance(row[0], int) and row[1] == "GPU"]
+    rows = [
+        row
+        for row in part.rows("rocpd_info_agent", *columns)
+        if isinstance(row[0], int) and row[1] == "GPU"
+    ]
     rows.sort(key=lambda row: (row[3] if isinstance(row[3], int) else row[0], row[0]))
-    numbers, devices = dict[int, int](), dict[int, Device]()
+    numbers = dict[int, int]()
+    devices = dict[int, Device]()
     for place, (agent, _, index, _, name, extra) in enumerate(rows):
         numbers[agent] = index if isinstance(index, int) and index >= 0 else place
         about = mapping(decoded(extra)) if isinstance(extra, str) else {}
@@ -189,10 +254,16 @@ def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
 
 def _known_processes(part: _Part) -> dict[int, Process]:
     """Processes by the id that rows have. Of their command only the program is told."""
-    hosts = {key: host for key, host in part.rows("rocpd_info_node", "id", "hostname") if isinstance(host, str)}
+    hosts = {
+        key: host
+        for key, host in part.rows("rocpd_info_node", "id", "hostname")
+        if isinstance(host, str)
+    }
     found: dict[int, Process] = {}
     for key, pid, node, command in part.rows("rocpd_info_process", "id", "pid", "nid", "command"):
         if isinstance(key, int) and isinstance(pid, int):
             words = command.split() if isinstance(command, str) else []
-            found[key] = Process(pid, Path(words[0]).name if words else "", host=hosts.get(node) or None)
+            found[key] = Process(
+                pid, Path(words[0]).name if words else "", host=hosts.get(node) or None
+            )
     return found

@@ -1,6 +1,7 @@
-"""rocprofv3's own JSON (`--output-format json`): one element a process, arrays of records by what they are of. Names
-are numbers: of kernels by `kernel_id`, of calls by kind and operation, of ROCTx ranges by correlation id. The arrays
-are decoded a stretch at a time, so that the text is all that is held of them at once."""
+"""rocprofv3's own JSON (`--output-format json`): one element a process, arrays of records by what
+they are of. Names are numbers: of kernels by `kernel_id`, of calls by kind and operation, of ROCTx
+ranges by correlation id. The arrays are decoded a stretch at a time, so that the text is all that
+is held of them at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -24,21 +25,35 @@ from traceanalyzer.trace.table import MOST_DEVICES
 _AT_ONCE = 4096  # records that are decoded at once: they stay in the processor's cache
 _RANGES = {
     "marker_api": RangeKind.ANNOTATION,
-    **dict.fromkeys(("hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api"), RangeKind.LIBRARY),
+    **dict.fromkeys(
+        ("hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api"), RangeKind.LIBRARY
+    ),
 }
 _READ = ("kernel_dispatch", "hip_api", "memory_copy", *_RANGES)
-_TIMES = {"start": "start_timestamp", "end": "end_timestamp", "correlation": "correlation_id.internal"}
+_TIMES = {
+    "start": "start_timestamp",
+    "end": "end_timestamp",
+    "correlation": "correlation_id.internal",
+}
 _KERNEL = _TIMES | {
     "agent": "dispatch_info.agent_id.handle",
     "queue": "dispatch_info.queue_id.handle",
     "stream": "stream_id.handle",
     "kernel": "dispatch_info.kernel_id",
     "shared_bytes": "dispatch_info.group_segment_size",
-    **{f"{what}_{axis}": f"dispatch_info.{what}_size.{axis}" for what in ("grid", "workgroup") for axis in "xyz"},
+    **{
+        f"{what}_{axis}": f"dispatch_info.{what}_size.{axis}"
+        for what in ("grid", "workgroup")
+        for axis in "xyz"
+    },
 }
 _NAMED = _TIMES | {"kind": "kind", "operation": "operation"}
-_COPY = _NAMED | {"stream": "stream_id.handle", "bytes": "bytes",
-                  "source": "src_agent_id.handle", "target": "dst_agent_id.handle"}  # fmt: skip
+_COPY = _NAMED | {
+    "stream": "stream_id.handle",
+    "bytes": "bytes",
+    "source": "src_agent_id.handle",
+    "target": "dst_agent_id.handle",
+}
 _CALL = _NAMED | {"thread": "thread_id", "parent": "correlation_id.ancestor"}
 """Columns, and where they stand in a record."""
 
@@ -106,8 +121,11 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
         why = stream.damage or str(error).split(" - at")[0]
         said = f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
         raise UnreadableInputError(said) from error
-    tally, texts = Tally(), Texts()
-    return traces_of(path, "rocprofv3", [_recorded(process, texts, tally) for process in processes], texts, tally)
+    tally = Tally()
+    texts = Texts()
+    return traces_of(
+        path, "rocprofv3", [_recorded(process, texts, tally) for process in processes], texts, tally
+    )
 
 
 def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
@@ -116,31 +134,51 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     numbers, devices = _agents(process.agents)
     spelt = process.strings
     calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
-    ranges = amd.together([_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()])
+    ranges = amd.together(
+        [_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()]
+    )
     rows = _columns(arrays.get("memory_copy", []), _COPY, tally)
     names, place = _operations(rows, spelt)
-    source, target = (by_value(rows[end], lambda agent: numbers.get(agent, -1)) for end in ("source", "target"))
+    source, target = (
+        by_value(rows[end], lambda agent: numbers.get(agent, -1)) for end in ("source", "target")
+    )
     kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
-    kernels = _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally)
-    ops = amd.together([kernels, kept | amd.copies(place, names.__getitem__, source, target, texts)])
-    ops["correlation"] = amd.outermost(ops["correlation"], calls, ranges["correlation"], ranges["parent"])
+    kernels = _kernels(
+        arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally
+    )
+    ops = amd.together(
+        [kernels, kept | amd.copies(place, names.__getitem__, source, target, texts)]
+    )
+    ops["correlation"] = amd.outermost(
+        ops["correlation"], calls, ranges["correlation"], ranges["parent"]
+    )
     about = process.metadata
     name = Path(about.command[0]).name if about.command else ""
     owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
     return Recorded(
-        owner, devices, _filled(ops), _filled(calls, "parent", "kind"), _filled(ranges, "parent", "correlation")
+        owner,
+        devices,
+        _filled(ops),
+        _filled(calls, "parent", "kind"),
+        _filled(ranges, "parent", "correlation"),
     )
 
 
 def _filled(rows: Columns, *unused: str) -> Columns:
     """The columns that are of use; none without rows."""
-    return {name: column for name, column in rows.items() if name not in unused} if len(rows["start"]) else {}
+    return (
+        {name: column for name, column in rows.items() if name not in unused}
+        if len(rows["start"])
+        else {}
+    )
 
 
 def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) -> Columns:
     """Columns of an array of records, decoded a stretch at a time; damaged records are lost."""
-    take, kind = attrgetter(*wanted.values()), _record(wanted.values())
-    whole, one = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)  # type: ignore[valid-type]
+    take = attrgetter(*wanted.values())
+    kind = _record(wanted.values())
+    whole = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+    one = msgspec.json.Decoder(kind)
     parts = [np.empty((0, len(wanted)), np.int64)]
     for i in range(0, len(records), _AT_ONCE):
         chunk = records[i : i + _AT_ONCE]
@@ -156,24 +194,37 @@ def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) ->
 
 
 def _record(places: Iterable[str]) -> type[Struct]:
-    """A type of records that have a number at each of these places (`dispatch_info.kernel_id`), -1 where it is not."""
+    """A type of records that have a number at each of these places (`dispatch_info.kernel_id`), -1
+    where it is not."""
     inner: dict[str, list[str]] = {}
     for place in places:
         name, _, rest = place.partition(".")
         inner.setdefault(name, []).extend([rest] if rest else [])
     made = {name: _record(rest) for name, rest in inner.items() if rest}
-    fields = [(name, made[name], made[name]()) if name in made else (name, int, -1) for name in inner]
+    fields = [
+        (name, made[name], made[name]()) if name in made else (name, int, -1) for name in inner
+    ]
     return msgspec.defstruct("Record", fields, frozen=True, gc=False)
 
 
 def _operations(rows: Columns, strings: _Strings) -> tuple[list[str], I64]:
     """Names of the distinct operations of these rows, and for each row its place among them."""
-    pairs, place = np.unique(np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True)
-    known = {(i, j): name for i, kind in enumerate(strings.buffer_records) for j, name in enumerate(kind.operations)}
-    return [known.get((kind, operation), "") for kind, operation in pairs.T.tolist()], place.reshape(-1)
+    pairs, place = np.unique(
+        np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True
+    )
+    known = {
+        (i, j): name
+        for i, kind in enumerate(strings.buffer_records)
+        for j, name in enumerate(kind.operations)
+    }
+    return [
+        known.get((kind, operation), "") for kind, operation in pairs.T.tolist()
+    ], place.reshape(-1)
 
 
-def _host(records: Sequence[Raw], strings: _Strings, texts: Texts, tally: Tally, kind: int = 0) -> Columns:
+def _host(
+    records: Sequence[Raw], strings: _Strings, texts: Texts, tally: Tally, kind: int = 0
+) -> Columns:
     """Calls, or ranges of a kind; ranges of ROCTx are called by their messages."""
     rows = _columns(records, _CALL, tally)
     names, place = _operations(rows, strings)
@@ -188,13 +239,24 @@ def _host(records: Sequence[Raw], strings: _Strings, texts: Texts, tally: Tally,
 
 
 def _kernels(
-    records: Sequence[Raw], symbols: Sequence[_Symbol], numbers: Mapping[int, int], texts: Texts, tally: Tally
+    records: Sequence[Raw],
+    symbols: Sequence[_Symbol],
+    numbers: Mapping[int, int],
+    texts: Texts,
+    tally: Tally,
 ) -> Columns:
     rows = _columns(records, _KERNEL, tally)
-    spelt = {symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols}
+    spelt = {
+        symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols
+    }
     return {
-        **{name: rows[name] for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")},
-        **amd.launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]),
+        **{
+            name: rows[name]
+            for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")
+        },
+        **amd.launch_shape(
+            [rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]
+        ),
         "kind": np.full(len(rows["start"]), amd.KERNEL),
         "name": by_value(rows["kernel"], lambda i: texts.code(spelt.get(i) or "unnamed kernel")),
         "device": by_value(rows["agent"], lambda agent: numbers.get(agent, -1)),
@@ -202,11 +264,14 @@ def _kernels(
 
 
 def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int, Device]]:
-    """Numbers of the GPUs by their handles, and what they are. Agents are CPUs too, which come first."""
+    """Numbers of the GPUs by their handles, and what they are. Agents are CPUs too, which come
+    first."""
     gpus = [agent for agent in agents if agent.get("type") == 2]  # 1: a CPU
-    numbers, devices = {}, {}
+    numbers = {}
+    devices = {}
     for place, agent in enumerate(gpus):
-        handle, index = agent.get("id"), agent.get("logical_node_type_id")
+        handle = agent.get("id")
+        index = agent.get("logical_node_type_id")
         number = index if isinstance(index, int) and 0 <= index < MOST_DEVICES else place
         devices[number] = amd.device_of(number, agent)
         if isinstance(handle, dict) and isinstance(handle.get("handle"), int):

@@ -1,6 +1,6 @@
-"""RPD: the SQLite that rocmProfileData's `runTracer.sh` writes (schema 2). Base tables only, as of any database. Work
-(`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own name is a description, and where that is
-empty the kernel's name that the call has."""
+"""RPD: the SQLite that rocmProfileData's `runTracer.sh` writes (schema 2). Base tables only, as of
+any database. Work (`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own
+name is a description, and where that is empty the kernel's name that the call has."""
 
 import re
 from collections.abc import Callable
@@ -18,18 +18,33 @@ from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace, di
 _MARKER = "UserMarker"  # a call that is none: a range of ROCTx, its text among the arguments
 _RECORDER = re.compile(r"^hcc_activity_callback$|^\w+Table::")
 """Calls of RPD itself, which it writes among the program's."""
-_GRID, _GROUP = ("gridX", "gridY", "gridZ"), ("workgroupX", "workgroupY", "workgroupZ")
+_GRID = ("gridX", "gridY", "gridZ")
+_GROUP = ("workgroupX", "workgroupY", "workgroupZ")
 
 
 def is_rpd(database: Database) -> bool:
     """Whether the file has RPD's tables."""
-    return database.has("rocpd_op", "gpuId", "start", "end") and database.has("rocpd_string", "string")
+    return database.has("rocpd_op", "gpuId", "start", "end") and database.has(
+        "rocpd_string", "string"
+    )
 
 
-def read_rpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
-    """A trace for each process; none where nothing was recorded. `there`: the share of the file that is there."""
-    tally, texts = Tally(), Texts()
-    columns = {"id": -1, "pid": -1, "tid": -1, "start": 0, "end": 0, "apiName_id": -1, "args_id": -1}
+def read_rpd(
+    path: Path, database: Database, progress: Callable[[float], None], *, there: float
+) -> list[Trace]:
+    """A trace for each process; none where nothing was recorded. `there`: the share of the file
+    that is there."""
+    tally = Tally()
+    texts = Texts()
+    columns = {
+        "id": -1,
+        "pid": -1,
+        "tid": -1,
+        "start": 0,
+        "end": 0,
+        "apiName_id": -1,
+        "args_id": -1,
+    }
     calls = database.integers("rocpd_api", columns)
     calls = amd.of_rows(calls, np.argsort(calls["id"], kind="stable"))
     ops = _ops(database, calls, texts, tally)
@@ -39,9 +54,14 @@ def read_rpd(path: Path, database: Database, progress: Callable[[float], None], 
         ops["pid"] = np.full(len(ops["pid"]), pids[0])
     tally.lost += int(np.count_nonzero(ops["pid"] < 0))
     host = _calls(database, calls, texts)
-    found = [Recorded(Process(pid), {}, *(amd.of_process(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
+    found = [
+        Recorded(Process(pid), {}, *(amd.of_process(rows, pid) for rows in (ops, *host)))
+        for pid in pids.tolist()
+    ]
     progress(1.0)
-    return traces_of(path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
+    return traces_of(
+        path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged)
+    )
 
 
 def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
@@ -68,7 +88,15 @@ def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, C
 
 def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Columns:
     """Kernels, copies and fills, each with its call and the call's process."""
-    wanted = {"id": -1, "gpuId": -1, "queueId": -1, "start": 0, "end": 0, "description_id": -1, "opType_id": -1}
+    wanted = {
+        "id": -1,
+        "gpuId": -1,
+        "queueId": -1,
+        "start": 0,
+        "end": 0,
+        "description_id": -1,
+        "opType_id": -1,
+    }
     rows = database.integers("rocpd_op", wanted)
     links = database.integers("rocpd_api_ops", {"api_id": -1, "op_id": -1})
     links = amd.of_rows(links, np.argsort(links["op_id"], kind="stable"))
@@ -78,9 +106,12 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     tally.skipped += int(np.count_nonzero(~work))
     rows = amd.of_rows(rows, work)
     kernel = rows["kind"] == amd.KERNEL
-    launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
+    launched = _of_call(
+        database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"]
+    )
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
-    described, called = rows["description_id"], launched["kernelName_id"]
+    described = rows["description_id"]
+    called = launched["kernelName_id"]
     spelt = database.texts(distinct(np.concatenate([described, called])), "rocpd_string", "string")
     pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
     called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
@@ -106,12 +137,16 @@ def _of_call(database: Database, table: str, columns: tuple[str, ...], call: I64
 
 
 def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> Columns:
-    """Of kernels; what begins with `hipExt` is given its grid in work items, everything else in work groups."""
+    """Of kernels; what begins with `hipExt` is given its grid in work items, everything else in
+    work groups."""
     spelt = database.texts(distinct(calls["apiName_id"]), "rocpd_string", "string")
     in_items = [key for key, text in spelt.items() if text.startswith("hipExt")]
     items = np.isin(looked_up(calls["id"], calls["apiName_id"], call), in_items)
     groups = [launched[name] for name in _GROUP]
-    grid = [np.where(items, launched[name], launched[name] * size) for name, size in zip(_GRID, groups, strict=True)]
+    grid = [
+        np.where(items, launched[name], launched[name] * size)
+        for name, size in zip(_GRID, groups, strict=True)
+    ]
     return amd.launch_shape(grid, groups)
 
 
@@ -120,8 +155,14 @@ def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]
     spelt = database.texts(distinct(types), "rocpd_string", "string")
     kinds = {i: _kind_of(spelt.get(i, "")) for i in distinct(types).tolist()}
     copies = {i: amd.copy_of(spelt[i]) for i, kind in kinds.items() if kind == amd.MEMCPY}
-    title = by_value(types, lambda i: texts.code(copies[i].label if i in copies else "Memset (Device)"))
-    return by_value(types, kinds.__getitem__), title, by_value(types, lambda i: int(copies.get(i, 0)))
+    title = by_value(
+        types, lambda i: texts.code(copies[i].label if i in copies else "Memset (Device)")
+    )
+    return (
+        by_value(types, kinds.__getitem__),
+        title,
+        by_value(types, lambda i: int(copies.get(i, 0))),
+    )
 
 
 def _kind_of(name: str) -> int:
@@ -129,4 +170,10 @@ def _kind_of(name: str) -> int:
     words = name.upper()
     if "BARRIER" in words or "MARKER" in words:
         return 0
-    return amd.MEMCPY if "COPY" in words else amd.MEMSET if "FILL" in words or "MEMSET" in words else amd.KERNEL
+    return (
+        amd.MEMCPY
+        if "COPY" in words
+        else amd.MEMSET
+        if "FILL" in words or "MEMSET" in words
+        else amd.KERNEL
+    )

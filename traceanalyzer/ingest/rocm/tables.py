@@ -1,7 +1,7 @@
-"""rocprofv3's CSV: a table of kernels (`*_kernel_trace.csv`), and beside it those of copies, calls and ranges. Headers
-differ in capitals between versions, and files that `rocpd convert` writes begin with a `Guid`, within which alone
-correlation ids are unique. Devices are agents there ("Agent 7"), the CPUs first; `*_agent_info.csv` says which of them
-are GPUs."""
+"""rocprofv3's CSV: a table of kernels (`*_kernel_trace.csv`), and beside it those of copies, calls
+and ranges. Headers differ in capitals between versions, and files that `rocpd convert` writes begin
+with a `Guid`, within which alone correlation ids are unique. Devices are agents there ("Agent 7"),
+the CPUs first; `*_agent_info.csv` says which of them are GPUs."""
 
 import csv
 import re
@@ -24,8 +24,11 @@ from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 
 _TABLE = "kernel_trace"
 _NUMBER = re.compile(r"-?\d+")
-_RANGES = {"marker_api_trace": RangeKind.ANNOTATION, "hsa_api_trace": RangeKind.LIBRARY,
-           "rccl_api_trace": RangeKind.LIBRARY}  # fmt: skip
+_RANGES = {
+    "marker_api_trace": RangeKind.ANNOTATION,
+    "hsa_api_trace": RangeKind.LIBRARY,
+    "rccl_api_trace": RangeKind.LIBRARY,
+}
 _TIMES = {"start": "start_timestamp", "end": "end_timestamp", "correlation": "correlation_id"}
 _SHAPE = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz"]
 _OF_KERNELS = ("agent_id", "queue_id", "stream_id", "lds_block_size", *_SHAPE)
@@ -36,27 +39,36 @@ Progress = Callable[[float], None] | None
 
 
 def is_table(head: bytes) -> bool:
-    """Whether the text is a table of kernels, of any version. `head`: the first bytes of the decompressed file."""
+    """Whether the text is a table of kernels, of any version. `head`: the first bytes of the
+    decompressed file."""
     first = head.partition(b"\n")[0].decode("utf-8", "replace")
-    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(_header(csv.reader([first])))
+    return {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}.issubset(
+        _header(csv.reader([first]))
+    )
 
 
 def read_tables(path: Path, progress: Progress) -> list[Trace]:
     """A trace for each process. Raises UnreadableInputError."""
-    tally, texts = Tally(), Texts()
+    tally = Tally()
+    texts = Texts()
     numbers, devices = _agents(path)
     kernels = _read(path, _OF_KERNELS, "kernel_name", texts, tally, progress)
     if not kernels:
         raise UnreadableInputError(f"{path}: a table of kernels without rows; record again")
     if not numbers:
-        tally.notes.append("Devices are numbered as the recording numbers agents, CPUs first (no *_agent_info.csv).")
+        tally.notes.append(
+            "Devices are numbered as the recording numbers agents, CPUs first (no "
+            "*_agent_info.csv)."
+        )
     copied = _beside(path, "memory_copy_trace", _OF_COPIES, "direction", texts, tally)
     calls = _beside(path, "hip_api_trace", _OF_CALLS, "function", texts, tally)
     ranges = {name: _beside(path, name, _OF_CALLS, "function", texts, tally) for name in _RANGES}
     recorded = []
     for guid, rows in kernels.items():
         ops = amd.together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
-        on_host = amd.together([_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()])
+        on_host = amd.together(
+            [_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()]
+        )
         called = calls.get(guid)
         process = Process(int(called["process_id"][0]) if called else None)
         recorded.append(Recorded(process, devices, ops, _host(called), on_host))
@@ -70,17 +82,25 @@ def _header(rows: Iterator[list[str]]) -> list[str]:
         return []
 
 
-def _beside(path: Path, table: str, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally) -> Rows:
+def _beside(
+    path: Path, table: str, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally
+) -> Rows:
     """Another table of the same recording; no rows where there is none."""
     other = path.with_name(path.name.replace(_TABLE, table))
     return _read(other, numbers, text, texts, tally) if other != path and other.is_file() else {}
 
 
 def _read(
-    path: Path, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally, progress: Progress = None
+    path: Path,
+    numbers: tuple[str, ...],
+    text: str,
+    texts: Texts,
+    tally: Tally,
+    progress: Progress = None,
 ) -> Rows:
-    """Columns of numbers and of one text, which has codes, by `Guid`; -1 where the table has no such column. Of a text
-    in a column of numbers the number in it counts. Rows that are not as long as the header are lost."""
+    """Columns of numbers and of one text, which has codes, by `Guid`; -1 where the table has no
+    such column. Of a text in a column of numbers the number in it counts. Rows that are not as long
+    as the header are lost."""
     numbers = (*_TIMES.values(), *numbers)
     found: dict[str, Growing] = defaultdict(lambda: Growing(dict.fromkeys((*numbers, "name"), "q")))
     with open_stream(path, progress) as stream:
@@ -96,7 +116,12 @@ def _read(
                 columns = dict(zip(header, zip(*mine, strict=True), strict=False))
                 none = ("",) * len(mine)
                 taken = {name: _numbers(columns.get(name, none)) for name in numbers}
-                found[key].append({**taken, "name": texts.codes(name or "unnamed" for name in columns.get(text, none))})
+                found[key].append(
+                    {
+                        **taken,
+                        "name": texts.codes(name or "unnamed" for name in columns.get(text, none)),
+                    }
+                )
     return {key: columns.take() for key, columns in found.items()}
 
 
@@ -134,7 +159,9 @@ def _number(text: str) -> int:
 def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
     return {
         **_times(rows),
-        **amd.launch_shape([rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]),
+        **amd.launch_shape(
+            [rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]
+        ),
         "kind": np.full(len(rows["name"]), amd.KERNEL),
         "name": rows["name"],
         "device": _numbered(rows["agent_id"], numbers),
@@ -171,7 +198,8 @@ def _numbered(agents: I64, numbers: Mapping[int, int]) -> I64:
 
 
 def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
-    """Numbers of the GPUs by their agents' numbers, and what they are; empty where that is not recorded."""
+    """Numbers of the GPUs by their agents' numbers, and what they are; empty where that is not
+    recorded."""
     other = path.with_name(path.name.replace(_TABLE, "agent_info"))
     if other == path or not other.is_file():
         return {}, {}
@@ -179,7 +207,11 @@ def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         agents = [dict(zip(header, row, strict=True)) for row in _whole(rows, len(header), Tally())]
-    gpus = [(_number(agent.get("node_id", "")), agent) for agent in agents if agent.get("agent_type") == "GPU"]
+    gpus = [
+        (_number(agent.get("node_id", "")), agent)
+        for agent in agents
+        if agent.get("agent_type") == "GPU"
+    ]
     gpus.sort(key=itemgetter(0))
     devices = {}
     for place, (_, agent) in enumerate(gpus):

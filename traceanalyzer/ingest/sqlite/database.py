@@ -1,5 +1,6 @@
-"""The SQLite file of a recording (the file itself, one that was gzipped, or what a recorder's own tool makes of it) and
-bulk reading of it; tables and columns may be there or not, and may be damaged."""
+"""The SQLite file of a recording (the file itself, one that was gzipped, or what a recorder's own
+tool makes of it) and bulk reading of it; tables and columns may be there or not, and may be
+damaged."""
 
 import re
 import shutil
@@ -28,12 +29,16 @@ from traceanalyzer.trace import I64
 Made = TypeVar("Made")
 Scalar = TypeVar("Scalar", bound=np.generic)
 MISSING = -(2**62)  # stands for NULL in a time column; event times may be negative
-_ROWS_A_FETCH = 512  # small, so that of a damaged table little is lost around the damage; larger is not faster
+_ROWS_A_FETCH = 512
+"""Small, so that of a damaged table little is lost around the damage; larger is not faster."""
 _IDS_A_QUERY = 900  # below the lowest limit on the terms of an expression that SQLite builds have
 _QUERIES = 10  # for texts, at most; for more, the table is read once: it may have no index
-_CHUNK_BYTES = 1 << 16  # what is lost at most before the damage of a gzipped file; larger is not faster
+_CHUNK_BYTES = (
+    1 << 16
+)  # what is lost at most before the damage of a gzipped file; larger is not faster
 _NEARLY_ALL = 0.999
-"""Of a compressed file that ends early and whose database does not say how long it is: something is missing."""
+"""Of a compressed file that ends early and whose database does not say how long it is: something is
+missing."""
 
 
 class NotWholeError(Exception):
@@ -49,17 +54,25 @@ class Database:
     layouts: dict[str, Layout] = field(default_factory=dict)  # of the tables that `pages` can read
     pages: PageFile | None = None
     where_kinds: dict[int, tuple[int, int]] | None = None
-    """Numbers of the first and the last row of each kind of NVTX event that is no range, once they have been read."""
-    damaged: set[str] = field(default_factory=set)  # tables of which only the rows before the damage could be read
+    """Numbers of the first and the last row of each kind of NVTX event that is no range, once they
+    have been read."""
+    damaged: set[str] = field(
+        default_factory=set
+    )  # tables of which only the rows before the damage could be read
 
     def table(self, name: str) -> str | None:
         """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
         variant = re.compile(re.escape(name) + r"(?:_V(\d{1,18}))?")
-        found = [(int(match[1] or 1), table) for table in self.columns if (match := variant.fullmatch(table))]
+        found = [
+            (int(match[1] or 1), table)
+            for table in self.columns
+            if (match := variant.fullmatch(table))
+        ]
         return max(found)[1] if found else None
 
     def has(self, name: str, *columns: str) -> bool:
-        """Whether the table and all these columns exist; a table without rows counts as existing."""
+        """Whether the table and all these columns exist; a table without rows counts as
+        existing."""
         table = self.table(name)
         return table is not None and self.columns[table].issuperset(columns)
 
@@ -72,22 +85,32 @@ class Database:
         return next(self.rows(name, {"rowid": 0}, limit=1), None) is not None
 
     def integers(self, name: str, columns: Mapping[str, int]) -> dict[str, I64]:
-        """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays, empty where there
-        is no such table. Text in a column of numbers counts as the number it begins with, else 0."""
+        """The columns (name: value for NULL and for a column that the table lacks) as int64 arrays,
+        empty where there is no such table. Text in a column of numbers counts as the number it
+        begins with, else 0."""
         return together(self.each(name, columns, lambda part: part.integers), columns)
 
     def each(
-        self, name: str, columns: Mapping[str, int], make: Callable[[Part], Made], *, text: str | None = None
+        self,
+        name: str,
+        columns: Mapping[str, int],
+        make: Callable[[Part], Made],
+        *,
+        text: str | None = None,
     ) -> list[Made]:
-        """What `make` makes of each stretch of the table's rows, in order: the columns as `integers` gives them, and
-        one column of undecoded text. Where damage is found late, it is called for all rows once more."""
+        """What `make` makes of each stretch of the table's rows, in order: the columns as
+        `integers` gives them, and one column of undecoded text. Where damage is found late, it is
+        called for all rows once more."""
         with suppress(NotWholeError):
             return [make(part) for part in self.parts(name, columns, text=text)]
         return [make(self._row_by_row(name, columns, text))]
 
-    def parts(self, name: str, columns: Mapping[str, int], *, text: str | None = None) -> Iterator[Part]:
-        """The rows of a sound table in stretches, from the file's pages: a quarter of the time that SQLite takes.
-        Raises NotWholeError where that would not give the table's very values; reading row by row then finds out."""
+    def parts(
+        self, name: str, columns: Mapping[str, int], *, text: str | None = None
+    ) -> Iterator[Part]:
+        """The rows of a sound table in stretches, from the file's pages: a quarter of the time that
+        SQLite takes. Raises NotWholeError where that would not give the table's very values;
+        reading row by row then finds out."""
         table = self.table(name)
         if table is None:
             return
@@ -98,12 +121,18 @@ class Database:
         except (OddPageError, OSError) as error:
             raise NotWholeError from error
 
-    def _row_by_row(self, name: str, columns: Mapping[str, int], text: str | None, *, cast: bool = False) -> Part:
-        """The rows up to the first damaged one. `cast`: where there are other values than integers."""
-        numbers, texts = bytearray(), list[bytes]()
+    def _row_by_row(
+        self, name: str, columns: Mapping[str, int], text: str | None, *, cast: bool = False
+    ) -> Part:
+        """The rows up to the first damaged one. `cast`: where there are other values than
+        integers."""
+        numbers = bytearray()
+        texts = list[bytes]()
         wanted: dict[str, int | bytes | None] = dict(columns)
         try:
-            for batch in self._batches(name, wanted if text is None else {**wanted, text: b""}, cast=cast):
+            for batch in self._batches(
+                name, wanted if text is None else {**wanted, text: b""}, cast=cast
+            ):
                 if text is not None:
                     texts.extend(row[-1] for row in batch)
                     batch = [row[:-1] for row in batch]
@@ -113,21 +142,35 @@ class Database:
                 raise
             return self._row_by_row(name, columns, text, cast=True)
         matrix = np.frombuffer(numbers, np.int64).reshape(-1, len(columns))
-        return Part({column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts)
+        return Part(
+            {column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts
+        )
 
     def rows(
-        self, name: str, columns: Mapping[str, int | bytes | None], *, where: str = "", limit: int | None = None
+        self,
+        name: str,
+        columns: Mapping[str, int | bytes | None],
+        *,
+        where: str = "",
+        limit: int | None = None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows in the order of the table, up to the first damaged one; none without the table. Beside a column's name
-        stands its value for NULL and for a column that the table lacks. An integer makes it a column of integers, bytes
-        one of undecoded text, None leaves it as it is. `where` is SQL of this program's own."""
+        """Rows in the order of the table, up to the first damaged one; none without the table.
+        Beside a column's name stands its value for NULL and for a column that the table lacks. An
+        integer makes it a column of integers, bytes one of undecoded text, None leaves it as it is.
+        `where` is SQL of this program's own."""
         rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
         return chain.from_iterable(self._batches(name, columns, rest))
 
     def _batches(
-        self, name: str, columns: Mapping[str, int | bytes | None], rest: str = "", *, cast: bool = True
+        self,
+        name: str,
+        columns: Mapping[str, int | bytes | None],
+        rest: str = "",
+        *,
+        cast: bool = True,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The same in lists. `cast`: a column of integers has them whatever the file holds there."""
+        """The same in lists. `cast`: a column of integers has them whatever the file holds
+        there."""
         table = self.table(name)
         if table is None:
             return
@@ -138,16 +181,23 @@ class Database:
             while batch := cursor.fetchmany(_ROWS_A_FETCH):
                 yield batch
         except sqlite3.DatabaseError as error:
-            if "no such column" not in str(error):  # `where` needs it: a table of another meaning, not damage
+            if "no such column" not in str(
+                error
+            ):  # `where` needs it: a table of another meaning, not damage
                 self.damaged.add(table)
 
-    def texts(self, ids: Iterable[int], table: str = "StringIds", text: str = "value") -> dict[int, str]:
-        """The text of each id in a table of texts; ids without one, and those below 0, are left out. No other text is
-        read."""
-        wanted, columns = [int(i) for i in ids if i >= 0], {"id": 0, text: None}
+    def texts(
+        self, ids: Iterable[int], table: str = "StringIds", text: str = "value"
+    ) -> dict[int, str]:
+        """The text of each id in a table of texts; ids without one, and those below 0, are left
+        out. No other text is read."""
+        wanted = [int(i) for i in ids if i >= 0]
+        columns = {"id": 0, text: None}
         if len(wanted) > _QUERIES * _IDS_A_QUERY:
             chosen = set(wanted)
-            return {key: _as_text(value) for key, value in self.rows(table, columns) if key in chosen}
+            return {
+                key: _as_text(value) for key, value in self.rows(table, columns) if key in chosen
+            }
         queries = (wanted[i : i + _IDS_A_QUERY] for i in range(0, len(wanted), _IDS_A_QUERY))
         conditions = (f"id IN ({','.join(map(str, listed))})" for listed in queries)
         rows = chain.from_iterable(self.rows(table, columns, where=where) for where in conditions)
@@ -155,41 +205,20 @@ class Database:
 
     def _term(self, table: str, column: str, null: int | bytes | None, cast: bool) -> str:
         """SQL for one column of the result."""
-        default = "NULL" if null is None else f"x'{null.hex()}'" if isinstance(null, bytes) else str(null)
+        default = (
+            "NULL" if null is None else f"x'{null.hex()}'" if isinstance(null, bytes) else str(null)
+        )
         if column != "rowid" and column not in self.columns[table]:
             return default
         if null is None:
             return f'"{column}"'
         if isinstance(null, bytes):
             return f'coalesce(CAST("{column}" AS BLOB), {default})'
-        return f'coalesce(CAST("{column}" AS INTEGER), {default})' if cast else f'coalesce("{column}", {default})'
-
-
-def together(parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]) -> dict[str, NDArray[Scalar]]:
-    """The columns of all parts, each put together by itself: the parts are emptied, so that little is held twice."""
-    nothing: list[Any] = [np.empty(0, np.int64)]
-    return {name: np.concatenate([part.pop(name) for part in parts] or nothing) for name in names}
-
-
-@contextmanager
-def open_database(path: Path, shown: str) -> Iterator[Database]:
-    """Open the file read-only and immutable: nothing is written, no journal or lock is made beside it. `shown` is how
-    messages name the file. Raises UnreadableInputError where its catalog cannot be read."""
-    pages, uri = None, f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    with suppress(OSError, OddPageError):  # else SQLite alone can read it
-        pages = PageFile.of(path)
-    try:
-        with pages.file if pages else nullcontext(), closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.text_factory = _text
-            connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
-            distrust(connection, path.stat().st_size)
-            columns = _catalog(connection)
-            layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
-            allow_reads_of(connection, columns)
-            yield Database(connection, columns, layouts, pages)
-    except sqlite3.DatabaseError as error:
-        said = f"{shown}: the SQLite database is damaged before its first table; export the report again"
-        raise UnreadableInputError(said) from error
+        return (
+            f'coalesce(CAST("{column}" AS INTEGER), {default})'
+            if cast
+            else f'coalesce("{column}", {default})'
+        )
 
 
 _TABLES = """
@@ -200,9 +229,50 @@ WHERE type = 'table' AND typeof(name) = 'text' AND typeof(sql) = 'text' AND sql 
 """Real tables: a view or a virtual table under a table's name is code of the file's author."""
 
 
+def together(
+    parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]
+) -> dict[str, NDArray[Scalar]]:
+    """The columns of all parts, each put together by itself: the parts are emptied, so that little
+    is held twice."""
+    nothing: list[Any] = [np.empty(0, np.int64)]
+    return {name: np.concatenate([part.pop(name) for part in parts] or nothing) for name in names}
+
+
+@contextmanager
+def open_database(path: Path, shown: str) -> Iterator[Database]:
+    """Open the file read-only and immutable: nothing is written, no journal or lock is made beside
+    it. `shown` is how messages name the file. Raises UnreadableInputError where its catalog cannot
+    be read."""
+    pages = None
+    uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+    with suppress(OSError, OddPageError):  # else SQLite alone can read it
+        pages = PageFile.of(path)
+    try:
+        with (
+            pages.file if pages else nullcontext(),
+            closing(sqlite3.connect(uri, uri=True)) as connection,
+        ):
+            connection.text_factory = _text
+            connection.execute(
+                "PRAGMA writable_schema = ON"
+            )  # of a damaged catalog, use the tables that are intact
+            distrust(connection, path.stat().st_size)
+            columns = _catalog(connection)
+            layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
+            allow_reads_of(connection, columns)
+            yield Database(connection, columns, layouts, pages)
+    except sqlite3.DatabaseError as error:
+        said = (
+            f"{shown}: the SQLite database is damaged before its first table; export the "
+            "report again"
+        )
+        raise UnreadableInputError(said) from error
+
+
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     """The columns of each table, as far as the catalog is intact."""
-    names, columns = list[str](), dict[str, frozenset[str]]()
+    names = list[str]()
+    columns = dict[str, frozenset[str]]()
     with suppress(sqlite3.DatabaseError):
         names.extend(row[0] for row in connection.execute(_TABLES))
     for name in names:
@@ -213,24 +283,32 @@ def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
 
 
 def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
-    """Where a table is, and what is in its rows; None where the schema stands for a value, or a row's number has more
-    than one name."""
+    """Where a table is, and what is in its rows; None where the schema stands for a value, or a
+    row's number has more than one name."""
     try:
         query = "SELECT name, type, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid"
         info = connection.execute(query, (table,)).fetchall()
-        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        root = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)
+        ).fetchone()
     except sqlite3.DatabaseError:
         return None
     names = tuple(name for name, *_ in info)
     keys = {name: type_.upper() for name, type_, key, _ in info if key}
-    odd = "rowid" in names, any(hidden for *_, hidden in info), len(keys) > 1, set(keys.values()) - {"INTEGER"}
+    odd = (
+        "rowid" in names,
+        any(hidden for *_, hidden in info),
+        len(keys) > 1,
+        set(keys.values()) - {"INTEGER"},
+    )
     if root is None or not isinstance(root[0], int) or any(odd):
         return None
     return Layout(root[0], names, next(iter(keys), None))
 
 
 def _text(raw: bytes) -> str:
-    """Text of the file; bytes that are not UTF-8 (names cut in the middle of a character) are replaced."""
+    """Text of the file; bytes that are not UTF-8 (names cut in the middle of a character) are
+    replaced."""
     return raw[: 4 * limits().text].decode("utf-8", "replace")[: limits().text]
 
 
@@ -250,8 +328,9 @@ def is_sqlite(head: bytes, path: Path) -> bool:
 
 @contextmanager
 def sqlite_file(path: Path, export: Callable[[Path, Path], None]) -> Iterator[tuple[Path, float]]:
-    """The SQLite file of a recording and the share of it that is there (1: all); temporary files are removed. What is
-    neither SQLite nor gzip is made into one by `export` (from, to). Raises UnreadableInputError, and what that does."""
+    """The SQLite file of a recording and the share of it that is there (1: all); temporary files
+    are removed. What is neither SQLite nor gzip is made into one by `export` (from, to). Raises
+    UnreadableInputError, and what that does."""
     with note_read(path).open("rb") as stream:
         head = stream.read(len(SQLITE_MAGIC))
     log = path.with_name(f"{path.name}-wal")
@@ -273,8 +352,9 @@ def sqlite_file(path: Path, export: Callable[[Path, Path], None]) -> Iterator[tu
 
 
 def _merge(path: Path, log: Path, target: Path) -> bool:
-    """Make a copy of a database with what its write-ahead log holds: a program that is still open, or was killed,
-    leaves its last changes there. Whether that could be done; the recording itself stays as it is."""
+    """Make a copy of a database with what its write-ahead log holds: a program that is still open,
+    or was killed, leaves its last changes there. Whether that could be done; the recording itself
+    stays as it is."""
     shutil.copyfile(path, target)
     shutil.copyfile(note_read(log), f"{target}-wal")
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(target)) as connection:
@@ -285,7 +365,8 @@ def _merge(path: Path, log: Path, target: Path) -> bool:
 
 
 def _share_there(path: Path) -> float:
-    """The share of the bytes that its header tells of (https://sqlite.org/fileformat2.html, section 1.3)."""
+    """The share of the bytes that its header tells of (https://sqlite.org/fileformat2.html, section
+    1.3)."""
     with path.open("rb") as stream:
         header = stream.read(100)
     if len(header) < 100:
@@ -296,7 +377,8 @@ def _share_there(path: Path) -> float:
 
 
 def _decompress(path: Path, target: Path) -> bool:
-    """Whether the gzipped file could be decompressed to its end; what came before the damage is kept."""
+    """Whether the gzipped file could be decompressed to its end; what came before the damage is
+    kept."""
     most = decompressed_limit(path.stat().st_size)
     with target.open("wb") as output, _decompressed(path) as stream:
         while True:

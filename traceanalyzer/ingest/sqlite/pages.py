@@ -1,10 +1,12 @@
-"""Columns of a table from the pages of its SQLite file, thousands of rows at a time. SQLite gives one value at a time,
-which takes most of the time of reading a long export. A table's rows lie in the leaves of a tree of pages, each row as
-a header (the type of every value) and the values (https://sqlite.org/fileformat2.html, sections 1.5 to 2.1), so numpy
-can take one column of many rows at once. Only what exports are made of is understood; whatever else a file holds
-(damage, overflow pages, numbers that are no integers) raises OddPageError, and SQLite reads that table. Measured with
-an export of 107 MB: 1.5 s instead of 3.3 s of CPU time, 191 MB of memory instead of 437 MB. Nothing of the file's
-schema is run here, and every place is checked against the page that it must lie in."""
+"""Columns of a table from the pages of its SQLite file, thousands of rows at a time. SQLite gives
+one value at a time, which takes most of the time of reading a long export. A table's rows lie in
+the leaves of a tree of pages, each row as a header (the type of every value) and the values
+(https://sqlite.org/fileformat2.html, sections 1.5 to 2.1), so numpy can take one column of many
+rows at once. Only what exports are made of is understood; whatever else a file holds (damage,
+overflow pages, numbers that are no integers) raises OddPageError, and SQLite reads that table.
+Measured with an export of 107 MB: 1.5 s instead of 3.3 s of CPU time, 191 MB of memory instead of
+437 MB. Nothing of the file's schema is run here, and every place is checked against the page that
+it must lie in."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +19,8 @@ from traceanalyzer.trace import I64, U8
 
 PAGES_AT_ONCE = 128  # what is made of so many (some 10,000 rows) stays in the processor's cache
 _HEADER_BYTES = 100
-_INTERIOR, _LEAF = 5, 13
+_INTERIOR = 5
+_LEAF = 13
 _CELLS = {_INTERIOR: 12, _LEAF: 8}  # where the places of a page's cells begin
 _LEAST_CELL = 4
 _DEEPEST = 20  # levels of a tree; ten hold more than the largest file that SQLite writes
@@ -26,11 +29,15 @@ _MOST_COLUMNS = 120  # more make the header's length take two bytes
 _WORD_BYTES = 8
 _TWO_BYTES = 128  # from here on a number of variable length goes on in the next byte
 _LEAST_TEXT = 12
-_WIDTH = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((n - 12) // 2 for n in range(12, 256))], np.int64)
+_WIDTH = np.array(
+    [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((n - 12) // 2 for n in range(12, 256))], np.int64
+)
 """Bytes of a value by its type."""
 _SHIFT = np.where(_WIDTH < _WORD_BYTES, 64 - 8 * _WIDTH, 0) % 64
 """The eight bytes that begin with a value, shifted right by so many bits, are the value."""
-_NULL, _FLOAT, _ZERO = 0, 7, 8
+_NULL = 0
+_FLOAT = 7
+_ZERO = 8
 _NO_INTEGER = np.isin(np.arange(256), (_FLOAT, 10, 11)) | (np.arange(256) >= _LEAST_TEXT)
 
 
@@ -43,7 +50,8 @@ class Layout(NamedTuple):
 
     root: int
     columns: tuple[str, ...]
-    key: str | None = None  # the column that stands for the row's number, and is NULL in the row itself
+    # the column that stands for the row's number, and is NULL in the row itself
+    key: str | None = None
 
 
 class Part(NamedTuple):
@@ -80,9 +88,12 @@ class PageFile:
             raise OddPageError
         return cls(file, size, size - head[20], path.stat().st_size // size)
 
-    def parts(self, layout: Layout, columns: Mapping[str, int], text: str | None = None) -> Iterator[Part]:
-        """The rows of a table in its order: columns of integers (name: value for NULL; `rowid` is the row's number; a
-        column that the table lacks has that value throughout), and a column of text. Raises OddPageError, OSError."""
+    def parts(
+        self, layout: Layout, columns: Mapping[str, int], text: str | None = None
+    ) -> Iterator[Part]:
+        """The rows of a table in its order: columns of integers (name: value for NULL; `rowid` is
+        the row's number; a column that the table lacks has that value throughout), and a column of
+        text. Raises OddPageError, OSError."""
         if len(layout.columns) > _MOST_COLUMNS:
             raise OddPageError
         leaves = self._leaves(layout.root)
@@ -95,7 +106,8 @@ class PageFile:
 
     def _leaves(self, root: int) -> I64:
         """The pages of a table's rows, in its order."""
-        level, seen = np.array([root], np.int64), 1
+        level = np.array([root], np.int64)
+        seen = 1
         for _ in range(_DEEPEST):
             if self._read(level[:1])[0, 0] == _LEAF:  # of one level all are, or `_cells` finds out
                 return level
@@ -129,18 +141,22 @@ class PageFile:
         if not (pages[:, 0] == kind).all():
             raise OddPageError
         count = pages[:, 3].astype(np.int64) << 8 | pages[:, 4]
-        first, most = _CELLS[kind], int(count.max())
+        first = _CELLS[kind]
+        most = int(count.max())
         if first + 2 * most > self.usable_bytes:
             raise OddPageError
         places = pages[:, first : first + 2 * most].astype(np.int64)
         places = places[:, ::2] << 8 | places[:, 1::2]
         there = np.arange(most) < count[:, None]
-        low, high = first + 2 * count[:, None], self.usable_bytes - _LEAST_CELL
+        low = first + 2 * count[:, None]
+        high = self.usable_bytes - _LEAST_CELL
         if ((places < low) | (places > high))[there].any():
             raise OddPageError
         return (places + np.arange(len(pages))[:, None] * self.page_bytes)[there]
 
-    def _rows(self, data: U8, cell: I64, layout: Layout, columns: Mapping[str, int], text: str | None) -> Part:
+    def _rows(
+        self, data: U8, cell: I64, layout: Layout, columns: Mapping[str, int], text: str | None
+    ) -> Part:
         """The columns of the rows in these cells."""
         length, place = _number(data, cell)
         row, place = _number(data, place)
@@ -151,7 +167,9 @@ class PageFile:
         wanted = set(layout.columns) & {*columns, text}
         values = _values(data, place, end, layout.columns, wanted)
         integers = {
-            name: _integers(data, *values[name], null) if name in values else np.full(len(cell), null, np.int64)
+            name: _integers(data, *values[name], null)
+            if name in values
+            else np.full(len(cell), null, np.int64)
             for name, null in columns.items()
         }
         if "rowid" in columns:
@@ -160,13 +178,18 @@ class PageFile:
             if values[layout.key][0].any():  # a key that is kept beside the row's number
                 raise OddPageError
             integers[layout.key] = row
-        texts = _texts(data, *values[text]) if text in values else [b""] * len(cell) * (text is not None)
+        texts = (
+            _texts(data, *values[text])
+            if text in values
+            else [b""] * len(cell) * (text is not None)
+        )
         return Part(integers, texts)
 
 
 def _number(data: U8, place: I64) -> tuple[I64, I64]:
     """The numbers of variable length that begin at these places, and where they end."""
-    value, place = data[place].astype(np.int64), place + 1
+    value = data[place].astype(np.int64)
+    place = place + 1
     longer = np.flatnonzero(value >= _TWO_BYTES)
     value &= _TWO_BYTES - 1
     for _ in range(_WORD_BYTES - 1):
@@ -184,13 +207,16 @@ def _number(data: U8, place: I64) -> tuple[I64, I64]:
 Value = tuple["I64", "I64"]
 
 
-def _values(data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Collection[str]) -> dict[str, Value]:
+def _values(
+    data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Collection[str]
+) -> dict[str, Value]:
     """The type and the place of each wanted value of rows that lie from `place` to `end`."""
     head = data[place].astype(np.int64)
     if (head >= _TWO_BYTES).any():
         raise OddPageError
     found: dict[str, Value] = {}
-    at, body = place + 1, place + head
+    at = place + 1
+    body = place + head
     stop = body.copy()
     for name in names[: 1 + max(map(names.index, wanted), default=-1)]:
         byte = data[at]

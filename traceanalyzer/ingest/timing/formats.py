@@ -1,6 +1,8 @@
-"""The line formats of timing logs: what a line looks like and what its time means. `formats.toml` lists them.
+"""The line formats of timing logs: what a line looks like and what its time means. `formats.toml`
+lists them.
 
-A format reads a line into an `Entry`, None for one that is not its own, ValueError for one that cannot be read."""
+A format reads a line into an `Entry`, None for one that is not its own, ValueError for one that
+cannot be read."""
 
 import csv
 import re
@@ -19,10 +21,13 @@ from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, phase_line
 _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
 """Only to the millisecond or finer: whole seconds cannot time a step."""
-_TIMES = frozenset(("iter_s", "compute_s", "samples_per_s", "tokens_per_s"))  # what a line has to say at least one of
+_TIMES = frozenset(
+    ("iter_s", "compute_s", "samples_per_s", "tokens_per_s")
+)  # what a line has to say at least one of
 _LONG_NUMBER = re.compile(r"[\d,.]{40}")
 SEARCHED = 1024
-"""Characters of a line that are searched for a format: some take the square of it where a line is made to that end."""
+"""Characters of a line that are searched for a format: some take the square of it where a line is
+made to that end."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +38,49 @@ class LineFormat:
     parse: Callable[[str], Entry | None]
     hint: str = ""  # text that every line of the format holds; asked first, because it is cheap
     minimum: int = 3  # how many lines it takes to be sure: fewer may happen to look like a format
-    averaged: str = ""  # what the time of a line is, where it is not that of one step: a sentence for the report
+    # what the time of a line is, where it is not that of one step: a sentence for the report
+    averaged: str = ""
     whole: bool = False  # whether a line is read as a whole, and not searched
 
 
+_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
+)
+_MICRO_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
+    rf".*\bstep_microstep: ({NUMBER})"
+)
+_SAMPLES = re.compile(
+    rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{NUMBER})"
+)
+_CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
+_PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
+_SGLANG = re.compile(r"#([\w -]+?): (\d+)")
+_BAR = re.compile(
+    rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s*"
+    rf"(?P<rate>{NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
+)
+_TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step", re.IGNORECASE)
+"""Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
+_SUMMARY = re.compile(
+    rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second)': '?({NUMBER})'?"
+)
+BINARY_MEANS = (
+    "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they "
+    "are 7% (5%) less."
+)
+
+
 def pattern_format(pattern: str) -> LineFormat:
-    """The user's own format: a regular expression with named groups (`iter_ms`, `iter_s`, `data_ms`,
-    `samples_per_s`, `tokens_per_s`, `step`, `mfu`, ...). Raises TraceAnalyzerError if it is none."""
+    """The user's own format: a regular expression with named groups (`iter_ms`, `iter_s`,
+    `data_ms`, `samples_per_s`, `tokens_per_s`, `step`, `mfu`, ...). Raises TraceAnalyzerError if it
+    is none."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise TraceAnalyzerError(f"--pattern is not a regular expression ({error}); mend it: {pattern}") from error
+        raise TraceAnalyzerError(
+            f"--pattern is not a regular expression ({error}); mend it: {pattern}"
+        ) from error
     unknown = [name for name in compiled.groupindex if not _field(name)]
     if unknown or not _TIMES.intersection(map(_field, compiled.groupindex)):
         what = f"does not know the group {unknown[0]}" if unknown else "names no time and no rate"
@@ -60,7 +97,8 @@ def _field(name: str) -> str:
 
 
 def csv_format(header: str) -> LineFormat | None:
-    """The format of a table whose first line is `header`; None if that names no time or rate of a step."""
+    """The format of a table whose first line is `header`; None if that names no time or rate of a
+    step."""
     delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
     names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
     fields = set(map(_field, names))
@@ -94,7 +132,9 @@ def _json_line(line: str) -> Entry | None:
     if not line.lstrip().startswith("{"):
         return None
     values = _json(line)
-    found = entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
+    found = entry(
+        {name: value for name, value in values.items() if not isinstance(value, dict | list)}
+    )
     if found is None and (missing := unitless(values)) is not None:
         raise UnitlessError(missing)
     # `host_ms`: a line of this package's own collector, whose step's time includes its data
@@ -109,14 +149,18 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _mllog(line: str) -> Entry | None:
-    """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or samples."""
+    """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or
+    samples."""
     event = _json(line.partition(":::MLLOG")[2].strip())
-    metadata, stats = mapping(event.get("metadata")), mapping(event.get("value"))
+    metadata = mapping(event.get("metadata"))
+    stats = mapping(event.get("value"))
     if event.get("event_type") == "INTERVAL_START" or not (stats or "step_num" in metadata):
         return None
     when = number(event.get("time_ms"))
     values = {"samples_per_s": stats.get("throughput"), "iter_s": stats.get("train_step_time")}
-    return entry({"step": metadata.get("step_num"), **values, "when_s": None if when is None else when / 1e3})
+    return entry(
+        {"step": metadata.get("step_num"), **values, "when_s": None if when is None else when / 1e3}
+    )
 
 
 def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
@@ -138,17 +182,9 @@ def _when(line: str) -> float | None:
     return moment.timestamp() + float(f"0.{match[3]}")
 
 
-_PHASES = re.compile(rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})")
-_MICRO_PHASES = re.compile(
-    rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
-    rf".*\bstep_microstep: ({NUMBER})"
-)
-_SAMPLES = re.compile(rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{NUMBER})")
-_CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
-
-
 def _deepspeed(line: str) -> Entry | None:
-    """The throughput timer's line, or the line of phases that may follow it (`wall_clock_breakdown`)."""
+    """The throughput timer's line, or the line of phases that may follow it
+    (`wall_clock_breakdown`)."""
     match = _SAMPLES.search(line)
     if match is None or _PHASES.match(line.partition("time (ms) |")[2]):
         return _phases(line, _PHASES)
@@ -161,30 +197,36 @@ def _phases(line: str, pattern: re.Pattern[str]) -> Entry | None:
     return phases and entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
 
 
-_PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
-
-
 def _tensorrt_llm(line: str) -> Entry | None:
     """TensorRT-LLM's line of an iteration: pairs in any order, with `=` or `:`."""
     pairs = {name: (value, unit) for name, value, unit in _PAIR.findall(line)}
     time, unit = pairs.get("host_step_time") or pairs.get("elapsed_time") or (None, "s")
     values = {"step": "iter", "rank": "rank", "context_requests": "num_ctx_requests"}
     values |= {"context_tokens": "num_ctx_tokens", "kv_tokens": "cached_kv_tokens"}
-    return entry({f"iter_{unit or 's'}": time} | {of: pairs.get(name, (None,))[0] for of, name in values.items()})
+    return entry(
+        {f"iter_{unit or 's'}": time}
+        | {of: pairs.get(name, (None,))[0] for of, name in values.items()}
+    )
 
 
 def _tensorrt_metrics(line: str) -> Entry | None:
-    """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no time then."""
+    """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no
+    time then."""
     record = _json(line.strip().lstrip("[").rstrip(",]"))
     batch = mapping(record.get("inflightBatchingStats"))
     latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
     values = {"step": record.get("iter"), "iter_ms": record.get("hostStepTimeMS", latency)}
-    values |= {"context_requests": batch.get("numContextRequests"), "context_tokens": batch.get("numCtxTokens")}
-    values |= {"generation_requests": batch.get("numGenRequests"), "kv_tokens": batch.get("numGenKvTokens")}
-    return entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
-
-
-_SGLANG = re.compile(r"#([\w -]+?): (\d+)")
+    values |= {
+        "context_requests": batch.get("numContextRequests"),
+        "context_tokens": batch.get("numCtxTokens"),
+    }
+    values |= {
+        "generation_requests": batch.get("numGenRequests"),
+        "kv_tokens": batch.get("numGenKvTokens"),
+    }
+    return entry(
+        {name: value for name, value in values.items() if not isinstance(value, dict | list)}
+    )
 
 
 def _sglang(line: str) -> Entry | None:
@@ -193,17 +235,15 @@ def _sglang(line: str) -> Entry | None:
     pairs = dict(_SGLANG.findall(line))
     if kind == "decode":
         length = pairs.get("token") or pairs.get("full token")
-        return entry({"context_requests": 0, "generation_requests": pairs.get("running-req"), "kv_tokens": length})
+        return entry(
+            {
+                "context_requests": 0,
+                "generation_requests": pairs.get("running-req"),
+                "kv_tokens": length,
+            }
+        )
     values = {"context_requests": pairs.get("new-seq"), "context_tokens": pairs.get("new-token")}
     return entry({**values, "generation_requests": 0}) if kind else None
-
-
-_BAR = re.compile(
-    rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s*"
-    rf"(?P<rate>{NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
-)
-_TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step", re.IGNORECASE)
-"""Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
 
 
 def _bar(line: str, lightning: bool) -> Entry | None:
@@ -212,10 +252,9 @@ def _bar(line: str, lightning: bool) -> Entry | None:
     if match is None or not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
         return None
     rate = "its_per_s" if match["per"] else "iter_s"
-    return entry({rate: match["rate"], "step": match["step"], "total": match["total"], "series": series})
-
-
-_SUMMARY = re.compile(rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second)': '?({NUMBER})'?")
+    return entry(
+        {rate: match["rate"], "step": match["step"], "total": match["total"], "series": series}
+    )
 
 
 def _hf_summary(line: str) -> Entry | None:
@@ -223,16 +262,20 @@ def _hf_summary(line: str) -> Entry | None:
     return entry(values) if "runtime" in values and "steps_per_second" in values else None
 
 
-BINARY_MEANS = (
-    "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they are 7% (5%) less."
-)
 _READERS: dict[str, Callable[[str], Entry | None]] = {
-    "JSONL": _json_line, "TensorRT-LLM iterations": _tensorrt_llm, "TensorRT-LLM metrics": _tensorrt_metrics,
-    "SGLang batches": _sglang, "MLPerf": _mllog, "HF Trainer": _hf_summary,
-    "DeepSpeed": _deepspeed, "DeepSpeed micro-steps": partial(_phases, pattern=_MICRO_PHASES),
-    "Lightning": partial(_bar, lightning=True), "progress bar": partial(_bar, lightning=False),
-    "printed phases": phase_line, "printed memory": memory_line,
-}  # fmt: skip
+    "JSONL": _json_line,
+    "TensorRT-LLM iterations": _tensorrt_llm,
+    "TensorRT-LLM metrics": _tensorrt_metrics,
+    "SGLang batches": _sglang,
+    "MLPerf": _mllog,
+    "HF Trainer": _hf_summary,
+    "DeepSpeed": _deepspeed,
+    "DeepSpeed micro-steps": partial(_phases, pattern=_MICRO_PHASES),
+    "Lightning": partial(_bar, lightning=True),
+    "progress bar": partial(_bar, lightning=False),
+    "printed phases": phase_line,
+    "printed memory": memory_line,
+}
 """Of formats that are more than a pattern."""
 
 
@@ -250,7 +293,8 @@ PRINTED_MEMORY = FORMATS[-1]
 
 
 def read_line(form: LineFormat, line: str) -> Entry | None:
-    """The line's entry with the rank it says it is from; raises ValueError where the line is damaged."""
+    """The line's entry with the rank it says it is from; raises ValueError where the line is
+    damaged."""
     if form.hint not in line:
         return None
     searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]

@@ -1,4 +1,5 @@
-"""What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward - Allocated: 1.2 GB`."""
+"""What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward -
+Allocated: 1.2 GB`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -9,9 +10,16 @@ from traceanalyzer.ingest.timing.entry import UNITS, Entry, number
 
 NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
 _NAMES = {
-    "forward": "forward_s", "fwd": "forward_s", "backward": "backward_s", "bwd": "backward_s",
-    "optimizer": "optimizer_s", "optim": "optimizer_s", "update": "optimizer_s", "data": "data_s", "total": "total_s",
-}  # fmt: skip
+    "forward": "forward_s",
+    "fwd": "forward_s",
+    "backward": "backward_s",
+    "bwd": "backward_s",
+    "optimizer": "optimizer_s",
+    "optim": "optimizer_s",
+    "update": "optimizer_s",
+    "data": "data_s",
+    "total": "total_s",
+}
 """What a phase's name begins with, and what it is of a step."""
 _TIME = re.compile(
     rf"\b(forward|fwd|backward|bwd|optimizer|optim|update|data|total)(?:[ _](?:pass|step|time|load(?:ing|er)?))*"
@@ -19,9 +27,17 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
-_BYTES = {"B": 1.0, "KB": 2.0**10, "KIB": 2.0**10, "MB": 2.0**20, "MIB": 2.0**20, "GB": 2.0**30, "GIB": 2.0**30}
-"""Most programs that print GB divide by 1024^3, fewer by 1e9 (among public ones): which one it is, a line does not
-say."""
+_BYTES = {
+    "B": 1.0,
+    "KB": 2.0**10,
+    "KIB": 2.0**10,
+    "MB": 2.0**20,
+    "MIB": 2.0**20,
+    "GB": 2.0**30,
+    "GIB": 2.0**30,
+}
+"""Most programs that print GB divide by 1024^3, fewer by 1e9 (among public ones): which one it is,
+a line does not say."""
 _MEMORY = re.compile(
     rf"^(?P<where>.*?)\b(?:max[ _])?(?:memory[ _])?allocated\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
     rf"(?:.*?\b(?:reserved|cached)\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b)?",
@@ -46,13 +62,22 @@ def memory_line(line: str) -> Entry | None:
         return None
     where = _WHERE.search(match["where"])
     phase = _NAMES[where[1].lower()].removesuffix("_s") if where else ""
-    sizes = [None if match[i] is None else (number(match[i]) or 0.0) * _BYTES[match[i + 1].upper()] for i in (2, 4)]
+    sizes = [
+        None if match[i] is None else (number(match[i]) or 0.0) * _BYTES[match[i + 1].upper()]
+        for i in (2, 4)
+    ]
     units = f"{match[3]}{match[5] or ''}".lower()
-    return Entry(memory_after=phase, allocated=sizes[0], reserved=sizes[1], decimal="mb" in units or "gb" in units)
+    return Entry(
+        memory_after=phase,
+        allocated=sizes[0],
+        reserved=sizes[1],
+        decimal="mb" in units or "gb" in units,
+    )
 
 
 def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """An entry a step, of entries of which some are of a phase alone: until one of them comes again."""
+    """An entry a step, of entries of which some are of a phase alone: until one of them comes
+    again."""
     step: Entry | None = None
     for one in entries:
         times = {name: value for name in (*_PHASES, "iter_s") if (value := getattr(one, name))}

@@ -1,4 +1,5 @@
-"""The structured log of torch.compile (`TORCH_TRACE`): what was compiled, how long it took, and what went wrong."""
+"""The structured log of torch.compile (`TORCH_TRACE`): what was compiled, how long it took, and
+what went wrong."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,10 +17,40 @@ from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
 
 ABILITIES = Abilities(
     name="log of torch.compile (`TORCH_TRACE`)",
-    tells="compile time by stage, graph breaks, recompilations with their guards, caches, what to change",
+    tells=(
+        "compile time by stage, graph breaks, recompilations with their guards, caches, what "
+        "to change"
+    ),
     cannot="what they cost in a step; given with a trace it does",
     record="`TORCH_TRACE=FOLDER`, or `traceanalyzer collect torch --compile-log`",
 )
+
+
+MAX_PAIRS = 100_000  # pairs kept of a log
+MAX_NODES = 200_000  # nodes of one graph whose operators are kept
+MAX_REASON = 200
+MAX_LINE = 100_000
+"""Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
+MARK = b"[__fusion]"
+_LINE = re.compile(
+    r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)"
+)
+_NODE = re.compile(
+    r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)"
+)
+_ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
+_PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
+_ROUND = re.compile(
+    r"completed fusion round .*fused (?P<before>\d{1,18}) nodes into (?P<after>\d{1,18}) nodes"
+)
+RECORD_IN_HEAD = re.compile(
+    rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{",
+    re.MULTILINE,
+)
+"""A line that only a structured log has."""
+MAX_FILES = 4096  # files read of a folder
+_RANK = re.compile(r"rank[_.-]?(\d{1,9})")
+_RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -32,29 +63,18 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return [Trace(str(path), "torch_log", [], compile_logs=tuple(read_logs(path, progress)))]
 
 
-MAX_PAIRS = 100_000  # pairs kept of a log
-MAX_NODES = 200_000  # nodes of one graph whose operators are kept
-MAX_REASON = 200
-MAX_LINE = 100_000  # characters of a line that are looked at; a node that is fused of hundreds has some 50,000
-MARK = b"[__fusion]"
-_LINE = re.compile(r" (?P<thread>\d{1,18}) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
-_NODE = re.compile(r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
-_ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
-_PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
-_ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d{1,18}) nodes into (?P<after>\d{1,18}) nodes")
-
-
 def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
-    """The pairs that inductor left apart, graph by graph, and why, from the text that TORCH_LOGS=+fusion writes. Rounds
-    of fusion follow each other for each graph; the pairs of a round in which nothing was fused any more are those that
-    were left apart."""
+    """The pairs that inductor left apart, graph by graph, and why, from the text that
+    TORCH_LOGS=+fusion writes. Rounds of fusion follow each other for each graph; the pairs of a
+    round in which nothing was fused any more are those that were left apart."""
     threads: dict[str, _Graph] = {}
     found: list[NotFused] = []
     for line in lines:
         text = _LINE.search(line[:MAX_LINE].decode("utf-8", "replace")) if MARK in line else None
         if text is None:
             continue
-        thread, said = text["thread"], text["said"]
+        thread = text["thread"]
+        said = text["said"]
         if said.startswith("===== attempting fusion (1/") or thread not in threads:
             found += threads[thread].left if thread in threads else []
             threads[thread] = _Graph(text["id"] or "")
@@ -71,38 +91,40 @@ class _Graph:
 
     def take(self, said: str) -> None:
         """Note a line."""
-        pair, fused = _PAIR.match(said), _ROUND.match(said)
+        pair = _PAIR.match(said)
+        fused = _ROUND.match(said)
         if pair is not None:
             if len(self._round) < MAX_PAIRS:
                 first, second = map(self._with_operators, (pair["first"], pair["second"]))
-                self._round.append(NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON]))
+                self._round.append(
+                    NotFused(self.compile_id, first, second, pair["reason"][:MAX_REASON])
+                )
         elif said.startswith("fuse_nodes_once"):
             self._round = []
-        elif said.startswith("found 0 possible") or (fused is not None and fused["before"] == fused["after"]):
+        elif said.startswith("found 0 possible") or (
+            fused is not None and fused["before"] == fused["after"]
+        ):
             self.left = self._round
         elif "SchedulerNode(name=" in said and len(self._operators) < MAX_NODES:
             for node in _NODE.finditer(said):
-                self._operators.setdefault(node["name"], next(iter(_ORIGINS.findall(node["about"])), ""))
+                self._operators.setdefault(
+                    node["name"], next(iter(_ORIGINS.findall(node["about"])), "")
+                )
 
     def _with_operators(self, name: str) -> str:
         """A node, with the operators that it computes: `op7_op8 (amax, exp)`."""
-        each = [self._operators.get(f"op{part}", "") for part in name.removeprefix("op").split("_op")]
-        operators = dict.fromkeys(one.strip() for text in each for one in text.split(",") if one.strip())
+        each = [
+            self._operators.get(f"op{part}", "") for part in name.removeprefix("op").split("_op")
+        ]
+        operators = dict.fromkeys(
+            one.strip() for text in each for one in text.split(",") if one.strip()
+        )
         return f"{name} ({', '.join(operators)})" if operators else name
 
 
-RECORD_IN_HEAD = re.compile(
-    rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
-)
-"""A line that only a structured log has."""
-MAX_FILES = 4096  # files read of a folder
-_RANK = re.compile(r"rank[_.-]?(\d{1,9})")
-_RANK_OF_PREFIX = re.compile(r"(\d{1,9})")
-
-
 def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> list[CompileLog]:
-    """What each process compiled, of a log or of a folder of them, ordered by rank. Raises UnreadableInputError (no
-    such file, no log), EmptyRecordingError (nothing in it can be read)."""
+    """What each process compiled, of a log or of a folder of them, ordered by rank. Raises
+    UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read)."""
     found = [log for file in _log_files(path) for log in _read(file, progress)]
     if not found:
         raise EmptyRecordingError(
@@ -113,7 +135,8 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 
 
 def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
-    """The logs with what text beside them says of fusion: of the rank in its file's name, or of the only one."""
+    """The logs with what text beside them says of fusion: of the rank in its file's name, or of the
+    only one."""
     ranks = {log.rank for log in logs}
     for file in sorted(folder.iterdir())[:MAX_FILES]:
         if not _passes(file, lambda path: MARK in head_of(path)):
@@ -143,7 +166,8 @@ def _rank_in(text: str, pattern: re.Pattern[str] = _RANK) -> int | None:
 
 
 def logs_beside(recordings: Iterable[str]) -> list[CompileLog]:
-    """The logs in the capture that recordings are of, the first folder of them that can be read; none without one."""
+    """The logs in the capture that recordings are of, the first folder of them that can be read;
+    none without one."""
     for folder in dict.fromkeys(Path(recording).parent / COMPILED for recording in recordings):
         if folder.is_dir():
             try:
@@ -158,7 +182,8 @@ def _log_files(path: Path) -> list[Path]:
     if not path.is_dir():
         if not is_log(path):
             raise UnreadableInputError(
-                f"{path}: not a structured log of torch.compile; give what TORCH_TRACE=FOLDER wrote, or its folder"
+                f"{path}: not a structured log of torch.compile; give what "
+                "TORCH_TRACE=FOLDER wrote, or its folder"
             )
         return [path]
     try:
@@ -173,45 +198,57 @@ def _log_files(path: Path) -> list[Path]:
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it cannot be opened."""
+    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it
+    cannot be opened."""
     with open_stream(path) as stream:
         return recognise(stream.read(), path)
 
 
 class _Processes:
-    """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
-    Before the process group is made there is no rank: the record belongs to what its thread belongs to later or, where
-    there is one process, to that."""
+    """The processes that write into one file, told apart by their lines' prefix and by the rank
+    that records carry. Before the process group is made there is no rank: the record belongs to
+    what its thread belongs to later or, where there is one process, to that."""
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says."""
         self.folds: dict[tuple[str, int | None], Fold] = {}
-        self._path, self._rank = path, rank
+        self._path = path
+        self._rank = rank
         self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
 
     def of(self, record: Record) -> Fold:
         """The process that a record is of."""
-        rank, thread = record.envelope.get("rank"), (record.prefix, record.thread)
+        rank = record.envelope.get("rank")
+        thread = (record.prefix, record.thread)
         if isinstance(rank, int):
             key: tuple[str, int | None] = (record.prefix, rank)
             unnamed = (record.prefix, None)
-            if key not in self.folds and unnamed in self.folds:  # was written by the first one that is named
+            if (
+                key not in self.folds and unnamed in self.folds
+            ):  # was written by the first one that is named
                 self.folds[key] = self.folds.pop(unnamed)
-                self._of_thread = {t: key if of == unnamed else of for t, of in self._of_thread.items()}
+                self._of_thread = {
+                    t: key if of == unnamed else of for t, of in self._of_thread.items()
+                }
             self._of_thread[thread] = key
         else:
             known = [key for key in self.folds if key[0] == record.prefix]
-            key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
+            key = self._of_thread.get(
+                thread, known[0] if len(known) == 1 else (record.prefix, None)
+            )
         return self.folds.get(key) or self._begun(*key)
 
     def _begun(self, prefix: str, rank: int | None) -> Fold:
         said = _rank_in(prefix, _RANK_OF_PREFIX) if prefix else self._rank
-        return self.folds.setdefault((prefix, rank), Fold(self._path, said if rank is None else rank))
+        return self.folds.setdefault(
+            (prefix, rank), Fold(self._path, said if rank is None else rank)
+        )
 
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
-    processes, counts = _Processes(str(path), _rank_in(path.name)), Counts()
+    processes = _Processes(str(path), _rank_in(path.name))
+    counts = Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):
             processes.of(record).take(record, counts)

@@ -1,7 +1,9 @@
-"""What inductor and dynamo write for people, as facts: output code and the graphs before it, graph breaks, metrics.
+"""What inductor and dynamo write for people, as facts: output code and the graphs before it, graph
+breaks, metrics.
 
-Inductor writes above each kernel which nodes it computes (`# Graph fragment:`) and the names that these had in the
-program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the line of the program above each node."""
+Inductor writes above each kernel which nodes it computes (`# Graph fragment:`) and the names that
+these had in the program (`# Topologically Sorted Source Nodes:`); dumps of the graphs name the line
+of the program above each node."""
 
 import math
 import re
@@ -16,14 +18,18 @@ from traceanalyzer.ingest.side_files import is_number, mapping, mappings
 from traceanalyzer.trace.compile_log import Break, Estimate, GraphCode, KernelCode, Metrics
 
 MAX_LINES_OF_KERNEL = 32  # source lines kept of one kernel
-_FILE = re.compile(r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$")
+_FILE = re.compile(
+    r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$"
+)
 _NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
 _FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
-_KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
+_KERNEL = re.compile(
+    r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE
+)
 _LAUNCH = re.compile(r"^[ \t]+(\w+)\.run\(", re.MULTILINE)
 _DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
@@ -35,14 +41,43 @@ _COMMENTS_ABOVE = re.compile(r"(?:^#[^\n]*\n)+\Z", re.MULTILINE)
 LONGEST_COMMENT = 400_000  # characters of comments above a kernel that are looked at
 
 
+MAX_TEXT = 2000  # characters kept of a reason
+_WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
+_REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
+_HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
+_SKIPPED = re.compile(
+    r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame",
+    re.IGNORECASE,
+)
+_PREAMBLE = re.compile(
+    r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
+    r"Graph break encountered:?|Graph break under[^\n]*)[^\S\n]*$",
+    re.MULTILINE,
+)
+NOT_A_BREAK = re.compile(
+    r"(?i)unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic"
+)
+"""Reasons for which dynamo traces a frame again without having broken its graph."""
+_CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')
+# Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set as
+# `estimated_runtime_ns`: nanoseconds once, milliseconds now. The record has the outputs of each
+# operation, too: what writes more than any GPU could in so many nanoseconds is in milliseconds.
+MOST_BYTES_PER_NS = 20_000  # more than twice of what the memory of any GPU takes (8,000 on a B200)
+MOST = 1e15  # a larger time is damage
+_BITS = {"bool": 8, "complex64": 64, "complex128": 128}
+
+
 def node_lines(graph: str) -> dict[str, str]:
-    """For each node of a dumped graph the line of the program that it comes from (`file:line: code`)."""
+    """For each node of a dumped graph the line of the program that it comes from (`file:line:
+    code`)."""
     result: dict[str, str] = {}
     line = ""
     for text in graph.splitlines():
         stripped = text.strip()
         if found := _FILE.match(stripped):
-            line = f"{found['file']}:{found['line']}" + (f": {found['code'].strip()}" if found["code"] else "")
+            line = f"{found['file']}:{found['line']}" + (
+                f": {found['code'].strip()}" if found["code"] else ""
+            )
         elif stripped.startswith("#"):
             line = "" if stripped.startswith("# No stacktrace found") else line
         elif line and (node := _NODE.match(stripped)):
@@ -51,11 +86,15 @@ def node_lines(graph: str) -> dict[str, str]:
 
 
 def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
-    """The kernels of a piece of output code. `lines` say where nodes come from; the first that knows one is asked."""
-    known, found = list(lines), list(_KERNEL.finditer(code))
+    """The kernels of a piece of output code. `lines` say where nodes come from; the first that
+    knows one is asked."""
+    known = list(lines)
+    found = list(_KERNEL.finditer(code))
     direction = _DIRECTION.search(code[:2000])
     body = code[max(code.find("\ndef call("), code.find("def call(self"), 0) :]
-    calls = {name.removesuffix(".run"): (sources, aten) for sources, aten, name in _CALL.findall(body)}
+    calls = {
+        name.removesuffix(".run"): (sources, aten) for sources, aten, name in _CALL.findall(body)
+    }
     kernels = tuple(_kernel(code, kernel, known, calls) for kernel in found)
     names = {kernel["name"]: kernel["inner"] or kernel["name"] for kernel in found}
     launches = tuple(names[name] for name in _LAUNCH.findall(body) if name in names)
@@ -63,17 +102,26 @@ def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
 
 
 def _kernel(
-    code: str, found: re.Match[str], lines: list[Mapping[str, str]], calls: Mapping[str, tuple[str, str]]
+    code: str,
+    found: re.Match[str],
+    lines: list[Mapping[str, str]],
+    calls: Mapping[str, tuple[str, str]],
 ) -> KernelCode:
     above = _COMMENTS_ABOVE.search(code, max(0, found.start() - LONGEST_COMMENT), found.start())
     comment = above[0] if above else ""
-    path, heading = _PATH.search(comment), _COMMENT.search(comment)
+    path = _PATH.search(comment)
+    heading = _COMMENT.search(comment)
     nodes = tuple(_FRAGMENT_NODE.findall(comment))
-    named, aten = (heading["sources"], heading["aten"]) if heading else calls.get(found["name"], ("", ""))
-    sources, operators = _names(named), _names(aten)
+    named, aten = (
+        (heading["sources"], heading["aten"]) if heading else calls.get(found["name"], ("", ""))
+    )
+    sources = _names(named)
+    operators = _names(aten)
     from_lines = _lines_of(nodes, lines) or _lines_of(sources, lines)
     file = path[1].rpartition("/")[2].removesuffix(".py") if path else ""
-    return KernelCode(found["inner"] or found["name"], file, nodes or sources, operators, from_lines)
+    return KernelCode(
+        found["inner"] or found["name"], file, nodes or sources, operators, from_lines
+    )
 
 
 def _lines_of(nodes: Iterable[str], lines: list[Mapping[str, str]]) -> tuple[str, ...]:
@@ -93,34 +141,27 @@ def lines_of_stacks(stacks: object) -> tuple[str, ...]:
 
 def with_lines(code: GraphCode, lines: Mapping[str, tuple[str, ...]]) -> GraphCode:
     """The code, with these source lines for the kernels that have none."""
-    return replace(code, kernels=tuple(k if k.lines else replace(k, lines=lines.get(k.name, ())) for k in code.kernels))
+    return replace(
+        code,
+        kernels=tuple(
+            k if k.lines else replace(k, lines=lines.get(k.name, ())) for k in code.kernels
+        ),
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
-MAX_TEXT = 2000  # characters kept of a reason
-_WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
-_REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
-_HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
-_SKIPPED = re.compile(r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame", re.IGNORECASE)
-_PREAMBLE = re.compile(
-    r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
-    r"Graph break encountered:?|Graph break under[^\n]*)[^\S\n]*$",
-    re.MULTILINE,
-)
-NOT_A_BREAK = re.compile(r"(?i)unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic")
-"""Reasons for which dynamo traces a frame again without having broken its graph."""
-_CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')
-
-
 def read_break(text: str) -> Break:
     """A graph break from the text that dynamo logs for it."""
-    where, found = _WHERE.search(text), _REASON.search(text)
+    where = _WHERE.search(text)
+    found = _REASON.search(text)
     explained = found[1] if found else text
-    hint, place = _HINT.search(explained), where[1].strip() if where else ""
-    skipped, advice = bool(_SKIPPED.search(explained[:MAX_TEXT])), hint[1].strip()[:MAX_TEXT] if hint else ""
+    hint = _HINT.search(explained)
+    place = where[1].strip() if where else ""
+    skipped = bool(_SKIPPED.search(explained[:MAX_TEXT]))
+    advice = hint[1].strip()[:MAX_TEXT] if hint else ""
     return Break(first_line(_PREAMBLE.sub("", explained)), place, skipped, advice)
 
 
@@ -130,28 +171,42 @@ def first_line(text: str) -> str:
 
 
 def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
-    """Graph breaks as logs before PyTorch 2.6 tell them: the reasons for which tracing began again."""
-    return [Break(first_line(reason.strip("'\"")), "", False) for reason in reasons if not NOT_A_BREAK.search(reason)]
+    """Graph breaks as logs before PyTorch 2.6 tell them: the reasons for which tracing began
+    again."""
+    return [
+        Break(first_line(reason.strip("'\"")), "", False)
+        for reason in reasons
+        if not NOT_A_BREAK.search(reason)
+    ]
 
 
 def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
     """Dynamo's metrics of a record; None for a kind that is not one of them."""
     if not kind.endswith(("compilation_metrics", "compilation_metrics_runtime")):
         return None
-    side, cumulative = ("backward", "backward") if kind.startswith("bwd_") else ("forward", "dynamo")
+    side, cumulative = (
+        ("backward", "backward") if kind.startswith("bwd_") else ("forward", "dynamo")
+    )
     cumulative = f"{cumulative}_cumulative_compile_time_us"
-    skip, config = values.get("cudagraph_skip_reason"), values.get("inductor_config")
+    skip = values.get("cudagraph_skip_reason")
+    config = values.get("inductor_config")
     config = msgspec.json.encode(config).decode() if isinstance(config, dict) else config
     wants_cudagraphs = _CUDAGRAPHS.search(config) if isinstance(config, str) else None
     return Metrics(
         kind=f"{side}_runtime" if kind.endswith("_runtime") else side,  # type: ignore[arg-type]
         duration_s=_seconds(values, "entire_frame_compile_time_s", "duration_us", cumulative),
-        backend_s=_seconds(values, "backend_compile_time_s", "aot_autograd_cumulative_compile_time_us"),
-        inductor_s=_seconds(values, "inductor_compile_time_s", "inductor_cumulative_compile_time_us"),
+        backend_s=_seconds(
+            values, "backend_compile_time_s", "aot_autograd_cumulative_compile_time_us"
+        ),
+        inductor_s=_seconds(
+            values, "inductor_compile_time_s", "inductor_cumulative_compile_time_us"
+        ),
         triton_s=_seconds(values, "", "triton_compile_time_us"),
         autotune_s=_seconds(values, "", "runtime_triton_autotune_time_us"),
         cudagraph_s=_seconds(values, "", "runtime_cudagraphify_time_us"),
-        logging_s=_seconds(values, "structured_logging_overhead_s", "structured_logging_overhead_us"),
+        logging_s=_seconds(
+            values, "structured_logging_overhead_s", "structured_logging_overhead_us"
+        ),
         fail_type=str(values.get("fail_type") or ""),
         fail_reason=str(values.get("fail_reason") or "")[:MAX_TEXT],
         cudagraph_skip=first_line(str(skip)) if skip else "",
@@ -165,28 +220,28 @@ def _seconds(values: dict[str, Any], in_seconds: str, *in_microseconds: str) -> 
     return next((value * unit for value, unit in known if is_number(value) and value >= 0), None)
 
 
-# Inductor's own guess of the time of each kernel, which it logs where LOG_TLPARSE=1 is set as `estimated_runtime_ns`:
-# nanoseconds once, milliseconds now. The record has the outputs of each operation, too: what writes more than any GPU
-# could in so many nanoseconds is in milliseconds.
-MOST_BYTES_PER_NS = 20_000  # more than twice of what the memory of any GPU takes (8,000 on a B200)
-MOST = 1e15  # a larger time is damage
-_BITS = {"bool": 8, "complex64": 64, "complex128": 128}
-
-
 def read_estimates(values: object) -> tuple[Estimate, ...]:
-    """The estimates of a graph's operations in the order in which they run; None for what it does not estimate (it
-    says 0, and does so for all on a CPU)."""
+    """The estimates of a graph's operations in the order in which they run; None for what it does
+    not estimate (it says 0, and does so for all on a CPU)."""
     ops = mappings(mapping(values).get("ops"))
-    times = [max(float(t), 0.0) if is_number(t := one.get("estimated_runtime_ns"), MOST) else 0.0 for one in ops]
+    times = [
+        max(float(t), 0.0) if is_number(t := one.get("estimated_runtime_ns"), MOST) else 0.0
+        for one in ops
+    ]
     timed = list(zip(ops, times, strict=True))
-    written = [(sum(map(_bytes_of, mappings(one.get("outputs")))), time) for one, time in timed if time]
+    written = [
+        (sum(map(_bytes_of, mappings(one.get("outputs")))), time) for one, time in timed if time
+    ]
     scale = NS_PER_MS if any(size > time * MOST_BYTES_PER_NS for size, time in written) else 1.0
-    return tuple(Estimate(str(one.get("name") or ""), time * scale if time else None) for one, time in timed)
+    return tuple(
+        Estimate(str(one.get("name") or ""), time * scale if time else None) for one, time in timed
+    )
 
 
 def _bytes_of(output: dict[str, Any]) -> float:
     """What is not said counts as none."""
-    shape, dtype = output.get("shape"), output.get("dtype")
+    shape = output.get("shape")
+    dtype = output.get("dtype")
     if not isinstance(shape, list) or not isinstance(dtype, str):
         return 0.0
     sizes = [size for size in shape if isinstance(size, int) and 0 <= size < 1 << 48]

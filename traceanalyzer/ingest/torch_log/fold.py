@@ -1,4 +1,5 @@
-"""From records to what a process compiled: each kind of record has one function that takes it; events become spans."""
+"""From records to what a process compiled: each kind of record has one function that takes it;
+events become spans."""
 
 import re
 from collections import defaultdict
@@ -23,13 +24,15 @@ from traceanalyzer.trace.compile_log import (
     TritonKernel,
 )
 
-MAX_SPANS, MAX_DEPTH = 1_000_000, 1000  # more than any compilation writes; what comes after is counted and left out
+MAX_SPANS = 1_000_000  # more than any compilation writes; what comes after is counted and left out
+MAX_DEPTH = 1000
 _NS_PER_US = 1000
 _Key = tuple[Any, ...]
 
 
 class SpanBuilder:
-    """Pairs events of a process. Events of one thread are nested; one whose end never comes ends with the log."""
+    """Pairs events of a process. Events of one thread are nested; one whose end never comes ends
+    with the log."""
 
     def __init__(self) -> None:
         self._open: dict[_Key, list[tuple[str, int, str, str]]] = defaultdict(list)
@@ -39,15 +42,20 @@ class SpanBuilder:
 
     def add(self, event: dict[str, Any], key: _Key, compile_id: str) -> None:
         """Take an event of the `chromium_event` records; of a thread by `key`."""
-        time, name = event.get("ts"), str(event.get("name", ""))
+        time = event.get("ts")
+        name = str(event.get("name", ""))
         if not is_number(time, 1e16) or time < 0:
             return
         # Whole microseconds apart: a float cannot hold nanoseconds since 1970.
         time_ns = int(time) * _NS_PER_US + round(time % 1 * _NS_PER_US)
         arguments = mapping(event.get("args"))
         own_id = arguments.get("compile_id")
-        compile_id = own_id if isinstance(own_id, str) and own_id not in ("", "None") else compile_id
-        kernel, stack, phase = str(arguments.get("kernel_name") or ""), self._open[key], event.get("ph")
+        compile_id = (
+            own_id if isinstance(own_id, str) and own_id not in ("", "None") else compile_id
+        )
+        kernel = str(arguments.get("kernel_name") or "")
+        stack = self._open[key]
+        phase = event.get("ph")
         if phase in ("B", "E"):
             self._last_ns[key] = max(self._last_ns.get(key, time_ns), time_ns)
             self._nest(key, phase, (name, time_ns, compile_id, kernel))
@@ -76,7 +84,9 @@ class SpanBuilder:
     def _close(self, key: _Key, end_ns: int) -> None:
         name, start_ns, compile_id, kernel = self._open[key].pop()
         depth = len(self._open[key])
-        self._keep(Span(name, start_ns, max(end_ns, start_ns), compile_id, hash(key), depth, kernel))
+        self._keep(
+            Span(name, start_ns, max(end_ns, start_ns), compile_id, hash(key), depth, kernel)
+        )
 
     def _keep(self, span: Span) -> None:
         if len(self._spans) < MAX_SPANS:
@@ -87,7 +97,12 @@ class SpanBuilder:
 
 LOGS_BREAKS = (2, 6)  # PyTorch from here on has a record for each graph break
 MAX_COMPILATIONS = 200_000  # compilations kept of a process
-VERSIONS = {"pytorch_version": "torch", "triton_version": "triton", "cuda_version": "cuda", "python_version": "python"}
+VERSIONS = {
+    "pytorch_version": "torch",
+    "triton_version": "triton",
+    "cuda_version": "cuda",
+    "python_version": "python",
+}
 _GRAPHS = {
     "dynamo_output_graph": "program",
     **{f"aot_{direction}_graph": direction for direction in ("inference", "forward", "backward")},
@@ -96,7 +111,9 @@ _GRAPHS = {
 """Records that dump a graph, and what it is of."""
 _LAYERS: dict[str, CacheLayer] = {"fx_graph_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
 _CACHES: dict[str, tuple[CacheLayer, CacheState]] = {
-    f"{name}_{state}": (layer, state) for name, layer in _LAYERS.items() for state in ("hit", "miss", "bypass")
+    f"{name}_{state}": (layer, state)
+    for name, layer in _LAYERS.items()
+    for state in ("hit", "miss", "bypass")
 }
 _CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
 
@@ -106,7 +123,8 @@ class Fold:
 
     def __init__(self, path: str, rank: int | None) -> None:
         """`rank` is what the file's name says; records may say better."""
-        self._path, self._rank = path, rank
+        self._path = path
+        self._rank = rank
         self._done: list[Compilation] = []
         self._now: dict[str, Compilation] = {}
         self._spans = SpanBuilder()
@@ -117,7 +135,8 @@ class Fold:
         self._broken_texts = self._odd = 0
 
     def take(self, record: Record, counts: Counts) -> None:
-        """Note what a record says. One of another form than PyTorch writes is counted and left out."""
+        """Note what a record says. One of another form than PyTorch writes is counted and left
+        out."""
         try:
             rank = record.envelope.get("rank")
             self._rank = rank if isinstance(rank, int) else self._rank
@@ -148,8 +167,11 @@ class Fold:
         if is_old and not any(compilation.breaks for compilation in self._done):
             for compilation in self._done:
                 compilation.breaks += explained.breaks_of_restarts(compilation.restarts)
-        done, unfinished = tuple(self._done), self._spans.unfinished
-        return CompileLog(self._path, self._rank, done, spans, counts, self._versions, unfinished, notes)
+        done = tuple(self._done)
+        unfinished = self._spans.unfinished
+        return CompileLog(
+            self._path, self._rank, done, spans, counts, self._versions, unfinished, notes
+        )
 
     def _compilation(self, record: Record, *, new: bool = False) -> Compilation:
         compile_id = record.compile_id
@@ -169,7 +191,11 @@ class Fold:
             return None
 
     def _on_str(self, record: Record) -> None:
-        if isinstance(record.body, list) and len(record.body) == 2 and isinstance(record.body[1], int):
+        if (
+            isinstance(record.body, list)
+            and len(record.body) == 2
+            and isinstance(record.body[1], int)
+        ):
             self._strings[record.body[1]] = str(record.body[0])
 
     def _on_chromium_event(self, record: Record) -> None:
@@ -198,24 +224,35 @@ class Fold:
         if what == "program":
             compilation = self._compilation(record)
             if record.attempt != compilation.attempt:
-                compilation.graphs, compilation.attempt = 0, record.attempt
+                compilation.graphs = 0
+                compilation.attempt = record.attempt
             compilation.graphs += 1
             shapes = mapping(mapping(record.body).get("sizes")).values()
-            compilation.dynamic |= any(isinstance(size, str) for shape in shapes for size in items(shape))
+            compilation.dynamic |= any(
+                isinstance(size, str) for shape in shapes for size in items(shape)
+            )
         goes_on = kind in ("after_post_grad_graph", "inductor_post_grad_graph")
-        self._lines[place] = (self._lines.get(place, {}) if goes_on else {}) | explained.node_lines(record.text)
+        self._lines[place] = (self._lines.get(place, {}) if goes_on else {}) | explained.node_lines(
+            record.text
+        )
 
     def _on_inductor_output_code(self, record: Record) -> None:
-        compilation, compile_id, text = self._compilation(record), record.compile_id, record.text
+        compilation = self._compilation(record)
+        compile_id = record.compile_id
+        text = record.text
         graphs = ("post_grad", explained.read_code(text[:2000], ()).direction, "program")
-        lines = [self._lines[compile_id, graph] for graph in graphs if (compile_id, graph) in self._lines]
+        lines = [
+            self._lines[compile_id, graph] for graph in graphs if (compile_id, graph) in self._lines
+        ]
         key = self._key_before_code.pop(compile_id, "")
         compilation.codes.append(replace(explained.read_code(text, lines), key=key))
         self._lines.pop((compile_id, "post_grad"), None)
 
     def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
-        values, compilation = mapping(self._json(record)), self._compilation(record)
-        key, saved = str(values.get("key") or ""), max(_whole(values.get("time_saved_ns")), 0)
+        values = mapping(self._json(record))
+        compilation = self._compilation(record)
+        key = str(values.get("key") or "")
+        saved = max(_whole(values.get("time_saved_ns")), 0)
         reason = explained.first_line(str(values.get("cache_bypass_reason") or ""))
         wanted = _CUDAGRAPHS.search(record.payload)
         cudagraphs = None if wanted is None else wanted[1] == b"True"
@@ -234,8 +271,14 @@ class Fold:
         """The exception in a traceback: its last line at the margin with a colon."""
         at_margin = [line for line in record.text.splitlines() if not line.startswith((" ", "\t"))]
         names = [(line.partition(":")[0] if ":" in line else " ", line) for line in at_margin]
-        errors = [line for name, line in names if name.rpartition(".")[2][:1].isupper() and " " not in name]
-        self._compilation(record).error = explained.first_line(errors[-1] if errors else record.text)
+        errors = [
+            line
+            for name, line in names
+            if name.rpartition(".")[2][:1].isupper() and " " not in name
+        ]
+        self._compilation(record).error = explained.first_line(
+            errors[-1] if errors else record.text
+        )
 
     def _on_recompile_reasons(self, record: Record) -> None:
         text = record.text.strip()
@@ -247,7 +290,8 @@ class Fold:
     def _on_triton_kernel_info(self, record: Record) -> None:
         for name, about in mapping(self._json(record)).items():
             if isinstance(about, dict):
-                took, state = _whole(about.get("compile_time_us")), str(about.get("autotune_cache_state") or "")
+                took = _whole(about.get("compile_time_us"))
+                state = str(about.get("autotune_cache_state") or "")
                 made = TritonKernel(name, took, _whole(about.get("num_configs")) or 1, state)
                 self._compilation(record).triton.append(made)
 
@@ -256,7 +300,9 @@ class Fold:
         for name, short in VERSIONS.items():
             if isinstance(values.get(name), str):
                 self._versions[short] = values[name].partition(" ")[0]
-        named = values.get("compile_id")  # all that metrics of what happens while the program runs have
+        named = values.get(
+            "compile_id"
+        )  # all that metrics of what happens while the program runs have
         known = None if record.compile_id else self._now.get(str(named))
         compilation = known or self._compilation(record)
         metrics = explained.read_metrics(record.kind, values)
@@ -274,7 +320,8 @@ class Fold:
 
     def _on_inductor_runtime_and_tensor_meta(self, record: Record) -> None:
         """Of the code that was written last."""
-        estimates, codes = explained.read_estimates(self._json(record)), self._compilation(record).codes
+        estimates = explained.read_estimates(self._json(record))
+        codes = self._compilation(record).codes
         if codes and not codes[-1].estimates:
             codes[-1] = replace(codes[-1], estimates=estimates)
 
@@ -285,7 +332,9 @@ class Fold:
     def _on_aot_forward_graph_fw_metadata(self, record: Record) -> None:
         """How many inputs a graph changes in place, of what AOTAutograd says of its inputs."""
         inputs = record.payload.split(b"output_info=")[0].split(b"InputAliasInfo(")[1:]
-        changed = sum(b"mutates_data=True" in one and b"requires_grad=False" in one for one in inputs)
+        changed = sum(
+            b"mutates_data=True" in one and b"requires_grad=False" in one for one in inputs
+        )
         self._compilation(record).inputs_changed += changed
 
     def _on_inductor_provenance_tracking_kernel_stack_traces(self, record: Record) -> None:
@@ -293,7 +342,10 @@ class Fold:
         values = self._json(record) if record.payload.strip() else None
         if not isinstance(values, dict):
             return
-        lines = {str(name).partition(":")[0]: explained.lines_of_stacks(stacks) for name, stacks in values.items()}
+        lines = {
+            str(name).partition(":")[0]: explained.lines_of_stacks(stacks)
+            for name, stacks in values.items()
+        }
         compilation = self._compilation(record)
         compilation.codes[:] = [explained.with_lines(code, lines) for code in compilation.codes]
 
@@ -303,16 +355,32 @@ class Fold:
             self._versions.setdefault("torch", text)
 
 
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
 _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
     **{name.removeprefix("_on_"): of for name, of in vars(Fold).items() if name.startswith("_on_")},
-    **{f"{side}compilation_metrics{when}": Fold._metrics for side in ("", "bwd_") for when in ("", "_runtime")},
+    **{
+        f"{side}compilation_metrics{when}": Fold._metrics
+        for side in ("", "bwd_")
+        for when in ("", "_runtime")
+    },
 }
 WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})  # kinds of records whose payload is read
-QUIET = {"describe_storage", "describe_tensor", "describe_source", "dynamo_cpp_guards_str", "dynamo_guards",
-         "aot_joint_graph", "before_pre_grad_graph", "after_pre_grad_graph", "before_joint_graph", "after_joint_graph",
-         "fx_graph_runnable", "torch._functorch.config", "runtime_wrapper_orchestration"}  # fmt: skip
+QUIET = {
+    "describe_storage",
+    "describe_tensor",
+    "describe_source",
+    "dynamo_cpp_guards_str",
+    "dynamo_guards",
+    "aot_joint_graph",
+    "before_pre_grad_graph",
+    "after_pre_grad_graph",
+    "before_joint_graph",
+    "after_joint_graph",
+    "fx_graph_runnable",
+    "torch._functorch.config",
+    "runtime_wrapper_orchestration",
+}
 """Kinds that say nothing here, and are in every log."""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,8 +1,10 @@
-"""The records of a structured log of torch.compile (`TORCH_TRACE`), one after the other and in bounded memory.
+"""The records of a structured log of torch.compile (`TORCH_TRACE`), one after the other and in
+bounded memory.
 
-A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON has `has_payload`
-(the MD5 of the payload), the payload follows as lines that begin with one tab. Launchers put `[rank0]:` before every
-line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own."""
+A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON
+has `has_payload` (the MD5 of the payload), the payload follows as lines that begin with one tab.
+Launchers put `[rank0]:` before every line, and then several ranks may write into one file between
+each other's lines; each prefix is a stream of its own."""
 
 import hashlib
 import re
@@ -16,14 +18,26 @@ from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.trace.compile_log import Counts
 
 MAX_LINE_BYTES = MAX_PAYLOAD_BYTES = 32 << 20
-"""A longer line or payload is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
+"""A longer line or payload is cut: whole graphs are tens of megabytes of payload, but spread over
+lines."""
 MAX_STREAMS = 4096  # prefixes that may have a record open at a time
 ENVELOPE = frozenset(
-    {"rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process"}
+    {
+        "rank",
+        "frame_id",
+        "frame_compile_id",
+        "attempt",
+        "compiled_autograd_id",
+        "stack",
+        "has_payload",
+        "process",
+    }
 )
 """Keys of the JSON that say where a record belongs; the other one says what it is."""
 _PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
-_HEADER = re.compile(rb"(?s)[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +(\d{1,20}) *[^\]\n]{0,1000}?:\d{1,9}\] ?(\{.*)")
+_HEADER = re.compile(
+    rb"(?s)[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +(\d{1,20}) *[^\]\n]{0,1000}?:\d{1,9}\] ?(\{.*)"
+)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -40,8 +54,10 @@ class Record:
 
     @property
     def compile_id(self) -> str:
-        """`0/1`: the first frame's second compilation; `!0/1/2` inside compiled autograd; "" outside of any."""
-        frame, number = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
+        """`0/1`: the first frame's second compilation; `!0/1/2` inside compiled autograd; ""
+        outside of any."""
+        frame = self.envelope.get("frame_id")
+        number = self.envelope.get("frame_compile_id")
         autograd = self.envelope.get("compiled_autograd_id")
         parts = [] if autograd is None else [f"!{autograd}"]
         if frame is not None:
@@ -74,8 +90,8 @@ class _Open:
 
 
 def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
-    """The records in the order in which they end. Payloads are kept of the `wanted` kinds; an artifact's kind is
-    its name."""
+    """The records in the order in which they end. Payloads are kept of the `wanted` kinds; an
+    artifact's kind is its name."""
     open_: dict[bytes, _Open] = {}
     for line in source:
         counts.lines += 1
@@ -116,7 +132,8 @@ def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
         yield b"".join(rest).removesuffix(b"\r")
         for line in others[:-1]:
             yield line.removesuffix(b"\r")
-        rest, held = [others[-1]], len(others[-1])
+        rest = [others[-1]]
+        held = len(others[-1])
     if held:
         yield b"".join(rest).removesuffix(b"\r")
 
@@ -137,7 +154,9 @@ def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | 
     counts.records += 1
     kind = next((key for key in values if key not in ENVELOPE), "")
     envelope = {key: value for key, value in values.items() if key in ENVELOPE}
-    return Record(kind, values.get(kind), envelope, int(header[1]), prefix.decode("utf-8", "replace"))
+    return Record(
+        kind, values.get(kind), envelope, int(header[1]), prefix.decode("utf-8", "replace")
+    )
 
 
 def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:

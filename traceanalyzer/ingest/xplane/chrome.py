@@ -1,4 +1,5 @@
-"""`trace.json.gz` of JAX: the same events as Chrome's, less exact; all stats are text, and the last event is empty."""
+"""`trace.json.gz` of JAX: the same events as Chrome's, less exact; all stats are text, and the last
+event is empty."""
 
 from collections import defaultdict
 from typing import Any
@@ -29,7 +30,8 @@ _DECODER = msgspec.json.Decoder(_File, strict=False)
 
 
 def read_chrome(text: bytes, texts: Texts) -> Space:
-    """The recording in the text. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
+    """The recording in the text. Raises msgspec.DecodeError, UnicodeDecodeError and
+    RecursionError."""
     names: dict[tuple[object, ...], str] = {}
     spans: dict[tuple[int, int], list[_Event]] = defaultdict(list)
     lost = skipped = 0
@@ -45,15 +47,22 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
             lost += 1
     lines: dict[int, list[Line]] = defaultdict(list)
     for (pid, tid), events in spans.items():
-        lines[pid].append(Line(tid, names.get(("thread_name", pid, tid), ""), _columns(events, texts)))
-    found = tuple(Plane(names.get(("process_name", pid), ""), tuple(some)) for pid, some in lines.items())
+        lines[pid].append(
+            Line(tid, names.get(("thread_name", pid, tid), ""), _columns(events, texts))
+        )
+    found = tuple(
+        Plane(names.get(("process_name", pid), ""), tuple(some)) for pid, some in lines.items()
+    )
     return Space(found, lost=lost, skipped=skipped)
 
 
 def _columns(events: list[_Event], texts: Texts) -> Columns:
     start = to_ns(np.array([event.ts for event in events]))
     args = [event.args or {} for event in events]
-    stats = {name: np.array([_stat(name, one.get(name), texts) for one in args], np.int64) for name in STATS}
+    stats = {
+        name: np.array([_stat(name, one.get(name), texts) for one in args], np.int64)
+        for name in STATS
+    }
     return {
         "name": np.array(texts.codes([event.name for event in events]), np.int64),
         "start": start,

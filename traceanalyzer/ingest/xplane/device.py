@@ -1,4 +1,5 @@
-"""What devices did: streams of GPUs, operators of TPUs; how these were launched, as text of one stat each."""
+"""What devices did: streams of GPUs, operators of TPUs; how these were launched, as text of one
+stat each."""
 
 import math
 import re
@@ -11,7 +12,16 @@ import numpy as np
 from traceanalyzer.ingest.columns import Texts, by_value
 from traceanalyzer.ingest.kineto.names import copy_kind, memory_kind
 from traceanalyzer.ingest.side_files import whole
-from traceanalyzer.ingest.xplane.space import GRAPH, NODE, Columns, Line, Plane, joined_lines, operators, timed
+from traceanalyzer.ingest.xplane.space import (
+    GRAPH,
+    NODE,
+    Columns,
+    Line,
+    Plane,
+    joined_lines,
+    operators,
+    timed,
+)
 from traceanalyzer.trace import I64, Bool, CopyKind, Device, DeviceOpKind, DeviceOps
 from traceanalyzer.trace.table import distinct, ranked
 
@@ -21,20 +31,33 @@ _KERNEL = dict.fromkeys(("blocks", "threads", "registers", "shared_bytes", "occu
 _COPY = {"bytes": -1, "source_memory": 0, "target_memory": 0}
 """Columns that details tell, and what they are where there are none."""
 _MOST_REGISTERS = 512
-"""Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their place."""
+"""Of a thread: AMD's have as many, NVIDIA's half. ROCm's recorder has written addresses in their
+place."""
 
 
-def _columns(codes: I64, strings: list[str], read: _Read, columns: dict[str, int]) -> dict[str, I64]:
+_DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
+
+
+def _columns(
+    codes: I64, strings: list[str], read: _Read, columns: dict[str, int]
+) -> dict[str, I64]:
     """What the details (codes) tell; each distinct text is read once."""
     known, place = ranked(codes)
-    rows = [read(dict(_DETAIL.findall(strings[code]))) if code >= 0 else {} for code in known.tolist()]
-    return {name: np.array([row.get(name, none) for row in rows], np.int64)[place] for name, none in columns.items()}
+    rows = [
+        read(dict(_DETAIL.findall(strings[code]))) if code >= 0 else {} for code in known.tolist()
+    ]
+    return {
+        name: np.array([row.get(name, none) for row in rows], np.int64)[place]
+        for name, none in columns.items()
+    }
 
 
 def _kernel(details: dict[str, str]) -> dict[str, int]:
     registers = whole(details.get("regs"))
     found = {"blocks": _product(details.get("grid")), "threads": _product(details.get("block"))}
-    if registers > _MOST_REGISTERS:  # the sizes of shared memory beside it are of the same damaged record
+    if (
+        registers > _MOST_REGISTERS
+    ):  # the sizes of shared memory beside it are of the same damaged record
         return found
     shared = [whole(details.get(name)) for name in ("static_shared", "dynamic_shared", "group_mem")]
     known = [size for size in shared if size >= 0]
@@ -60,7 +83,6 @@ def _product(text: str | None) -> int:
     return size if min(sizes) >= 0 and size <= 2**62 else -1
 
 
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d{1,4})(?!\d)")
 Placed = tuple[int, Line]  # a line and the number of its device
 
 
@@ -73,12 +95,20 @@ class DeviceLines(NamedTuple):
 
 
 def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
-    """Those of the planes. Lines of operators, modules and steps are work of a TPU; of a GPU they are XLA's own
-    analysis of its streams."""
-    ops, ranges, left_out = list[Placed](), list[Placed](), 0
-    devices = [(found, line) for plane in planes if (found := _DEVICE.match(plane.name)) for line in plane.lines]
+    """Those of the planes. Lines of operators, modules and steps are work of a TPU; of a GPU they
+    are XLA's own analysis of its streams."""
+    ops = list[Placed]()
+    ranges = list[Placed]()
+    left_out = 0
+    devices = [
+        (found, line)
+        for plane in planes
+        if (found := _DEVICE.match(plane.name))
+        for line in plane.lines
+    ]
     for found, line in devices:
-        what, number = f"{found[1]} {line.name}", int(found[2])
+        what = f"{found[1]} {line.name}"
+        number = int(found[2])
         if what.startswith("GPU Stream"):
             ops.append((number, line))
         elif what == "TPU XLA Ops":
@@ -101,9 +131,14 @@ def rows_of(lines: list[Placed]) -> Columns:
 def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
     """Kernels, copies and memsets; times count from `base`."""
     strings = texts.in_order()
-    copies, sets = rows["memcpy_details"] >= 0, rows["memset_details"] >= 0
-    kind = np.where(copies, DeviceOpKind.MEMCPY, np.where(sets, DeviceOpKind.MEMSET, DeviceOpKind.KERNEL))
-    directions = by_value(rows["name"], lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN)
+    copies = rows["memcpy_details"] >= 0
+    sets = rows["memset_details"] >= 0
+    kind = np.where(
+        copies, DeviceOpKind.MEMCPY, np.where(sets, DeviceOpKind.MEMSET, DeviceOpKind.KERNEL)
+    )
+    directions = by_value(
+        rows["name"], lambda code: copy_kind(strings[code]) if code >= 0 else CopyKind.UNKNOWN
+    )
     columns = {
         **timed(rows, base),
         "kind": kind.astype(np.uint8),
@@ -114,14 +149,17 @@ def device_ops(rows: Columns, texts: Texts, base: int) -> DeviceOps:
         "graph_node": np.where(rows[NODE] > 0, rows[NODE], -1),
         "copy_kind": np.where(copies | sets, directions, 0),
         **_columns(rows["kernel_details"], strings, _kernel, _KERNEL),
-        **_columns(np.where(copies, rows["memcpy_details"], rows["memset_details"]), strings, _copy, _COPY),
+        **_columns(
+            np.where(copies, rows["memcpy_details"], rows["memset_details"]), strings, _copy, _COPY
+        ),
     }
     return DeviceOps.from_columns(columns, then="kind")
 
 
 def operators_of(rows: Columns, texts: Texts, correlation: I64) -> I64:
-    """What launches with these ids belong to (codes): the operator where all rows of the launch have the same one (a
-    replayed graph has many), else the module, -1 where that is not one either."""
+    """What launches with these ids belong to (codes): the operator where all rows of the launch
+    have the same one (a replayed graph has many), else the module, -1 where that is not one
+    either."""
     result = np.full(len(correlation), -1, np.int64)
     here = rows["correlation_id"] > 0
     ids = rows["correlation_id"][here]
@@ -150,14 +188,23 @@ def _innermost(start: I64, end: I64) -> Bool:
 def devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that did work."""
     stats = {int(match[2]): plane.stats for plane in planes if (match := _DEVICE.match(plane.name))}
-    return tuple(_described(number, stats.get(number, {})) for number in distinct(ops.device).tolist())
+    return tuple(
+        _described(number, stats.get(number, {})) for number in distinct(ops.device).tolist()
+    )
 
 
 def _described(number: int, stats: Mapping[str, int | str]) -> Device:
     known = {name: value for name, value in stats.items() if isinstance(value, int) and value > 0}
-    name, memory = stats.get("gpu_device_name"), known.get("memory_size")
-    size = Device(number, name if isinstance(name, str) else None, known.get("core_count"), memory_bytes=memory)
-    # AMD's capabilities share their numbers with NVIDIA's, and its bandwidth is stated at half of what it is.
+    name = stats.get("gpu_device_name")
+    memory = known.get("memory_size")
+    size = Device(
+        number,
+        name if isinstance(name, str) else None,
+        known.get("core_count"),
+        memory_bytes=memory,
+    )
+    # AMD's capabilities share their numbers with NVIDIA's, and its bandwidth is stated at half of
+    # what it is.
     if str(stats.get("device_vendor")).upper() != "NVIDIA":
         return size
     return replace(

@@ -10,7 +10,8 @@ from traceanalyzer.ingest.xplane.device import operators_of
 from traceanalyzer.ingest.xplane.space import Columns, Line, joined_lines, operators, timed
 from traceanalyzer.trace import I64, ApiCalls, Bool, HostRanges, MemoryEvents, RangeKind, ranked
 
-UNNAMED_LAUNCH = "LaunchKernel (call not named)"  # ROCm's recorder of old gives a launch the name of its kernel
+UNNAMED_LAUNCH = "LaunchKernel (call not named)"
+"""ROCm's recorder of old gives a launch the name of its kernel."""
 _API = re.compile(r"^(?:cu|cuda|hip)[A-Z]\w*(?: \(CudaGraph:\d+\))?$")
 _VERSION = re.compile(r"_v\d{4,5}$| \(CudaGraph:\d+\)$")
 _FRAME = re.compile(r"^\$(\S+\.\w+):(\d+) (.+)$")
@@ -42,16 +43,23 @@ class Host:
             return np.array([test.match(name) is not None for name in named], bool)[place]
 
         module, operator = operators(rows, texts)
-        is_api, is_memory = are(_API), are(_MEMORY)
+        is_api = are(_API)
+        is_memory = are(_MEMORY)
         is_call = is_api | (rows["correlation_id"] > 0)
         is_range = ~is_call & ~is_memory & ~are(_MARK) & (rows["end"] > rows["start"])
         name = np.array([texts.code(_shown(one)) for one in named], np.int64)[place]
         name[is_call & ~is_api] = texts.code(UNNAMED_LAUNCH)
         steps = np.flatnonzero(rows["step_num"] >= 0)
         numbered = zip(rows["name"][steps].tolist(), rows["step_num"][steps].tolist(), strict=True)
-        name[steps] = [texts.code(f"{strings[code]} step_num={number}") for code, number in numbered]
+        name[steps] = [
+            texts.code(f"{strings[code]} step_num={number}") for code, number in numbered
+        ]
         name = np.where(is_range & (operator >= 0), operator, name)
-        kind = np.where(operator >= 0, RangeKind.OP, np.where(are(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION))
+        kind = np.where(
+            operator >= 0,
+            RangeKind.OP,
+            np.where(are(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION),
+        )
         own = np.where(operator >= 0, operator, module)
         launched = np.where(own >= 0, own, operators_of(device, texts, rows["correlation_id"]))
         rows |= {"name": name, "kind": kind, "thread": thread}
@@ -65,25 +73,40 @@ class Host:
         """Calls into CUDA's or HIP's runtime or driver."""
         rows = self._taken(self.is_call, base, "thread", "correlation_id")
         correlation = rows.pop("correlation_id")
-        return ApiCalls.from_columns(rows | {"correlation": np.where(correlation > 0, correlation, -1)})
+        return ApiCalls.from_columns(
+            rows | {"correlation": np.where(correlation > 0, correlation, -1)}
+        )
 
     def ranges(self, base: int) -> HostRanges:
-        """What the program and XLA named, Python's functions, and around each launch the operator that it is of."""
+        """What the program and XLA named, Python's functions, and around each launch the operator
+        that it is of."""
         launches = self.operator >= 0
-        own, around = (self._taken(rows, base, "thread", "kind") for rows in (self.is_range, launches))
-        around |= {"name": self.operator[launches], "kind": np.full(int(launches.sum()), RangeKind.OP, np.int64)}
+        own, around = (
+            self._taken(rows, base, "thread", "kind") for rows in (self.is_range, launches)
+        )
+        around |= {
+            "name": self.operator[launches],
+            "kind": np.full(int(launches.sum()), RangeKind.OP, np.int64),
+        }
         columns = {name: np.concatenate((own[name], around[name])) for name in own}
-        return HostRanges.from_columns(columns | {"kind": columns["kind"].astype(np.uint8)}, then="kind")
+        return HostRanges.from_columns(
+            columns | {"kind": columns["kind"].astype(np.uint8)}, then="kind"
+        )
 
     def memory(self, texts: Texts, base: int) -> MemoryEvents:
         """Allocations and frees of XLA's allocator."""
         more = ("allocator_name", "allocation_bytes", "bytes_allocated", "bytes_reserved", "addr")
-        rows, strings = self._taken(self.is_memory, base, *more), texts.in_order()
-        allocators = [strings[code] if code >= 0 else "" for code in rows["allocator_name"].tolist()]
+        rows = self._taken(self.is_memory, base, *more)
+        strings = texts.in_order()
+        allocators = [
+            strings[code] if code >= 0 else "" for code in rows["allocator_name"].tolist()
+        ]
         sign = np.where(rows["name"] == texts.code("MemoryDeallocation"), -1, 1)
         columns = {
             "start": rows["start"],
-            "device": [int(match[1]) if (match := _ALLOCATOR.match(name)) else -1 for name in allocators],
+            "device": [
+                int(match[1]) if (match := _ALLOCATOR.match(name)) else -1 for name in allocators
+            ],
             "bytes": sign * np.maximum(rows["allocation_bytes"], 0),
             "allocated": rows["bytes_allocated"],
             "reserved": rows["bytes_reserved"],
@@ -93,9 +116,13 @@ class Host:
 
 
 def _shown(name: str) -> str:
-    """The name of a host event: versions of entry points and ids of graphs left out, Python functions as other
-    recorders name them."""
+    """The name of a host event: versions of entry points and ids of graphs left out, Python
+    functions as other recorders name them."""
     if name.startswith("$"):
         frame = _FRAME.match(name)
-        return f"{frame[1]}({frame[2]}): {frame[3]}" if frame else f"<built-in function {name[1:].rpartition(' ')[2]}>"
+        return (
+            f"{frame[1]}({frame[2]}): {frame[3]}"
+            if frame
+            else f"<built-in function {name[1:].rpartition(' ')[2]}>"
+        )
     return _VERSION.sub("", name) if _API.match(name) else name

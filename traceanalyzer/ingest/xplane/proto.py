@@ -1,4 +1,5 @@
-"""`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a time."""
+"""`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a
+time."""
 
 from collections import defaultdict
 from functools import cache
@@ -7,17 +8,41 @@ from itertools import starmap
 import numpy as np
 
 from traceanalyzer.ingest.columns import Texts, by_value, joined, tight
-from traceanalyzer.ingest.protobuf.wire import Field, Fields, fields_before_damage, fields_of, signed
+from traceanalyzer.ingest.protobuf.wire import (
+    Field,
+    Fields,
+    fields_before_damage,
+    fields_of,
+    signed,
+)
 from traceanalyzer.ingest.xplane.space import COLUMNS, STATS, TEXTS, Line, Plane, Space
 from traceanalyzer.trace import I64, Bool
 
-PLANE, ERROR, WARNING, HOST = 1, 2, 3, 4
-PLANE_NAME, LINE, EVENT_NAMES, STAT_NAMES, PLANE_STAT = 2, 3, 4, 5, 6
-LINE_ID, LINE_NAME, LINE_TIME, EVENT = 1, 2, 3, 4
-_ID, _OFFSET_PS, _DURATION_PS, _STAT, _TIMES = 1, 2, 3, 4, 5
-_UNSIGNED, _SIGNED, _TEXT, _REFERENCE = 3, 4, 5, 7
+PLANE = 1
+ERROR = 2
+WARNING = 3
+HOST = 4
+PLANE_NAME = 2
+LINE = 3
+EVENT_NAMES = 4
+STAT_NAMES = 5
+PLANE_STAT = 6
+LINE_ID = 1
+LINE_NAME = 2
+LINE_TIME = 3
+EVENT = 4
+_ID = 1
+_OFFSET_PS = 2
+_DURATION_PS = 3
+_STAT = 4
+_TIMES = 5
+_UNSIGNED = 3
+_SIGNED = 4
+_TEXT = 5
+_REFERENCE = 7
 _AT_ONCE = 1 << 15
-"""Events of a line that are decoded together: their stats are ten times as many, and should stay in the cache."""
+"""Events of a line that are decoded together: their stats are ten times as many, and should stay in
+the cache."""
 _MOST_PARTS = 1 << 13  # planes of a file, lines of a plane: devices, and streams or threads
 _LATEST = 2**62
 _KEPT = ("/device:", "/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
@@ -29,8 +54,12 @@ def read_space(data: bytes, texts: Texts) -> Space:
     reader = _Reader(data, texts)
     found = reader.fields(0, len(data))
     planes = tuple(reader.plane(start, end) for _, _, start, end in reader.first(PLANE, found))
-    messages = tuple(reader.text(start, end) for number, _, start, end in found if number in (ERROR, WARNING))
-    host = next((reader.text(start, end) for number, _, start, end in found if number == HOST), None)
+    messages = tuple(
+        reader.text(start, end) for number, _, start, end in found if number in (ERROR, WARNING)
+    )
+    host = next(
+        (reader.text(start, end) for number, _, start, end in found if number == HOST), None
+    )
     return Space(planes, host, messages, reader.lost, reader.skipped, reader.truncated)
 
 
@@ -78,7 +107,9 @@ class _Reader:
 
     def _name(self, start: int, end: int) -> tuple[int, str]:
         entry = {number: (value, a, b) for number, value, a, b in self.fields(start, end)}
-        inner = {number: (a, b) for number, _, a, b in self.fields(*entry[2][1:])} if 2 in entry else {}
+        inner = (
+            {number: (a, b) for number, _, a, b in self.fields(*entry[2][1:])} if 2 in entry else {}
+        )
         return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
 
     def _plane_stat(self, start: int, end: int, names: dict[int, str]) -> tuple[str, int | str]:
@@ -99,7 +130,9 @@ class _Reader:
         found = self.fields(start, end)
         spans = [(a, b) for number, _, a, b in found if number == EVENT]
         last = {number: (value, a, b) for number, value, a, b in found if number != EVENT}
-        id_, name, time = (last.get(number, (0, 0, 0)) for number in (LINE_ID, LINE_NAME, LINE_TIME))
+        id_, name, time = (
+            last.get(number, (0, 0, 0)) for number in (LINE_ID, LINE_NAME, LINE_TIME)
+        )
         columns = events.of(np.array(spans, np.int64).reshape(-1, 2), signed(time[0]))
         return Line(id_[0], self.text(*name[1:]), columns)
 
@@ -107,7 +140,9 @@ class _Reader:
 class _Events:
     """Reads the events of a plane's lines."""
 
-    def __init__(self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]) -> None:
+    def __init__(
+        self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]
+    ) -> None:
         self._data = data
         self._names = {id_: texts.code(name) for id_, name in names.items() if name}
         self._references = {id_: texts.code(name) for id_, name in stat_names.items()}
@@ -118,7 +153,10 @@ class _Events:
     def of(self, spans: I64, time: int) -> dict[str, I64]:
         """The columns of the events in these places; times count from `time`, ns."""
         parts = [self._block(spans[i : i + _AT_ONCE], time) for i in range(0, len(spans), _AT_ONCE)]
-        return {name: joined([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in COLUMNS}
+        return {
+            name: joined([part[name] for part in parts] or [np.empty(0, np.int64)])
+            for name in COLUMNS
+        }
 
     def _block(self, spans: I64, time: int) -> dict[str, I64]:
         found, damaged = fields_of(self._data, spans[:, 0], spans[:, 1])
@@ -129,23 +167,37 @@ class _Events:
         begin = time + offset // 1000
         finish = begin + (offset % 1000 + duration) // 1000
         summed = times > 0
-        sound = (offset >= 0) & (offset < _LATEST) & (duration >= 0) & (duration < _LATEST) & (abs(begin) < _LATEST)
+        sound = (
+            (offset >= 0)
+            & (offset < _LATEST)
+            & (duration >= 0)
+            & (duration < _LATEST)
+            & (abs(begin) < _LATEST)
+        )
         good = ~damaged & ~summed & sound & (name >= 0) & (abs(time) < _LATEST)
         self.skipped += int(summed.sum())
         self.lost += int((~good & ~summed).sum())
         columns = {"name": name, "start": begin, "end": finish, **self._of_stats(found, count)}
-        return {key: tight(column if good.all() else column[good]) for key, column in columns.items()}
+        return {
+            key: tight(column if good.all() else column[good]) for key, column in columns.items()
+        }
 
     def _of_stats(self, events: Fields, count: int) -> dict[str, I64]:
         stats = events.take(events.number == _STAT)
         found, _ = fields_of(self._data, stats.start, stats.end)
-        which = by_value(_scattered(found, _ID, len(stats.message)), lambda i: self._stats.get(i, -1))
+        which = by_value(
+            _scattered(found, _ID, len(stats.message)), lambda i: self._stats.get(i, -1)
+        )
         wanted = (which[found.message] >= 0) & (found.number != _ID)
         found = found.take(wanted)
-        which, event = which[found.message], stats.message[found.message]
-        is_text, is_reference = found.number == _TEXT, found.number == _REFERENCE
+        which = which[found.message]
+        event = stats.message[found.message]
+        is_text = found.number == _TEXT
+        is_reference = found.number == _REFERENCE
         code = np.full(len(which), -1, np.int64)
-        code[is_reference] = by_value(found.value[is_reference], lambda i: self._references.get(i, -1))
+        code[is_reference] = by_value(
+            found.value[is_reference], lambda i: self._references.get(i, -1)
+        )
         inline = zip(found.start[is_text].tolist(), found.end[is_text].tolist(), strict=True)
         code[is_text] = [self._inline(self._data[a:b]) for a, b in inline]
         number = np.where((found.number == _UNSIGNED) | (found.number == _SIGNED), found.value, -1)

@@ -14,75 +14,28 @@ from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.xplane.chrome import read_chrome
-from traceanalyzer.ingest.xplane.device import DeviceLines, device_lines, device_ops, devices, rows_of
+from traceanalyzer.ingest.xplane.device import (
+    DeviceLines,
+    device_lines,
+    device_ops,
+    devices,
+    rows_of,
+)
 from traceanalyzer.ingest.xplane.host import Host
 from traceanalyzer.ingest.xplane.proto import PLANE, PLANE_NAME, PLANE_STAT, read_space
 from traceanalyzer.ingest.xplane.space import Line, Space, timed
-from traceanalyzer.trace import Collected, Condition, DeviceRanges, Health, Process, RangeKind, Thread, Trace
+from traceanalyzer.trace import (
+    Collected,
+    Condition,
+    DeviceRanges,
+    Health,
+    Process,
+    RangeKind,
+    Thread,
+    Trace,
+)
 
 MOST_EVENTS = 1_000_000  # the profiler keeps no more of the host, nor of the devices
-
-
-def make_trace(path: str, space: Space, texts: Texts) -> Trace:
-    """The trace of a recording."""
-    lines = device_lines(space.planes)
-    host_lines = [line for plane in space.planes if plane.name.startswith("/host:") for line in plane.lines]
-    start, stop = space.time("profile_start_time"), space.time("profile_stop_time")
-    base = start if _first([line for _, line in (*lines.ops, *lines.ranges)] + host_lines) >= start else 0
-    rows, modules = rows_of(lines.ops), rows_of(lines.ranges)
-    host = Host.of(host_lines, rows, texts)
-    ops, memory = device_ops(rows, texts, base), host.memory(texts, base)
-    calls, ranges = host.calls(base), host.ranges(base)
-    has_ops, has_stacks = (bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON))
-    return Trace(
-        path=path,
-        source="xplane",
-        strings=texts.all(),
-        process=Process(pid=space.stat("process_id"), host=space.host),
-        threads=tuple(Thread(str(line.id), line.name) for line in host_lines),
-        devices=devices(space.planes, ops),
-        device_ops=ops,
-        api_calls=calls,
-        host_ranges=ranges,
-        device_ranges=DeviceRanges.from_columns(timed(modules, base) | {k: modules[k] for k in ("device", "stream")}),
-        memory_events=memory,
-        conditions=_versions(space),
-        collected=Collected(len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0),
-        health=_health(space, host, lines),
-        epoch_ns=start,
-        window=(0, stop - start) if stop > start > 0 else None,
-    )
-
-
-def _first(lines: list[Line]) -> int:  # in old recordings times count from the epoch
-    return min((int(line.events["start"].min()) for line in lines if len(line)), default=-1)
-
-
-def _versions(space: Space) -> tuple[Condition, ...]:
-    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
-    names = (name for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version") if name in stats)
-    return tuple(Condition(name.replace("_", " "), str(stats[name])) for name in names)
-
-
-def _health(space: Space, host: Host, lines: DeviceLines) -> Health:
-    on_device = sum(len(line) for _, line in (*lines.ops, *lines.ranges)) + lines.left_out
-    on_host = len(host.is_range)
-    notes = (
-        space.truncated and "The file is cut off or damaged: what follows is missing.",
-        space.lost and f"{space.lost:,} events were damaged and are missing from all figures.",
-        max(on_device, on_host) >= MOST_EVENTS
-        and f"The profiler stops at {MOST_EVENTS:,} events: what happened after is missing. Record fewer steps.",
-        lines.left_out and f"{lines.left_out:,} rows on devices repeat others (XLA's own analysis) and are left out.",
-        *(f"The recorder reports: {text}" for text in space.messages),
-    )
-    unused = int((~(host.is_call | host.is_memory | host.is_range)).sum())
-    return Health(
-        events=on_device + on_host,
-        skipped=space.skipped + lines.left_out + unused,
-        lost=space.lost,
-        truncated=space.truncated,
-        notes=tuple(note for note in notes if note),
-    )
 
 
 ABILITIES = Abilities(
@@ -95,10 +48,101 @@ ABILITIES = Abilities(
     "each in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`",
 )
 SUFFIX = ".xplane.pb"
-EXACT_NOTE = f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."
+EXACT_NOTE = (
+    f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."
+)
 HEAD = bytes((PLANE << 3 | BYTES,))
 _PLANES = re.compile(rb"[/#]|Task Environment")
 _PROCESS = re.compile(rb'"/(?:host:CPU|device:[GT]PU:)')
+
+
+def make_trace(path: str, space: Space, texts: Texts) -> Trace:
+    """The trace of a recording."""
+    lines = device_lines(space.planes)
+    host_lines = [
+        line for plane in space.planes if plane.name.startswith("/host:") for line in plane.lines
+    ]
+    start = space.time("profile_start_time")
+    stop = space.time("profile_stop_time")
+    base = (
+        start
+        if _first([line for _, line in (*lines.ops, *lines.ranges)] + host_lines) >= start
+        else 0
+    )
+    rows = rows_of(lines.ops)
+    modules = rows_of(lines.ranges)
+    host = Host.of(host_lines, rows, texts)
+    ops = device_ops(rows, texts, base)
+    memory = host.memory(texts, base)
+    calls = host.calls(base)
+    ranges = host.ranges(base)
+    has_ops, has_stacks = (
+        bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON)
+    )
+    return Trace(
+        path=path,
+        source="xplane",
+        strings=texts.all(),
+        process=Process(pid=space.stat("process_id"), host=space.host),
+        threads=tuple(Thread(str(line.id), line.name) for line in host_lines),
+        devices=devices(space.planes, ops),
+        device_ops=ops,
+        api_calls=calls,
+        host_ranges=ranges,
+        device_ranges=DeviceRanges.from_columns(
+            timed(modules, base) | {k: modules[k] for k in ("device", "stream")}
+        ),
+        memory_events=memory,
+        conditions=_versions(space),
+        collected=Collected(
+            len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0
+        ),
+        health=_health(space, host, lines),
+        epoch_ns=start,
+        window=(0, stop - start) if stop > start > 0 else None,
+    )
+
+
+def _first(lines: list[Line]) -> int:  # in old recordings times count from the epoch
+    return min((int(line.events["start"].min()) for line in lines if len(line)), default=-1)
+
+
+def _versions(space: Space) -> tuple[Condition, ...]:
+    stats = {name: value for plane in space.planes for name, value in plane.stats.items()}
+    names = (
+        name
+        for name in ("jax_version", "jaxlib_version", "cuda_version", "rocm_version")
+        if name in stats
+    )
+    return tuple(Condition(name.replace("_", " "), str(stats[name])) for name in names)
+
+
+def _health(space: Space, host: Host, lines: DeviceLines) -> Health:
+    on_device = sum(len(line) for _, line in (*lines.ops, *lines.ranges)) + lines.left_out
+    on_host = len(host.is_range)
+    notes = (
+        space.truncated and "The file is cut off or damaged: what follows is missing.",
+        space.lost and f"{space.lost:,} events were damaged and are missing from all figures.",
+        max(on_device, on_host) >= MOST_EVENTS
+        and (
+            f"The profiler stops at {MOST_EVENTS:,} events: what happened after is missing. "
+            "Record fewer steps."
+        ),
+        lines.left_out
+        and (
+            f"{lines.left_out:,} rows on devices repeat others (XLA's own analysis) and are "
+            "left out."
+        ),
+        *(f"The recorder reports: {text}" for text in space.messages),
+    )
+    unused = int((~(host.is_call | host.is_memory | host.is_range)).sum())
+    return Health(
+        events=on_device + on_host,
+        skipped=space.skipped + lines.left_out + unused,
+        lost=space.lost,
+        truncated=space.truncated,
+        notes=tuple(note for note in notes if note),
+    )
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -114,7 +158,8 @@ def recognise(head: bytes, path: Path) -> bool:
 
 
 def repeats(path: Path) -> bool:
-    """Whether a file is the JSON form of an XPlane in the same folder: of the two in a folder that one is read."""
+    """Whether a file is the JSON form of an XPlane in the same folder: of the two in a folder that
+    one is read."""
     return not path.name.endswith(SUFFIX) and any(path.parent.glob(f"*{SUFFIX}"))
 
 
@@ -134,9 +179,15 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             space = replace(space, truncated=True)
     trace = make_trace(str(path), space, texts)
     if not is_proto:
-        trace = replace(trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE)))
+        trace = replace(
+            trace, health=replace(trace.health, notes=(*trace.health.notes, EXACT_NOTE))
+        )
     if not any(map(len, (trace.device_ops, trace.host_ranges, trace.api_calls))):
         if space.truncated or space.lost:
-            raise UnreadableInputError(f"{path}: too damaged or cut off: not one event could be read; record it again")
-        raise EmptyRecordingError(f"{path}: the profile holds no events; record some steps with jax.profiler.trace")
+            raise UnreadableInputError(
+                f"{path}: too damaged or cut off: not one event could be read; record it again"
+            )
+        raise EmptyRecordingError(
+            f"{path}: the profile holds no events; record some steps with jax.profiler.trace"
+        )
     return [trace]

@@ -1,4 +1,5 @@
-"""What both of XLA's formats say: planes (a device, the host) with lines (a stream, a thread) of events."""
+"""What both of XLA's formats say: planes (a device, the host) with lines (a stream, a thread) of
+events."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -10,12 +11,28 @@ from traceanalyzer.ingest.columns import Texts, joined
 from traceanalyzer.trace import I64, Bool, ranked
 from traceanalyzer.trace.table import MOST_IDS
 
-GRAPH, NODE = "cuda_graph_id", "cuda_graph_node_id"
+GRAPH = "cuda_graph_id"
+NODE = "cuda_graph_node_id"
 """Of a kernel that a replayed CUDA graph (XLA's command buffer) launched."""
-TEXTS = ("kernel_details", "memcpy_details", "memset_details", "hlo_op", "hlo_module", "allocator_name")
+TEXTS = (
+    "kernel_details",
+    "memcpy_details",
+    "memset_details",
+    "hlo_op",
+    "hlo_module",
+    "allocator_name",
+)
 STATS = (
-    "correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr", GRAPH, NODE, *TEXTS,
-)  # fmt: skip
+    "correlation_id",
+    "step_num",
+    "bytes_allocated",
+    "bytes_reserved",
+    "allocation_bytes",
+    "addr",
+    GRAPH,
+    NODE,
+    *TEXTS,
+)
 """What is read of an event's stats: -1 where it has no such stat; texts are codes."""
 COLUMNS = ("name", "start", "end", *STATS)
 Columns = dict[str, I64]
@@ -69,7 +86,10 @@ class Space:
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
     """The events of all lines, and the index of the line of each."""
-    columns = {name: joined([line.events[name] for line in lines] or [np.empty(0, np.int64)]) for name in COLUMNS}
+    columns = {
+        name: joined([line.events[name] for line in lines] or [np.empty(0, np.int64)])
+        for name in COLUMNS
+    }
     return columns, np.repeat(np.arange(len(lines)), list(map(len, lines)))
 
 
@@ -84,7 +104,9 @@ def operators(rows: Columns, texts: Texts) -> tuple[I64, I64]:
     wide = len(strings) + 1
     pairs, place = ranked((rows["hlo_module"] + 1) * wide + rows["hlo_op"] + 1)
     codes = [
-        texts.code("/".join(strings[code - 1] for code in divmod(pair, wide) if code)) if pair % wide else -1
+        texts.code("/".join(strings[code - 1] for code in divmod(pair, wide) if code))
+        if pair % wide
+        else -1
         for pair in pairs.tolist()
     ]
     return rows["hlo_module"], np.array(codes, np.int64)[place]

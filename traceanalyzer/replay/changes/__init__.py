@@ -1,1 +1,2 @@
-"""Changes of a tape, host and device together: pure functions that scenarios and remedies are made of."""
+"""Changes of a tape, host and device together: pure functions that scenarios and remedies are made
+of."""

@@ -1,9 +1,11 @@
-"""Attention in one kernel: neither products nor passes over the scores, nor the copies that only they need.
+"""Attention in one kernel: neither products nor passes over the scores, nor the copies that only
+they need.
 
-The fused kernel's time follows from its work. Each score takes the products' arithmetic on the tensor cores, and an
-exponential and what surrounds it on the other units (16 special functions a cycle and SM, of 128 lanes); the two hardly
-overlap. Backward calculates the scores again: five products where the forward pass has two, and passes over the rows.
-Kernels recorded on an H100 took 0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens)."""
+The fused kernel's time follows from its work. Each score takes the products' arithmetic on the
+tensor cores, and an exponential and what surrounds it on the other units (16 special functions a
+cycle and SM, of 128 lanes); the two hardly overlap. Backward calculates the scores again: five
+products where the forward pass has two, and passes over the rows. Kernels recorded on an H100 took
+0.7 to 1.4 times as long as this says (head sizes 32 to 128, 197 to 32768 tokens)."""
 
 import math
 import re
@@ -23,17 +25,24 @@ from traceanalyzer.trace import I64, Bool, distinct
 SOFTMAX = re.compile(r"softmax")
 BACKWARD = re.compile(r"softmax_backward")
 MASKING = re.compile(r"^aten::(masked_fill_?|where)$")
-ADDING = re.compile(r"^aten::(add_?|masked_fill_?|where)$")  # operators that lay a mask or a bias over the scores
+ADDING = re.compile(
+    r"^aten::(add_?|masked_fill_?|where)$"
+)  # operators that lay a mask or a bias over the scores
 TILE = 128  # rows and columns of scores that a kernel works on together: sizes are rounded up to it
-SLOTS, BACKWARD_SLOTS = 12, 16
-"""Issue slots of a score: eight for the exponential, the rest for scaling, maximum, sum and conversion."""
-RANDOM_SLOTS, BIAS_SLOTS = 20, 12
+SLOTS = 12
+BACKWARD_SLOTS = 16
+"""Issue slots of a score: eight for the exponential, the rest for scaling, maximum, sum and
+conversion."""
+RANDOM_SLOTS = 20
+BIAS_SLOTS = 12
 """What a dropout's random number adds, and what a mask or bias does that is read for each score."""
 BACKWARD_EFFICIENCY = 0.5  # share of the tensor cores' peak that the backward pass's products reach
 WIDE_EFFICIENCY = 0.25
-"""Share of the ordinary cores' fp32 peak that attention on fp32 tensors reaches (PyTorch's memory-efficient kernel on
-an H100): often less than the products alone."""
-AGAIN = 5 / 4  # products of the backward pass with the scores calculated again over those written out
+"""Share of the ordinary cores' fp32 peak that attention on fp32 tensors reaches (PyTorch's
+memory-efficient kernel on an H100): often less than the products alone."""
+AGAIN = (
+    5 / 4
+)  # products of the backward pass with the scores calculated again over those written out
 ROW_TENSORS = 8  # tensors of the queries' size that the backward pass moves beside its main kernel
 FORWARD_TENSORS = 4  # queries, keys, values and the result
 CAUSAL = 0.5  # of the scores that are calculated where a token sees those before it only
@@ -43,24 +52,33 @@ MATRIX = 2  # dimensions of a matrix
 
 def attention_fused(tape: Tape) -> Tape | None:
     """Each attention that is written out as one kernel; None without any."""
-    source, place = tape.source, np.full(len(tape.source.trace.device_ops), -1, np.int64)
+    source = tape.source
+    place = np.full(len(tape.source.trace.device_ops), -1, np.int64)
     place[tape.row] = np.arange(len(tape.row))
     order = place[in_stream_order(source.timed, place >= 0)]
     row = tape.row[order]
-    number, operator = between_products(source, row), operators(source)[row]
-    softmax, backward = with_text(source.linked, operator, SOFTMAX), with_text(source.linked, operator, BACKWARD)
-    neighbours, end = _Neighbours.of(tape, order), -1  # of the attention before
-    time, gone = tape.duration.astype(np.float64), np.zeros(len(tape.row), bool)
+    number = between_products(source, row)
+    operator = operators(source)[row]
+    softmax = with_text(source.linked, operator, SOFTMAX)
+    backward = with_text(source.linked, operator, BACKWARD)
+    neighbours = _Neighbours.of(tape, order)  # of the attention before
+    end = -1
+    time = tape.duration.astype(np.float64)
+    gone = np.zeros(len(tape.row), bool)
     for one in distinct(number[number >= 0]).tolist():
         inside = np.flatnonzero(number == one)
         middle = int(inside[softmax[inside]][0])
-        first, last = int(inside[0]) - 1, int(inside[-1]) + 1
+        first = int(inside[0]) - 1
+        last = int(inside[-1]) + 1
         if backward[middle]:
-            first, last = neighbours.product(first, -1), neighbours.product(last, 1)
+            first = neighbours.product(first, -1)
+            last = neighbours.product(last, 1)
         else:
-            first, last = neighbours.operands(first), neighbours.result(last)
+            first = neighbours.operands(first)
+            last = neighbours.result(last)
         if first > end:
-            end, ops = last, order[first : last + 1]
+            end = last
+            ops = order[first : last + 1]
             fused = _fused_ns(tape, ops, int(order[middle]), bool(backward[middle]))
             gone[ops[1:]], time[ops[0]] = True, min(fused, float(tape.duration[ops].sum()))
     return tape.retimed(time).without_launches(gone) if end >= 0 else None
@@ -79,58 +97,91 @@ class _Neighbours:
 
     @classmethod
     def of(cls, tape: Tape, order: I64) -> "_Neighbours":
-        source, row = tape.source, tape.row[order]
-        operator, outer = operators(source)[row], tape.of_launches(source.linked.tree.outer_operator)[order]
+        source = tape.source
+        row = tape.row[order]
+        operator = operators(source)[row]
+        outer = tape.of_launches(source.linked.tree.outer_operator)[order]
         products = with_text(source.linked, operator, PRODUCT)
-        known = operators_of(source.linked).of_rows(np.where(products, source.roofline.row[row], -1))
+        known = operators_of(source.linked).of_rows(
+            np.where(products, source.roofline.row[row], -1)
+        )
         written = [
-            math.prod(one[-2][:-1]) * one[-1][-1] if len(one) >= 2 and min(map(len, one[-2:])) > MATRIX else 0
+            math.prod(one[-2][:-1]) * one[-1][-1]
+            if len(one) >= 2 and min(map(len, one[-2:])) > MATRIX
+            else 0
             for one in (product.shapes for product in known)
         ]
-        copies, scales = tape.of_classes("layout", "memset")[order], with_text(source.linked, operator, SCALING)
+        copies = tape.of_classes("layout", "memset")[order]
+        scales = with_text(source.linked, operator, SCALING)
         elements = source.memo(largest_operands)[row]
-        return cls(copies, products, scales, outer.astype(np.int64), elements, np.array(written, np.int64))
+        return cls(
+            copies, products, scales, outer.astype(np.int64), elements, np.array(written, np.int64)
+        )
 
     def product(self, begin: int, way: int) -> int:
-        """The other product of two that follow each other, but for copies; the one itself where there is none."""
+        """The other product of two that follow each other, but for copies; the one itself where
+        there is none."""
         at = begin + way
         while 0 <= at < len(self.copies) and self.copies[at]:
             at += way
         return at if 0 <= at < len(self.copies) and self.products[at] else begin
 
     def operands(self, product: int) -> int:
-        """The first of the ops before a product that scale its operands or bring them in order within its operator."""
+        """The first of the ops before a product that scale its operands or bring them in order
+        within its operator."""
         at = product
         while at > 0 and self.copies[at - 1] and self.outer[at - 1] == self.outer[product]:
             at -= 1
-        scaled = at > 0 and self.scales[at - 1] and self.elements[at - 1] in self.elements[at : product + 1]
+        scaled = (
+            at > 0
+            and self.scales[at - 1]
+            and self.elements[at - 1] in self.elements[at : product + 1]
+        )
         return at - 1 if scaled else at
 
     def result(self, product: int) -> int:
-        """The copy right after a product that brings its result in another order; the product where there is none."""
+        """The copy right after a product that brings its result in another order; the product where
+        there is none."""
         at = product + 1
-        copied = at < len(self.copies) and self.copies[at] and self.elements[at] == self.written[product] > 0
+        copied = (
+            at < len(self.copies)
+            and self.copies[at]
+            and self.elements[at] == self.written[product] > 0
+        )
         return at if copied else product
 
 
 def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
-    """What one kernel takes for these ops, ns; without known GPU or sizes what their products take."""
-    source, row = tape.source, tape.row[ops]
+    """What one kernel takes for these ops, ns; without known GPU or sizes what their products
+    take."""
+    source = tape.source
+    row = tape.row[ops]
     shape = next(iter(_shapes(tape, softmax)), ())
-    products = with_text(source.linked, operators(source)[row], PRODUCT) & source.linked.is_matrix[row]
+    products = (
+        with_text(source.linked, operators(source)[row], PRODUCT) & source.linked.is_matrix[row]
+    )
     if len(shape) < MATRIX or 0 in shape or not products.any():
         return float(tape.duration[ops][products].sum())
     wide = np.isin(source.roofline.precision[row[products]], WIDE).any()
     scores = math.prod(shape)
     padded = math.prod((*shape[:-2], *(math.ceil(size / TILE) * TILE for size in shape[-2:])))
-    flops = float(np.nansum(source.roofline.flops[row[products]])) * padded / scores * (AGAIN if backward else 1.0)
+    flops = (
+        float(np.nansum(source.roofline.flops[row[products]]))
+        * padded
+        / scores
+        * (AGAIN if backward else 1.0)
+    )
     arithmetic = flops / _rate(tape, int(row[0]), bool(wide), backward)
     issued = padded * _slots(tape, ops, backward) / float(source.linked.limit("issue_rate")[row[0]])
     queries = float(np.nanmax(source.roofline.flops[row[products]])) / (2 * shape[-1])
     moved = queries * (4 if wide else 2) / float(source.linked.limit("bandwidth")[row[0]])
     causal = CAUSAL if _is_causal(tape, ops, shape) else 1.0
-    seconds = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved) + (ROW_TENSORS * moved if backward else 0.0)
-    return seconds * NS_PER_S if math.isfinite(seconds) else float(tape.duration[ops][products].sum())
+    seconds = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved) + (
+        ROW_TENSORS * moved if backward else 0.0
+    )
+    return (
+        seconds * NS_PER_S if math.isfinite(seconds) else float(tape.duration[ops][products].sum())
+    )
 
 
 def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:
@@ -146,15 +197,24 @@ def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:
 
 def _slots(tape: Tape, ops: I64, backward: bool) -> float:
     """Issue slots that a score takes beside the products."""
-    source, row = tape.source, tape.row[ops]
+    source = tape.source
+    row = tape.row[ops]
     random = source.linked.op_class[row] == source.linked.classes.index("random")
     laid = with_text(source.linked, operators(source)[row], ADDING)
-    biased = any(len(shapes) > 1 and math.prod(shapes[1]) > 1 for shapes in (_shapes(tape, int(i)) for i in ops[laid]))
-    return (BACKWARD_SLOTS if backward else SLOTS) + RANDOM_SLOTS * bool(random.any()) + BIAS_SLOTS * biased
+    biased = any(
+        len(shapes) > 1 and math.prod(shapes[1]) > 1
+        for shapes in (_shapes(tape, int(i)) for i in ops[laid])
+    )
+    return (
+        (BACKWARD_SLOTS if backward else SLOTS)
+        + RANDOM_SLOTS * bool(random.any())
+        + BIAS_SLOTS * biased
+    )
 
 
 def _is_causal(tape: Tape, ops: I64, shape: Shape) -> bool:
-    """Whether scores are left out by one square mask for all heads and items: of texts, those to come."""
+    """Whether scores are left out by one square mask for all heads and items: of texts, those to
+    come."""
     masking = with_text(tape.source.linked, operators(tape.source)[tape.row[ops]], MASKING)
     square = shape[-1] == shape[-2] > 1
     masks = (one for i in ops[masking] for one in _shapes(tape, int(i)) if one[-2:] == shape[-2:])
@@ -162,4 +222,6 @@ def _is_causal(tape: Tape, ops: I64, shape: Shape) -> bool:
 
 
 def _shapes(tape: Tape, op: int) -> list[Shape]:
-    return operators_of(tape.source.linked).of_rows(tape.source.roofline.row[tape.row[[op]]])[0].shapes
+    return (
+        operators_of(tape.source.linked).of_rows(tape.source.roofline.row[tape.row[[op]]])[0].shapes
+    )

@@ -1,10 +1,12 @@
-"""The model compiled: fewer kernels and passes over memory, and what the code that a compiler writes costs the host.
+"""The model compiled: fewer kernels and passes over memory, and what the code that a compiler
+writes costs the host.
 
-What torch.compile changes is what autograd records, or all of an inference step: the optimizer's step, averaged
-weights, clipping and logging stay, and so does a recurrent layer, which is not traced. What is left to launch
-(products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the host
-about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small operators
-gains, and one of a convolution and an activation at a time does not."""
+What torch.compile changes is what autograd records, or all of an inference step: the optimizer's
+step, averaged weights, clipping and logging stay, and so does a recurrent layer, which is not
+traced. What is left to launch (products, convolutions, attention, one kernel for what lies between
+them, one more for each reduction) costs the host about what a launch of the model cost before, and
+each call its guards and wrappers. So a model of many small operators gains, and one of a
+convolution and an activation at a time does not."""
 
 import re
 
@@ -14,7 +16,14 @@ from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.base import dataclass
-from traceanalyzer.replay.changes.fusion import ELEMENTWISE, REDUCING, WRITTEN_OUT, Reading, find_runs, runs_fused
+from traceanalyzer.replay.changes.fusion import (
+    ELEMENTWISE,
+    REDUCING,
+    WRITTEN_OUT,
+    Reading,
+    find_runs,
+    runs_fused,
+)
 from traceanalyzer.replay.changes.kernels import changes_layout, channels_last, odd_padded
 from traceanalyzer.replay.patterns.named import launched_within, texts
 from traceanalyzer.replay.tape import Tape, parametric
@@ -22,16 +31,19 @@ from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges, RangeKind, rank
 
 RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
 """Layers that torch.compile leaves to a library, and breaks its graph at."""
-BATCH_NORM = re.compile(r"^aten::(cudnn|native|miopen)_batch_norm(_backward)?$|^aten::_batch_norm_with_update$")
+BATCH_NORM = re.compile(
+    r"^aten::(cudnn|native|miopen)_batch_norm(_backward)?$|^aten::_batch_norm_with_update$"
+)
 BATCH_NORM_LAUNCHES = 5.0
-"""Launches that a batch norm in training needs more when it is compiled: sums in two parts, running figures, a counter.
-Its kernels are no faster than the library's: five networks of it took 7 % less to 21 % more compiled."""
+"""Launches that a batch norm in training needs more when it is compiled: sums in two parts, running
+figures, a counter. Its kernels are no faster than the library's: five networks of it took 7 % less
+to 21 % more compiled."""
 CONVOLUTION = re.compile(r"^aten::(_?convolution|conv[123]d|conv_transpose[123]d)$")
-"""A network of convolutions, biases and activations gained nothing; others with them gained less than their biases'
-passes would be."""
+"""A network of convolutions, biases and activations gained nothing; others with them gained less
+than their biases' passes would be."""
 OF_SLOPES = re.compile(r"^aten::\w+_backward$")
-"""Operators of a backward pass that autograd numbers where it records that, too (not those that are done again for a
-checkpoint, which are of the forward pass)."""
+"""Operators of a backward pass that autograd numbers where it records that, too (not those that are
+done again for a checkpoint, which are of the forward pass)."""
 LEAST_REGION_LAUNCHES = 8
 """Fewer launches between two waits are a loop of Python that reads values, not part of a model."""
 
@@ -45,23 +57,36 @@ class Cost:
 
 
 TRAINING = {
-    Reading.OPTIMISTIC: Cost(0.65, 15.0), Reading.TYPICAL: Cost(0.9, 40.0), Reading.PESSIMISTIC: Cost(1.25, 70.0),
-}  # fmt: skip
-"""Of seven host-bound programs that were timed compiled four take about the usual ones, one takes less, two small ones
-take more (docs/accuracy.md)."""
-INFERENCE = {Reading.OPTIMISTIC: Cost(0.8, 4.0), Reading.TYPICAL: Cost(1.2, 7.0), Reading.PESSIMISTIC: Cost(2.0, 14.0)}
-"""Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two programs timed."""
+    Reading.OPTIMISTIC: Cost(0.65, 15.0),
+    Reading.TYPICAL: Cost(0.9, 40.0),
+    Reading.PESSIMISTIC: Cost(1.25, 70.0),
+}
+"""Of seven host-bound programs that were timed compiled four take about the usual ones, one takes
+less, two small ones take more (docs/accuracy.md)."""
+INFERENCE = {
+    Reading.OPTIMISTIC: Cost(0.8, 4.0),
+    Reading.TYPICAL: Cost(1.2, 7.0),
+    Reading.PESSIMISTIC: Cost(2.0, 14.0),
+}
+"""Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two
+programs timed."""
 CALL_OF_CHAINS = 4.0
-"""The same of a function of elementwise operators: 71 and 76 us on two hosts, where a launch took 18 and 19."""
+"""The same of a function of elementwise operators: 71 and 76 us on two hosts, where a launch took
+18 and 19."""
 
 
 @parametric
 def functions_compiled(
-    tape: Tape, reading: Reading, least: int, classes: tuple[str, ...] = WRITTEN_OUT, *, library: bool = False
+    tape: Tape,
+    reading: Reading,
+    least: int,
+    classes: tuple[str, ...] = WRITTEN_OUT,
+    *,
+    library: bool = False,
 ) -> Tape | None:
-    """Each run of at least so many kernels of operators that are written out is one kernel, of a compiled function: the
-    host spends on it what it did, or what a call of such a function costs (a solver whose chains of five were compiled
-    took 15.6 ms for 14.6). None without such runs."""
+    """Each run of at least so many kernels of operators that are written out is one kernel, of a
+    compiled function: the host spends on it what it did, or what a call of such a function costs (a
+    solver whose chains of five were compiled took 15.6 ms for 14.6). None without such runs."""
     runs = find_runs(tape, classes, least)
     if (left := runs_fused(tape, runs, reading, library=library)) is None:
         return None
@@ -72,8 +97,8 @@ def functions_compiled(
 
 @parametric
 def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
-    """Each run of elementwise kernels is one kernel; the compiled function of all between two waits is called once,
-    which costs the host no more than it is spared. None without such runs."""
+    """Each run of elementwise kernels is one kernel; the compiled function of all between two waits
+    is called once, which costs the host no more than it is spared. None without such runs."""
     runs = find_runs(tape, ELEMENTWISE)
     if (left := runs_fused(tape, runs, reading)) is None:
         return None
@@ -84,12 +109,14 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
 
 
 def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> Tape:
-    """What is left, where each compiled function (its number for each op, -1: none) costs the host at its first op as
-    much as so many usual launches, but no more than it is spared."""
-    inside, of_event = function >= 0, np.full(len(tape.dispatch), -1)
+    """What is left, where each compiled function (its number for each op, -1: none) costs the host
+    at its first op as much as so many usual launches, but no more than it is spared."""
+    inside = function >= 0
+    of_event = np.full(len(tape.dispatch), -1)
     of_event[tape.event[inside]] = function[inside]
     spared = np.bincount(of_event + 1, tape.dispatch - left.dispatch, int(function.max()) + 2)[1:]
-    dispatch, at = left.dispatch.astype(np.float64), tape.event[first]
+    dispatch = left.dispatch.astype(np.float64)
+    at = tape.event[first]
     most = np.minimum(dispatch[at] + spared[function[first]], call * tape.usual_dispatch_ns(inside))
     dispatch[at] = np.maximum(dispatch[at], most)
     return left.with_dispatch(dispatch)
@@ -97,9 +124,10 @@ def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> T
 
 @parametric
 def compiled(tape: Tape, reading: Reading) -> Tape | None:
-    """What torch.compile makes of the model (by the optimistic reading its code launches faster, and convolutions all
-    get the layout that they want; by the pessimistic one fused kernels are no faster than the longest of them, and the
-    host no faster than before); None where nothing of it was recorded."""
+    """What torch.compile makes of the model (by the optimistic reading its code launches faster,
+    and convolutions all get the layout that they want; by the pessimistic one fused kernels are no
+    faster than the longest of them, and the host no faster than before); None where nothing of it
+    was recorded."""
     model = of_model(tape)
     if not model.any() or tape.source.joined.memo(_backward_twice):
         return None
@@ -124,14 +152,18 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
 
 
 def of_model(tape: Tape) -> Bool:
-    """Ops of the model: those that autograd records up to the end of the backward pass (not norms of gradients, which
-    are read after it) and what follows from them, in inference all; but no short stretches between waits."""
+    """Ops of the model: those that autograd records up to the end of the backward pass (not norms
+    of gradients, which are read after it) and what follows from them, in inference all; but no
+    short stretches between waits."""
     backward = tape.in_backward
     result = ~tape.in_optimizer & ~tape.communication
     if backward.any():
-        ranges, tree = tape.source.trace.host_ranges, tape.source.linked.tree
+        ranges = tape.source.trace.host_ranges
+        tree = tape.source.linked.tree
         numbered = tree.of_ranges(_numbered(ranges, np.arange(len(ranges))), False)
-        result &= backward | (tape.of_launches(tree.innermost(numbered) >= 0) & tape.up_to_last(backward))
+        result &= backward | (
+            tape.of_launches(tree.innermost(numbered) >= 0) & tape.up_to_last(backward)
+        )
     result &= ~launched_within(tape, RECURRENT)
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION_LAUNCHES) | alone)[region]
@@ -143,7 +175,8 @@ def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:
 
 
 def _backward_twice(joined: Joined) -> bool:
-    """Whether gradients have gradients: autograd records the backward pass, which compiled code does not support."""
+    """Whether gradients have gradients: autograd records the backward pass, which compiled code
+    does not support."""
     ranges = joined.trace.host_ranges
     rows = np.flatnonzero(texts(joined.linked, OF_SLOPES)[ranges.name])
     rows = rows[_numbered(ranges, rows)]
@@ -151,7 +184,8 @@ def _backward_twice(joined: Joined) -> bool:
 
 
 def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
-    """For each op its step's stretch between two waits; for each its ops of the model, and whether it is alone."""
+    """For each op its step's stretch between two waits; for each its ops of the model, and whether
+    it is alone."""
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     each = int(waits.max(initial=0)) + 1
     stretch, region = ranked(tape.step_of_op.astype(np.int64) * each + waits)
@@ -167,13 +201,18 @@ def _firsts(rows: I64, of: I32 | I64) -> I64:
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
     model = model & ~(tape.beside_matrices | tape.of_classes("memset"))
-    merged, kept = model & tape.of_classes(*FUSIBLE), model & ~tape.of_classes(*FUSIBLE)
+    merged = model & tape.of_classes(*FUSIBLE)
+    kept = model & ~tape.of_classes(*FUSIBLE)
     between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
-    reductions = np.bincount(between[merged & tape.of_classes(*REDUCING)], minlength=int(between.max(initial=0)) + 1)
+    reductions = np.bincount(
+        between[merged & tape.of_classes(*REDUCING)], minlength=int(between.max(initial=0)) + 1
+    )
     place = np.zeros(len(merged), np.int64)
     group = between[merged]
     index = np.arange(len(group))
     place[merged] = index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
     left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
-    left[_firsts(np.flatnonzero(norms), tape.of_launches(tape.source.linked.tree.operator))] += BATCH_NORM_LAUNCHES
+    left[_firsts(np.flatnonzero(norms), tape.of_launches(tape.source.linked.tree.operator))] += (
+        BATCH_NORM_LAUNCHES
+    )
     return left

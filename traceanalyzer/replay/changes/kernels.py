@@ -1,4 +1,5 @@
-"""Kernels that better operators replace (layouts, sizes, batched products), and the step in a CUDA graph."""
+"""Kernels that better operators replace (layouts, sizes, batched products), and the step in a CUDA
+graph."""
 
 import re
 from collections.abc import Sequence
@@ -22,14 +23,26 @@ from traceanalyzer.replay.patterns.small_products import small_products
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, Bool
 
-CHANNELS_APART = re.compile(r"^(?!.*channels_last).*batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
+CHANNELS_APART = re.compile(
+    r"^(?!.*channels_last).*batch_norm_(backward|collect_statistics|transform_input)\w*_kernel"
+)
 """PyTorch's batch norm: with channels apart it has a block a channel."""
-LINE, PLANE, SPACE = 1, 2, 3
+LINE = 1
+PLANE = 2
+SPACE = 3
 """Dimensions that a convolution goes along. PyTorch has channels-last for planes and space only."""
 NORM_EFFICIENCY = 0.4
-"""Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
-H200)."""
-SPLIT = re.compile(r"splitK", re.IGNORECASE)  # kernels that add up the parts of a product that was calculated in parts
+"""Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62,
+0.37 of all on an H200)."""
+SPLIT = re.compile(
+    r"splitK", re.IGNORECASE
+)  # kernels that add up the parts of a product that was calculated in parts
+
+
+GRAPH_GAP_NS = 300
+"""Pause between dependent kernels of one CUDA graph: 0.26, 0.26 and 0.45 us in graphs recorded on
+an H200, 0.26 on an H100."""
+GRAPH_CALL_NS = 15_000  # what the host takes to launch a graph
 
 
 def _all(timed: Timed) -> Bool:
@@ -37,13 +50,18 @@ def _all(timed: Timed) -> Bool:
 
 
 def channels_last(tape: Tape) -> Tape | None:
-    """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
-    each other; None without the former."""
+    """Convolutions without the kernels that change the layout around them, and norms over channels
+    that lie next to each other; None without the former."""
     changing = changes_layout(tape) & (dimensions(tape) != LINE)
     if not changing.any():
         return None
-    rated, row = tape.source, tape.row
-    moved = rated.roofline.expected[row] / (rated.linked.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
+    rated = tape.source
+    row = tape.row
+    moved = (
+        rated.roofline.expected[row]
+        / (rated.linked.limit("bandwidth")[row] * NORM_EFFICIENCY)
+        * NS_PER_S
+    )
     faster = kernels_named(tape, CHANNELS_APART) & (moved < tape.duration)
     return tape.retimed(np.where(faster, moved, tape.duration)).without_calls(changing)
 
@@ -59,11 +77,13 @@ def _channel_kernels(timed: Timed) -> Bool:
 
 
 def dimensions(tape: Tape) -> I64:
-    """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
-    that was not recorded."""
+    """For each op how many dimensions of space the operator that launches it works on, by its first
+    operand; -1 where that was not recorded."""
 
     def of_one(one: Operator) -> int:
-        line = len(one.first) == PLANE + 2 and one.first[2] == 1  # comes as one row of a plane to cuDNN
+        line = (
+            len(one.first) == PLANE + 2 and one.first[2] == 1
+        )  # comes as one row of a plane to cuDNN
         return LINE if line else max(len(one.first) - 2, -1)
 
     operator = tape.of_launches(tape.source.linked.tree.operator)
@@ -71,14 +91,15 @@ def dimensions(tape: Tape) -> I64:
 
 
 def padded(tape: Tape) -> Tape | None:
-    """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
+    """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without
+    either."""
     waves = products.last_waves(tape.source, _all(tape.source.timed))
     return odd_padded(tape, [] if waves is None else [(waves.kernels, waves.lost_ms)])
 
 
 def odd_padded(tape: Tape, others: Sequence[tuple[Group, float]] = ()) -> Tape | None:
-    """Products of odd sizes as fast as aligned ones, and other kernels without what they lose a step, ms; None without
-    any."""
+    """Products of odd sizes as fast as aligned ones, and other kernels without what they lose a
+    step, ms; None without any."""
     odd = products.odd_products(tape.source, _all(tape.source.timed))
     losses = [*([] if odd is None else [(odd.kernels, odd.saved_ms)]), *others]
     duration = tape.duration.astype(np.float64)
@@ -89,17 +110,23 @@ def odd_padded(tape: Tape, others: Sequence[tuple[Group, float]] = ()) -> Tape |
 
 
 def products_batched(tape: Tape) -> Tape | None:
-    """Runs of small products of one shape as one batched product each, whose operands nobody takes apart and whose
-    results nobody puts together, and what they give rise to in the backward pass; None without any."""
+    """Runs of small products of one shape as one batched product each, whose operands nobody takes
+    apart and whose results nobody puts together, and what they give rise to in the backward pass;
+    None without any."""
     found = small_products(tape.source, _all(tape.source.timed))
     if found is None:
         return None
     small = found.kernels.rows[tape.row]
     back = _backward_of(tape, small)
     rows = small & ~back
-    first, after = rows & every(rows, max(round(found.in_a_row), 1)), after_each(rows) & ~rows
+    first = rows & every(rows, max(round(found.in_a_row), 1))
+    after = after_each(rows) & ~rows
     kept = first | (back & _backward_of(tape, first))
-    times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
+    times = np.where(
+        kept,
+        tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms,
+        tape.duration,
+    )
     joining = after & launched_within(tape, JOINING)
     gone = (rows | joining | (after & kernels_named(tape, SPLIT)) | back) & ~kept
     left = tape.retimed(times).without_launches(gone)
@@ -119,20 +146,17 @@ def _backward_of(tape: Tape, ops: Bool) -> Bool:
     return tape.backward_of(operators[outer])
 
 
-GRAPH_GAP_NS = 300
-"""Pause between dependent kernels of one CUDA graph: 0.26, 0.26 and 0.45 us in graphs recorded on an H200, 0.26 on an
-H100."""
-GRAPH_CALL_NS = 15_000  # what the host takes to launch a graph
-
-
 def in_graph(gap: I64) -> I64:
-    """Pauses between kernels of one CUDA graph; an op that waited for what is not recorded waits in a graph, too."""
+    """Pauses between kernels of one CUDA graph; an op that waited for what is not recorded waits in
+    a graph, too."""
     return np.where(gap >= UNEXPLAINED_NS, gap, np.minimum(gap, GRAPH_GAP_NS))
 
 
 def captured(tape: Tape) -> Tape:
-    """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
-    first, tail = where_changed(tape.step_of_event), tape.tail._replace(dispatch=0)
+    """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between
+    them."""
+    first = where_changed(tape.step_of_event)
+    tail = tape.tail._replace(dispatch=0)
     work = np.where(first | tape.waits | (tape.work > OWN_WORK_NS), tape.work, 0)
     latency = np.where(first[tape.event], tape.latency, 0)
     graph = replace(tape, work=work, tail=tail, latency=latency, gap=in_graph(tape.gap))

@@ -1,8 +1,10 @@
-"""Kernels in another number format: TF32 for products, or 16 bits for products and the traffic between them.
+"""Kernels in another number format: TF32 for products, or 16 bits for products and the traffic
+between them.
 
-Autocast gives 16 bits to products and leaves other operators to PyTorch's rule, by which the wider format wins. What a
-product gives is fp32 again once it is multiplied by, or added to, a parameter that is no product's (a frozen norm's
-scale, a layer's gain, positions), and stays so until the next product, which casts it."""
+Autocast gives 16 bits to products and leaves other operators to PyTorch's rule, by which the wider
+format wins. What a product gives is fp32 again once it is multiplied by, or added to, a parameter
+that is no product's (a frozen norm's scale, a layer's gain, positions), and stays so until the next
+product, which casts it."""
 
 import math
 import re
@@ -23,51 +25,78 @@ from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75
-"""Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
+"""Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32
+and bf16)."""
 HALF = 0.5  # what is left of the traffic of fp32 tensors in 16 bits
-CAST_SHARE = 0.1  # what autocast's casts of weights and activations add to the products they are for
+CAST_SHARE = 0.1
+"""What autocast's casts of weights and activations add to the products they are for."""
 CASTS = 1
-"""Launches that autocast adds for each product, forward and backward: with one, programs whose host is the limit become
-as much longer as a stopwatch says (by 15 and 21 %, timed 17 and 20 %)."""
+"""Launches that autocast adds for each product, forward and backward: with one, programs whose host
+is the limit become as much longer as a stopwatch says (by 15 and 21 %, timed 17 and 20 %)."""
 OF_BANDWIDTH = 0.6
-"""Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less waits for something
-else, and moves half the bytes hardly faster."""
+"""Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less
+waits for something else, and moves half the bytes hardly faster."""
 INDEXING = re.compile(r"\bat::native::elementwise_kernel<")
-"""Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the memory's bandwidth (1,300
-kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats mixed 0.49; where operands lie alike it is 0.90 in
-either format."""
+"""Operands are spread (broadcast), or lie in another order. In fp32 these reach 0.72 of the
+memory's bandwidth (1,300 kernels on H100s and H200s), in 16 bits 0.41 (1,400), in both formats
+mixed 0.49; where operands lie alike it is 0.90 in either format."""
 WIDE = (Precision.FP32, Precision.TF32)
 NARROW = (Precision.FP16, Precision.BF16)
 LONGEST_SMALL_NS = 5_000  # a kernel under this is hardly limited by traffic
 
 
+PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
+"""Operators whose result has the wider format of their operands; in place the first one's stays."""
+PASSES = re.compile(
+    r"^aten::(relu|leaky_relu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|clamp|clamp_min|dropout|add|sub|mul|div)_?$"
+)
+"""Operators that give what they take in the format that it has."""
+TO_16_BITS = re.compile(
+    r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$"
+)
+"""Operators that autocast gives 16 bits to."""
+CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
+
+
 def in_tf32(tape: Tape) -> Tape | None:
-    """Products of fp32 matrices off the tensor cores run on them, as TF32; None where there are none, or where the
-    GPU's rate is not known."""
+    """Products of fp32 matrices off the tensor cores run on them, as TF32; None where there are
+    none, or where the GPU's rate is not known."""
     return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
 
 
 @parametric
 def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) -> Tape | None:
-    """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32 tensors forward and
-    backward take this share of their time, those that index each number the other one, but what stays in fp32 beside a
-    parameter, which products then cast; None without such products, or where the rate is not known."""
+    """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32
+    tensors forward and backward take this share of their time, those that index each number the
+    other one, but what stays in fp32 beside a parameter, which products then cast; None without
+    such products, or where the rate is not known."""
     chosen = wide_products(tape)
     found = _products(tape, chosen, "bf16", efficiency)
     if found is None:
         return None
     stays, cast = kept_in_fp32(tape)
-    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(chosen * cast)
-    # Sorts are of indices, and what adds up rows by index stays in the widest format among its operands.
-    other = tape.source.linked.is_matrix[tape.row] | tape.in_optimizer | tape.of_classes("sort", "embedding")
-    wide = one_of(tape.source.roofline.precision[tape.row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
+    duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + tape.moving_ns(
+        chosen * cast
+    )
+    # Sorts are of indices, and what adds up rows by index stays in the widest format among its
+    # operands.
+    other = (
+        tape.source.linked.is_matrix[tape.row]
+        | tape.in_optimizer
+        | tape.of_classes("sort", "embedding")
+    )
+    wide = one_of(tape.source.roofline.precision[tape.row], WIDE) & (
+        tape.duration >= LONGEST_SMALL_NS
+    )
     moving = wide & tape.compute & ~other & ~chosen & ~stays
     left = np.where(kernels_named(tape, INDEXING), indexed, traffic)
     traffic_ns = tape.source.roofline.expected / tape.source.linked.limit("bandwidth") * NS_PER_S
     reached = traffic_ns[tape.row] / np.maximum(tape.duration, 1)
     limited = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
     less = duration * (1.0 - (1.0 - left) * limited)
-    return with_casts(tape, chosen).retimed(np.minimum(np.where(moving, less, duration), tape.duration))
+    return with_casts(tape, chosen).retimed(
+        np.minimum(np.where(moving, less, duration), tape.duration)
+    )
 
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
@@ -79,7 +108,11 @@ def with_casts(tape: Tape, products: Bool) -> Tape:
 def fp32_products(tape: Tape) -> Bool:
     """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
     roofline = tape.source.roofline
-    return (tape.source.linked.is_matrix & (roofline.tensor == NO) & (roofline.precision == Precision.FP32))[tape.row]
+    return (
+        tape.source.linked.is_matrix
+        & (roofline.tensor == NO)
+        & (roofline.precision == Precision.FP32)
+    )[tape.row]
 
 
 def wide_products(tape: Tape) -> Bool:
@@ -101,33 +134,27 @@ def in_16_bits_already(tape: Tape) -> bool:
 
 def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
     """These products at a share of the peak of a precision, no faster than their traffic allows."""
-    device, peak = tape.source.trace.device_ops.device[tape.row], np.full(len(tape.row), np.nan)
+    device = tape.source.trace.device_ops.device[tape.row]
+    peak = np.full(len(tape.row), np.nan)
     for one, gpu in tape.source.linked.gpus.items():
         peak[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
     if not chosen.any() or not np.isfinite(peak).any():
         return None
-    roofline, row = tape.source.roofline, tape.row
+    roofline = tape.source.roofline
+    row = tape.row
     arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else 1.0
     transfer = roofline.bytes[row] * width / tape.source.linked.limit("bandwidth")[row] * NS_PER_S
     least = np.fmax(arithmetic, transfer)
-    usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
+    usable = (
+        chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
+    )
     return tape.retimed(np.where(usable, np.minimum(least, tape.duration), tape.duration))
 
 
-PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
-"""Operators whose result has the wider format of their operands; in place the first one's stays."""
-PASSES = re.compile(
-    r"^aten::(relu|leaky_relu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|clamp|clamp_min|dropout|add|sub|mul|div)_?$"
-)
-"""Operators that give what they take in the format that it has."""
-TO_16_BITS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$")
-"""Operators that autocast gives 16 bits to."""
-CAST_BYTES = 4 + 2  # of each number that is cast: read in fp32, written in 16 bits
-
-
 def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:
-    """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first casts."""
+    """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first
+    casts."""
     stays, cast = tape.source.joined.memo(_kept)
     operator = tape.of_launches(tape.source.linked.tree.outer_operator)
     return stays[operator], cast[operator]
@@ -137,17 +164,24 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
     """The same by nodes of the host tree."""
     tree = joined.linked.tree
     outer = tree.outermost_operators[~joined.in_backward[tree.outermost_operators]]
-    stays, cast = np.zeros(len(tree.start) + 1, bool), np.zeros(len(tree.start) + 1)
-    wide, taken = set[Shape](), set[Shape]()
+    stays = np.zeros(len(tree.start) + 1, bool)
+    cast = np.zeros(len(tree.start) + 1)
+    wide = set[Shape]()
+    taken = set[Shape]()
     for node, one in zip(outer.tolist(), operators(joined.linked).of_nodes(outer), strict=True):
         if one.shapes and one.named(TO_16_BITS):
-            taken, wide = wide or taken, set()
+            taken = wide or taken
+            wide = set()
             cast[node] = math.prod(one.shapes[0]) * CAST_BYTES * (one.shapes[0] in taken)
         elif one.shapes and one.named(PASSES):
             largest = max(one.shapes, key=math.prod)
             # A parameter is the same for all items of the other tensor's batch.
             large, small = sorted((*one.shapes, (), ())[:2], key=math.prod, reverse=True)
-            promoted = one.named(PROMOTES) and is_shared(small, large) and 1 < math.prod(small) < math.prod(large)
+            promoted = (
+                one.named(PROMOTES)
+                and is_shared(small, large)
+                and 1 < math.prod(small) < math.prod(large)
+            )
             wide |= {largest} if promoted else set()
             stays[node], taken = largest in wide, set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])

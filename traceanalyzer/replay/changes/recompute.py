@@ -11,8 +11,9 @@ from traceanalyzer.trace import Bool
 
 REENTRANT = re.compile(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
-"""Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
-hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
+"""Of the host's time for operators whose operands are not kept that is left where they are: each
+saved tensor calls a hook in Python, forward and backward (about 10 us of 40 an operator; two
+programs got at least this much faster)."""
 LEAST_KERNELS = 3  # kernels that tell a stretch of the forward pass from others
 
 
@@ -23,14 +24,18 @@ def recomputed(tape: Tape) -> Bool:
 
 @parametric
 def kept(tape: Tape, hooked: float) -> Tape | None:
-    """Nothing is calculated again, and the host neither saves the state that this needs nor goes back to it, and takes
-    this share of its time for the operators that stay; None where nothing is calculated again."""
+    """Nothing is calculated again, and the host neither saves the state that this needs nor goes
+    back to it, and takes this share of its time for the operators that stay; None where nothing is
+    calculated again."""
     gone = recomputed(tape)
     if not gone.any():
         return None
-    left, removed, (begin, stretch) = tape.without_launches(gone), tape.events_of(gone), _first_time(tape, gone)
+    left = tape.without_launches(gone)
+    removed = tape.events_of(gone)
+    (begin, stretch) = _first_time(tape, gone)
     # After each stretch the host comes back from calculating again.
-    begun, after = tape.events_of(begin), ~removed & after_each(removed)
+    begun = tape.events_of(begin)
+    after = ~removed & after_each(removed)
     backward = tape.source.joined.in_backward[tape.nodes]
     dispatch = left.dispatch.copy()
     for events, like in ((begun, ~backward), (after, backward)):
@@ -44,15 +49,22 @@ def kept(tape: Tape, hooked: float) -> Tape | None:
 
 
 def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:
-    """Stretches of the forward pass that run again later (the same kernels in order): the first op of each, and all."""
+    """Stretches of the forward pass that run again later (the same kernels in order): the first op
+    of each, and all."""
     name = tape.source.trace.device_ops.name[tape.row]
     begins = np.flatnonzero(gone & ~after_each(gone))
     ends = np.flatnonzero(gone & ~np.append(gone[1:], False)) + 1
-    begin, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
-    for stretch in {tuple(name[a:b].tolist()) for a, b in zip(begins, ends, strict=True) if b - a >= LEAST_KERNELS}:
+    begin = np.zeros(len(gone), bool)
+    inside = np.zeros(len(gone), bool)
+    for stretch in {
+        tuple(name[a:b].tolist())
+        for a, b in zip(begins, ends, strict=True)
+        if b - a >= LEAST_KERNELS
+    }:
         same = np.ones(len(name) - len(stretch) + 1, bool)
         for offset, kernel in enumerate(stretch):
             same &= name[offset:][: len(same)] == kernel
         found = np.flatnonzero(same)
-        begin[found], inside[(found[:, None] + np.arange(len(stretch))).reshape(-1)] = True, True
+        begin[found] = True
+        inside[(found[:, None] + np.arange(len(stretch))).reshape(-1)] = True
     return begin & ~gone, inside & ~gone

@@ -1,4 +1,5 @@
-"""Sorts of which only the first few are taken: `topk` finds these without putting the others in order."""
+"""Sorts of which only the first few are taken: `topk` finds these without putting the others in
+order."""
 
 import math
 import re
@@ -21,11 +22,13 @@ TAKES = re.compile(r"^aten::(slice|narrow)$")
 """Operators that take some of a dimension: its number, from where and up to where, or how many."""
 OPERATORS_AFTER = 8  # so many after a sort are searched for what takes its result
 LEAST_SORTED_PER_TAKEN = 16
-"""Numbers that are sorted for each that is taken: with fewer, `topk` has much to put in order itself."""
+"""Numbers that are sorted for each that is taken: with fewer, `topk` has much to put in order
+itself."""
 PASSES = 12.0
-"""Times that `topk` reads its input at the memory's rate, for each digit of a number again (11 and 12 times on an H100,
-of 67 and 537 million numbers)."""
-LEAST_NS, LAUNCHES = 30_000, 20  # what it takes of little (18 to 40 us), and how often it launches (16 and 22)
+"""Times that `topk` reads its input at the memory's rate, for each digit of a number again (11 and
+12 times on an H100, of 67 and 537 million numbers)."""
+LEAST_NS = 30_000  # what it takes of little (18 to 40 us), and how often it launches (16 and 22)
+LAUNCHES = 20
 
 
 class TopFew(NamedTuple):
@@ -37,20 +40,27 @@ class TopFew(NamedTuple):
 
 
 def sorts_of_few(joined: Joined) -> TopFew:
-    """Sorts after which operators take the first few along the sorted dimension, and none the whole."""
-    tree, known = joined.linked.tree, operators(joined.linked)
-    count, examples = len(tree.start) + 1, set[str]()
+    """Sorts after which operators take the first few along the sorted dimension, and none the
+    whole."""
+    tree = joined.linked.tree
+    known = operators(joined.linked)
+    count = len(tree.start) + 1
+    examples = set[str]()
     if not texts(joined.linked, SORTS).any():
         return TopFew(alike(0, count, np.bool_), alike(0, count, np.float64), [])
-    outer, sorts, size = tree.outermost_operators, np.zeros(count, bool), np.zeros(count)
+    outer = tree.outermost_operators
+    sorts = np.zeros(count, bool)
+    size = np.zeros(count)
     for place in np.flatnonzero(are_named(joined.linked, outer, SORTS)).tolist():
         one, *following = known.of_nodes(outer[place : place + 1 + OPERATORS_AFTER])
-        tensor, along = _first(one), next((int(value) for value in one.values if _is_number(value)), None)
+        tensor = _first(one)
+        along = next((int(value) for value in one.values if _is_number(value)), None)
         if tensor is None or along is None or not tensor.shape:
             continue
         taken = _taken(following, tensor, along % len(tensor.shape))
         if taken is not None and 0 < taken * LEAST_SORTED_PER_TAKEN <= tensor.shape[along]:
-            sorts[outer[place]], size[outer[place]] = True, tensor.bytes
+            sorts[outer[place]] = True
+            size[outer[place]] = tensor.bytes
             examples.add(f"{list(tensor.shape)}: the first {taken:,} of {tensor.shape[along]:,}")
     return TopFew(sorts, np.where(np.isfinite(size), size, 0.0), sorted(examples))
 
@@ -64,19 +74,30 @@ def _is_number(value: str) -> bool:
 
 
 def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
-    """How many these operators, up to the next sort, take from the begin of a dimension; None if one takes else."""
-    of_whole = (one for one in following if (found := _first(one)) is not None and found.shape == whole.shape)
+    """How many these operators, up to the next sort, take from the begin of a dimension; None if
+    one takes else."""
+    of_whole = (
+        one
+        for one in following
+        if (found := _first(one)) is not None and found.shape == whole.shape
+    )
     taken = list[int]()
     for one in takewhile(lambda one: not one.named(SORTS), of_whole):
         numbers = list(map(int, filter(_is_number, one.values[1:4])))
-        if len(numbers) != 3 or not one.named(TAKES) or numbers[0] % len(whole.shape) != along or numbers[1] != 0:
+        if (
+            len(numbers) != 3
+            or not one.named(TAKES)
+            or numbers[0] % len(whole.shape) != along
+            or numbers[1] != 0
+        ):
             return None
         taken.append(numbers[2])
     return max(taken, default=None)
 
 
 def topk_ns(bytes_: F64, bandwidth: F64) -> F64:
-    """What `topk` of so many bytes takes, ns, by the memory's bytes a second (NaN where that is not known)."""
+    """What `topk` of so many bytes takes, ns, by the memory's bytes a second (NaN where that is not
+    known)."""
     return np.maximum(bytes_ * PASSES / np.nan_to_num(bandwidth, nan=math.inf) * NS_PER_S, LEAST_NS)
 
 
@@ -90,8 +111,11 @@ def taken_by_topk(tape: Tape) -> Tape | None:
     first = mine & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
     spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
-    left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration)).without_launches(mine & ~first)
-    there, calling = tape.events_of(first), tape.events_of(mine)
+    left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration)).without_launches(
+        mine & ~first
+    )
+    there = tape.events_of(first)
+    calling = tape.events_of(mine)
     calls = np.bincount(np.cumsum(there)[calling], tape.dispatch[calling])[np.cumsum(there)]
     most = np.minimum(int(tape.usual_dispatch_ns(tape.compute)) * LAUNCHES, calls).astype(np.int64)
     return left.with_dispatch(np.where(there, most, left.dispatch))

@@ -1,4 +1,5 @@
-"""Host work with a name of its own, taken out: what is done at the first use, graphs; and host work without one."""
+"""Host work with a name of its own, taken out: what is done at the first use, graphs; and host work
+without one."""
 
 import re
 from dataclasses import replace
@@ -14,23 +15,30 @@ from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
 from traceanalyzer.trace import I64, Bool, distinct, ranked
 
 OWN_WORK_NS = 300_000
-"""A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
-MANY_PAUSES = 4  # ... unless there are so many a step, outside of the backward pass and the optimizer
+"""A longer stretch of Python between two launches is work of the program's; a shorter one is the
+framework's ..."""
+MANY_PAUSES = 4
+"""... unless there are so many a step, outside of the backward pass and the optimizer."""
 FIRST_LAUNCH_NS = 100_000
-"""An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
+"""An operator launches in some microseconds; one that loads its kernel's code first takes
+hundreds."""
 FIRST_RATIO = 4.0
-"""A first launch that loads code takes 6 to 40 times as long as the next of its kernel; one that does not, up to 3."""
+"""A first launch that loads code takes 6 to 40 times as long as the next of its kernel; one that
+does not, up to 3."""
 MIN_LATER = 3
-"""Later launches of a kernel in the same step from which their median is what the first one should have taken."""
+"""Later launches of a kernel in the same step from which their median is what the first one should
+have taken."""
 
 
 def warmed_up(tape: Tape) -> Tape | None:
-    """All device code is loaded, compiled and set up before the steps; None where none is within them."""
+    """All device code is loaded, compiled and set up before the steps; None where none is within
+    them."""
     return _done_before(tape, IdleDetail.LOADING, IdleDetail.COMPILATION)
 
 
 def graphs_kept(tape: Tape) -> Tape | None:
-    """No stream is captured and no graph instantiated or updated within the steps; None where none is."""
+    """No stream is captured and no graph instantiated or updated within the steps; None where none
+    is."""
     return _done_before(tape, IdleDetail.GRAPHS)
 
 
@@ -44,30 +52,41 @@ def _done_before(tape: Tape, *details: IdleDetail) -> Tape | None:
 
 @parametric
 def prepared_before(tape: Tape, pattern: str) -> Tape | None:
-    """Operators with such a name (regular expression) are ready when they are called (a library's search for an
-    algorithm, its plan): no long work of the host within them, and nothing of what they do up to their last wait for
-    the device, which is how algorithms are tried."""
-    operator = tape.source.linked.tree.outermost(operators_named(tape.source.linked, re.compile(pattern)))[tape.nodes]
-    waits, last = np.flatnonzero(tape.waits & (operator >= 0)), np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
+    """Operators with such a name (regular expression) are ready when they are called (a library's
+    search for an algorithm, its plan): no long work of the host within them, and nothing of what
+    they do up to their last wait for the device, which is how algorithms are tried."""
+    operator = tape.source.linked.tree.outermost(
+        operators_named(tape.source.linked, re.compile(pattern))
+    )[tape.nodes]
+    waits = np.flatnonzero(tape.waits & (operator >= 0))
+    last = np.full(int(operator.max(initial=-1)) + 2, -1, np.int64)
     last[operator[waits]] = waits
     tried = np.arange(len(operator)) <= last[operator]
     shorter = tape.without(tried[tape.event]).without_work(operator >= 0)
-    return replace(shorter, waits=tape.waits & ~tried).with_dispatch(np.where(tried, 0, tape.dispatch))
+    return replace(shorter, waits=tape.waits & ~tried).with_dispatch(
+        np.where(tried, 0, tape.dispatch)
+    )
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:
-    """No host work between launches that is the program's own, but what has a name (and a remedy) of its own:
-    allocation, first use, compilation, building of graphs; None without any."""
+    """No host work between launches that is the program's own, but what has a name (and a remedy)
+    of its own: allocation, first use, compilation, building of graphs; None without any."""
     mine, ends = programs_own(tape)
     named = np.minimum(_time(tape, *tape.source.timed.memo(host_work)), tape.work)
-    left, tail = np.where(mine, named, tape.work), tape.tail._replace(work=0) if ends else tape.tail
-    return replace(tape, work=left, tail=tail) if (left != tape.work).any() or tail != tape.tail else None
+    left = np.where(mine, named, tape.work)
+    tail = tape.tail._replace(work=0) if ends else tape.tail
+    return (
+        replace(tape, work=left, tail=tail)
+        if (left != tape.work).any() or tail != tape.tail
+        else None
+    )
 
 
 def nothing_before_copies(tape: Tape) -> Tape | None:
-    """The same, and nothing that the program itself does before it copies data to the device; None without that. What a
-    loader does has a name."""
-    mine, left = _before_copies(tape), no_work_of_its_own(tape) or tape
+    """The same, and nothing that the program itself does before it copies data to the device; None
+    without that. What a loader does has a name."""
+    mine = _before_copies(tape)
+    left = no_work_of_its_own(tape) or tape
     return replace(left, loading=left.loading - mine) if mine.any() else None
 
 
@@ -78,20 +97,26 @@ def made_on_device(tape: Tape) -> Tape | None:
 
 
 def _before_copies(tape: Tape) -> I64:
-    """Long work of the host before a copy to the device that no range names as loading, for each event, ns."""
+    """Long work of the host before a copy to the device that no range names as loading, for each
+    event, ns."""
     named = tape.before_events(tape.source.timed.timeline.states[HostState.INPUT])
     mine = tape.loading - np.minimum(named, tape.loading)
     return np.where(mine >= OWN_WORK_NS, mine, 0)
 
 
 def programs_own(tape: Tape) -> tuple[Bool, bool]:
-    """Before which events the host works for the program, and whether it does so at the end of the tape. Short pauses
-    come from PyTorch where there are a few of them a step; autograd and the optimizer make their own."""
+    """Before which events the host works for the program, and whether it does so at the end of the
+    tape. Short pauses come from PyTorch where there are a few of them a step; autograd and the
+    optimizer make their own."""
     node = tape.nodes
-    frameworks = tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
+    frameworks = (
+        tape.source.joined.in_backward[node] | tape.source.linked.memo(within_optimizer)[node]
+    )
     here = (tape.work > 0) & ~frameworks
     long = here & (tape.work >= OWN_WORK_NS)
-    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail.work >= OWN_WORK_NS
+    return (
+        here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long
+    ), tape.tail.work >= OWN_WORK_NS
 
 
 def _time(tape: Tape, *details: IdleDetail) -> I64:
@@ -102,24 +127,30 @@ def _time(tape: Tape, *details: IdleDetail) -> I64:
 
 
 def first_launches(timed: Timed) -> IntervalSet:
-    """When operators prepare and launch kernels for the first time and take far longer than a launch: the kernels' code
-    is loaded then. With several steps these are kernels of one step alone; within a single step only a first launch
-    that took many times as long as the later ones of the same kernel."""
-    calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.linked.tree
+    """When operators prepare and launch kernels for the first time and take far longer than a
+    launch: the kernels' code is loaded then. With several steps these are kernels of one step
+    alone; within a single step only a first launch that took many times as long as the later ones
+    of the same kernel."""
+    calls = timed.trace.api_calls
+    ops = timed.trace.device_ops
+    tree = timed.linked.tree
     launched = np.flatnonzero((timed.linked.launch >= 0) & timed.linked.is_kernel)
     call = timed.linked.launch[launched]
     operator = tree.outer_operator[tree.node_of_call[call]]
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
     took = calls.end[call] - begin
-    step, names = timed.steps.of_op[launched], ops.name[launched]
+    step = timed.steps.of_op[launched]
+    names = ops.name[launched]
     if len(distinct(step[step >= 0])) > 1:
         kinds, at = ranked(names)
-        begun, done = np.full(len(kinds), np.iinfo(np.int32).max, np.int32), np.full(len(kinds), -1, np.int32)
+        begun = np.full(len(kinds), np.iinfo(np.int32).max, np.int32)
+        done = np.full(len(kinds), -1, np.int32)
         np.minimum.at(begun, at, step)
         np.maximum.at(done, at, step)
         first = (begun == done)[at]
     else:
-        order, first = np.lexsort((begin, names)), np.zeros(len(names), bool)
+        order = np.lexsort((begin, names))
+        first = np.zeros(len(names), bool)
         for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
             if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
                 first[rows[0]] = True

@@ -1,5 +1,5 @@
-"""What came of each compilation, and why: graph breaks, guards that failed and what inductor did not fuse, in plain
-words, with the line of code that ends them; whether ranks did the same."""
+"""What came of each compilation, and why: graph breaks, guards that failed and what inductor did
+not fuse, in plain words, with the line of code that ends them; whether ranks did the same."""
 
 import re
 from collections import Counter, defaultdict
@@ -8,38 +8,173 @@ from collections.abc import Sequence
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.compile.model import BreakRow, NotFusedRow, RankRow, RecompileRow
 from traceanalyzer.replay.compile.stages import cache_states, stage_seconds
-from traceanalyzer.trace.compile_log import LIMIT, Break, Compilation, CompileLog, NotFused, resumed_at
+from traceanalyzer.trace.compile_log import (
+    LIMIT,
+    Break,
+    Compilation,
+    CompileLog,
+    NotFused,
+    resumed_at,
+)
 
 _PLAIN = (
-    (re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"), "print() in compiled code",
-     "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions"),
-    (re.compile(r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"),
-     "a value is read from the GPU (.item())",
-     "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True"),
-    (re.compile(r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"),
-     "Python branches on a value of a tensor", "use torch.where or torch.cond instead of `if`"),
-    (re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
-     "an operator's output size depends on data",
-     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size"),
-    (re.compile(r"(?i)graph_break\(\)|function graph_break"),
-     "the program asks for it (graph_break())", "remove the torch._dynamo.graph_break() call"),
-    (re.compile(r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"),
-     "a function that dynamo is told to skip is called",
-     "move the call out of the compiled function, or allow it in the graph"),
-    (re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
-     "data goes to NumPy or the CPU", "do it with torch operators, on the GPU"),
-    (re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"), "logging in compiled code",
-     "move the logging out, or set torch._dynamo.config.ignore_logging_functions"),
-    (re.compile(r"(?i)backward\(\)|Tensor\.backward"),
-     "backward() is called in compiled code", "call backward() outside of the compiled function"),
-    (re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
-     "compiled code that dynamo cannot look into is called", "register it with torch.library.custom_op"),
-)  # fmt: skip
+    (
+        re.compile(r"(?i)builtin (?:operator )?[`']?print|\bprint\b"),
+        "print() in compiled code",
+        "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions",
+    ),
+    (
+        re.compile(
+            r"(?i)\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs"
+        ),
+        "a value is read from the GPU (.item())",
+        "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True",
+    ),
+    (
+        re.compile(
+            r"(?i)data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow"
+        ),
+        "Python branches on a value of a tensor",
+        "use torch.where or torch.cond instead of `if`",
+    ),
+    (
+        re.compile(r"(?i)data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select"),
+        "an operator's output size depends on data",
+        (
+            "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the "
+            "output a fixed size"
+        ),
+    ),
+    (
+        re.compile(r"(?i)graph_break\(\)|function graph_break"),
+        "the program asks for it (graph_break())",
+        "remove the torch._dynamo.graph_break() call",
+    ),
+    (
+        re.compile(
+            r"(?i)torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function"
+        ),
+        "a function that dynamo is told to skip is called",
+        "move the call out of the compiled function, or allow it in the graph",
+    ),
+    (
+        re.compile(r"(?i)numpy|\.cpu\(\)|\.numpy\(\)"),
+        "data goes to NumPy or the CPU",
+        "do it with torch operators, on the GPU",
+    ),
+    (
+        re.compile(r"(?i)logg(?:er|ing)|warnings?\.warn"),
+        "logging in compiled code",
+        "move the logging out, or set torch._dynamo.config.ignore_logging_functions",
+    ),
+    (
+        re.compile(r"(?i)backward\(\)|Tensor\.backward"),
+        "backward() is called in compiled code",
+        "call backward() outside of the compiled function",
+    ),
+    (
+        re.compile(r"(?i)custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension"),
+        "compiled code that dynamo cannot look into is called",
+        "register it with torch.library.custom_op",
+    ),
+)
+
+
+MAX_VALUES = 16  # values of a guard that are listed
+NOTHING_IN_COMMON = "no shared data"  # fusing these would save a launch and no memory traffic
+_CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
+_COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
+_WHERE = re.compile(r"# *\S*?([\w./\\-]+\.py:\d+)(?: in |\s*$)")
+_STACK = re.compile(r'File "([^"]+)", line (\d+)')
+_EXPECTED = re.compile(r"^(?P<what>.*?)[.;,:]?\s*[Ee]xpected (?P<old>.+?), actual (?P<new>.+?)\s*$")
+_EQUALS = re.compile(r"^(?P<what>.+?) (?:==|!=|is|is not) (?P<old>.+)$")
+_SIZE = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<dim>\d+)")
+_LOCAL = re.compile(r"^L\['(\w+)'\](.*)$")
+_REMEDIES = (
+    (
+        re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
+        "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
+        "torch._dynamo.config.capture_scalar_outputs = True",
+    ),
+    (
+        re.compile(r"stride mismatch"),
+        "call .contiguous() on the input, so that its strides do not change",
+    ),
+    (
+        re.compile(r"dtype mismatch"),
+        "give the input the same dtype at every call (one .to(dtype) before it)",
+    ),
+    (
+        re.compile(r"device mismatch|device index"),
+        "give the input on the same device at every call",
+    ),
+    (
+        re.compile(r"requires_grad"),
+        "call it with requires_grad the same each time, or compile training and evaluation apart",
+    ),
+    (
+        re.compile(r"rank mismatch|ndim|number of dimensions"),
+        "give the input the same number of dimensions at every call",
+    ),
+    (
+        re.compile(r"dispatch key"),
+        "call it under the same modes each time (inference_mode, autocast, subclasses)",
+    ),
+    (
+        re.compile(
+            r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"
+        ),
+        (
+            "call it in the same mode each time (no_grad, autocast, deterministic): one "
+            "graph is compiled for each mode"
+        ),
+    ),
+    (
+        re.compile(r"\.training|'training'"),
+        (
+            "train() and eval() each need a graph: one recompilation is normal; do not "
+            "switch inside the step"
+        ),
+    ),
+    (
+        re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
+        (
+            "the same object must come in each time: create functions, lambdas and modules "
+            "once, outside the loop"
+        ),
+    ),
+    (
+        re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
+        "pass the argument as the same type at every call",
+    ),
+    (
+        re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
+        "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
+    ),
+    (
+        re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
+        (
+            "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing "
+            "it needs no new code"
+        ),
+    ),
+    (
+        re.compile(r"size mismatch|\.size\(\)|shape\["),
+        (
+            "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., "
+            "dynamic=True)"
+        ),
+    ),
+)
 
 
 def in_plain_words(reason: str, hint: str = "") -> tuple[str, str]:
     """What the break is and what ends it; dynamo's own words where they are not known."""
-    known = ((plain, remedy) for pattern, plain, remedy in _PLAIN if pattern.search(reason) or pattern.search(hint))
+    known = (
+        (plain, remedy)
+        for pattern, plain, remedy in _PLAIN
+        if pattern.search(reason) or pattern.search(hint)
+    )
     other = hint or "move the call out of the compiled function, or write it with torch operators"
     return next(known, (reason.rstrip("."), other))
 
@@ -58,19 +193,19 @@ def break_rows(log: CompileLog) -> list[BreakRow]:
 
 
 def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:
-    """Every graph break with its location and the compilation it broke, in the order in which they were met. Logs that
-    do not say where name what goes on after the break by its line."""
-    result, resumed = [], dict[str, str]()
+    """Every graph break with its location and the compilation it broke, in the order in which they
+    were met. Logs that do not say where name what goes on after the break by its line."""
+    result = []
+    resumed = dict[str, str]()
     for compilation in reversed(log.compilations):
         file = compilation.location.rpartition(":")[0]
         location = resumed.get(file, compilation.location)
-        result += [(one, one.location or location, compilation) for one in reversed(compilation.breaks)]
+        result += [
+            (one, one.location or location, compilation) for one in reversed(compilation.breaks)
+        ]
         if (line := resumed_at(compilation.name)) is not None:
             resumed[file] = f"{file}:{line}"
     return result[::-1]
-
-
-MAX_VALUES = 16  # values of a guard that are listed
 
 
 def recompile_rows(log: CompileLog) -> list[RecompileRow]:
@@ -83,26 +218,35 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
     rows = []
     for (_, location), met in found.items():
         first, guard = met[0]
-        text, refused = guard.text or "the log does not say which", sum(was_refused(one) for one, _ in met)
-        values = list(dict.fromkeys(value for _, of in met for value in (of.old, of.new) if value))[:MAX_VALUES]
-        function, remedy = function_of(log, first), remedy_of(guard)
-        rows.append(RecompileRow(text, location, len(met) - refused, refused, function, values, remedy))
+        text = guard.text or "the log does not say which"
+        refused = sum(was_refused(one) for one, _ in met)
+        values = list(dict.fromkeys(value for _, of in met for value in (of.old, of.new) if value))[
+            :MAX_VALUES
+        ]
+        function = function_of(log, first)
+        remedy = remedy_of(guard)
+        rows.append(
+            RecompileRow(text, location, len(met) - refused, refused, function, values, remedy)
+        )
     return sorted(rows, key=lambda row: -row.count)
 
 
-NOTHING_IN_COMMON = "no shared data"  # fusing these would save a launch and no memory traffic
-
-
 def not_fused_rows(log: CompileLog) -> list[NotFusedRow] | None:
-    """The pairs left apart by reason, most frequent first and those with nothing in common last; None where the log
-    does not say."""
+    """The pairs left apart by reason, most frequent first and those with nothing in common last;
+    None where the log does not say."""
     if log.not_fused is None:
         return None
     found: dict[str, list[NotFused]] = defaultdict(list)
     for pair in log.not_fused:
         found[pair.reason].append(pair)
     rows = [
-        NotFusedRow(reason, len(pairs), pairs[0].first, pairs[0].second, sorted({p.compile_id for p in pairs}))
+        NotFusedRow(
+            reason,
+            len(pairs),
+            pairs[0].first,
+            pairs[0].second,
+            sorted({p.compile_id for p in pairs}),
+        )
         for reason, pairs in found.items()
     ]
     return sorted(rows, key=lambda row: (row.reason == NOTHING_IN_COMMON, -row.pairs))
@@ -123,7 +267,9 @@ def outcome_of(compilation: Compilation) -> str:
 
 def was_refused(compilation: Compilation) -> bool:
     """Whether the recompile limit kept it from being compiled."""
-    texts = [f"{m.fail_type} {(m.fail_reason.splitlines() or [''])[0]}" for m in compilation.metrics]
+    texts = [
+        f"{m.fail_type} {(m.fail_reason.splitlines() or [''])[0]}" for m in compilation.metrics
+    ]
     return any(map(LIMIT.search, (*texts, compilation.error)))
 
 
@@ -156,43 +302,48 @@ def by_start(log: CompileLog) -> tuple[int, int]:
 
 def rank_row(log: CompileLog) -> RankRow:
     """What a process compiled, and how long that took."""
-    stages, states = stage_seconds(log), cache_states(*log.compilations)
+    stages = stage_seconds(log)
+    states = cache_states(*log.compilations)
     compile_s = sum(sum(each.values()) for each in stages)
     autotune_s = sum(each.get("autotune", 0.0) for each in stages)
     counts = (graphs_of(log), sum(len(c.breaks) for c in log.compilations), recompilations(log))
-    return RankRow(log.rank, log.path, compile_s, autotune_s, *counts, states["hit"], states["miss"])
+    return RankRow(
+        log.rank, log.path, compile_s, autotune_s, *counts, states["hit"], states["miss"]
+    )
 
 
 def ranks_differ(logs: Sequence[CompileLog]) -> list[str]:
-    """How ranks compiled differently: a rank with other graphs or other collectives is where a run hangs."""
-    ranks = [log for _, log in sorted({log.rank: log for log in logs if log.rank is not None}.items())]
+    """How ranks compiled differently: a rank with other graphs or other collectives is where a run
+    hangs."""
+    ranks = [
+        log for _, log in sorted({log.rank: log for log in logs if log.rank is not None}.items())
+    ]
     return [text for log in ranks[1:] for text in _differences(ranks[0], log)]
 
 
 def _differences(a: CompileLog, b: CompileLog) -> list[str]:
     names = {c.compile_id: c.name for log in (b, a) for c in reversed(log.compilations)}
-    here, there = (Counter((c.compile_id, c.operators) for c in log.compilations if c.graphs) for log in (a, b))
+    here, there = (
+        Counter((c.compile_id, c.operators) for c in log.compilations if c.graphs) for log in (a, b)
+    )
     apart = sorted((here - there) | (there - here))
-    result = [f"rank {b.rank} compiled {one} ({names[one]}) differently from rank {a.rank}." for one, _ in apart]
+    result = [
+        f"rank {b.rank} compiled {one} ({names[one]}) differently from rank {a.rank}."
+        for one, _ in apart
+    ]
     schedules = [list(filter(None, (c.collectives for c in log.compilations))) for log in (a, b)]
     if schedules[0] != schedules[1]:
-        result.append(f"rank {b.rank} runs other collectives, or in another order, than rank {a.rank}: this can hang.")
+        result.append(
+            f"rank {b.rank} runs other collectives, or in another order, than rank "
+            f"{a.rank}: this can hang."
+        )
     return list(dict.fromkeys(result))
-
-
-_CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
-_COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
-_WHERE = re.compile(r"# *\S*?([\w./\\-]+\.py:\d+)(?: in |\s*$)")
-_STACK = re.compile(r'File "([^"]+)", line (\d+)')
-_EXPECTED = re.compile(r"^(?P<what>.*?)[.;,:]?\s*[Ee]xpected (?P<old>.+?), actual (?P<new>.+?)\s*$")
-_EQUALS = re.compile(r"^(?P<what>.+?) (?:==|!=|is|is not) (?P<old>.+)$")
-_SIZE = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<dim>\d+)")
-_LOCAL = re.compile(r"^L\['(\w+)'\](.*)$")
 
 
 @dataclass(frozen=True)
 class Guard:
-    """A guard that failed: its text without the value, the value it had and the one it met ("" where not said)."""
+    """A guard that failed: its text without the value, the value it had and the one it met (""
+    where not said)."""
 
     text: str
     old: str
@@ -201,9 +352,11 @@ class Guard:
 
 
 def read_guard(reason: str) -> Guard:
-    """A guard from what dynamo says of a recompilation: `0/1: tensor 'x' size mismatch at index 0. expected 4, ...`."""
+    """A guard from what dynamo says of a recompilation: `0/1: tensor 'x' size mismatch at index 0.
+    expected 4, ...`."""
     said = _CACHE_ENTRY.sub("", reason.strip())
-    stack, where = _STACK.findall(said), _WHERE.search(said)
+    stack = _STACK.findall(said)
+    where = _WHERE.search(said)
     location = f"{stack[-1][0]}:{stack[-1][1]}" if stack else where[1] if where else ""
     text = _COMMENT.sub("", said.splitlines()[0] if said else "").strip()
     if compared := _EXPECTED.match(text):
@@ -237,37 +390,11 @@ def remedy_of(guard: Guard) -> str:
         )
     if equals and re.fullmatch(r"-?[\d.]+(?:e[+-]?\d+)?|-?inf|nan", equals["old"]):
         return f"{_variable(equals['what'])} is a number that changes: pass it as a tensor"
-    return "keep what the guard checks the same from call to call, or take it out of the compiled function"
+    return (
+        "keep what the guard checks the same from call to call, or take it out of the "
+        "compiled function"
+    )
 
 
 def _variable(name: str) -> str:
     return _LOCAL.sub(r"\1\2", name)
-
-
-_REMEDIES = (
-    (re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
-     "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
-     "torch._dynamo.config.capture_scalar_outputs = True"),
-    (re.compile(r"stride mismatch"), "call .contiguous() on the input, so that its strides do not change"),
-    (re.compile(r"dtype mismatch"), "give the input the same dtype at every call (one .to(dtype) before it)"),
-    (re.compile(r"device mismatch|device index"), "give the input on the same device at every call"),
-    (re.compile(r"requires_grad"),
-     "call it with requires_grad the same each time, or compile training and evaluation apart"),
-    (re.compile(r"rank mismatch|ndim|number of dimensions"),
-     "give the input the same number of dimensions at every call"),
-    (re.compile(r"dispatch key"), "call it under the same modes each time (inference_mode, autocast, subclasses)"),
-    (re.compile(r"(?i)grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic"),
-     "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode"),
-    (re.compile(r"\.training|'training'"),
-     "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step"),
-    (re.compile(r"(?i)___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref"),
-     "the same object must come in each time: create functions, lambdas and modules once, outside the loop"),
-    (re.compile(r"(?i)___check_type_id|type_id|TYPE_MATCH|check_type"),
-     "pass the argument as the same type at every call"),
-    (re.compile(r"(?i)\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__"),
-     "keep the length of lists and the keys of dictionaries the same, or pass tensors instead"),
-    (re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
-     "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing it needs no new code"),
-    (re.compile(r"size mismatch|\.size\(\)|shape\["),
-     "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., dynamic=True)"),
-)  # fmt: skip

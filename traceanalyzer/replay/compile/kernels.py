@@ -14,7 +14,8 @@ from traceanalyzer.trace.compile_log import CompileLog, GraphCode
 
 UNTUNED = (None, None, "")
 _FUSED = re.compile(r"op\d+(?:_op\d+)*")
-"""What inductor calls nodes that it writes kernels for; library calls have the name of their function."""
+"""What inductor calls nodes that it writes kernels for; library calls have the name of their
+function."""
 
 
 def kernel_rows(log: CompileLog) -> list[KernelRow]:
@@ -25,16 +26,33 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
         for code in compilation.codes:
             estimates = estimates_us(code)
             for one in code.kernels:
-                about, lines, operators = noted.get(one.name), list(one.lines), list(one.operators)
-                of_graph = (compilation.compile_id, code.key, code.direction, lines, operators, len(one.nodes))
-                tuned = (about.compile_us / 1e3, about.configurations, about.autotune_cache) if about else UNTUNED
-                rows.append(replace(KernelRow(one.name, *of_graph, *tuned), estimate_us=estimates.get(one.name)))
+                about = noted.get(one.name)
+                lines = list(one.lines)
+                operators = list(one.operators)
+                of_graph = (
+                    compilation.compile_id,
+                    code.key,
+                    code.direction,
+                    lines,
+                    operators,
+                    len(one.nodes),
+                )
+                tuned = (
+                    (about.compile_us / 1e3, about.configurations, about.autotune_cache)
+                    if about
+                    else UNTUNED
+                )
+                rows.append(
+                    replace(
+                        KernelRow(one.name, *of_graph, *tuned), estimate_us=estimates.get(one.name)
+                    )
+                )
     return rows
 
 
 def estimates_us(code: GraphCode) -> dict[str, float]:
-    """Inductor's guess for a launch of each kernel of a graph, the mean of its launches; empty unless its operations
-    and the launches in its code pair off one by one."""
+    """Inductor's guess for a launch of each kernel of a graph, the mean of its launches; empty
+    unless its operations and the launches in its code pair off one by one."""
     fused = [one.time_ns for one in code.estimates if _FUSED.fullmatch(one.name)]
     if len(fused) != len(code.launches):
         return {}
@@ -45,31 +63,47 @@ def estimates_us(code: GraphCode) -> dict[str, float]:
     return {name: sum(each) / len(each) / NS_PER_US for name, each in times.items()}
 
 
-def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[KernelRow], float, float | None]:
-    """The kernels with their times in the step, the time of all that inductor wrote (ms), and the share of it with a
-    known source line (None without such kernels)."""
-    rated, every = traced.rated, list(rows)
+def measured_kernels(
+    rows: list[KernelRow], traced: Traced
+) -> tuple[list[KernelRow], float, float | None]:
+    """The kernels with their times in the step, the time of all that inductor wrote (ms), and the
+    share of it with a known source line (None without such kernels)."""
+    rated = traced.rated
+    every = list(rows)
     duration = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(float)
     chosen = np.flatnonzero(traced.steady & rated.linked.is_kernel)
     place = _place(every, traced, chosen)
-    chosen, place = chosen[place >= 0], place[place >= 0]
-    time, attainable = (np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable))
-    count, busy = np.bincount(place, minlength=len(every)).tolist(), float(duration[traced.steady].sum())
+    chosen = chosen[place >= 0]
+    place = place[place >= 0]
+    time, attainable = (
+        np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable)
+    )
+    count = np.bincount(place, minlength=len(every)).tolist()
+    busy = float(duration[traced.steady].sum())
     figures = zip(every, time.tolist(), count, attainable.tolist(), strict=True)
-    result = [_measured(row, traced, ns, n, limit, busy) if n else row for row, ns, n, limit in figures]
-    total, mapped = float(time.sum()), float(sum(time[i] for i, row in enumerate(rows) if row.lines))
+    result = [
+        _measured(row, traced, ns, n, limit, busy) if n else row for row, ns, n, limit in figures
+    ]
+    total = float(time.sum())
+    mapped = float(sum(time[i] for i, row in enumerate(rows) if row.lines))
     result.sort(key=lambda row: -(row.measured_ms or 0.0))
     return result, traced.per_step(total) / NS_PER_MS, mapped / total if total and rows else None
 
 
 def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
-    """Where each of these kernels is among the rows, to which those that inductor wrote are added; -1 for others."""
-    rated, code, known, extra = traced.rated, traced.code, _places(every), dict[tuple[str, str], int]()
-    calls, regions = [*code.calls.text, ""], [*code.regions.text, ""]
+    """Where each of these kernels is among the rows, to which those that inductor wrote are added;
+    -1 for others."""
+    rated = traced.rated
+    code = traced.code
+    known = _places(every)
+    extra = dict[tuple[str, str], int]()
+    calls = [*code.calls.text, ""]
+    regions = [*code.regions.text, ""]
     region_of_op = code.around(code.regions)[rated.joined.launch_node]
     place = np.full(len(chosen), -1)
     for i, op in enumerate(chosen.tolist()):
-        name, key = rated.trace.text(int(rated.trace.device_ops.name[op])) or "", calls[code.call_of_op[op]]
+        name = rated.trace.text(int(rated.trace.device_ops.name[op])) or ""
+        key = calls[code.call_of_op[op]]
         region = regions[region_of_op[op]]
         place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
         if place[i] < 0 and code.is_triton[op]:
@@ -80,8 +114,10 @@ def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
 
 
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
-    """Where a kernel is among the rows: by its graph, else its compile id, else its name where one graph has it."""
-    names, result = Counter(row.name for row in rows), dict[tuple[str, str], int]()
+    """Where a kernel is among the rows: by its graph, else its compile id, else its name where one
+    graph has it."""
+    names = Counter(row.name for row in rows)
+    result = dict[tuple[str, str], int]()
     for index, row in enumerate(rows):
         if row.graph:
             result[row.graph, row.name] = index
@@ -92,9 +128,14 @@ def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
     return result
 
 
-def _measured(row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float) -> KernelRow:
-    per_step, share = traced.per_step(count), time / busy if busy else None
+def _measured(
+    row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float
+) -> KernelRow:
+    per_step = traced.per_step(count)
+    share = time / busy if busy else None
     estimated = None if row.estimate_us is None else row.estimate_us * per_step / 1e3
     limit = traced.per_step(attainable) / NS_PER_MS if np.isfinite(attainable) else None
-    found = replace(row, per_step=per_step, measured_ms=traced.per_step(time) / NS_PER_MS, share=share)
+    found = replace(
+        row, per_step=per_step, measured_ms=traced.per_step(time) / NS_PER_MS, share=share
+    )
     return replace(found, estimated_ms=estimated, attainable_ms=limit)

@@ -1,4 +1,5 @@
-"""What is reported of torch.compile. Seconds are of the process that compiled longest; `_ms` are of a steady step."""
+"""What is reported of torch.compile. Seconds are of the process that compiled longest; `_ms` are of
+a steady step."""
 
 from dataclasses import field
 
@@ -39,8 +40,8 @@ class RecompileRow:
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What the caches of compiled graphs gave. `hits` and `misses` are of inductor's FX graph cache, which saves most
-    of the time; `bypasses` are of both caches."""
+    """What the caches of compiled graphs gave. `hits` and `misses` are of inductor's FX graph
+    cache, which saves most of the time; `bypasses` are of both caches."""
 
     hits: int
     misses: int
@@ -49,7 +50,8 @@ class CacheUse:
     by_cache: dict[str, dict[str, int]]
     bypass_reasons: list[str]
     saved_s: float  # compile time that hits saved, as the log says
-    cold_s: float  # compile time of what a warm start would find: graphs missed, bypassed or not asked for
+    # compile time of what a warm start would find: graphs missed, bypassed or not asked for
+    cold_s: float
     warm_start: str  # what a warm start takes
 
 
@@ -64,10 +66,12 @@ class CudaGraphUse:
     skipped: list[str]  # why they were not used, each reason once
     skipped_graphs: int
     captured_share: float | None = None
-    """Share of the GPU work of a steady step that was launched by CUDA graphs, where a trace tells."""
+    """Share of the GPU work of a steady step that was launched by CUDA graphs, where a trace
+    tells."""
     launches_per_step: float | None = None
     predicted_step_ms: float | None = None
-    """The step without the profiler if they were used, where they are not though they were asked for."""
+    """The step without the profiler if they were used, where they are not though they were asked
+    for."""
     low_ms: float | None = None
     high_ms: float | None = None
 
@@ -104,7 +108,8 @@ class KernelRow:
     compile_ms: float | None
     configurations: int | None
     autotune_cache: str
-    estimate_us: float | None = None  # inductor's own guess for one launch; null where it was not logged
+    # inductor's own guess for one launch; null where it was not logged
+    estimate_us: float | None = None
     per_step: float | None = None
     measured_ms: float | None = None  # its time in a steady step
     share: float | None = None  # of the GPU's busy time of the step
@@ -163,16 +168,19 @@ class StepsUse:
 
     step_ms: float | None = None  # a steady step without the profiler
     recorded_step_ms: float | None = None
-    """The same as recorded; the figures of the first step and of the warm-up are as recorded, too."""
+    """The same as recorded; the figures of the first step and of the warm-up are as recorded,
+    too."""
     first_step_ms: float | None = None
     first_step: list[FirstStepPart] = field(default_factory=list)
     warmup_ms: float | None = None
-    warmup_excess_ms: float | None = None  # what the warm-up steps took more than as many steady ones
+    # what the warm-up steps took more than as many steady ones
+    warmup_excess_ms: float | None = None
     warmup_steps: int | None = None
     eager_step_ms: float | None = None
     pays_after_steps: int | None = None  # steps after which the time saved is the compile time
     pays_low: int | None = None
-    pays_high: int | None = None  # the ends of its 90 % range: None where the one is never, where the other may be
+    # the ends of its 90 % range: None where the one is never, where the other may be
+    pays_high: int | None = None
     basis: str = ""
 
 

@@ -1,8 +1,10 @@
-"""Compiled code in a trace: its regions, the calls of its graphs, and which device work they launched.
+"""Compiled code in a trace: its regions, the calls of its graphs, and which device work they
+launched.
 
-PyTorch names them: `Torch-Compiled Region: 0/1` around a compiled function (with what it calls, the functions that go
-on after a graph break included), `## Call CompiledFxGraph KEY ##` around each graph that inductor made,
-`CompiledFunction` and `CompiledFunctionBackward` around the forward and the backward of one that was made for training.
+PyTorch names them: `Torch-Compiled Region: 0/1` around a compiled function (with what it calls, the
+functions that go on after a graph break included), `## Call CompiledFxGraph KEY ##` around each
+graph that inductor made, `CompiledFunction` and `CompiledFunctionBackward` around the forward and
+the backward of one that was made for training.
 """
 
 import re
@@ -24,13 +26,16 @@ REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
 FUNCTIONS = frozenset({"CompiledFunction", "CompiledFunctionBackward"})
 OPTIMIZER = re.compile(r"^Optimizer\.step#")
-TRITON = re.compile(r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)")
+TRITON = re.compile(
+    r"^triton_(?:poi|red|per|tem|unk|mm|for|split|mix|cooperative|bmm|flex|convolution)"
+)
 """Kernels that inductor wrote, by what it calls them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Host ranges of one sort in the order of their starts: node of the host tree, thread, times, and text."""
+    """Host ranges of one sort in the order of their starts: node of the host tree, thread, times,
+    and text."""
 
     node: I64
     thread: I64
@@ -55,7 +60,8 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class CompiledCode:
-    """The compiled code of a trace. Arrays about device ops have one entry a row of `Trace.device_ops`."""
+    """The compiled code of a trace. Arrays about device ops have one entry a row of
+    `Trace.device_ops`."""
 
     joined: Joined
 
@@ -71,8 +77,10 @@ class CompiledCode:
 
     @cached_property
     def bodies(self) -> Ranges:
-        """Where graphs run: their calls, and forwards and backwards that hold none (other backends than inductor)."""
-        calls, functions = self.calls, self._ranges(lambda name: name if name in FUNCTIONS else None)
+        """Where graphs run: their calls, and forwards and backwards that hold none (other backends
+        than inductor)."""
+        calls = self.calls
+        functions = self._ranges(lambda name: name if name in FUNCTIONS else None)
         is_call = np.zeros(len(self.joined.linked.tree.start), bool)
         is_call[calls.node] = True
         bare = np.flatnonzero(self.joined.linked.tree.subtree_sum(is_call, functions.node) == 0)
@@ -98,26 +106,35 @@ class CompiledCode:
     @cached_property
     def is_compiled(self) -> Bool:
         """Which device ops compiled code launched."""
-        return (self.call_of_op >= 0) | (self.around(self.bodies)[self.joined.launch_node] >= 0) | self.is_triton
+        return (
+            (self.call_of_op >= 0)
+            | (self.around(self.bodies)[self.joined.launch_node] >= 0)
+            | self.is_triton
+        )
 
     def _ranges(self, text_of: Callable[[str], str | None]) -> Ranges:
-        ranges, texts = self.joined.trace.host_ranges, [text_of(text) for text in self.joined.trace.strings]
-        wanted, node = np.array([text is not None for text in [*texts, None]]), self.joined.linked.tree.node_of_range
+        ranges = self.joined.trace.host_ranges
+        texts = [text_of(text) for text in self.joined.trace.strings]
+        wanted = np.array([text is not None for text in [*texts, None]])
+        node = self.joined.linked.tree.node_of_range
         kinds = (ranges.kind == RangeKind.OP) | (ranges.kind == RangeKind.ANNOTATION)
         rows = np.flatnonzero(wanted[ranges.name] & kinds & (node >= 0))
         named = [texts[name] or "" for name in ranges.name[rows].tolist()]
-        nodes, threads = node[rows].astype(np.int64), ranges.thread[rows].astype(np.int64)
+        nodes = node[rows].astype(np.int64)
+        threads = ranges.thread[rows].astype(np.int64)
         return Ranges(nodes, threads, ranges.start[rows], ranges.end[rows], named)
 
     def around(self, ranges: Ranges) -> I64:
-        """For each node of the host tree, and for none (-1), the innermost of these ranges that is, or encloses, it."""
+        """For each node of the host tree, and for none (-1), the innermost of these ranges that is,
+        or encloses, it."""
         index = np.full(len(self.joined.linked.tree.start) + 1, -1, np.int64)
         index[ranges.node] = np.arange(len(ranges))
         return index[np.append(self.joined.linked.tree.innermost(index[:-1] >= 0), -1)]
 
 
 HOST_SPREAD = 0.2
-"""Rounds of steps of one process, seconds apart, differ by so much where the host sets the pace (H200 hosts)."""
+"""Rounds of steps of one process, seconds apart, differ by so much where the host sets the pace
+(H200 hosts)."""
 Range = tuple[float | None, float | None, float | None]  # expected, least, most
 
 
@@ -145,10 +162,14 @@ class Traced:
         return self.replay.predict(Scenario(name, change, basis))
 
     def range_of(self, prediction: Prediction | None) -> Range:
-        """A prediction with its range (ms), no narrower than the host's own spread and no longer than the step of
-        now."""
+        """A prediction with its range (ms), no narrower than the host's own spread and no longer
+        than the step of now."""
         if prediction is None or (step := prediction.step_ms) is None:
             return None, None, None
         now = self.replay.base_ms if self.replay is not None else 0.0
         low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))
-        return step, low, max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step)))
+        return (
+            step,
+            low,
+            max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step))),
+        )

@@ -1,5 +1,5 @@
-"""What a trace of the same program adds: what breaks cost, how much of the step is compiled, what each kernel takes,
-and which operators run eager."""
+"""What a trace of the same program adds: what breaks cost, how much of the step is compiled, what
+each kernel takes, and which operators run eager."""
 
 import re
 from collections import Counter, defaultdict
@@ -21,18 +21,26 @@ from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import RangeKind
 from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
 
-NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
+NO_SEAM = (
+    "the trace holds no run of what goes on after it: it was not met in the recorded steps, "
+    "or not recorded"
+)
 WHOLE = (
     "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its "
     "elementwise kernels and launching nothing"
 )
-REST = "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
+REST = (
+    "what follows the break runs eager; replayed without the profiler, between launching it "
+    "for nothing and as now"
+)
 BASIS = (
     "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, "
     "without the waits and copies between them; kernels stay as they are"
 )
 NO_CODE = "The trace holds no compiled code: the steps that were recorded ran eager."
-COMPILED_AGAIN = "Region {} ran: that function was compiled at least {} times. Record the log to see why."
+COMPILED_AGAIN = (
+    "Region {} ran: that function was compiled at least {} times. Record the log to see why."
+)
 WITHOUT_LOG = (
     "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to see "
     "compile times, reasons of graph breaks and recompilations, and source lines of kernels."
@@ -41,14 +49,29 @@ OF_ANOTHER_RUN = "None of the trace's graphs is in the log: log and trace may be
 NOT_FAITHFUL = "the trace cannot be replayed faithfully: only the idle time is known"
 
 
+MAX_EAGER = 20  # eager operators that are listed
+BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+AROUND = re.compile(
+    rf"{BACKWARD.pattern}|^(Torch-Compiled|## Call|CompiledFunction|Optimizer|ProfilerStep)"
+)
+"""Ranges that are no operators of the program: regions, and what the autograd engine puts around
+them."""
+
+
 def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list[BreakRow]:
-    """The graph breaks of a log with what each costs in a step; without a log those that the trace shows."""
-    left, result = seams(traced.code), []
+    """The graph breaks of a log with what each costs in a step; without a log those that the trace
+    shows."""
+    left = seams(traced.code)
+    result = []
     if log is None:
         remedy = "record the log (TORCH_TRACE=FOLDER) to see the line and the reason"
         for seam in left:
             detail = f"compiled region {seam.before} goes on as {seam.after}"
-            result.append(_with_price(BreakRow("a graph break", detail, "", 1, "", False, remedy), [seam], traced))
+            result.append(
+                _with_price(
+                    BreakRow("a graph break", detail, "", 1, "", False, remedy), [seam], traced
+                )
+            )
         return result
     for row in rows:
         mine = [seam for seam in left if _is_seam_of(seam, row, log)]
@@ -56,14 +79,20 @@ def priced(rows: list[BreakRow], log: CompileLog | None, traced: Traced) -> list
         if mine:
             result.append(_with_price(row, mine, traced))
         else:
-            result.append(_whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced))
+            result.append(
+                _whole_function(row, traced)
+                if row.whole_function_eager
+                else _rest_eager(row, log, traced)
+            )
     return result
 
 
 def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
-    """Whether what goes on after a break is the function of the seam: PyTorch names it after the line of the break."""
+    """Whether what goes on after a break is the function of the seam: PyTorch names it after the
+    line of the break."""
     named = {c.compile_id: c for c in log.compilations}
-    before, after = named.get(seam.before), named.get(seam.after)
+    before = named.get(seam.before)
+    after = named.get(seam.after)
     at = None if after is None else resumed_at(after.name)
     if after is None or at is None:
         return False
@@ -73,8 +102,12 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
 
 def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     rated = traced.rated
-    windows = union(*(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end")))
-    prediction = traced.predict(f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
+    windows = union(
+        *(np.concatenate([getattr(seam, side) for seam in mine]) for side in ("start", "end"))
+    )
+    prediction = traced.predict(
+        f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS
+    )
     steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
     step, low, high = traced.range_of(prediction)
     row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows))
@@ -83,28 +116,48 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
 
 
 def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
-    """A break after which the function goes on eager (its rest was not compiled, or the recompile limit was hit): the
-    host time from the end of the last graph before it to the end of the function."""
-    regions, bodies = traced.code.regions, traced.code.bodies
-    broken = {c.compile_id for c in log.compilations for b in c.breaks if b.location == row.location}
+    """A break after which the function goes on eager (its rest was not compiled, or the recompile
+    limit was hit): the host time from the end of the last graph before it to the end of the
+    function."""
+    regions = traced.code.regions
+    bodies = traced.code.bodies
+    broken = {
+        c.compile_id for c in log.compilations for b in c.breaks if b.location == row.location
+    }
     runs = np.flatnonzero(np.isin(np.array(regions.text, object), list(broken)))
     if not len(runs):
         return replace(row, basis=NO_SEAM)
-    of = zip(*(column[runs].tolist() for column in (regions.thread, regions.start, regions.end)), strict=True)
-    starts = np.array([bodies.last_end(thread, start, end, start) for thread, start, end in of], np.int64)
-    steady, found = int(traced.rated.timed.steady_host(starts).sum()), union(starts, regions.end[runs])
+    of = zip(
+        *(column[runs].tolist() for column in (regions.thread, regions.start, regions.end)),
+        strict=True,
+    )
+    starts = np.array(
+        [bodies.last_end(thread, start, end, start) for thread, start, end in of], np.int64
+    )
+    steady = int(traced.rated.timed.steady_host(starts).sum())
+    found = union(starts, regions.end[runs])
     free = traced.predict("rest_compiled", lambda tape: without_windows(tape, found), REST)
-    row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(traced.rated.timed, found), basis=REST)
+    row = replace(
+        row,
+        per_step=traced.per_step(steady),
+        idle_ms=idle_in(traced.rated.timed, found),
+        basis=REST,
+    )
     if free is None or free.step_ms is None or traced.replay is None:
         return row
-    # What goes on has to be launched by compiled code, too: no less than nothing, no more than it takes now.
+    # What goes on has to be launched by compiled code, too: no less than nothing, no more than it
+    # takes now.
     middle = (free.step_ms + traced.replay.base_ms) / 2
-    return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.range_ms[1])
+    return replace(
+        row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.range_ms[1]
+    )
 
 
 def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
-    """A function that runs eager as a whole: it idles while its operators are launched, the optimizer left out."""
-    timed, ranges = traced.rated.timed, traced.rated.trace.host_ranges
+    """A function that runs eager as a whole: it idles while its operators are launched, the
+    optimizer left out."""
+    timed = traced.rated.timed
+    ranges = traced.rated.trace.host_ranges
     if len(traced.code.bodies) or timed.device is None:
         return replace(row, basis=NO_SEAM)
     optimizer = texts_where(traced.rated.trace.strings, OPTIMIZER.match)[ranges.name]
@@ -115,56 +168,76 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
     if fused is None or free is None or fused.step_ms is None or free.step_ms is None:
         return row
-    low, high = free.step_ms, fused.high_ms or fused.step_ms
+    low = free.step_ms
+    high = fused.high_ms or fused.step_ms
     return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
 
 
-MAX_EAGER = 20  # eager operators that are listed
-BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
-AROUND = re.compile(rf"{BACKWARD.pattern}|^(Torch-Compiled|## Call|CompiledFunction|Optimizer|ProfilerStep)")
-"""Ranges that are no operators of the program: regions, and what the autograd engine puts around them."""
-
-
 def eager_operators(traced: Traced) -> list[EagerRow]:
-    """Operators outside of compiled code that have GPU work in the steady step, those with most first."""
-    rated, code, tree = traced.rated, traced.code, traced.rated.linked.tree
+    """Operators outside of compiled code that have GPU work in the steady step, those with most
+    first."""
+    rated = traced.rated
+    code = traced.code
+    tree = traced.rated.linked.tree
     chosen = np.flatnonzero(traced.steady & ~code.is_compiled & (rated.joined.launch_node >= 0))
     at = rated.joined.launch_node[chosen]
     operator = tree.outermost((tree.kind == RangeKind.OP) & ~nodes_named(rated.linked, AROUND))[at]
     spent = (rated.trace.device_ops.end - rated.trace.device_ops.start)[chosen]
-    time, nodes = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], set[int]](set)
-    optimizer, backward = (tree.innermost(nodes_named(rated.linked, one))[at] >= 0 for one in (OPTIMIZER, BACKWARD))
+    time = defaultdict[tuple[str, str], float](float)
+    nodes = defaultdict[tuple[str, str], set[int]](set)
+    optimizer, backward = (
+        tree.innermost(nodes_named(rated.linked, one))[at] >= 0 for one in (OPTIMIZER, BACKWARD)
+    )
     parts = ("optimizer", "backward", "in a compiled function")
-    where = np.select((optimizer, backward, code.around(code.regions)[at] >= 0), parts, "rest").tolist()
+    where = np.select(
+        (optimizer, backward, code.around(code.regions)[at] >= 0), parts, "rest"
+    ).tolist()
     keys = zip(tree.names(operator).tolist(), where, strict=True)
     for (name, place), node, ns in zip(keys, operator.tolist(), spent.tolist(), strict=True):
         key = (rated.trace.text(name) or "no operator", place)
         time[key] += ns
         nodes[key].add(node)
     rows = [
-        EagerRow(name, traced.per_step(len(nodes[name, place])), traced.per_step(ns) / NS_PER_MS, place)
+        EagerRow(
+            name, traced.per_step(len(nodes[name, place])), traced.per_step(ns) / NS_PER_MS, place
+        )
         for (name, place), ns in time.items()
     ]
     return sorted(rows, key=lambda row: -row.gpu_ms)[:MAX_EAGER]
 
 
-def with_trace(compiled: Compiled, log: CompileLog | None, rated: Rated, replay: Replay | None) -> Compiled:
+def with_trace(
+    compiled: Compiled, log: CompileLog | None, rated: Rated, replay: Replay | None
+) -> Compiled:
     """What was measured of the log, with what the trace says."""
     traced = Traced(rated, replay, CompiledCode(rated.joined))
-    code, ops, steady = traced.code, rated.trace.device_ops, traced.steady
+    code = traced.code
+    ops = rated.trace.device_ops
+    steady = traced.steady
     duration = (ops.end - ops.start).astype(float)
     busy = float(duration[steady].sum())
-    steady_regions = rated.timed.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
-    runs = Counter(text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here)
+    steady_regions = (
+        rated.timed.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
+    )
+    runs = Counter(
+        text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here
+    )
     regions = {name: traced.per_step(n) for name, n in sorted(runs.items())}
     of_code = (float(duration[steady & part].sum()) for part in (code.is_compiled, code.is_triton))
     by_code, by_triton = (time / busy if busy else None for time in of_code)
     kernels, triton_ms, mapped = measured_kernels(compiled.kernels, traced)
-    within, eager, notes = _compiles_within(rated, log), eager_operators(traced), _notes(traced, log)
-    use = TraceUse(rated.trace.path, regions, by_code, by_triton, triton_ms, mapped, within, eager, notes)
-    source, breaks = "trace" if log is None else "log+trace", priced(compiled.graph_breaks, log, traced)
+    within = _compiles_within(rated, log)
+    eager = eager_operators(traced)
+    notes = _notes(traced, log)
+    use = TraceUse(
+        rated.trace.path, regions, by_code, by_triton, triton_ms, mapped, within, eager, notes
+    )
+    source = "trace" if log is None else "log+trace"
+    breaks = priced(compiled.graph_breaks, log, traced)
     graphs = captured(compiled, traced)
-    return replace(compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use)
+    return replace(
+        compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use
+    )
 
 
 def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
@@ -172,12 +245,17 @@ def _compiles_within(rated: Rated, log: CompileLog | None) -> int:
     if log is None or not rated.trace.epoch_ns or not len(rated.trace.device_ops):
         return 0
     ops = rated.trace.device_ops
-    first, last = int(ops.start[0]) + rated.trace.epoch_ns, int(ops.end.max()) + rated.trace.epoch_ns
-    return sum(s.name == "entire_frame_compile" and s.start_ns < last and s.end_ns > first for s in log.spans)
+    first = int(ops.start[0]) + rated.trace.epoch_ns
+    last = int(ops.end.max()) + rated.trace.epoch_ns
+    return sum(
+        s.name == "entire_frame_compile" and s.start_ns < last and s.end_ns > first
+        for s in log.spans
+    )
 
 
 def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
-    code, keys = traced.code, set(traced.code.calls.text)
+    code = traced.code
+    keys = set(traced.code.calls.text)
     notes = [] if len(code.bodies) or code.is_triton.any() else [NO_CODE]
     if log is not None:
         known = {event.key for one in log.compilations for event in one.caches}

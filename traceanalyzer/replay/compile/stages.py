@@ -1,5 +1,5 @@
-"""Compile time by stage: each nanosecond of compile work counted once, to the innermost span that has a stage. And what
-the caches of compiled graphs gave, and what it takes to start warm."""
+"""Compile time by stage: each nanosecond of compile work counted once, to the innermost span that
+has a stage. And what the caches of compiled graphs gave, and what it takes to start warm."""
 
 import re
 from bisect import bisect_right
@@ -11,9 +11,12 @@ from traceanalyzer.replay.compile.model import CacheUse
 from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Span
 
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
-"""Tracing the program; making forward and backward graphs; optimising them and writing code; compiling kernels with
-Triton and with a C++ compiler; timing configurations of kernels; recording CUDA graphs; the rest."""
-NOT_COMPILING = frozenset({"dynamo"})  # spans around everything whose own time goes into writing the log
+"""Tracing the program; making forward and backward graphs; optimising them and writing code;
+compiling kernels with Triton and with a C++ compiler; timing configurations of kernels; recording
+CUDA graphs; the rest."""
+NOT_COMPILING = frozenset(
+    {"dynamo"}
+)  # spans around everything whose own time goes into writing the log
 FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
 """Spans of which each compilation has one: as PyTorch calls them now, and before 2.5."""
 _S = 1e-9  # of a nanosecond
@@ -22,13 +25,47 @@ _STAGE_OF = (
     (re.compile(r"(?i)benchmark|autotun|coordinate_descent|coordesc"), "autotune"),
     (re.compile(r"(?i)cudagraph"), "cudagraphs"),
     (re.compile(r"(?i)compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+"), "cpp"),
-    (re.compile(r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"), "triton"),
-    (re.compile(r"(?i)inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes"
-                r"|CodeCache|FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen"), "inductor"),
-    (re.compile(r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"), "aot"),
-    (re.compile(r"(?i)frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo"
-                r"|preserve_rng"), "dynamo"),
-)  # fmt: skip
+    (
+        re.compile(
+            r"(?i)async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin"
+        ),
+        "triton",
+    ),
+    (
+        re.compile(
+            r"(?i)inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes"
+            r"|CodeCache|FxGraph|TritonBundler|CacheBase|fake_tensor_prop|fused_nodes|WrapperCodegen"
+        ),
+        "inductor",
+    ),
+    (
+        re.compile(
+            r"(?i)aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd"
+        ),
+        "aot",
+    ),
+    (
+        re.compile(
+            r"(?i)frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo"
+            r"|preserve_rng"
+        ),
+        "dynamo",
+    ),
+)
+
+
+OFF = (
+    "The FX graph cache is off: unset TORCHINDUCTOR_FORCE_DISABLE_CACHES, set TORCHINDUCTOR_FX_GRAPH_CACHE=1, and keep "
+    "TORCHINDUCTOR_CACHE_DIR from start to start."
+)
+BYPASSED = "Graphs that the cache cannot take are compiled at every start: {reasons}"
+COLD = (
+    "Keep TORCHINDUCTOR_CACHE_DIR (default /tmp/torchinductor_USER) from start to start, or save the caches with "
+    "torch.compiler.save_cache_artifacts() and load them before the first step."
+)
+WARM = "This start was warm."
+CACHED_STAGES = ("aot", "inductor", "triton", "cpp", "autotune")
+"""What a warm start does not do again; dynamo traces the program at every start."""
 
 
 def stage_of(name: str) -> str:
@@ -37,11 +74,12 @@ def stage_of(name: str) -> str:
 
 
 def stage_seconds(log: CompileLog) -> list[dict[str, float]]:
-    """For each compilation of the log its seconds by stage; stages without time are left out. Where the log has spans,
-    they tell; older logs have only dynamo's own metrics."""
+    """For each compilation of the log its seconds by stage; stages without time are left out. Where
+    the log has spans, they tell; older logs have only dynamo's own metrics."""
     place = _places(log.compilations)
     result: list[dict[str, float]] = [defaultdict(float) for _ in log.compilations]
-    timed, starts = set[str](), defaultdict[str, list[int]](list)
+    timed = set[str]()
+    starts = defaultdict[str, list[int]](list)
     for span in log.spans:
         if span.name in FRAMES:
             starts[span.compile_id].append(span.start_ns)
@@ -61,26 +99,43 @@ def stages_of_metrics(metrics: Iterable[Metrics]) -> dict[str, float]:
     for one in metrics:
         logged = (one.duration_s, one.inductor_s, one.triton_s, one.autotune_s, one.cudagraph_s)
         whole, inductor, triton, autotune, graphs = (seconds or 0.0 for seconds in logged)
-        backend = whole if one.kind == "backward" else min(inductor if one.backend_s is None else one.backend_s, whole)
+        backend = (
+            whole
+            if one.kind == "backward"
+            else min(inductor if one.backend_s is None else one.backend_s, whole)
+        )
         inductor = min(inductor, backend)
         triton = min(triton, inductor)
-        parts = {"dynamo": whole - backend, "aot": backend - inductor, "inductor": inductor - triton, "triton": triton}
+        parts = {
+            "dynamo": whole - backend,
+            "aot": backend - inductor,
+            "inductor": inductor - triton,
+            "triton": triton,
+        }
         if one.kind.endswith("_runtime"):
-            parts = {"autotune": autotune, "cudagraphs": graphs, "other": max(whole - (autotune + graphs), 0.0)}
+            parts = {
+                "autotune": autotune,
+                "cudagraphs": graphs,
+                "other": max(whole - (autotune + graphs), 0.0),
+            }
         for stage, seconds in parts.items():
             result[stage] += seconds
     return result
 
 
 def outside_seconds(log: CompileLog) -> float:
-    """Work of no compilation that the log has (a compiler tried out, kernels built in advance), s."""
+    """Work of no compilation that the log has (a compiler tried out, kernels built in advance),
+    s."""
     place = _places(log.compilations)
-    return sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _S
+    return (
+        sum(own for _, compile_id, _, own in _own_times(log.spans) if compile_id not in place) * _S
+    )
 
 
 def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
-    """Each span with the compilation it belongs to, its stage, and the time that is not of a span in it, ns. Spans of a
-    thread are nested; one that names no compilation or stage goes by the one around it."""
+    """Each span with the compilation it belongs to, its stage, and the time that is not of a span
+    in it, ns. Spans of a thread are nested; one that names no compilation or stage goes by the one
+    around it."""
     open_: dict[int, list[tuple[Span, str, str, list[int]]]] = defaultdict(list)
     done: list[tuple[Span, str, str, int]] = []
 
@@ -88,7 +143,9 @@ def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
         stack = open_[thread]
         while stack and stack[-1][0].end_ns <= until_ns:
             span, compile_id, stage, inner = stack.pop()
-            own = 0 if span.name in NOT_COMPILING else max(span.end_ns - span.start_ns - inner[0], 0)
+            own = (
+                0 if span.name in NOT_COMPILING else max(span.end_ns - span.start_ns - inner[0], 0)
+            )
             done.append((span, compile_id, stage, own))
 
     for span in spans:
@@ -110,25 +167,12 @@ def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:
     return places
 
 
-OFF = (
-    "The FX graph cache is off: unset TORCHINDUCTOR_FORCE_DISABLE_CACHES, set TORCHINDUCTOR_FX_GRAPH_CACHE=1, and keep "
-    "TORCHINDUCTOR_CACHE_DIR from start to start."
-)
-BYPASSED = "Graphs that the cache cannot take are compiled at every start: {reasons}"
-COLD = (
-    "Keep TORCHINDUCTOR_CACHE_DIR (default /tmp/torchinductor_USER) from start to start, or save the caches with "
-    "torch.compiler.save_cache_artifacts() and load them before the first step."
-)
-WARM = "This start was warm."
-CACHED_STAGES = ("aot", "inductor", "triton", "cpp", "autotune")
-"""What a warm start does not do again; dynamo traces the program at every start."""
-
-
 def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     """What the caches gave the compilations of a log; `stages` are the seconds of each."""
     events = list(chain.from_iterable(c.caches for c in log.compilations))
     count = Counter[tuple[str, str]]((event.layer, event.state) for event in events)
-    states, layers = ("hit", "miss", "bypass"), ("fx_graph", "aot_autograd")
+    states = ("hit", "miss", "bypass")
+    layers = ("fx_graph", "aot_autograd")
     by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
     fx = by_cache["fx_graph"]
     reasons = list(dict.fromkeys(filter(None, (e.reason for e in events if e.state == "bypass"))))
@@ -137,7 +181,9 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     saved_s = sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S
     cold_s = sum(map(_cold_s, log.compilations, stages))
     warm_start = _warm_start(off, fx, reasons)
-    return CacheUse(fx["hit"], fx["miss"], bypasses, off, by_cache, reasons, saved_s, cold_s, warm_start)
+    return CacheUse(
+        fx["hit"], fx["miss"], bypasses, off, by_cache, reasons, saved_s, cold_s, warm_start
+    )
 
 
 def _warm_start(off: int, fx: dict[str, int], reasons: list[str]) -> str:

@@ -1,7 +1,9 @@
-"""The first step and the warm-up apart from the steady step, and when compilation has paid for itself.
+"""The first step and the warm-up apart from the steady step, and when compilation has paid for
+itself.
 
-A first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work and, while the GPU
-idles, what the host did: compile work, then calls of the driver by name, then the rest."""
+A first step loads kernels, allocates memory and, compiled, compiles. Its time is the GPU's work
+and, while the GPU idles, what the host did: compile work, then calls of the driver by name, then
+the rest."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +26,8 @@ NO_STOPWATCH = (
     "To see after how many steps compilation has paid for itself, record with collect torch --eager-steps 20, or time "
     "the steps compiled and eager (TORCH_COMPILE_DISABLE=1) and give them as --step-ms and --eager-step-ms."
 )
-"""An estimate of the step without the profiler does not do: the two steps differ by less than it may be wrong."""
+"""An estimate of the step without the profiler does not do: the two steps differ by less than it
+may be wrong."""
 NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
 WARM = "The recording begins after warm-up: collect torch --first shows what it cost."
 PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
@@ -32,7 +35,8 @@ PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """Steps timed without a profiler, ms: of the program as it is, and of the same program without compilation."""
+    """Steps timed without a profiler, ms: of the program as it is, and of the same program without
+    compilation."""
 
     step_ms: float | None = None
     eager_step_ms: float | None = None
@@ -40,55 +44,84 @@ class Stopwatch:
 
 
 def with_steps(
-    compiled: Compiled, log: CompileLog | None, timed: Timed, step_ms: float | None, stopwatch: Stopwatch
+    compiled: Compiled,
+    log: CompileLog | None,
+    timed: Timed,
+    step_ms: float | None,
+    stopwatch: Stopwatch,
 ) -> Compiled:
-    """What was measured, with the steps of a trace beside the compile time; `step_ms` is without the profiler."""
-    use, steps = with_stopwatch(compiled, stopwatch).steps, timed.steps
+    """What was measured, with the steps of a trace beside the compile time; `step_ms` is without
+    the profiler."""
+    use = with_stopwatch(compiled, stopwatch).steps
+    steps = timed.steps
     use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
     if not steps.found:
-        return replace(compiled, steps=replace(use, basis=f"{use.basis} The trace has no steps.".lstrip()))
+        return replace(
+            compiled, steps=replace(use, basis=f"{use.basis} The trace has no steps.".lstrip())
+        )
     durations = steps.duration / NS_PER_MS
     steady = float(durations[steps.steady].mean())
     durations[0] = (steps.end[0] - begin_of_first(timed)) / NS_PER_MS
-    use, first = replace(use, recorded_step_ms=steady), union(np.array([begin_of_first(timed)]), steps.end[:1])
+    use = replace(use, recorded_step_ms=steady)
+    first = union(np.array([begin_of_first(timed)]), steps.end[:1])
     each = union(steps.start[steps.steady], steps.end[steps.steady])
     parts = [
-        FirstStepPart(what, ms(intersect(found, first).total), ms(intersect(found, each).total) / steps.steady_count)
+        FirstStepPart(
+            what,
+            ms(intersect(found, first).total),
+            ms(intersect(found, each).total) / steps.steady_count,
+        )
         for what, found in _parts(timed, log, first)
     ]
-    # A long first step is the program's own if most of what it takes more than a steady one has a name: the rest may be
-    # the recorder's start-up.
+    # A long first step is the program's own if most of what it takes more than a steady one has a
+    # name: the rest may be the recorder's start-up.
     more = {part.what: part.ms - part.steady_ms for part in parts}
     long = len(durations) > 1 and durations[0] > WARMUP_RATIO * float(np.median(durations[1:]))
     warmup = steps.warmup or int(long and more[OTHER] < NAMED_SHARE * sum(more.values()))
     if not warmup:
         return replace(compiled, steps=replace(use, basis=f"{use.basis} {WARM}".lstrip()))
-    times, excess = float(durations[:warmup].sum()), float((durations[:warmup] - steady).sum())
+    times = float(durations[:warmup].sum())
+    excess = float((durations[:warmup] - steady).sum())
     use = replace(use, first_step_ms=float(durations[0]), first_step=parts)
-    return replace(compiled, steps=replace(use, warmup_ms=times, warmup_excess_ms=excess, warmup_steps=warmup))
+    return replace(
+        compiled, steps=replace(use, warmup_ms=times, warmup_excess_ms=excess, warmup_steps=warmup)
+    )
 
 
 def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
     """What was measured, with the steps after which compilation has paid for itself."""
-    step_ms, eager_ms = stopwatch.step_ms, stopwatch.eager_step_ms
-    pays, basis = NEVER, NO_STOPWATCH
+    step_ms = stopwatch.step_ms
+    eager_ms = stopwatch.eager_step_ms
+    pays = NEVER
+    basis = NO_STOPWATCH
     if step_ms is not None and eager_ms is not None and compiled.compile_s is not None:
         saved = eager_ms - step_ms
         pays = paid_back(compiled.compile_s * 1e3, saved, stopwatch.reach_ms)
         basis = PAYS.format(compiled.compile_s, saved) if saved > 0 else NOT_FASTER
-    steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, basis=basis if compiled.compile_s is not None else "")
+    steps = StepsUse(
+        step_ms=step_ms,
+        eager_step_ms=eager_ms,
+        basis=basis if compiled.compile_s is not None else "",
+    )
     steps = replace(steps, pays_after_steps=pays.steps, pays_low=pays.low, pays_high=pays.high)
     return replace(compiled, steps=steps)
 
 
-def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:
+def _parts(
+    timed: Timed, log: CompileLog | None, first: IntervalSet
+) -> Iterator[tuple[str, IntervalSet]]:
     """Disjoint sets of time that cover everything, and what each is."""
     whole = union(np.array([begin_of_first(timed)]), timed.steps.end[-1:])
     busy = timed.activity[timed.device].busy if timed.device is not None else EMPTY
     yield "GPU work", busy
-    left, epoch_ns = subtract(whole, busy), timed.trace.epoch_ns
+    left = subtract(whole, busy)
+    epoch_ns = timed.trace.epoch_ns
     if log is not None and epoch_ns and log.spans:  # the two have a clock in common
-        outermost = [(span.start_ns - epoch_ns, span.end_ns - epoch_ns) for span in log.spans if span.depth == 0]
+        outermost = [
+            (span.start_ns - epoch_ns, span.end_ns - epoch_ns)
+            for span in log.spans
+            if span.depth == 0
+        ]
         extent = (begin_of_first(timed), int(timed.steps.end[-1]))
         compiling = clip(union(*np.array(outermost, np.int64).reshape(-1, 2).T), extent)
         if len(compiling.start):
@@ -104,7 +137,8 @@ def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalS
     """The calls that fill most of this idle time, by name."""
     if not len(idle.start):
         return []
-    calls, window = timed.trace.api_calls, (int(idle.start[0]), int(idle.end[-1]))
+    calls = timed.trace.api_calls
+    window = (int(idle.start[0]), int(idle.end[-1]))
     near = np.flatnonzero((calls.start < window[1]) & (calls.end > window[0]) & (calls.name >= 0))
     found = []
     for code in distinct(calls.name[near]).tolist():

@@ -1,8 +1,10 @@
-"""Graph breaks in a trace: the host time between the graph before a break and the one after it, and what it costs.
+"""Graph breaks in a trace: the host time between the graph before a break and the one after it, and
+what it costs.
 
-The function that goes on after a break is compiled for itself and runs inside the region of the broken one. Between the
-last graph before it and its own first graph the host does what the break is for (a print, a read of a value), and
-leaves compiled code and enters it again; in training, the backward has the same seam. All goes when the break goes."""
+The function that goes on after a break is compiled for itself and runs inside the region of the
+broken one. Between the last graph before it and its own first graph the host does what the break is
+for (a print, a read of a value), and leaves compiled code and enters it again; in training, the
+backward has the same seam. All goes when the break goes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -33,48 +35,86 @@ class Seam:
     forward: int  # how many of the windows are in the forward: so often was the break met
 
 
+CAPTURED = (
+    "replayed without the profiler: each compiled graph is one launch that costs the host "
+    "nothing more"
+)
+UNSAID = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
+
+
 def seams(code: CompiledCode) -> list[Seam]:
     """The seams of a trace, in the order in which they are first met."""
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    regions, bodies = code.regions, code.bodies
+    regions = code.regions
+    bodies = code.bodies
     outside = code.around(regions)[code.joined.linked.tree.parent[regions.node]]
     for nested in np.flatnonzero(outside >= 0).tolist():
-        outer, thread = int(outside[nested]), int(regions.thread[nested])
-        begin, start, end = int(regions.start[outer]), int(regions.start[nested]), int(regions.end[nested])
-        window = bodies.last_end(thread, begin, start, begin), bodies.first_start(thread, start, end, end)
+        outer = int(outside[nested])
+        thread = int(regions.thread[nested])
+        begin = int(regions.start[outer])
+        start = int(regions.start[nested])
+        end = int(regions.end[nested])
+        window = (
+            bodies.last_end(thread, begin, start, begin),
+            bodies.first_start(thread, start, end, end),
+        )
         if window[1] > window[0]:
             found.setdefault((regions.text[outer], regions.text[nested]), []).append(window)
-    both = {pair: [*windows, *_backward(code, *pair, len(windows))] for pair, windows in found.items()}
+    both = {
+        pair: [*windows, *_backward(code, *pair, len(windows))] for pair, windows in found.items()
+    }
     times = {pair: np.array(windows, np.int64) for pair, windows in both.items()}
     return [Seam(*pair, time[:, 0], time[:, 1], len(found[pair])) for pair, time in times.items()]
 
 
 def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[tuple[int, int]]:
-    """The backward's seams: between backwards of what goes on and of the broken function, paired by sequence number."""
-    ranges, strings, windows = code.joined.trace.host_ranges, code.joined.trace.strings, []
+    """The backward's seams: between backwards of what goes on and of the broken function, paired by
+    sequence number."""
+    ranges = code.joined.trace.host_ranges
+    strings = code.joined.trace.strings
+    windows = []
     rows_f, rows_b = (
         np.flatnonzero(texts_where(strings, name.__eq__)[ranges.name] & (ranges.sequence >= 0))
         for name in ("CompiledFunction", "CompiledFunctionBackward")
     )
-    regions = zip(rows_f, code.around(code.regions)[code.joined.linked.tree.node_of_range[rows_f]], strict=True)
-    sequences = {int(ranges.sequence[row]): code.regions.text[region] for row, region in regions if region >= 0}
+    regions = zip(
+        rows_f,
+        code.around(code.regions)[code.joined.linked.tree.node_of_range[rows_f]],
+        strict=True,
+    )
+    sequences = {
+        int(ranges.sequence[row]): code.regions.text[region]
+        for row, region in regions
+        if region >= 0
+    }
     for one, other in pairwise(rows_b[np.argsort(ranges.start[rows_b])].tolist()):
-        pair = (sequences.get(int(ranges.sequence[one])), sequences.get(int(ranges.sequence[other])))
+        pair = (
+            sequences.get(int(ranges.sequence[one])),
+            sequences.get(int(ranges.sequence[other])),
+        )
         if pair == (after, before) and ranges.thread[one] == ranges.thread[other]:
-            first, second = ((int(ranges.thread[i]), int(ranges.start[i]), int(ranges.end[i])) for i in (one, other))
-            windows.append((code.calls.last_end(*first, first[2]), code.calls.first_start(*second, second[1])))
+            first, second = (
+                (int(ranges.thread[i]), int(ranges.start[i]), int(ranges.end[i]))
+                for i in (one, other)
+            )
+            windows.append(
+                (code.calls.last_end(*first, first[2]), code.calls.first_start(*second, second[1]))
+            )
     return [window for window in windows if window[1] > window[0]][:count]
 
 
 def idle_in(timed: Timed, windows: IntervalSet) -> float:
-    """GPU idle time of a mean steady step for which the host was in these windows, ms. While the GPU waits for an op,
-    what the host does holds it up, one launch latency earlier: each gap before an op that was launched late is moved by
-    the op's launch latency onto the host's time."""
+    """GPU idle time of a mean steady step for which the host was in these windows, ms. While the
+    GPU waits for an op, what the host does holds it up, one launch latency earlier: each gap before
+    an op that was launched late is moved by the op's launch latency onto the host's time."""
     if timed.device is None or not len(windows.start):
         return 0.0
-    steps, gaps = timed.steps, timed.activity[timed.device].gaps
+    steps = timed.steps
+    gaps = timed.activity[timed.device].gaps
     device = np.flatnonzero(timed.trace.device_ops.device == timed.device)
-    following = device[np.minimum(np.searchsorted(timed.trace.device_ops.start[device], gaps.end), len(device) - 1)]
+    following = device[
+        np.minimum(np.searchsorted(timed.trace.device_ops.start[device], gaps.end), len(device) - 1)
+    ]
     launched = timed.linked.launch_time[following]
     latency = np.where(launched >= 0, np.maximum(gaps.end - launched, 0), 0)
     steady = (steps.of_op[following] >= steps.warmup) & (launched >= 0)
@@ -83,8 +123,8 @@ def idle_in(timed: Timed, windows: IntervalSet) -> float:
 
 
 def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
-    """The tape without the host's time in these windows, and without the waits and copies in them; None where none of
-    them is on the tape."""
+    """The tape without the host's time in these windows, and without the waits and copies in them;
+    None where none of them is on the tape."""
     share = 1.0 - tape.share_within(windows)
     inside = contains(windows, tape.source.trace.api_calls.start[tape.call])
     if not (share < 1.0).any() and not inside.any():
@@ -92,10 +132,6 @@ def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
     spent = ("dispatch", "work", "loading", "reading", "sending", "profiling")
     left = {name: (getattr(tape, name) * share).astype(np.int64) for name in spent}
     return replace(tape.without(inside[tape.event] & tape.copy), **left, waits=tape.waits & ~inside)
-
-
-CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
-UNSAID = "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
 
 
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
@@ -107,9 +143,13 @@ def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     wanted = known or _asked_for(log)
     if wanted and not known:
         changed = sum(c.inputs_changed for c in log.compilations)
-        mutated = f"mutated inputs: the graphs change {changed} of their inputs in place (concluded from the graphs)"
+        mutated = (
+            f"mutated inputs: the graphs change {changed} of their inputs in place "
+            "(concluded from the graphs)"
+        )
         skipped = [mutated if changed else UNSAID]
-    count, why = recorded.total(), list(dict.fromkeys(skipped))
+    count = recorded.total()
+    why = list(dict.fromkeys(skipped))
     return CudaGraphUse(bool(recorded), wanted, count, count - len(recorded), why, len(skipped))
 
 
@@ -120,9 +160,11 @@ def _asked_for(log: CompileLog) -> bool | None:
 
 
 def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:
-    """CUDA graphs as the log has them, with what of the step was launched by them; where they were asked for and left
-    out, the step with them."""
-    rated, ops, steady = traced.rated, traced.rated.trace.device_ops, traced.steady
+    """CUDA graphs as the log has them, with what of the step was launched by them; where they were
+    asked for and left out, the step with them."""
+    rated = traced.rated
+    ops = traced.rated.trace.device_ops
+    steady = traced.steady
     by_graph = np.append(rated.linked.api_kind == ApiKind.GRAPH_LAUNCH, False)[rated.linked.launch]
     duration = (ops.end - ops.start).astype(float)
     busy = float(duration[steady].sum())
@@ -131,9 +173,13 @@ def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:
     use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
     prediction = None
     if use.wanted and not use.used and not len(launches):
-        prediction = traced.predict("graphs_captured", lambda tape: _as_one_launch(tape, traced.code), CAPTURED)
+        prediction = traced.predict(
+            "graphs_captured", lambda tape: _as_one_launch(tape, traced.code), CAPTURED
+        )
     step, low, high = traced.range_of(prediction)
-    use = replace(use, captured_share=share, launches_per_step=traced.per_step(float(len(launches))))
+    use = replace(
+        use, captured_share=share, launches_per_step=traced.per_step(float(len(launches)))
+    )
     return replace(use, predicted_step_ms=step, low_ms=low, high_ms=high)
 
 

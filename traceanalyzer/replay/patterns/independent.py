@@ -1,11 +1,13 @@
-"""Calls of one model right after each other, of which none needs another: shapes tell them from layers and time steps.
+"""Calls of one model right after each other, of which none needs another: shapes tell them from
+layers and time steps.
 
-Either no call gives what the next one takes, as where views of one picture are compared: the input's shape is not met
-any more once the model has taken it, and its result has another size. Or the calls give what they take, but the program
-works on these tensors between runs of calls only, and then puts the results of a run together. Or as many results as
-there are calls (crops, documents, molecules) are put into one tensor, and nothing is carried from call to call: a
-recurrent product takes a tensor that nothing before it in the call has given. Where the items' sizes go up and down, no
-state of that size goes from one to the next."""
+Either no call gives what the next one takes, as where views of one picture are compared: the
+input's shape is not met any more once the model has taken it, and its result has another size. Or
+the calls give what they take, but the program works on these tensors between runs of calls only,
+and then puts the results of a run together. Or as many results as there are calls (crops,
+documents, molecules) are put into one tensor, and nothing is carried from call to call: a recurrent
+product takes a tensor that nothing before it in the call has given. Where the items' sizes go up
+and down, no state of that size goes from one to the next."""
 
 import math
 import re
@@ -19,11 +21,15 @@ from traceanalyzer.trace import I32
 
 FEWEST_ITEMS = 4  # fewer calls in a loop are told by other means
 MOST_LISTED = 30  # PyTorch's recorder leaves out the shapes of longer lists of tensors
-WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+WEIGHTS = re.compile(
+    r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$"
+)
 WEIGHTS_FIRST = re.compile(r"^aten::(addmm|embedding\w*)$")
 """The second tensor of these is the data: a bias, or rows to look up, come before it."""
 EITHER_DATA = re.compile(r"^aten::(matmul|bmm|baddbmm)$")  # either operand may be data
-TAKES_STATE = re.compile(r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$")
+TAKES_STATE = re.compile(
+    r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$"
+)
 """Operators through which a recurrent cell takes its state."""
 CELL = re.compile(r"(lstm|gru|rnn\w*)_cell")
 REDUCES = re.compile(
@@ -50,14 +56,16 @@ def _data_and_weights(one: Operator) -> tuple[list[Shape], list[Shape]]:
 def of_other_size(operators: Run, run: Repeat) -> bool:
     """Whether no call gives what the next one takes."""
     call = operators[run.first : run.first + run.period]
-    taken, given = _model_takes(call), given_by(call[-1])
+    taken = _model_takes(call)
+    given = given_by(call[-1])
     if taken is None or given is None or math.prod(taken) == math.prod(given):
         return False
     return not _met_again(call, taken)
 
 
 def put_together(operators: Run, run: Repeat) -> bool:
-    """Whether results of the calls are put together after them, and what they take is worked on nowhere within."""
+    """Whether results of the calls are put together after them, and what they take is worked on
+    nowhere within."""
     call = operators[run.first : run.first + run.period]
     taken = _model_takes(call)
     if taken is None or any(taken in one.shapes and not has_weights(one) for one in call):
@@ -67,13 +75,16 @@ def put_together(operators: Run, run: Repeat) -> bool:
 
 
 def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
-    """Whether these calls share only their weights, and what they give is put together in the same step."""
+    """Whether these calls share only their weights, and what they give is put together in the same
+    step."""
     if run.times < FEWEST_ITEMS or not _collected(operators, steps, run):
         return False
     calls = [operators[at : at + run.period] for at in range(run.first, run.stop, run.period)]
     if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
         return False
-    taken = [next(iter(_data_and_weights(next(filter(has_weights, call)))[0]), ()) for call in calls]
+    taken = [
+        next(iter(_data_and_weights(next(filter(has_weights, call)))[0]), ()) for call in calls
+    ]
     if len(set(taken)) == 1:
         return _gives_other_size(calls[0], taken[0])
     # Sizes of items rise and fall; a text that is written, or a pyramid, has them in order.
@@ -99,9 +110,12 @@ def _met_again(call: Run, taken: Shape) -> bool:
 
 def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
     """Whether as many tensors as there are calls are made one after them."""
-    wanted, after = min(run.times, MOST_LISTED + 1), zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
+    wanted = min(run.times, MOST_LISTED + 1)
+    after = zip(operators[run.stop :], steps[run.stop :].tolist(), strict=True)
     in_step = takewhile(lambda pair: pair[1] == steps[run.first], after)
-    return any(one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1) for one, _ in in_step)
+    return any(
+        one.named(JOINING) and wanted == (len(one.listed) or MOST_LISTED + 1) for one, _ in in_step
+    )
 
 
 def _gives_other_size(call: Run, taken: Shape) -> bool:
@@ -112,13 +126,17 @@ def _gives_other_size(call: Run, taken: Shape) -> bool:
 
 
 def _carries(call: Run) -> bool:
-    """Whether a product or a joint of tensors takes one, of as many rows as the call's input, that nothing before it in
-    the call can have given: a state. What an operator gives is known of some; one of others may have given anything."""
+    """Whether a product or a joint of tensors takes one, of as many rows as the call's input, that
+    nothing before it in the call can have given: a state. What an operator gives is known of some;
+    one of others may have given anything."""
     data = list(map(_by_size, call))
     rows = next(chain.from_iterable(map(dict.values, data)), (0,))[0]
-    known, given_anything = set[int](), True
+    known = set[int]()
+    given_anything = True
     for one, found in zip(call, data, strict=True):
-        unexplained = [shape[0] for size, shape in found.items() if size not in known][given_anything:]
+        unexplained = [shape[0] for size, shape in found.items() if size not in known][
+            given_anything:
+        ]
         if one.named(CELL) or (rows in unexplained and one.named(TAKES_STATE)):
             return True
         shape = given_by(one)

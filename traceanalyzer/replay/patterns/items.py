@@ -1,7 +1,8 @@
-"""Stretches that each have an item of a batch: a program takes the first dimension of a tensor apart and works on each.
+"""Stretches that each have an item of a batch: a program takes the first dimension of a tensor
+apart and works on each.
 
-Nothing else tells such calls from the layers of one model, which repeat alike: a model that is called for each of 24
-texts launches what one of 24 times the layers would."""
+Nothing else tells such calls from the layers of one model, which repeat alike: a model that is
+called for each of 24 texts launches what one of 24 times the layers would."""
 
 import re
 from collections import Counter, defaultdict
@@ -42,39 +43,53 @@ class _Forward(NamedTuple):
 
 def _of_steps(tape: Tape) -> list[_Forward]:
     """Those of each step on the tape."""
-    linked, tree, outer = tape.source.linked, tape.source.linked.tree, tape.forward_operators
+    linked = tape.source.linked
+    tree = tape.source.linked.tree
+    outer = tape.forward_operators
     step = np.searchsorted(tape.source.timed.steps.host_start, tree.start[outer], side="right") - 1
     outer, step = (column[np.isin(step, tape.step_of_op)] for column in (outer, step))
     patterns = (APART, SPLITS, TAKES, PICKS, WRITES)
-    apart, splits, takes, picks, written = (are_named(linked, outer, pattern) for pattern in patterns)
+    apart, splits, takes, picks, written = (
+        are_named(linked, outer, pattern) for pattern in patterns
+    )
     for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
         written[i] |= written[i + 1]
-    shapes, known = linked.trace.host_ranges.shapes[tree.row[outer]], operators(linked)
+    shapes = linked.trace.host_ranges.shapes[tree.row[outer]]
+    known = operators(linked)
     columns = (tree.start[outer], shapes, apart, splits, takes, picks & ~written)
     mine = (step == one for one in distinct(tape.step_of_op))
-    return [_Forward(known.of_nodes(outer[here]), *(column[here] for column in columns)) for here in mine]
+    return [
+        _Forward(known.of_nodes(outer[here]), *(column[here] for column in columns))
+        for here in mine
+    ]
 
 
 def item_starts(tape: Tape) -> Bool:
-    """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
-    one of its own: of several items together, those of a sequence may depend on each other."""
-    called, backward = tape.source.trace.api_calls.start[tape.call][tape.event], tape.in_backward
-    learns, result = bool(backward.any()), np.zeros(len(tape.row), bool)
+    """The ops with which work on the next item of a batch begins; where there is a backward pass
+    only if each item has one of its own: of several items together, those of a sequence may depend
+    on each other."""
+    called = tape.source.trace.api_calls.start[tape.call][tape.event]
+    backward = tape.in_backward
+    learns = bool(backward.any())
+    result = np.zeros(len(tape.row), bool)
     for times in _batches(tape, least_dimensions=1 if learns else 2):
         first = np.searchsorted(called, np.array(times, np.int64))
         first = first[first < len(called)]
         if learns and (not len(first) or result[first[0] : first[-1] + 1].any()):
             continue
-        # Each learns: there is a backward pass between any two ops with which items begin, and after the last.
+        # Each learns: there is a backward pass between any two ops with which items begin, and
+        # after the last.
         passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
         result[first] |= not learns or (np.diff(passed) > 0).all()
     return result
 
 
 def takes_items(tape: Tape, calls: Bool) -> bool:
-    """Whether each step takes several items out of a tensor, in whatever way, or makes batches of one of them, before
-    the last of these ops. Calls that need each other, as iterations of a solver or moves of a game, do neither."""
-    called, step = tape.source.trace.api_calls.start[tape.call][tape.event], tape.step_of_op
+    """Whether each step takes several items out of a tensor, in whatever way, or makes batches of
+    one of them, before the last of these ops. Calls that need each other, as iterations of a solver
+    or moves of a game, do neither."""
+    called = tape.source.trace.api_calls.start[tape.call][tape.event]
+    step = tape.step_of_op
     ends = [called[calls & (step == one)].max(initial=0) for one in distinct(step).tolist()]
     return all(_takes_items(one, end) for one, end in zip(tape.memo(_of_steps), ends, strict=True))
 
@@ -89,9 +104,16 @@ def _takes_items(of: _Forward, end: int) -> bool:
         dimension, number = (*of.operator[i].values, "", "", "")[NUMBER - 1 : NUMBER + 1]
         if number.isdecimal():
             numbers[int(of.shapes[i]), dimension].append(int(number))
-    several = [(dimension, picked) for (_, dimension), picked in numbers.items() if len(set(picked)) >= FEWEST_ITEMS]
+    several = [
+        (dimension, picked)
+        for (_, dimension), picked in numbers.items()
+        if len(set(picked)) >= FEWEST_ITEMS
+    ]
     # Other dimensions than the first, such as time, are gone through in order.
-    return any(along == "0" or one not in (sorted(one), sorted(one, reverse=True)) for along, one in several)
+    return any(
+        along == "0" or one not in (sorted(one), sorted(one, reverse=True))
+        for along, one in several
+    )
 
 
 def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
@@ -111,11 +133,16 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     for of in tape.memo(_of_steps):
         for batch, count in sorted(Counter(of.shapes[of.apart].tolist()).items()):
             shape = _shape(of, batch)
-            items = [i for i in np.flatnonzero(of.takes).tolist() if of.operator[i].first == shape[1:]]
+            items = [
+                i for i in np.flatnonzero(of.takes).tolist() if of.operator[i].first == shape[1:]
+            ]
             if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
                 yield of.start[items].tolist()
-        for batch in distinct(of.shapes[of.picks]).tolist():  # whose items are picked by their numbers
-            shape, picked = _shape(of, batch), np.flatnonzero(of.picks & (of.shapes == batch))
+        for batch in distinct(
+            of.shapes[of.picks]
+        ).tolist():  # whose items are picked by their numbers
+            shape = _shape(of, batch)
+            picked = np.flatnonzero(of.picks & (of.shapes == batch))
             if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
                 yield of.start[picked[_next_ones(of, picked, shape[0])]].tolist()
 
@@ -126,7 +153,8 @@ def _shape(of: _Forward, batch: int) -> tuple[int, ...]:
 
 
 def _next_ones(of: _Forward, picked: I64, count: int) -> Bool:
-    """Which of these take the next of so many items along the first dimension; none unless all are taken in turn."""
+    """Which of these take the next of so many items along the first dimension; none unless all are
+    taken in turn."""
     picks = [of.operator[i] for i in picked.tolist()]
     along = all(len(one.values) > NUMBER and one.values[NUMBER - 1] == "0" for one in picks)
     numbers = [one.values[NUMBER] if along else "" for one in picks]
@@ -135,8 +163,10 @@ def _next_ones(of: _Forward, picked: I64, count: int) -> Bool:
 
 
 def single_tokens(tape: Tape) -> Bool:
-    """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
-    tree, words = tape.source.linked.tree, nodes_named(tape.source.linked, WORDS)
+    """The ops that look up one token of each text: a decoder that goes on from what it has just
+    said."""
+    tree = tape.source.linked.tree
+    words = nodes_named(tape.source.linked, WORDS)
     words[words] = operators(tape.source.linked).tell(np.flatnonzero(words), _one_token)
     return tape.of_launches(tree.innermost(words) >= 0)
 

@@ -1,5 +1,5 @@
-"""What on a tape has a name (kernels, operators, all that is launched inside of these), and what stands next to it: its
-neighbours among the outermost operators of its thread's order."""
+"""What on a tape has a name (kernels, operators, all that is launched inside of these), and what
+stands next to it: its neighbours among the outermost operators of its thread's order."""
 
 import re
 from collections.abc import Iterator
@@ -29,6 +29,9 @@ class _Masks(dict[re.Pattern[str], Bool]):
         return self[pattern]
 
 
+READ_AT_ONCE_OPERATORS = 16
+
+
 def texts(linked: Linked, pattern: re.Pattern[str]) -> Bool:
     """Which strings of a recording are like this; one entry more for the code -1."""
     return linked.memo(_Masks)[pattern]
@@ -41,7 +44,9 @@ def kernels_named(tape: Tape, pattern: re.Pattern[str]) -> Bool:
 
 def launched_within(tape: Tape, pattern: re.Pattern[str]) -> Bool:
     """Ops launched inside a host range with such a name."""
-    return tape.of_launches(tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0)
+    return tape.of_launches(
+        tape.source.linked.tree.innermost(nodes_named(tape.source.linked, pattern)) >= 0
+    )
 
 
 def nodes_named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
@@ -56,32 +61,36 @@ def operators_named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
 
 def are_named(linked: Linked, nodes: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Which of these nodes, ranges or -1, have such a name."""
-    return texts(linked, pattern)[at(linked.trace.host_ranges.name, at(linked.tree.row, nodes, -1), -1)]
+    return texts(linked, pattern)[
+        at(linked.trace.host_ranges.name, at(linked.tree.row, nodes, -1), -1)
+    ]
 
 
 def ops_named(linked: Linked, pattern: str) -> Bool:
-    """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
-    Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
-    names, modules = texts(linked, re.compile(pattern)), texts(linked, MODULE)
+    """Device ops whose own name the regular expression matches, or that of an operator, annotation,
+    library call or Python frame around their launch. To a module belongs the backward pass of what
+    it ran, too."""
+    names = texts(linked, re.compile(pattern))
+    modules = texts(linked, MODULE)
     inside = (linked.tree.innermost(linked.tree.named(names)) >= 0) | _in_frames(linked, names)
     inside |= made_by(linked, _in_frames(linked, names & modules))
-    chosen, launched = names[linked.trace.device_ops.name], np.flatnonzero(linked.launch >= 0)
+    chosen = names[linked.trace.device_ops.name]
+    launched = np.flatnonzero(linked.launch >= 0)
     chosen[launched] |= inside[linked.tree.node_of_call[linked.launch[launched]]]
     return chosen
 
 
 def _in_frames(linked: Linked, names: Bool) -> Bool:
     """Which nodes of the host tree begin inside a Python frame with one of the names."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
     rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
     result = np.zeros(len(tree.start), bool)
     for thread in distinct(ranges.thread[rows]):
-        mine, here = rows[ranges.thread[rows] == thread], np.flatnonzero(tree.thread == thread)
+        mine = rows[ranges.thread[rows] == thread]
+        here = np.flatnonzero(tree.thread == thread)
         result[here] = contains(union(ranges.start[mine], ranges.end[mine]), tree.start[here])
     return result
-
-
-READ_AT_ONCE_OPERATORS = 16
 
 
 class Place(NamedTuple):
@@ -122,8 +131,11 @@ class Outermost:
 
 
 def movers(tape: Tape, copies: Bool) -> Iterator[tuple[int, int]]:
-    """Each of these copies that an operator makes, with that operator's place among the outermost ones."""
+    """Each of these copies that an operator makes, with that operator's place among the outermost
+    ones."""
     tree = tape.source.linked.tree
     mover = tape.of_launches(tree.outer_operator)
     rows = np.flatnonzero(copies & (mover >= 0))
-    return zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)
+    return zip(
+        rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True
+    )

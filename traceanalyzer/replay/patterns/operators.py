@@ -1,5 +1,6 @@
-"""Operators as a recording describes them: what they are called, the tensors they take, the values of the rest; what
-they take from the one before and give to the next, by shapes, and which runs of them are a chain."""
+"""Operators as a recording describes them: what they are called, the tensors they take, the values
+of the rest; what they take from the one before and give to the next, by shapes, and which runs of
+them are a chain."""
 
 import math
 import re
@@ -11,7 +12,13 @@ from typing import NamedTuple, TypeVar
 
 from traceanalyzer.analysis.algebra import at
 from traceanalyzer.analysis.joined.linked import Linked
-from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of, parse_values
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    Input,
+    Shape,
+    Tensor,
+    inputs_of,
+    parse_values,
+)
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64
 
@@ -32,7 +39,8 @@ class Operator:
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
-        """What it takes, told by shapes alone: an element type that is missing or damaged takes nothing away."""
+        """What it takes, told by shapes alone: an element type that is missing or damaged takes
+        nothing away."""
         return inputs_of(self.texts[0])
 
     @cached_property
@@ -71,6 +79,29 @@ class Operator:
         return self.lists[0] if self.inputs and isinstance(self.inputs[0], tuple) else []
 
 
+PRODUCTS = (
+    (re.compile(r"^aten::linear$"), 0, 1, 0),
+    (re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
+    (re.compile(r"^aten::addmm$"), 1, 2, 1),
+)
+"""Places of an operator's data and weights among its tensors, and of its results' size among those
+of weights."""
+SAME_SIZE = re.compile(
+    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
+    r"|abs|exp_?|clamp_?|detach|contiguous)$"
+)
+"""Operators that give as many elements as they take, and take one tensor that is no weight."""
+PART = re.compile(r"^aten::(select|slice|narrow)$")
+COPY = re.compile(r"^aten::copy_$")  # writes its second tensor into the first
+WRITES = re.compile(
+    r"^aten::(copy_|add_|sub_)$"
+)  # writes its second tensor into the first, or adds it there
+JOINING = re.compile(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
+LARGER = re.compile(
+    r"^aten::(add|sub|mul|div)_?$"
+)  # gives as many elements as the larger of its tensors has
+
+
 def count(run: Sequence[Operator], pattern: re.Pattern[str]) -> int:
     """How many of these operators are called like this."""
     return sum(one.named(pattern) for one in run)
@@ -83,12 +114,14 @@ class Operators:
         self._linked, self._known = linked, dict[tuple[int, ...], Operator]()
 
     def of_nodes(self, nodes: I32 | I64) -> list[Operator]:
-        """Those that these nodes of the host tree are (ranges, no API calls); one without a name for -1."""
+        """Those that these nodes of the host tree are (ranges, no API calls); one without a name
+        for -1."""
         return self.of_rows(at(self._linked.tree.row, nodes, -1))
 
     def of_rows(self, rows: I32 | I64) -> list[Operator]:
         """Those in these rows of `Trace.host_ranges`, one without a name for -1."""
-        ranges, known = self._linked.trace.host_ranges, self._known
+        ranges = self._linked.trace.host_ranges
+        known = self._known
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
         kinds = list(zip(*(at(column, rows, -1).tolist() for column in columns), strict=True))
         for kind in kinds:
@@ -109,26 +142,9 @@ def operators(linked: Linked) -> Operators:
     return linked.memo(Operators)
 
 
-PRODUCTS = (
-    (re.compile(r"^aten::linear$"), 0, 1, 0),
-    (re.compile(r"^aten::(mm|matmul)$"), 0, 1, 1),
-    (re.compile(r"^aten::addmm$"), 1, 2, 1),
-)
-"""Places of an operator's data and weights among its tensors, and of its results' size among those of weights."""
-SAME_SIZE = re.compile(
-    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
-    r"|abs|exp_?|clamp_?|detach|contiguous)$"
-)
-"""Operators that give as many elements as they take, and take one tensor that is no weight."""
-PART = re.compile(r"^aten::(select|slice|narrow)$")
-COPY = re.compile(r"^aten::copy_$")  # writes its second tensor into the first
-WRITES = re.compile(r"^aten::(copy_|add_|sub_)$")  # writes its second tensor into the first, or adds it there
-JOINING = re.compile(r"^aten::(stack|cat|concat)$")  # makes one tensor of several
-LARGER = re.compile(r"^aten::(add|sub|mul|div)_?$")  # gives as many elements as the larger of its tensors has
-
-
 class Flow(NamedTuple):
-    """The shapes of what comes from the operator before and of what an operator gives; None where that is not known."""
+    """The shapes of what comes from the operator before and of what an operator gives; None where
+    that is not known."""
 
     takes: Shape | None
     gives: Shape | None
@@ -156,13 +172,14 @@ def is_shared(shape: Shape, by: Shape) -> bool:
 
 
 def is_chain(run: Sequence[Operator]) -> bool:
-    """Whether each of these operators takes what the one before it gives, one at least is a product, and the last does
-    not give what the first takes. Parts of other tensors may be taken: to begin with, which tells that no run takes
-    what another gives, or to write the result to."""
+    """Whether each of these operators takes what the one before it gives, one at least is a
+    product, and the last does not give what the first takes. Parts of other tensors may be taken:
+    to begin with, which tells that no run takes what another gives, or to write the result to."""
     steps = [one for one in run if not one.named(PART)]
     if count(steps, SAME_SIZE) + count(steps, WRITES) == len(steps):
         return False
-    begun, flows = run.index(steps[0]), list(map(flow, steps))
+    begun = run.index(steps[0])
+    flows = list(map(flow, steps))
     if count(run[begun:], PART) > count(steps, COPY) or flows[-1].gives is None:
         return False
     if not all(None is not a.gives == b.takes for a, b in pairwise(flows)):
@@ -171,7 +188,8 @@ def is_chain(run: Sequence[Operator]) -> bool:
 
 
 def _has_own_part(run: Sequence[Operator], begun: int, taken: Shape) -> bool:
-    """Whether a run begins with a part of a tensor, and writes its result, if so, to parts of one number alone."""
+    """Whether a run begins with a part of a tensor, and writes its result, if so, to parts of one
+    number alone."""
     source = next(filter(None, (one.shapes for one in reversed(run[:begun]))), [()])[0]
     # A part is without one dimension, or less of it.
     without = any(source[:i] + source[i + 1 :] == taken for i in range(len(source)))

@@ -1,6 +1,8 @@
-"""Ops that belong together, and equal stretches of operators right after each other: how loops of a program look.
+"""Ops that belong together, and equal stretches of operators right after each other: how loops of a
+program look.
 
-Operators stand in the order in which they launch; what makes two of them equal (name, shapes, step) is told by a code.
+Operators stand in the order in which they launch; what makes two of them equal (name, shapes, step)
+is told by a code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +30,8 @@ def after_each(chosen: NDArray[Any]) -> NDArray[Any]:
 
 
 def split_where(rows: I64, apart: Bool) -> list[I64]:
-    """The rows in parts: a new one begins where a row is `apart` (one entry fewer) from the one before it."""
+    """The rows in parts: a new one begins where a row is `apart` (one entry fewer) from the one
+    before it."""
     return np.split(rows, np.flatnonzero(apart) + 1) if len(rows) else []
 
 
@@ -42,8 +45,8 @@ Test = Callable[[Sequence[Operator]], bool]  # whether a stretch of operators is
 
 
 class Launching(NamedTuple):
-    """Outermost operators that launch something, one entry a call, in launch order; whatever launches outside of
-    operators has entries, too, with no node."""
+    """Outermost operators that launch something, one entry a call, in launch order; whatever
+    launches outside of operators has entries, too, with no node."""
 
     node: I64  # of the host tree, -1 without an operator
     first: I64  # its first op on the tape: those up to the next entry's are its own
@@ -64,7 +67,8 @@ class Launching(NamedTuple):
 
 def launching(tape: Tape) -> Launching:
     """The operators of a tape's steps."""
-    ranges, step = tape.source.trace.host_ranges, tape.step_of_op
+    ranges = tape.source.trace.host_ranges
+    step = tape.step_of_op
     outer = tape.of_launches(tape.source.linked.tree.outer_operator).astype(np.int64)
     first = np.flatnonzero(where_changed(outer) | where_changed(step))
     node = outer[first]
@@ -87,16 +91,19 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True)
 class Loop:
-    """So many equal stretches at least, of so many operators at most, that are not made of equal parts themselves and
-    pass a test."""
+    """So many equal stretches at least, of so many operators at most, that are not made of equal
+    parts themselves and pass a test."""
 
     fewest: int
     longest: int
     is_turn: Callable[[Sequence[Operator]], bool]
 
     def find(self, tape: Tape, nodes: I64, code: I64) -> list[Repeat]:
-        """Where these operators, nodes of the host tree with a code each, do so, short stretches first."""
-        known, taken, found = operators(tape.source.linked), np.zeros(len(code), bool), list[Repeat]()
+        """Where these operators, nodes of the host tree with a code each, do so, short stretches
+        first."""
+        known = operators(tape.source.linked)
+        taken = np.zeros(len(code), bool)
+        found = list[Repeat]()
         for period in range(1, min(self.longest, len(code) // self.fewest) + 1):
             for run in in_a_row(code, period, taken):
                 turn = slice(run.first, run.first + period)
@@ -116,13 +123,14 @@ def in_a_row(code: I64, period: int, taken: Bool) -> Iterator[Repeat]:
 
 
 def by_distance(code: I64, shortest: int, longest: int, most_tried: int) -> list[Repeat]:
-    """Stretches of so many entries that come several times in a row and are not made of equal parts themselves, as
-    layers are: one of their operators is met once in each, and the distance between two of its kind is their length.
-    The commonest distances are tried."""
+    """Stretches of so many entries that come several times in a row and are not made of equal parts
+    themselves, as layers are: one of their operators is met once in each, and the distance between
+    two of its kind is their length. The commonest distances are tried."""
     order = np.argsort(code, kind="stable")
     apart = np.diff(order)[code[order][1:] == code[order][:-1]]
     periods, often = np.unique(apart[(apart >= shortest) & (apart <= longest)], return_counts=True)
-    found, taken = list[Repeat](), np.zeros(len(code), bool)
+    found = list[Repeat]()
+    taken = np.zeros(len(code), bool)
     for period in np.sort(periods[np.argsort(-often, kind="stable")][:most_tried]).tolist():
         for run in in_a_row(code, period, taken):
             if run.times > 1 and period_of(code[run.first : run.first + period]) == period:
@@ -132,8 +140,8 @@ def by_distance(code: I64, shortest: int, longest: int, most_tried: int) -> list
 
 
 def latest(code: I64, run: Repeat) -> Repeat:
-    """The same run from the last place at which as many stretches can begin: where the one before it ends as all of
-    them do, it may begin later than it seems to."""
+    """The same run from the last place at which as many stretches can begin: where the one before
+    it ends as all of them do, it may begin later than it seems to."""
     after = code[run.stop :][: run.period]
     alike = after == code[run.first :][: len(after)]
     return run._replace(first=run.first + (len(after) if alike.all() else int(alike.argmin())))

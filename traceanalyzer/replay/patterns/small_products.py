@@ -1,9 +1,11 @@
-"""Runs of small matrix products of one shape that one batched product could do: none needs what another gives.
+"""Runs of small matrix products of one shape that one batched product could do: none needs what
+another gives.
 
-Layers are recorded like items: a product of equal shapes after another. So a run counts where the recording shows that
-it is no chain. Its products give another size than they take; or views bring each result to dimensions that the next
-product does not take (query, key and value of one input); or the program takes as many items of that size out of
-tensors as the products have operands of it."""
+Layers are recorded like items: a product of equal shapes after another. So a run counts where the
+recording shows that it is no chain. Its products give another size than they take; or views bring
+each result to dimensions that the next product does not take (query, key and value of one input);
+or the program takes as many items of that size out of tensors as the products have operands of
+it."""
 
 import math
 import re
@@ -28,7 +30,8 @@ MIN_BATCH = 3  # fewer small products of one shape in a row are not worth mergin
 LINEAR = re.compile(r"^aten::linear$")
 PRODUCT = re.compile(r"^aten::(linear|mm|matmul|bmm|mv|_scaled_mm|addmm|baddbmm|addmv)$")
 ADDED_TO = re.compile(r"^aten::(addmm|baddbmm|addmv)$")
-"""Their first tensor is added to the product; where it is a bias, these are a layer and have weights."""
+"""Their first tensor is added to the product; where it is a bias, these are a layer and have
+weights."""
 TAKES_OUT = re.compile(r"^aten::(unbind|select|split|chunk|slice|narrow)$")
 """Operators that take items out of a tensor, launching nothing."""
 TURNS = re.compile(r"^aten::(transpose|permute)$")
@@ -38,7 +41,8 @@ NONE = Operator("")
 
 @dataclass(frozen=True, eq=False)
 class SmallProducts:
-    """Runs of small products of one shape with nothing between them, of which none needs another."""
+    """Runs of small products of one shape with nothing between them, of which none needs
+    another."""
 
     kernels: ops.Group
     in_a_row: float
@@ -55,16 +59,20 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     # A run also ends where the shape changes.
     run[run >= 0] += np.cumsum((np.diff(shape, prepend=shape[:1]) != 0) & small[order])[run >= 0]
     long = (run >= 0) & (np.bincount(run + 1)[run + 1] >= MIN_BATCH)
-    order, run = order[long], run[long]
+    order = order[long]
+    run = run[long]
     chosen = np.isin(run, _independent(rated, order, run) if len(run) else [])
     if not chosen.any():
         return None
-    order, (_, run) = order[chosen], np.unique(run[chosen], return_inverse=True)
+    order = order[chosen]
+    (_, run) = np.unique(run[chosen], return_inverse=True)
     rows = np.zeros(len(small), bool)
     rows[order] = True
     attainable = np.bincount(run, weights=roofline.attainable[order] / TENSOR_EFFICIENCY)
     batched = np.maximum(ops.greatest(ops.duration(rated.linked)[order], run), attainable)
-    return SmallProducts(ops.group(rated.timed, rows), len(run) / len(batched), ops.per_step(rated.timed, batched))
+    return SmallProducts(
+        ops.group(rated.timed, rows), len(run) / len(batched), ops.per_step(rated.timed, batched)
+    )
 
 
 class _Run(NamedTuple):
@@ -82,19 +90,25 @@ def _described(rated: Rated, order: I64, run: I64) -> Iterator[_Run]:
     products = operators(rated.linked).of_rows(rated.roofline.row[order[first]])
     nodes = np.split(rated.joined.launch_node[order], first[1:])
     for one, name, launched in zip(products, number.tolist(), nodes, strict=True):
-        base, linear = one.named(ADDED_TO), one.named(LINEAR)
+        base = one.named(ADDED_TO)
+        linear = one.named(LINEAR)
         data, weights = (*one.shapes[base:], (), ())[:2]
         if one.named(PRODUCT) and data and len(weights) in {1, 2, len(data)}:
             columns = 1 if len(weights) == 1 else weights[0 if linear else -1]
             size = math.prod(data[:-1]) * columns
-            taken = [data] if linear or (base and len(one.shapes[0]) < len(data)) else one.shapes[: base + 2]
+            taken = (
+                [data]
+                if linear or (base and len(one.shapes[0]) < len(data))
+                else one.shapes[: base + 2]
+            )
             yield _Run(name, launched, size, list(map(math.prod, taken)).count(size))
 
 
 def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
     """The runs, of those of these ops, whose products need nothing of each other."""
     known = list(_described(rated, order, run))
-    found, unsure = set[int](), dict[bool, list[_Run]](((False, []), (True, [])))
+    found = set[int]()
+    unsure = dict[bool, list[_Run]](((False, []), (True, [])))
     for one in known:
         if not one.operands or _turned(rated, one):
             found.add(one.number)
@@ -111,8 +125,10 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
 
 
 def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
-    """Those of a size of which the program takes as many items out of tensors as they have operands."""
-    asked, items = Counter[int](), _items(rated) if runs else Counter[int]()
+    """Those of a size of which the program takes as many items out of tensors as they have
+    operands."""
+    asked = Counter[int]()
+    items = _items(rated) if runs else Counter[int]()
     for one in runs:
         asked[one.size] += one.operands * len(one.nodes)
     return {one.number for one in runs if items[one.size] >= asked[one.size]}
@@ -120,10 +136,19 @@ def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
 
 def _turned(rated: Rated, run: _Run) -> bool:
     """Whether views give each result of a run dimensions that the next product does not take."""
-    tree, known = rated.linked.tree, operators(rated.linked)
-    for here, following in pairwise(np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()):
-        *between, product = known.of_nodes(tree.outermost_operators[here + 1 : max(following, here) + 1]) or [NONE]
-        views = [i for i, one in enumerate(between) if one.named(VIEW) and math.prod(one.first) == run.size]
+    tree = rated.linked.tree
+    known = operators(rated.linked)
+    for here, following in pairwise(
+        np.searchsorted(tree.outermost_operators, tree.outer_operator[run.nodes]).tolist()
+    ):
+        *between, product = known.of_nodes(
+            tree.outermost_operators[here + 1 : max(following, here) + 1]
+        ) or [NONE]
+        views = [
+            i
+            for i, one in enumerate(between)
+            if one.named(VIEW) and math.prod(one.first) == run.size
+        ]
         turned = between[views[0] + 1].first if len(views) == 1 and between[-1].named(TURNS) else ()
         if math.prod(turned) != run.size or len(turned) in map(len, product.shapes):
             return False
@@ -132,17 +157,27 @@ def _turned(rated: Rated, run: _Run) -> bool:
 
 def _items(rated: Rated) -> Counter[int]:
     """How many items of a size the steady state's forward passes take out of tensors."""
-    tree, outer, counted = rated.linked.tree, rated.linked.tree.outermost_operators, Counter[int]()
-    outer = outer[operators_named(rated.linked, TAKES_OUT)[outer] & ~rated.joined.in_backward[outer]]
-    for size, count in operators(rated.linked).tell(outer[rated.timed.steady_host(tree.start[outer])[:]], _items_of):
+    tree = rated.linked.tree
+    outer = rated.linked.tree.outermost_operators
+    counted = Counter[int]()
+    outer = outer[
+        operators_named(rated.linked, TAKES_OUT)[outer] & ~rated.joined.in_backward[outer]
+    ]
+    for size, count in operators(rated.linked).tell(
+        outer[rated.timed.steady_host(tree.start[outer])[:]], _items_of
+    ):
         counted[size] += count
     return counted
 
 
 def _items_of(one: Operator) -> tuple[int, int]:
     """The size of what such an operator takes out of a tensor, and how many it takes."""
-    whole, name = one.first, one.name.removeprefix("aten::")
-    numbers = [int(text) if text.lstrip("-").isdecimal() else 0 for text in (*one.values, "", "", "", "")[1:4]]
+    whole = one.first
+    name = one.name.removeprefix("aten::")
+    numbers = [
+        int(text) if text.lstrip("-").isdecimal() else 0
+        for text in (*one.values, "", "", "", "")[1:4]
+    ]
     dimension = numbers[0 if name in ("unbind", "select", "slice", "narrow") else 1]
     length = whole[dimension] if -len(whole) <= dimension < len(whole) else 0
     part = {
@@ -155,4 +190,8 @@ def _items_of(one: Operator) -> tuple[int, int]:
     each = part.get(name, min(numbers[2], length) - numbers[1])
     if not 0 < each <= length:
         return 0, 0
-    return math.prod(whole) // length * each, length // each if name in ("unbind", "split", "chunk") else 1
+    return math.prod(whole) // length * each, length // each if name in (
+        "unbind",
+        "split",
+        "chunk",
+    ) else 1

@@ -1,1 +1,2 @@
-"""What torch.compile cost, as a report: sections in every form, and a part of the report on a capture."""
+"""What torch.compile cost, as a report: sections in every form, and a part of the report on a
+capture."""

@@ -20,37 +20,53 @@ COUNTED_ONCE = (
 )
 
 
-def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED) -> CompileReport:
-    """The report on logs, and on a run of the same program. Raises TraceAnalyzerError where the run has no trace."""
-    inputs = [dict[str, Any](path=log.path, kind="torch_log", rank=log.rank, devices=[]) for log in logs]
+def compile_report(
+    logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED
+) -> CompileReport:
+    """The report on logs, and on a run of the same program. Raises TraceAnalyzerError where the run
+    has no trace."""
+    inputs = [
+        dict[str, Any](path=log.path, kind="torch_log", rank=log.rank, devices=[]) for log in logs
+    ]
     if run is None:
         log = headline_log(logs)
         compiled = with_stopwatch(measure_logs(logs, log), stopwatch)
-        return CompileReport(inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None))
+        return CompileReport(
+            inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None)
+        )
     trace = fitting(run, logs)
     inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
     return joined(logs, measure(trace), stopwatch, inputs)
 
 
 def joined(
-    logs: Sequence[CompileLog], m: Measurements, stopwatch: Stopwatch = UNTIMED, inputs: Sequence[dict[str, Any]] = ()
+    logs: Sequence[CompileLog],
+    m: Measurements,
+    stopwatch: Stopwatch = UNTIMED,
+    inputs: Sequence[dict[str, Any]] = (),
 ) -> CompileReport:
     """What logs and a trace say together."""
     compiled, chosen, step_ms = compiled_by(m, logs, stopwatch)
     timed = None if m.trace.is_companion else m.timed
-    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, timed))
+    return CompileReport(
+        list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, timed)
+    )
 
 
 def compile_part(logs: Sequence[CompileLog], of: Measured) -> CompileReport | None:
-    """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None without one."""
+    """What the logs of torch.compile in a capture say, of the rank that its report speaks of; None
+    without one."""
     return replace(joined(logs, of.critical), note=COUNTED_ONCE) if logs else None
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:
-    """The trace of a rank that has a log; the first where ranks do not tell. Raises TraceAnalyzerError."""
+    """The trace of a rank that has a log; the first where ranks do not tell. Raises
+    TraceAnalyzerError."""
     traces = [trace for trace in run.traces if not (trace.only_step_times or trace.is_companion)]
     if not traces:
         path = run.traces[0].path if run.traces else "the run"
-        raise TraceAnalyzerError(f"{path}: no trace; give a Kineto trace or an Nsight Systems export of the program")
+        raise TraceAnalyzerError(
+            f"{path}: no trace; give a Kineto trace or an Nsight Systems export of the program"
+        )
     ranks = {log.rank for log in logs}
     return next((trace for trace in traces if trace.rank in ranks), traces[0])

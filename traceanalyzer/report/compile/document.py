@@ -21,20 +21,33 @@ def compile_document(report: CompileReport, full: bool = True) -> Printed:
     """The report on torch.compile; unless it is full a terminal gets one screen of it."""
     diagnosis = report.diagnosis
     values = {
-        "schema_version": SCHEMA_VERSION, "tool": {"name": "traceanalyzer", "version": __version__},
-        "inputs": report.inputs, "headline": diagnosis.headline, "compile": report.compiled,
-        "findings": diagnosis.findings, "recommendations": diagnosis.recommendations,
-    }  # fmt: skip
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "traceanalyzer", "version": __version__},
+        "inputs": report.inputs,
+        "headline": diagnosis.headline,
+        "compile": report.compiled,
+        "findings": diagnosis.findings,
+        "recommendations": diagnosis.recommendations,
+    }
     document = Document(f"torch.compile: {diagnosis.headline}", sections(report))
     return Printed(document, values, screen=None if full else _screen(report))
 
 
 def _screen(report: CompileReport) -> Document:
-    compiled, diagnosis = report.compiled, report.diagnosis
-    use, words = compiled.trace, {"torch_log": "LOG"}
-    paths = " ".join(dict.fromkeys(shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs))
+    compiled = report.compiled
+    diagnosis = report.diagnosis
+    use = compiled.trace
+    words = {"torch_log": "LOG"}
+    paths = " ".join(
+        dict.fromkeys(
+            shown_path(one["path"], words.get(one["kind"], "TRACE")) for one in report.inputs
+        )
+    )
     answer = _verdict(compiled, diagnosis)
-    lines = [*answer.about, *(f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:4], 1))]
+    lines = [
+        *answer.about,
+        *(f"{number}. {one.title}" for number, one in enumerate(diagnosis.findings[:4], 1)),
+    ]
     times = [line for line in _step_times(compiled.steps) if line != compiled.steps.basis]
     lines += filter(None, [" ".join(times)])
     more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
@@ -46,7 +59,8 @@ def _screen(report: CompileReport) -> Document:
 
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
-    compiled, diagnosis = report.compiled, report.diagnosis
+    compiled = report.compiled
+    diagnosis = report.diagnosis
     found = []
     for number, one in enumerate(diagnosis.findings, 1):
         cost = "" if one.headroom_ms is None else f" ({figure(one.headroom_ms, 'ms')} a step)"
@@ -77,7 +91,10 @@ def _advice(diagnosis: CompileDiagnosis) -> list[str]:
                 text += f" ({figure(one.low_ms, 'ms')} to {figure(one.high_ms, 'ms')})"
             text += "."
         if one.predicted_compile_s is not None:
-            text += f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to {one.high_s or 0:.3g} s)."
+            text += (
+                f" Compilation: {one.predicted_compile_s:.3g} s ({one.low_s or 0:.3g} to "
+                f"{one.high_s or 0:.3g} s)."
+            )
         lines.append(f"{text} Assumes: {one.basis}." if one.basis else text)
     return lines
 
@@ -97,26 +114,38 @@ def _stages(report: CompileReport) -> list[Part]:
 
 def _caches(compiled: Compiled) -> list[Part | None]:
     lines: list[Part | None] = []
-    cache, graphs = compiled.cache, compiled.cudagraphs
+    cache = compiled.cache
+    graphs = compiled.cudagraphs
     if cache is not None and any((cache.hits, cache.misses, cache.bypasses, cache.off)):
         lines.append(
             f"FX graph cache: {cache.hits} hits, {cache.misses} misses; {cache.bypasses} bypasses of both caches; "
             f"{cache.off} graphs compiled without it. Hits saved {cache.saved_s:.3g} s."
         )
-        lines += [*(f"Bypassed: {reason}." for reason in cache.bypass_reasons), cache.warm_start or None]
+        lines += [
+            *(f"Bypassed: {reason}." for reason in cache.bypass_reasons),
+            cache.warm_start or None,
+        ]
     if graphs is not None and any((graphs.wanted, graphs.used, graphs.launches_per_step)):
         share = graphs.captured_share
         captured = "." if share is None else f", {share:.0%} of the step's GPU time in them."
-        lines.append(f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again{captured}")
+        lines.append(
+            f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again{captured}"
+        )
         lines += [f"Skipped: {reason}." for reason in graphs.skipped]
     return lines
 
 
 def _steps(compiled: Compiled) -> list[Part]:
     steps = compiled.steps
-    rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
+    rows = [
+        [part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"]
+        for part in steps.first_step
+        if part.ms
+    ]
     if rows:
-        rows.append(["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"])
+        rows.append(
+            ["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"]
+        )
     return [*_step_times(steps), *_table("first step | ms# | of a steady step, ms#", rows)]
 
 
@@ -134,7 +163,9 @@ def _step_times(steps: StepsUse) -> list[str]:
             f"({figure(steps.recorded_step_ms, 'ms')} each)."
         )
     if steps.pays_low is not None:
-        lines.append(f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}.")
+        lines.append(
+            f"Compilation is {PaidBack(steps.pays_after_steps, steps.pays_low, steps.pays_high)}."
+        )
     return [*lines, *([steps.basis] if steps.basis else [])]
 
 
@@ -146,7 +177,9 @@ def _trace(compiled: Compiled) -> list[Part]:
     if use.compiled_share is not None:
         lines.insert(0, f"Compiled code launches {use.compiled_share:.0%} of the step's GPU time.")
     if use.mapped_share is not None:
-        lines.append(f"{use.mapped_share:.0%} of the time of inductor's kernels is mapped to source lines.")
+        lines.append(
+            f"{use.mapped_share:.0%} of the time of inductor's kernels is mapped to source lines."
+        )
     rows = [[row.name, f"{row.per_step:.3g}", f"{row.gpu_ms:.4f}", row.where] for row in use.eager]
     return [*lines, *_table("still eager | per step# | GPU ms a step# | part of", rows[:MAX_ROWS])]
 
@@ -154,12 +187,25 @@ def _trace(compiled: Compiled) -> list[Part]:
 def _kernels(compiled: Compiled) -> list[Part]:
     rows = [
         [
-            row.name, row.lines[0] if row.lines else "", row.nodes,
-            *map(_maybe, (row.per_step, row.measured_ms, row.estimated_ms, row.attainable_ms, row.compile_ms)),
+            row.name,
+            row.lines[0] if row.lines else "",
+            row.nodes,
+            *map(
+                _maybe,
+                (
+                    row.per_step,
+                    row.measured_ms,
+                    row.estimated_ms,
+                    row.attainable_ms,
+                    row.compile_ms,
+                ),
+            ),
         ]
         for row in compiled.kernels
-    ]  # fmt: skip
-    figures = "nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
+    ]
+    figures = (
+        "nodes# | per step# | ms a step# | inductor's estimate# | at the roofline# | compile ms#"
+    )
     return _table(f"kernel | source | {figures}", rows)
 
 
@@ -179,51 +225,98 @@ def _ranks(compiled: Compiled) -> list[Part]:
         return []
     rows = [
         [
-            "" if row.rank is None else row.rank, f"{row.compile_s:.2f}", f"{row.autotune_s:.2f}", row.graphs,
-            row.graph_breaks, row.recompiles, row.cache_hits, row.cache_misses,
+            "" if row.rank is None else row.rank,
+            f"{row.compile_s:.2f}",
+            f"{row.autotune_s:.2f}",
+            row.graphs,
+            row.graph_breaks,
+            row.recompiles,
+            row.cache_hits,
+            row.cache_misses,
         ]
         for row in compiled.ranks
-    ]  # fmt: skip
+    ]
     headers = "rank# | compile s# | autotune s# | graphs# | breaks# | recompiles# | hits# | misses#"
     return [*compiled.ranks_differ[:10], *_table(headers, rows)]
 
 
 def _log(compiled: Compiled) -> list[Part]:
-    counts = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number)
+    counts = ", ".join(
+        f"{number:,} {name.replace('_', ' ')}" for name, number in compiled.log.items() if number
+    )
     return [*compiled.notes, *([f"Log: {counts}."] if compiled.log else [])]
 
 
 _OF_COMPILED: tuple[tuple[str, Callable[[Compiled], Sequence[Part | None]]], ...] = (
-    ("Graph breaks", lambda of: _table("graph break | where | met# | per step# | GPU idle, ms a step# | remedy", [
-        [row.reason, row.location, row.count, _maybe(row.per_step), _maybe(row.idle_ms), row.remedy]
-        for row in of.graph_breaks
-    ])),
-    ("Recompilations", lambda of: _table("guard that failed | values | where | times# | refused# | remedy", [
-        [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
-        for row in of.recompile_reasons
-    ])),
+    (
+        "Graph breaks",
+        lambda of: _table(
+            "graph break | where | met# | per step# | GPU idle, ms a step# | remedy",
+            [
+                [
+                    row.reason,
+                    row.location,
+                    row.count,
+                    _maybe(row.per_step),
+                    _maybe(row.idle_ms),
+                    row.remedy,
+                ]
+                for row in of.graph_breaks
+            ],
+        ),
+    ),
+    (
+        "Recompilations",
+        lambda of: _table(
+            "guard that failed | values | where | times# | refused# | remedy",
+            [
+                [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
+                for row in of.recompile_reasons
+            ],
+        ),
+    ),
     ("Caches and CUDA graphs", _caches),
     ("First step, warm-up and steady step", _steps),
-    ("Compilations", lambda of: _table("compile id | function | where | s# | operators# | cache | outcome", [
-        [row.id, row.function, row.location, f"{row.seconds:.3f}", row.operators, row.cache, row.outcome]
-        for row in sorted(of.compilations, key=lambda row: -row.seconds)
-    ])),
+    (
+        "Compilations",
+        lambda of: _table(
+            "compile id | function | where | s# | operators# | cache | outcome",
+            [
+                [
+                    row.id,
+                    row.function,
+                    row.location,
+                    f"{row.seconds:.3f}",
+                    row.operators,
+                    row.cache,
+                    row.outcome,
+                ]
+                for row in sorted(of.compilations, key=lambda row: -row.seconds)
+            ],
+        ),
+    ),
     ("In the trace", _trace),
     ("Kernels", _kernels),
     ("Not fused", _not_fused),
     ("Ranks and starts", _ranks),
     ("What was read", _log),
-)  # fmt: skip
+)
 
 
 def _table(headers: str, rows: Sequence[Sequence[object]]) -> list[Part]:
     """The first rows under headers with bars between them, of which those of figures end in #."""
     if not rows:
         return []
-    names, left = headers.split(" | "), len(rows) - MAX_ROWS
+    names = headers.split(" | ")
+    left = len(rows) - MAX_ROWS
     shown = [list(map(str, row)) for row in rows[:MAX_ROWS]]
-    table = TextTable([name.rstrip("#") for name in names], [name.endswith("#") for name in names], shown)
-    return [table, *([Line(f"{left} more rows; --format json has all.", "dim")] if left > 0 else [])]
+    table = TextTable(
+        [name.rstrip("#") for name in names], [name.endswith("#") for name in names], shown
+    )
+    return [
+        table,
+        *([Line(f"{left} more rows; --format json has all.", "dim")] if left > 0 else []),
+    ]
 
 
 def _maybe(value: float | None) -> str:

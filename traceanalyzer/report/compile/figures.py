@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def stats_of_logs(logs: "Sequence[CompileLog]") -> CompileStats:
     """The figures of logs."""
     of = measure_logs(logs)
-    breaks, cache = sum(row.count for row in of.graph_breaks), of.cache
+    breaks = sum(row.count for row in of.graph_breaks)
+    cache = of.cache
     hits, misses = (cache.hits, cache.misses) if cache else (None, None)
     return CompileStats(of.compile_s, of.graphs, breaks, of.recompiles, hits, misses)
 
@@ -30,4 +31,8 @@ def logs_of(recordings: Iterable[str]) -> "list[CompileLog]":
 
 def with_compile(report: "Report", logs: "Sequence[CompileLog]") -> "Report":
     """The report with the figures of the logs; as it is without any."""
-    return replace(report, metrics=replace(report.metrics, compile=stats_of_logs(logs))) if logs else report
+    return (
+        replace(report, metrics=replace(report.metrics, compile=stats_of_logs(logs)))
+        if logs
+        else report
+    )

@@ -1,5 +1,5 @@
-"""The report on torch.compile as a value; and when the program compiled, stage by stage, with the steps that a trace
-recorded: one strip on one clock."""
+"""The report on torch.compile as a value; and when the program compiled, stage by stage, with the
+steps that a trace recorded: one strip on one clock."""
 
 from typing import Any
 
@@ -15,12 +15,19 @@ from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.trace.compile_log import CompileLog
 
 STAGE_NAMES = {
-    "dynamo": "dynamo (tracing the program)", "aot": "AOT (forward and backward graphs)",
-    "inductor": "inductor (optimising, writing code)", "triton": "Triton (compiling kernels)", "cpp": "C++ compiler",
-    "autotune": "autotuning", "cudagraphs": "CUDA graphs (recording)", "other": "rest",
-}  # fmt: skip
+    "dynamo": "dynamo (tracing the program)",
+    "aot": "AOT (forward and backward graphs)",
+    "inductor": "inductor (optimising, writing code)",
+    "triton": "Triton (compiling kernels)",
+    "cpp": "C++ compiler",
+    "autotune": "autotuning",
+    "cudagraphs": "CUDA graphs (recording)",
+    "other": "rest",
+}
 STEPS = "steps that the trace recorded"
-WIDTH, ROW, LABEL = 1000, 22, 250  # of the drawing, of a row, and of its name, in the drawing's own unit
+WIDTH = 1000  # of the drawing, of a row, and of its name, in the drawing's own unit
+ROW = 22
+LABEL = 250
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +50,8 @@ class CompileReport:
 
 
 def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
-    """The strip of a log, with the steps of a trace where the two have a clock in common; None without compile work."""
+    """The strip of a log, with the steps of a trace where the two have a clock in common; None
+    without compile work."""
     if log is None or not log.spans:
         return None
     found = {STAGE_NAMES[stage]: _spans(log, stage) for stage in STAGES}
@@ -53,10 +61,14 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
     shown = [(name, times) for name, times in found.items() if len(times.start)]
     if not shown:
         return None
-    whole = union(*(np.concatenate([getattr(times, end) for _, times in shown]) for end in ("start", "end")))
-    first, length = int(whole.start[0]), int(whole.end[-1] - whole.start[0])
+    whole = union(
+        *(np.concatenate([getattr(times, end) for _, times in shown]) for end in ("start", "end"))
+    )
+    first = int(whole.start[0])
+    length = int(whole.end[-1] - whole.start[0])
     # None is shorter than a pixel: a row has no more of them than pixels.
-    pixel, rows = max(length // WIDTH, 1), []
+    pixel = max(length // WIDTH, 1)
+    rows = []
     for name, times in shown:
         start = (times.start - first) // pixel * pixel
         rows.append((name, union(start, np.maximum(times.end - first, start + pixel))))
@@ -72,22 +84,41 @@ def strip_svg(strip: Strip) -> Markup:
     """The strip as a drawing."""
     scale = (WIDTH - LABEL) / max(strip.length_ns, 1)
     rows = [_row(label, times, number, scale) for number, (label, times) in enumerate(strip.rows)]
-    height, seconds = ROW * (len(rows) + 1), f"{strip.length_ns / NS_PER_S:.4g} s"
+    height = ROW * (len(rows) + 1)
+    seconds = f"{strip.length_ns / NS_PER_S:.4g} s"
     begin = tag("text", "0 s", x=LABEL, y=height - 6, font_size=12, fill="currentColor")
-    end = tag("text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end")
+    end = tag(
+        "text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end"
+    )
     drawn = tag(
-        "svg", *rows, begin, end, viewBox=f"0 0 {WIDTH} {height}", role="img", width="100%",
+        "svg",
+        *rows,
+        begin,
+        end,
+        viewBox=f"0 0 {WIDTH} {height}",
+        role="img",
+        width="100%",
         aria_label=f"Compile work by stage over {seconds}.",
-    )  # fmt: skip
-    caption = "Stages of compilation and the recorded steps on one clock; a stage may run inside another."
+    )
+    caption = (
+        "Stages of compilation and the recorded steps on one clock; a stage may run inside another."
+    )
     return tag("figure", drawn, tag("figcaption", caption))
 
 
 def _row(label: str, times: IntervalSet, number: int, scale: float) -> Markup:
     y = number * ROW
     bars = [
-        tag("rect", x=f"{LABEL + start * scale:.1f}", y=y + 3, width=f"{max((end - start) * scale, 1.0):.1f}",
-            height=ROW - 6, style=f"fill:var(--{'compute' if label == STEPS else 'compile'})")
+        tag(
+            "rect",
+            x=f"{LABEL + start * scale:.1f}",
+            y=y + 3,
+            width=f"{max((end - start) * scale, 1.0):.1f}",
+            height=ROW - 6,
+            style=f"fill:var(--{'compute' if label == STEPS else 'compile'})",
+        )
         for start, end in zip(times.start.tolist(), times.end.tolist(), strict=True)
-    ]  # fmt: skip
-    return tag("g", tag("text", label, x=0, y=y + ROW - 7, font_size=12, fill="currentColor"), *bars)
+    ]
+    return tag(
+        "g", tag("text", label, x=0, y=y + ROW - 7, font_size=12, fill="currentColor"), *bars
+    )

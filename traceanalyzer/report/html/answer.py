@@ -1,4 +1,5 @@
-"""The first screen: what is wrong, how sure that is, what to do first, what spoils it; and all that may be changed."""
+"""The first screen: what is wrong, how sure that is, what to do first, what spoils it; and all that
+may be changed."""
 
 from collections.abc import Iterator
 
@@ -19,27 +20,40 @@ FIRST = 3  # recommendations that are open, and warnings that are shown
 
 def answer(report: Report) -> Markup:
     """Verdict, step time, budget, the first remedy and warnings."""
-    culprit, hardware = report.summary.culprit, opening.hardware(report)
+    culprit = report.summary.culprit
+    hardware = opening.hardware(report)
     verdict = tag(
-        "div", tag("p", opening.verdict(report), class_="kind"), heading(report.summary.headline),
-        tag("p", culprit, class_="headline") if culprit else None, facts(_figures(report)),
+        "div",
+        tag("p", opening.verdict(report), class_="kind"),
+        heading(report.summary.headline),
+        tag("p", culprit, class_="headline") if culprit else None,
+        facts(_figures(report)),
         tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
-        tag("p", hardware, class_="quiet") if hardware else None, class_="statement",
-    )  # fmt: skip
+        tag("p", hardware, class_="quiet") if hardware else None,
+        class_="statement",
+    )
     first = None
     if report.recommendations:
         link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
         remedy = tag("ol", _remedy(report, report.recommendations[0]))
         first = tag("div", tag("p", tag("b", "Do first")), remedy, link, class_="advice")
-    return join(tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"), first, _warnings(report))
+    return join(
+        tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"),
+        first,
+        _warnings(report),
+    )
 
 
 def _figures(report: Report) -> list[Fact]:
     """What decides first: how sure, how long, how idle."""
-    summary, metrics, total = report.summary, report.metrics, breakdown.step_ms(report)
+    summary = report.summary
+    metrics = report.metrics
+    total = breakdown.step_ms(report)
     shown = []
     if summary.bottleneck != "inconclusive":
-        shown.append(Fact("confidence", opening.confidence(report), dict(step_facts.GLOSSARY)["confidence"]))
+        shown.append(
+            Fact("confidence", opening.confidence(report), dict(step_facts.GLOSSARY)["confidence"])
+        )
     if total is not None:
         what = "wall-clock time, mean of the steady state"
         shown.append(Fact(f"{breakdown.whole(report)} time", figure(total, "ms"), what))
@@ -48,7 +62,9 @@ def _figures(report: Report) -> list[Fact]:
         shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
     idle = next((share.share for share in breakdown.budget(report) if share.label == "idle"), None)
     if idle is not None:
-        shown.append(Fact("GPU idle", figure(idle, "share"), "share of the step without device work"))
+        shown.append(
+            Fact("GPU idle", figure(idle, "share"), "share of the step without device work")
+        )
     return shown
 
 
@@ -61,13 +77,18 @@ def _budget_bar(report: Report) -> Markup | None:
     parts = [share for share in breakdown.finest(shares) if share.share > 0]
     bar = (
         tag(
-            "span", class_="part", style=f"width:{part.share:.3%};background:var(--{part.colour})",
+            "span",
+            class_="part",
+            style=f"width:{part.share:.3%};background:var(--{part.colour})",
             data_def=f"{part.name} {figure(part.share, 'share')}, {figure(part.ms, 'ms')}",
         )
         for part in parts
-    )  # fmt: skip
+    )
     shown = (share for share in shares if share.share > 0)
-    items = (tag("li", *_entry(share, parts), class_="within" if share.within else None) for share in shown)
+    items = (
+        tag("li", *_entry(share, parts), class_="within" if share.within else None)
+        for share in shown
+    )
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
         tag("ul", *items, class_="legend", aria_label=f"Where the {breakdown.whole(report)} goes"),
@@ -77,9 +98,16 @@ def _budget_bar(report: Report) -> Markup | None:
 def _entry(share: Share, drawn: list[Share]) -> Iterator[str]:
     """A line of the bar's legend: with its colour where it is drawn, not only its parts."""
     if share in drawn:
-        yield tag("span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true")
-    meanings = {label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)}
-    yield term(share.name, {**meanings, **breakdown.OF_COMMUNICATION, **breakdown.OF_COPIES}.get(share.label, ""))
+        yield tag(
+            "span", class_="key", style=f"background:var(--{share.colour})", aria_hidden="true"
+        )
+    meanings = {
+        label(d.name): d.definition for d in definitions(Idle if share.within == "idle" else Budget)
+    }
+    yield term(
+        share.name,
+        {**meanings, **breakdown.OF_COMMUNICATION, **breakdown.OF_COPIES}.get(share.label, ""),
+    )
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 
@@ -89,7 +117,8 @@ def advice(report: Report) -> Markup:
     if not report.recommendations:
         return tag("p", gains.no_advice(report))
     items = [_remedy(report, one) for one in report.recommendations]
-    rest, skipped = len(items) - FIRST, gains.without_gain(report)
+    rest = len(items) - FIRST
+    skipped = gains.without_gain(report)
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
     left_out = tag("p", skipped, class_="quiet") if skipped else None
@@ -102,14 +131,28 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
         "li",
         tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
         tag("span", advice.action, class_="action"),
-        tag("span", gains.prediction(report, advice), " ", term("how estimated", advice.basis), class_="quiet"),
+        tag(
+            "span",
+            gains.prediction(report, advice),
+            " ",
+            term("how estimated", advice.basis),
+            class_="quiet",
+        ),
     )
 
 
 def _warnings(report: Report) -> Markup | None:
     conditions = report.tables.get("conditions", [])
-    lines = [f"{row.name}: {row.value} ({row.spoils})" for row in conditions if getattr(row, "spoils", "")]
-    lines += [f"{item.path}: {opening.damage(item)}" for item in report.inputs[:FIRST] if opening.is_damaged(item)]
+    lines = [
+        f"{row.name}: {row.value} ({row.spoils})"
+        for row in conditions
+        if getattr(row, "spoils", "")
+    ]
+    lines += [
+        f"{item.path}: {opening.damage(item)}"
+        for item in report.inputs[:FIRST]
+        if opening.is_damaged(item)
+    ]
     lines += report.notes[:FIRST]
     if not lines:
         return None

@@ -1,4 +1,5 @@
-"""Charts of the page, and what they are put together from. Every chart is of bounded size whatever the recording."""
+"""Charts of the page, and what they are put together from. Every chart is of bounded size whatever
+the recording."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from traceanalyzer.trace import F64
 
 MAX_NAME = 60  # characters of a name at an axis
 BAR = 0.85  # of the room that an axis has for a place, this much is bar
-ROW_PX, EDGES_PX = 38, 74  # height of a row whose name stands above its bar, and of what is around the rows
+ROW_PX = 38  # height of a row whose name stands above its bar, and of what is around the rows
+EDGES_PX = 74
 NAME_SHARE = 0.45  # of a row this is its name
 
 
@@ -35,7 +37,9 @@ class Series:
     name: str
     colour: str
     values: Sequence[float | None]
-    hints: Sequence[str] = ()  # shown where a value is pointed at; without: place, name and value in ms
+    hints: Sequence[
+        str
+    ] = ()  # shown where a value is pointed at; without: place, name and value in ms
 
     def known(self) -> F64:
         """The values, 0 where there is none."""
@@ -44,7 +48,9 @@ class Series:
     def hints_of(self, places: Sequence[str]) -> Sequence[str]:
         """The hint of each value."""
         values = zip(places, self.known().tolist(), strict=True)
-        return self.hints or [f"{place}: {self.name} {figure(value, 'ms')}" for place, value in values]
+        return self.hints or [
+            f"{place}: {self.name} {figure(value, 'ms')}" for place, value in values
+        ]
 
 
 def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str) -> Plot:
@@ -54,12 +60,16 @@ def stacked(places: Sequence[str], series: Sequence[Series], x: str, y: str) -> 
 
 
 def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: str) -> Plot:
-    """Bars from left to right, the groups of a place next to each other, the values of a group on top of each other."""
-    marks, width = [], BAR / max(len(groups), 1)
+    """Bars from left to right, the groups of a place next to each other, the values of a group on
+    top of each other."""
+    marks = []
+    width = BAR / max(len(groups), 1)
     for n, group in enumerate(groups):
-        base, left = np.zeros(len(places)), n * width
+        base = np.zeros(len(places))
+        left = n * width
         for one in group:
-            after, boxes = base + one.known(), []
+            after = base + one.known()
+            boxes = []
             for i, (low, high, hint) in enumerate(
                 zip(base.tolist(), after.tolist(), one.hints_of(places), strict=True)
             ):
@@ -71,18 +81,38 @@ def side_by_side(places: Sequence[str], groups: Sequence[Sequence[Series]], y: s
 
 
 def rows(
-    names: Sequence[str], series: Sequence[Series], x: str, ends: Sequence[str] = (), colours: Sequence[str] = ()
+    names: Sequence[str],
+    series: Sequence[Series],
+    x: str,
+    ends: Sequence[str] = (),
+    colours: Sequence[str] = (),
 ) -> Plot:
-    """Bars from top to bottom, each below its name; the values of a place behind each other, `ends` after them."""
+    """Bars from top to bottom, each below its name; the values of a place behind each other, `ends`
+    after them."""
     marks: list[Rects | Words] = []
-    base, top = np.zeros(len(names)), [i - 0.5 + NAME_SHARE for i in range(len(names))]
+    base = np.zeros(len(names))
+    top = [i - 0.5 + NAME_SHARE for i in range(len(names))]
     for one in series:
         after = base + one.known()
-        bars = zip(base.tolist(), after.tolist(), top, one.hints_of(names), colours or [""] * len(names), strict=True)
-        boxes = [Box(low, high, y, y + 1 - NAME_SHARE, hint, colour=colour) for low, high, y, hint, colour in bars]
+        bars = zip(
+            base.tolist(),
+            after.tolist(),
+            top,
+            one.hints_of(names),
+            colours or [""] * len(names),
+            strict=True,
+        )
+        boxes = [
+            Box(low, high, y, y + 1 - NAME_SHARE, hint, colour=colour)
+            for low, high, y, hint, colour in bars
+        ]
         marks.append(Rects(one.name, one.colour, boxes))
         base = after
-    marks.append(Words([(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in zip(top, names, strict=True)]))
+    marks.append(
+        Words(
+            [(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in zip(top, names, strict=True)]
+        )
+    )
     if ends:
         after_bars = zip(base.tolist(), top, ends, strict=True)
         marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
@@ -96,7 +126,8 @@ def height_of(count: int) -> int:
 
 
 def means(values: Sequence[float | None], block: int) -> list[float]:
-    """The mean of every `block` values that follow each other; NaN where one of them is not known."""
+    """The mean of every `block` values that follow each other; NaN where one of them is not
+    known."""
     known = [math.nan if v is None else v for v in values]
     return [float(np.mean(known[i : i + block])) for i in range(0, len(known), block)]
 

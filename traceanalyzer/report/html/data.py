@@ -14,7 +14,8 @@ from traceanalyzer.trace import I32, I64
 
 T = TypeVar("T")
 
-FIRST_BYTES, REST_BYTES = 650_000, 300_000  # of the representative step, of any other: a page stays below 2 MB
+FIRST_BYTES = 650_000  # of the representative step, of any other: a page stays below 2 MB
+REST_BYTES = 300_000
 FEW = 100  # events that are shown however long their names are
 
 
@@ -31,7 +32,8 @@ def _encoded(value: Any) -> bytes:
 
 
 def _valid(value: Any) -> Any:
-    """The value with all text as valid Unicode on one line, and columns of one value written out."""
+    """The value with all text as valid Unicode on one line, and columns of one value written
+    out."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, np.ndarray):
@@ -42,10 +44,12 @@ def _valid(value: Any) -> Any:
 
 
 def timelines_block(timelines: Sequence[Timeline]) -> Markup:
-    """The timelines, each by columns and in bounded size: of those with too many events the shortest are left out."""
+    """The timelines, each by columns and in bounded size: of those with too many events the
+    shortest are left out."""
     made: list[orjson.Fragment] = []
     for timeline in timelines:
-        limit, encoded = (REST_BYTES if made else FIRST_BYTES), _encoded(_columns(timeline))
+        limit = REST_BYTES if made else FIRST_BYTES
+        encoded = _encoded(_columns(timeline))
         while len(encoded) > limit and len(timeline.events) > FEW:
             timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
             encoded = _encoded(_columns(timeline))
@@ -63,7 +67,9 @@ def shortened(timeline: Timeline, count: int) -> Timeline:
     events = dataclasses.replace(kept, name=name, detail=details, facts=about)
     share = len(kept) / max(len(timeline.events), 1)
     shown = [Shown(s.what, min(s.shown, round(s.shown * share)), s.total) for s in timeline.shown]
-    return dataclasses.replace(timeline, names=names, detail=detail, facts=facts, events=events, shown=shown)
+    return dataclasses.replace(
+        timeline, names=names, detail=detail, facts=facts, events=events, shown=shown
+    )
 
 
 def _used(texts: list[T], codes: I32) -> tuple[list[T], I32]:
@@ -75,24 +81,36 @@ def _used(texts: list[T], codes: I32) -> tuple[list[T], I32]:
 
 
 def _columns(timeline: Timeline) -> dict[str, Any]:
-    """Events by lane and start; starts count from the one before in the lane, codes from 1, and 0 is none."""
+    """Events by lane and start; starts count from the one before in the lane, codes from 1, and 0
+    is none."""
     events = timeline.events.take(np.lexsort((timeline.events.start, timeline.events.lane)))
     first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
     before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
     seldom = {
-        "told": (events.detail + 1, 0), "about": (events.facts + 1, 0), "link": (_linked(events) + 1, 0),
-        "onPath": (events.on_path, 0), "filled": (events.filled, 100),
-    }  # fmt: skip
+        "told": (events.detail + 1, 0),
+        "about": (events.facts + 1, 0),
+        "link": (_linked(events) + 1, 0),
+        "onPath": (events.on_path, 0),
+        "filled": (events.filled, 100),
+    }
     return {
-        "title": timeline.title, "extent": timeline.extent, "window": timeline.window, "first": first_view(timeline),
+        "title": timeline.title,
+        "extent": timeline.extent,
+        "window": timeline.window,
+        "first": first_view(timeline),
         "shown": _count(timeline),
         "lanes": [[lane.title, lane.level] for lane in timeline.lanes],
         "counts": np.bincount(events.lane, minlength=len(timeline.lanes)),
-        "names": timeline.names, "detail": timeline.detail, "facts": timeline.facts, "category": events.category,
-        "start": events.start - before, "length": events.end - events.start, "name": events.name + 1,
+        "names": timeline.names,
+        "detail": timeline.detail,
+        "facts": timeline.facts,
+        "category": events.category,
+        "start": events.start - before,
+        "length": events.end - events.start,
+        "name": events.name + 1,
         "path": timeline.path,
         **{name: values for name, (values, usual) in seldom.items() if np.any(values != usual)},
-    }  # fmt: skip
+    }
 
 
 def _linked(events: Events) -> I64:
@@ -106,11 +124,17 @@ def _linked(events: Events) -> I64:
 
 def _count(timeline: Timeline) -> str:
     parts = [
-        f"{figure(s.shown)} of {figure(s.total)} {s.what}" if s.shown < s.total else f"all {figure(s.total)} {s.what}"
+        f"{figure(s.shown)} of {figure(s.total)} {s.what}"
+        if s.shown < s.total
+        else f"all {figure(s.total)} {s.what}"
         for s in timeline.shown
     ]
     left = "; the shortest are left out" if any(s.shown < s.total for s in timeline.shown) else ""
-    blocks = " Neighbours too short to be told apart are one block." if (timeline.events.filled < 100).any() else ""
+    blocks = (
+        " Neighbours too short to be told apart are one block."
+        if (timeline.events.filled < 100).any()
+        else ""
+    )
     return (
         f"Shown: {', '.join(parts)}{left}.{blocks} What is shorter than a pixel is drawn a pixel wide until you zoom "
         "in, the paler, the less of the pixel it fills."
@@ -118,8 +142,10 @@ def _count(timeline: Timeline) -> str:
 
 
 def first_view(timeline: Timeline) -> tuple[int, int]:
-    """What is shown at first: all of it, or the step's window where the host's part would dwarf it."""
-    (low, high), (start, end) = timeline.extent, timeline.window
+    """What is shown at first: all of it, or the step's window where the host's part would dwarf
+    it."""
+    (low, high) = timeline.extent
+    (start, end) = timeline.window
     margin = (end - start) // 2
     dwarfed = high - low > 3 * max(end - start, 1)
     return (max(low, start - margin), min(high, end + margin)) if dwarfed else (low, high)

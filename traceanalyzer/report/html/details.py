@@ -1,4 +1,5 @@
-"""What the HTML report shows beyond the report value: timelines of steps, memory over time, the GPU's ceilings."""
+"""What the HTML report shows beyond the report value: timelines of steps, memory over time, the
+GPU's ceilings."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -41,26 +42,43 @@ class Details:
     queue: of_events.Queue | None = None
     by_rank: list[of_events.StepsOfRank] = field(default_factory=list)
     logged: list[of_events.Logged] = field(default_factory=list)
-    boxes: list[Box] = field(default_factory=list)  # device time of the representative step by who launched it
+    boxes: list[Box] = field(
+        default_factory=list
+    )  # device time of the representative step by who launched it
     idle_boxes: list[Box] = field(default_factory=list)  # its idle time by who is behind it
     messages: list[of_events.Message] = field(default_factory=list)  # its collectives
     idle_of_steps: dict[int, Idle] = field(default_factory=dict)  # idle time of each step by cause
-    idle_of_ranks: dict[int | None, Idle] = field(default_factory=dict)  # of the mean step of each rank
-    idle_by_length: dict[str, Idle] = field(default_factory=dict)  # of the mean step by the length of the gaps
+    idle_of_ranks: dict[int | None, Idle] = field(
+        default_factory=dict
+    )  # of the mean step of each rank
+    idle_by_length: dict[str, Idle] = field(
+        default_factory=dict
+    )  # of the mean step by the length of the gaps
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> "Details":
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
         with_roofline(m, lambda: (m.causes.gaps, m.memo(ShownPath)))
-        steps, idle = m.timed.steps, zip(measured.ranks.rows, measured.each, strict=True)
+        steps = m.timed.steps
+        idle = zip(measured.ranks.rows, measured.each, strict=True)
         return cls(
-            timelines(measured, logs), of_events.memory_tracks(m.trace.memory_events), _ceilings(m),
-            of_events.kernel_lengths(m), of_events.launch_queue(m), of_events.steps_of_ranks(measured),
-            of_events.logged_steps(m), device_time(m), idle_time(m), of_events.messages(m),
-            {} if m.budgets is None else {steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
-            {row.rank: one.idle for row, one in idle if one.idle}, idle_by_length(m.timed, m.causes.gaps),
-        )  # fmt: skip
+            timelines(measured, logs),
+            of_events.memory_tracks(m.trace.memory_events),
+            _ceilings(m),
+            of_events.kernel_lengths(m),
+            of_events.launch_queue(m),
+            of_events.steps_of_ranks(measured),
+            of_events.logged_steps(m),
+            device_time(m),
+            idle_time(m),
+            of_events.messages(m),
+            {}
+            if m.budgets is None
+            else {steps.first + i: one for i, one in enumerate(each_idle(m.budgets))},
+            {row.rank: one.idle for row, one in idle if one.idle},
+            idle_by_length(m.timed, m.causes.gaps),
+        )
 
     @property
     def timeline(self) -> Timeline | None:
@@ -73,8 +91,12 @@ def _ceilings(m: Measurements) -> Ceilings | None:
     if gpu is None:
         return None
     peaks = {"fp32 on the ordinary cores": gpu.vector.get("fp32")}
-    for code in distinct(m.rated.roofline.precision[m.timed.steady_ops & m.rated.roofline.modelled]).tolist():
+    for code in distinct(
+        m.rated.roofline.precision[m.timed.steady_ops & m.rated.roofline.modelled]
+    ).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
-    known = sorted(((name, peak / TERA) for name, peak in peaks.items() if peak), key=lambda pair: -pair[1])
+    known = sorted(
+        ((name, peak / TERA) for name, peak in peaks.items() if peak), key=lambda pair: -pair[1]
+    )
     return Ceilings(gpu.name, gpu.bandwidth / TERA, dict(known))

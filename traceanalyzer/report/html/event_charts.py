@@ -1,5 +1,5 @@
-"""Charts of single events: who launched the device's work, who keeps it idle, how long kernels are, how full the queue
-is. Each is left out where it would say nothing."""
+"""Charts of single events: who launched the device's work, who keeps it idle, how long kernels are,
+how full the queue is. Each is left out where it would say nothing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +19,12 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.timeline.icicle import Box
 from traceanalyzer.trace import F64
 
-LEAST_KERNELS, LEAST_STEPS = 20, 20  # fewer make no distribution
+LEAST_KERNELS = 20  # fewer make no distribution
+LEAST_STEPS = 20
 PLACES = 10
 MAX_LOGGED = 200
-ROW_PX, EDGES_PX = 24, 60
+ROW_PX = 24
+EDGES_PX = 60
 MAX_BOXES = 300
 
 
@@ -31,16 +33,29 @@ def idle_places(report: Report) -> Chart | None:
     rows = [row for row in report.tables.get("gap_places", []) if measured(row.idle_ms)][:PLACES]
     if len(rows) < 2:
         return None
-    names, ends, hints, colours = [], [], [], []
+    names = []
+    ends = []
+    hints = []
+    colours = []
     for row in rows:
         where = row.python or row.within
-        names.append(f"{row.name} in {where}" if where not in (None, "", row.name) else str(row.name))
+        names.append(
+            f"{row.name} in {where}" if where not in (None, "", row.name) else str(row.name)
+        )
         ends.append(figure(row.idle_ms, "ms"))
         hints.append(f"{names[-1]}: {row.cause}, {ends[-1]} a step in {number(row.gaps)} gaps")
         colours.append(f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other")
-    plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], hints)], "ms a step", ends, colours)
+    plot = rows_of(
+        names,
+        [Series("", "idle", [row.idle_ms for row in rows], hints)],
+        "ms a step",
+        ends,
+        colours,
+    )
     keys = dict.fromkeys((row.cause, colour, "") for row, colour in zip(rows, colours, strict=True))
-    caption = "Idle time of a mean steady step by the call that waited, or the operator that ended it."
+    caption = (
+        "Idle time of a mean steady step by the call that waited, or the operator that ended it."
+    )
     plot = replace(plot, keys=list(keys))
     return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
 
@@ -52,7 +67,9 @@ def kernel_lengths(report: Report, details: Details) -> Chart | None:
         return None
     counts = zip(known.kernels.tolist(), known.time_ms.tolist(), strict=True)
     times = [f"{number(n)} kernels, {figure(ms, 'ms')}" for n, ms in counts]
-    marks: list[Mark] = [Rects("kernels", "compute", _bins(known.edges_us, known.kernels, times, "us"))]
+    marks: list[Mark] = [
+        Rects("kernels", "compute", _bins(known.edges_us, known.kernels, times, "us"))
+    ]
     launch = report.metrics.launches.launch_mean_us if report.metrics.launches else None
     ends = (float(known.edges_us[0]), float(known.edges_us[-1]))
     if launch:
@@ -73,12 +90,20 @@ def launch_queue(details: Details) -> Chart | None:
     queue = details.queue
     if queue is None or queue.depth.max() < 2:
         return None
-    line = Lines("", "compute", (queue.time_ns / NS_PER_MS).tolist(), queue.depth.tolist(), steps=True)
+    line = Lines(
+        "", "compute", (queue.time_ns / NS_PER_MS).tolist(), queue.depth.tolist(), steps=True
+    )
     caption = (
         "Device ops launched and not finished, over the step of the timeline: near zero the GPU waits for the CPU, "
         "high the CPU is ahead."
     )
-    return Chart("queue", "Launch queue", caption, Plot([line], Axis("ms since the step's start"), Axis("ops")), 220)
+    return Chart(
+        "queue",
+        "Launch queue",
+        caption,
+        Plot([line], Axis("ms since the step's start"), Axis("ops")),
+        220,
+    )
 
 
 def _bins(edges: F64, heights: Any, hints: Sequence[str], unit: str) -> list[Rectangle]:
@@ -96,9 +121,17 @@ def step_times(report: Report) -> Chart | None:
     if len(times) < LEAST_STEPS:
         return None
     counts, edges = np.histogram(times, bins=min(30, len(times) // 3))
-    bars = Rects("", "duration", _bins(edges, counts, [f"{count} steps" for count in counts.tolist()], "ms"))
+    bars = Rects(
+        "", "duration", _bins(edges, counts, [f"{count} steps" for count in counts.tolist()], "ms")
+    )
     plot = Plot([bars], Axis("ms", range=(float(edges[0]), float(edges[-1]))), Axis("steps"))
-    return Chart("times", "Steps by time", "Steady steps by their time. Two hills are two kinds of steps.", plot, 220)
+    return Chart(
+        "times",
+        "Steps by time",
+        "Steady steps by their time. Two hills are two kinds of steps.",
+        plot,
+        220,
+    )
 
 
 def logged(details: Details) -> Chart | None:
@@ -107,7 +140,9 @@ def logged(details: Details) -> Chart | None:
     if not rows:
         return None
     waiting = Series("waiting for data", "idle-input", [r.data_ms for r in rows])
-    rest = Series("the rest of the step", "duration", [max(r.time_ms - r.data_ms, 0.0) for r in rows])
+    rest = Series(
+        "the rest of the step", "duration", [max(r.time_ms - r.data_ms, 0.0) for r in rows]
+    )
     caption = "Steps as the log has them: what of each was waiting for data."
     plot = stacked([str(r.step) for r in rows], [waiting, rest], "step", "ms")
     return Chart("logged", "Data and compute", caption, plot)
@@ -132,7 +167,8 @@ def idle_icicle(details: Details) -> Chart | None:
 
 
 def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
-    """Boxes below each other, the innermost in their own colour; None with fewer levels than the least, or no time."""
+    """Boxes below each other, the innermost in their own colour; None with fewer levels than the
+    least, or no time."""
     boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
     levels = max((box.level for box in boxes), default=-1) + 1
     total = max((box.end_ms for box in boxes), default=0.0)
@@ -140,11 +176,18 @@ def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int
         return None
     drawn = []
     for b in boxes:
-        hint = f"{b.name}: {figure(b.end_ms - b.begin_ms, 'ms')}, {(b.end_ms - b.begin_ms) / total:.1%}"
+        hint = (
+            f"{b.name}: {figure(b.end_ms - b.begin_ms, 'ms')}, "
+            f"{(b.end_ms - b.begin_ms) / total:.1%}"
+        )
         place = (b.begin_ms, b.end_ms, b.level + 0.03, b.level + 0.97)
         drawn.append(Rectangle(*place, hint, name_of(b.name), b.sort or "operator"))
     sorts = dict.fromkeys(b.colour for b in drawn)
-    keys = [("phase or operator" if sort == "operator" else sort.replace("idle-", ""), sort, "") for sort in sorts]
-    across, along = Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True)
+    keys = [
+        ("phase or operator" if sort == "operator" else sort.replace("idle-", ""), sort, "")
+        for sort in sorts
+    ]
+    across = Axis("ms", range=(0.0, total))
+    along = Axis(range=(0.0, levels), hidden=True)
     plot = Plot([Rects("", "operator", drawn)], across, along, down=True, keys=keys)
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

@@ -1,8 +1,8 @@
 """The section of the findings: each with its evidence, linked to its place on the timeline.
 
-Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a cause. The longest
-event of the timeline that the words name is the place; a finding of idle time is at its longest gap of that cause.
-Where there is no timeline there are no places."""
+Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a
+cause. The longest event of the timeline that the words name is the place; a finding of idle time is
+at its longest gap of that cause. Where there is no timeline there are no places."""
 
 import numpy as np
 from markdown_it import MarkdownIt
@@ -25,14 +25,21 @@ ELSEWHERE = (
     ("condition-", "recording", "about the recording"),
     ("profiler-cost", "recording", "about the recording"),
 )
-"""Findings, by how their ids begin, that are about more than a step, and the sections that show them."""
+"""Findings, by how their ids begin, that are about more than a step, and the sections that show
+them."""
 LEAST = 8  # characters that a shortened name needs to stand for one
 OF_CLASS = {
-    "launch": Category.IDLE_LAUNCH, "sync": Category.IDLE_SYNC, "input": Category.IDLE_INPUT,
-    "host": Category.IDLE_HOST, "communication": Category.COMMUNICATION, "transfer": Category.COPY,
-}  # fmt: skip
+    "launch": Category.IDLE_LAUNCH,
+    "sync": Category.IDLE_SYNC,
+    "input": Category.IDLE_INPUT,
+    "host": Category.IDLE_HOST,
+    "communication": Category.COMMUNICATION,
+    "transfer": Category.COPY,
+}
 """What on the timeline a finding of a class is about; others are where their evidence says."""
-DETAIL = {"launch-latency": "the next op was already queued"}  # the details of gaps that alone a finding is about
+DETAIL = {
+    "launch-latency": "the next op was already queued"
+}  # the details of gaps that alone a finding is about
 NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 
@@ -54,14 +61,18 @@ def predicted(report: Report) -> Chart | None:
 
 def link_to(place: "Place | None") -> Markup | None:
     """A link to a place on the timeline, None where there is none."""
-    return tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
+    return (
+        tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
+    )
 
 
 def _finding(report: Report, timeline: Timeline | None, position: int, finding: Finding) -> Markup:
     link = link_to(of_finding(timeline, finding))
     # Where to look for what is not on one rank's timeline.
     elsewhere = next((one for id_, *one in ELSEWHERE if finding.id.startswith(id_)), None)
-    other = tag("span", "· ", tag("a", elsewhere[1], href=f"#{elsewhere[0]}")) if elsewhere else None
+    other = (
+        tag("span", "· ", tag("a", elsewhere[1], href=f"#{elsewhere[0]}")) if elsewhere else None
+    )
     about = join(
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
         f" · {finding.cls} · ",
@@ -75,7 +86,13 @@ def _finding(report: Report, timeline: Timeline | None, position: int, finding: 
         "article",
         tag("h3", f"{position}. {finding.title}"),
         *(tag("p", text) for text in (about, *gains.leads(report, finding))),
-        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
+        tag(
+            "details",
+            tag("summary", "Evidence"),
+            _evidence(timeline, finding),
+            open=position == 1,
+            class_="evidence",
+        ),
         explained(finding.id),
         class_="finding",
         id=f"finding-{position}",
@@ -90,17 +107,27 @@ def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
         (item.metric, gains.evidence_value(item), item.where, link)[:columns]
         for item, link in zip(finding.evidence, links, strict=True)
     ]
-    heads, numeric = ("Evidence", "Value", "Where", "Timeline"), (False, True, False, False)
+    heads = ("Evidence", "Value", "Where", "Timeline")
+    numeric = (False, True, False, False)
     return plain_table(f"Evidence: {finding.title}", heads[:columns], rows, numeric[:columns])
 
 
 def explained(finding_id: str) -> Markup | None:
-    """The page without its title and its example: the report's own finding is one; None where there is no page."""
+    """The page without its title and its example: the report's own finding is one; None where there
+    is no page."""
     if (page := finding_page(finding_id)) is None:
         return None
-    text = (SECTION + page.text.partition(SECTION)[2]).partition(f"{SECTION}Example\n")[0].replace(SECTION, "\n#### ")
+    text = (
+        (SECTION + page.text.partition(SECTION)[2])
+        .partition(f"{SECTION}Example\n")[0]
+        .replace(SECTION, "\n#### ")
+    )
     drawn = Markup(MarkdownIt("commonmark", {"html": False}).render(text))
-    return tag("details", tag("summary", "What it means, how it was decided, what to do"), tag("div", drawn))
+    return tag(
+        "details",
+        tag("summary", "What it means, how it was decided, what to do"),
+        tag("div", drawn),
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +144,8 @@ class Place:
 
 
 def of_finding(timeline: Timeline | None, finding: Finding) -> Place | None:
-    """The place of a finding: the longest event of what its class is about, else the first that evidence names."""
+    """The place of a finding: the longest event of what its class is about, else the first that
+    evidence names."""
     if timeline is None or finding.id.startswith(NOWHERE):
         return None
     chosen = timeline.events.category == OF_CLASS.get(finding.cls, -1)
@@ -146,7 +174,10 @@ def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return None
-    start, end = (np.clip(times[rows], *timeline.extent) for times in (timeline.events.start, timeline.events.end))
+    start, end = (
+        np.clip(times[rows], *timeline.extent)
+        for times in (timeline.events.start, timeline.events.end)
+    )
     best = int((end - start).argmax())
     return Place(int(start[best]), int(end[best]))
 
@@ -161,4 +192,7 @@ def _named(timeline: Timeline, where: str) -> Bool:
         found = [text in (head, where) or (cut and text.startswith(beginning)) for text in texts]
         return np.array([*found, False], bool)
 
-    return matching(timeline.names)[timeline.events.name] | matching(timeline.detail)[timeline.events.detail]
+    return (
+        matching(timeline.names)[timeline.events.name]
+        | matching(timeline.detail)[timeline.events.detail]
+    )

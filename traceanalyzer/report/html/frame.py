@@ -1,4 +1,5 @@
-"""What every HTML file has around its content: the head, the places of charts, and what the page does by itself."""
+"""What every HTML file has around its content: the head, the places of charts, and what the page
+does by itself."""
 
 import re
 from functools import cache
@@ -9,7 +10,9 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.pictures.svg import drawn
 
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+)
 """A browser that keeps to it cannot be made to send a request by anything in a recording."""
 
 
@@ -21,14 +24,25 @@ def framed(title: str, *body: Markup | None, policy: str = POLICY) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
     )
-    head = tag("head", *meta, tag("title", title), tag("style", asset("colours.css"), asset("page.css")))
+    head = tag(
+        "head", *meta, tag("title", title), tag("style", asset("colours.css"), asset("page.css"))
+    )
     return "<!DOCTYPE html>\n" + tag("html", head, tag("body", *body), lang="en")
 
 
 def chart_place(chart: Chart, remark: str = "") -> Markup:
     """A chart with title, legend and caption; `remark` is for screen readers, after the caption."""
     keys = [
-        tag("li", tag("span", class_=f"key {form}", style=f"background:var(--{colour})", aria_hidden="true"), name)
+        tag(
+            "li",
+            tag(
+                "span",
+                class_=f"key {form}",
+                style=f"background:var(--{colour})",
+                aria_hidden="true",
+            ),
+            name,
+        )
         for name, colour, form in chart.plot.legend
     ]
     legend = tag("ul", *keys, class_="keys") if keys else None
@@ -44,13 +58,17 @@ def heading(answer: str) -> Markup:
 
 
 def page_scripts(*names: str) -> Markup:
-    """The end of a body: the tool tip, and the scripts of these names after the one that every page has."""
+    """The end of a body: the tool tip, and the scripts of these names after the one that every page
+    has."""
     return join(
-        tag("div", id="tip", role="tooltip", hidden=True), *(tag("script", asset(name)) for name in ("page.js", *names))
+        tag("div", id="tip", role="tooltip", hidden=True),
+        *(tag("script", asset(name)) for name in ("page.js", *names)),
     )
 
 
 @cache
 def asset(name: str) -> Markup:
     """A file of the page's own."""
-    return Markup((files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8"))
+    return Markup(
+        (files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8")
+    )

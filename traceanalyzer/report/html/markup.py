@@ -1,4 +1,5 @@
-"""HTML written so that no text can become markup: `tag()` escapes every child and attribute that is not `Markup`."""
+"""HTML written so that no text can become markup: `tag()` escapes every child and attribute that is
+not `Markup`."""
 
 from functools import cache, lru_cache
 from html import escape
@@ -15,15 +16,19 @@ class Markup(str):
     __slots__ = ()
 
 
-def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:
-    """An element. Children that are None are left out, and attributes that are None or False; True stands without a
-    value; `class_` is `class`, and other underscores are hyphens."""
+def tag(
+    name: str, /, *children: str | None, **attributes: str | int | float | bool | None
+) -> Markup:
+    """An element. Children that are None are left out, and attributes that are None or False; True
+    stands without a value; `class_` is `class`, and other underscores are hyphens."""
     start = f"<{name}"
     for key, value in attributes.items():
         if value is True:
             start += f" {_published(key)}"
         elif value is not None and value is not False:
-            start += f' {_published(key)}="{value if isinstance(value, int | float) else text(value)}"'
+            start += (
+                f' {_published(key)}="{value if isinstance(value, int | float) else text(value)}"'
+            )
     return Markup(f"{start}>" if name in VOID else f"{start}>{join(*children)}</{name}>")
 
 
@@ -33,7 +38,8 @@ def join(*children: str | None) -> Markup:
 
 
 def text(value: str) -> Markup:
-    """Text as HTML: markup as it is, anything else on one line, without control characters, escaped."""
+    """Text as HTML: markup as it is, anything else on one line, without control characters,
+    escaped."""
     return value if isinstance(value, Markup) else _escaped(value)
 
 

@@ -1,5 +1,5 @@
-"""Charts of communication and of several ranks: what overlaps, what bandwidth is reached, who waits in which step, who
-sends whom how much. Each is left out where it would say nothing."""
+"""Charts of communication and of several ranks: what overlaps, what bandwidth is reached, who waits
+in which step, who sends whom how much. Each is left out where it would say nothing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
@@ -18,24 +18,33 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.timeline.distributions import Message, StepsOfRank
 from traceanalyzer.report.timeline.lanes import Category, Timeline
 
-ROW_PX, EDGES_PX, STRIP_PX = 24, 60, 32
+ROW_PX = 24
+EDGES_PX = 60
+STRIP_PX = 32
 PALEST = 0.12  # strength of the colour of the least value
-LEAST_SPREAD, LEAST_WAIT = 0.2, 0.1
-"""Of the longest step, and of a step: differences and waits below that are not to look like large ones."""
+LEAST_SPREAD = 0.2
+LEAST_WAIT = 0.1
+"""Of the longest step, and of a step: differences and waits below that are not to look like large
+ones."""
 FINEST = 2_000  # boxes that a strip has room for: nearer neighbours are one
 MAX_PEERS = 64  # ranks along the sides of the traffic's map
 PALETTE = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle-input")
 
 
 def overlap(details: Details) -> Chart | None:
-    """Compute against communication over a step, each collective with what of it does not overlap."""
-    timeline, messages = details.timeline, details.messages
+    """Compute against communication over a step, each collective with what of it does not
+    overlap."""
+    timeline = details.timeline
+    messages = details.messages
     if timeline is None or not messages:
         return None
     streams = list(dict.fromkeys(message.stream for message in messages))
     drawn = [mark for mark in _strips(timeline, messages, streams) if mark.boxes]
     ends = (timeline.window[0] / NS_PER_MS, timeline.window[1] / NS_PER_MS)
-    names = ["compute", *(["communication"] if len(streams) == 1 else [f"stream {stream}" for stream in streams])]
+    names = [
+        "compute",
+        *(["communication"] if len(streams) == 1 else [f"stream {stream}" for stream in streams]),
+    ]
     plot = Plot(drawn, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
     caption = (
         "The timeline's step: communication makes it longer only where no compute runs beside it. Each box is a "
@@ -46,7 +55,8 @@ def overlap(details: Details) -> Chart | None:
 
 def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[int]) -> list[Rects]:
     """Compute, collectives, what of these overlaps, and their names."""
-    compute, length = _compute(timeline), timeline.window[1] - timeline.window[0]
+    compute = _compute(timeline)
+    length = timeline.window[1] - timeline.window[0]
     place = {stream: 1 + i for i, stream in enumerate(streams)}
     ran = [
         (start, end, 0, f"compute: {figure(end / NS_PER_MS - start / NS_PER_MS, 'ms')}")
@@ -73,7 +83,8 @@ def _compute(timeline: Timeline) -> IntervalSet:
 
 
 def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]:
-    """Starts and ends of the set, with gaps closed that are too short to be seen between these moments."""
+    """Starts and ends of the set, with gaps closed that are too short to be seen between these
+    moments."""
     least = (end - start) // FINEST
     merged = union(of.start, of.end + least)
     return zip(merged.start.tolist(), (merged.end - least).tolist(), strict=True)
@@ -81,21 +92,32 @@ def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]
 
 def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -> Rects:
     """Stretches of time (start and end in ns, place, hint) in strips below each other."""
-    boxes = [Box(start / NS_PER_MS, end / NS_PER_MS, y - 0.4, y + 0.4, hint) for start, end, y, hint in parts]
+    boxes = [
+        Box(start / NS_PER_MS, end / NS_PER_MS, y - 0.4, y + 0.4, hint)
+        for start, end, y, hint in parts
+    ]
     return Rects(name, colour, boxes)
 
 
 def _named(message: Message, place: int, whole: int) -> Box:
     """The name of a collective, or its number where there is no room, in a box that is not seen."""
-    name, length = f"{message.kind} {message.number}/{message.of}", message.end - message.start
+    name = f"{message.kind} {message.number}/{message.of}"
+    length = message.end - message.start
     size = "" if message.bytes is None else f", {figure(message.bytes, 'bytes')}"
     group = f" of group {message.group}" if message.group else ""
     return Box(
-        message.start / NS_PER_MS, message.end / NS_PER_MS, place - 0.4, place + 0.4,
-        f"{name}{group}{size}: {figure(length, 'ns')}, {figure(message.exposed, 'ns')} of it exposed",
+        message.start / NS_PER_MS,
+        message.end / NS_PER_MS,
+        place - 0.4,
+        place + 0.4,
+        (
+            f"{name}{group}{size}: {figure(length, 'ns')}, {figure(message.exposed, 'ns')} "
+            "of it exposed"
+        ),
         name if length * USUAL_PX > (len(name) + 1) * CHARACTER_PX * whole else str(message.number),
-        "exposed-communication" if 2 * message.exposed > length else "idle-communication", 0.0,
-    )  # fmt: skip
+        "exposed-communication" if 2 * message.exposed > length else "idle-communication",
+        0.0,
+    )
 
 
 def bandwidths(report: Report) -> Chart | None:
@@ -105,10 +127,20 @@ def bandwidths(report: Report) -> Chart | None:
         return None
     kinds: dict[str, list[Dot]] = {}
     for row in rows:
-        hint = f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
-        kinds.setdefault(row.collective, []).append(Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint))
-    dots = [Dots(name_of(kind), colour, some) for (kind, some), colour in zip(kinds.items(), cycle(PALETTE))]
-    caption = "Bus bandwidth of the collectives by the size of their messages: small ones cannot use the link."
+        hint = (
+            f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
+        )
+        kinds.setdefault(row.collective, []).append(
+            Dot(row.message_bytes / 1e6, row.bus_gbs, 6.0, hint)
+        )
+    dots = [
+        Dots(name_of(kind), colour, some)
+        for (kind, some), colour in zip(kinds.items(), cycle(PALETTE))
+    ]
+    caption = (
+        "Bus bandwidth of the collectives by the size of their messages: small ones cannot "
+        "use the link."
+    )
     plot = Plot(dots, Axis("MB a message", log=True), Axis("GB/s", log=True))
     return Chart("bandwidths", "Message size and bandwidth", caption, plot, 280)
 
@@ -117,11 +149,20 @@ def ranks_by_step(details: Details) -> Chart | None:
     """Step times of ranks as a map."""
     longest = max((time for row in details.by_rank for time in row.times_ms), default=0.0)
     ends = (longest * (1 - LEAST_SPREAD), longest)
-    made = _by_step(details.by_rank, "compute", lambda row: row.times_ms, lambda time, _: figure(time, "ms"), ends)
+    made = _by_step(
+        details.by_rank,
+        "compute",
+        lambda row: row.times_ms,
+        lambda time, _: figure(time, "ms"),
+        ends,
+    )
     if made is None:
         return None
     plot, low, high = made
-    caption = f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, the longer."
+    caption = (
+        f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, "
+        "the longer."
+    )
     return _map("rank-steps", "Step time by rank and step", caption, plot, details.by_rank)
 
 
@@ -146,34 +187,49 @@ def waiting_by_step(details: Details) -> Chart | None:
 
 def _map(id_: str, title: str, caption: str, plot: Plot, rows: Sequence[StepsOfRank]) -> Chart:
     if any(row.others for row in rows):
-        caption += " First the ranks that hold up the run most; a row of several shows their longest times."
+        caption += (
+            " First the ranks that hold up the run most; a row of several shows their "
+            "longest times."
+        )
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * len(rows))
 
 
 def _by_step(
-    rows: Sequence[StepsOfRank], colour: str, values: Callable[[StepsOfRank], Sequence[float]],
-    words: Callable[[float, float], str], ends: tuple[float, float],
-) -> tuple[Plot, float, float] | None:  # fmt: skip
-    """A map of ranks and steps, the darker, the larger the value, over these ends at least; its least and largest. None
-    for one of either."""
+    rows: Sequence[StepsOfRank],
+    colour: str,
+    values: Callable[[StepsOfRank], Sequence[float]],
+    words: Callable[[float, float], str],
+    ends: tuple[float, float],
+) -> tuple[Plot, float, float] | None:
+    """A map of ranks and steps, the darker, the larger the value, over these ends at least; its
+    least and largest. None for one of either."""
     first = min((row.first for row in rows), default=0)
     steps = max((row.first - first + len(values(row)) for row in rows), default=0)
     if len(rows) < 2 or steps < 2:
         return None
     cells = [
-        (row.first - first + j, i, value, f"{row.name}, step {row.first + j}: {words(value, row.times_ms[j])}")
+        (
+            row.first - first + j,
+            i,
+            value,
+            f"{row.name}, step {row.first + j}: {words(value, row.times_ms[j])}",
+        )
         for i, row in enumerate(rows)
         for j, value in enumerate(values(row))
     ]
-    across, down = Axis("step", names=[str(first + j) for j in range(steps)]), Axis(names=[row.name for row in rows])
+    across = Axis("step", names=[str(first + j) for j in range(steps)])
+    down = Axis(names=[row.name for row in rows])
     known = [value for _, _, value, _ in cells]
     return Plot([_cells(cells, colour, ends)], across, down, down=True), min(known), max(known)
 
 
-def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tuple[float, float]) -> Rects:
-    """Cells of a map: place across and down, value, and hint; as strong as the value is between the ends, or what lies
-    beyond them."""
-    low, high = min(ends[0], *(c[2] for c in cells)), max(ends[1], *(c[2] for c in cells))
+def _cells(
+    cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tuple[float, float]
+) -> Rects:
+    """Cells of a map: place across and down, value, and hint; as strong as the value is between the
+    ends, or what lies beyond them."""
+    low = min(ends[0], *(c[2] for c in cells))
+    high = max(ends[1], *(c[2] for c in cells))
     boxes = []
     for x, y, value, hint in cells:
         strength = PALEST + (1 - PALEST) * (value - low) / ((high - low) or 1.0)
@@ -184,7 +240,9 @@ def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tupl
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
     rows = list(filter(attrgetter("bytes"), report.tables.get("traffic", [])))
-    every = dict.fromkeys(sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)}))
+    every = dict.fromkeys(
+        sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)})
+    )
     if not every:
         return None
     by_worth = map(attrgetter("rank"), report.tables.get("ranks", []))
@@ -196,10 +254,19 @@ def traffic(report: Report) -> Chart | None:
         what = f"{figure(row.bytes, 'bytes')} a step in {figure(row.messages)} messages"
         hint = f"rank {row.sender} to rank {row.receiver}: {what}"
         cells.append((place[row.receiver], place[row.sender], float(row.bytes), hint))
-    names, most = [f"rank {rank}" for rank in ranks], max(map(itemgetter(2), cells), default=0.0)
-    caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
+    names = [f"rank {rank}" for rank in ranks]
+    most = max(map(itemgetter(2), cells), default=0.0)
+    caption = (
+        "Bytes that the rank on the left sends the rank below in a step; "
+        f"{figure(most, 'bytes')} in full colour."
+    )
     if len(every) > len(ranks):
-        caption += f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table has more."
+        caption += (
+            f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table "
+            "has more."
+        )
     marks = [_cells(cells, "communication", (0.0, most))]
     plot = Plot(marks, Axis("to", names=names), Axis("from", names=names), down=True)
-    return Chart("traffic", "Traffic between ranks", caption, plot, EDGES_PX + ROW_PX * len(ranks) + 20)
+    return Chart(
+        "traffic", "Traffic between ranks", caption, plot, EDGES_PX + ROW_PX * len(ranks) + 20
+    )

@@ -15,11 +15,18 @@ ROWS = 100  # rows that a table shows
 
 
 def render_html(document: doc.Document, rows: int = ROWS) -> str:
-    """The document as a self-contained page whose tables show so many `rows`; sections without content are left out."""
+    """The document as a self-contained page whose tables show so many `rows`; sections without
+    content are left out."""
     drawn = [(section, _body(section, rows)) for section in _headed(document.sections)]
-    shown = [(section.id or f"s{i}", section, body) for i, (section, body) in enumerate(drawn) if body]
-    links = [tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded]
-    skip = [tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]]
+    shown = [
+        (section.id or f"s{i}", section, body) for i, (section, body) in enumerate(drawn) if body
+    ]
+    links = [
+        tag("a", section.title, href=f"#{id_}") for id_, section, _ in shown if not section.folded
+    ]
+    skip = [
+        tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]
+    ]
     navigation = tag("header", tag("nav", *links, aria_label="Sections"))
     main = tag("main", *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown))
     footer = tag("footer", f"Made by {document.made_by} from files alone.")
@@ -27,8 +34,11 @@ def render_html(document: doc.Document, rows: int = ROWS) -> str:
 
 
 def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:
-    """The sections; the page's heading is the verdict that the first one begins with, in place of its title."""
-    answers = [part for section in sections[:1] for part in section.parts if isinstance(part, doc.Verdict)]
+    """The sections; the page's heading is the verdict that the first one begins with, in place of
+    its title."""
+    answers = [
+        part for section in sections[:1] for part in section.parts if isinstance(part, doc.Verdict)
+    ]
     if not answers:
         return list(sections)
     others = (part for part in sections[0].parts if part is not answers[0])
@@ -38,7 +48,11 @@ def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:
 
 def _body(section: doc.Section, rows: int) -> Markup:
     body = join(*(_drawn(part, section.title, rows) for part in section.parts if part))
-    return tag("details", tag("summary", "What it is made of"), body) if body and section.folded else body
+    return (
+        tag("details", tag("summary", "What it is made of"), body)
+        if body and section.folded
+        else body
+    )
 
 
 def _section(id_: str, section: doc.Section, body: Markup, heading: str) -> Markup:
@@ -58,7 +72,11 @@ def _fold(part: doc.Fold, title: str, rows: int) -> Markup | None:
 
 
 def _texts(part: doc.TextTable, title: str, rows: int) -> Markup | None:
-    return plain_table(part.title or title, part.headers, part.rows[:rows], part.numeric) if part.rows else None
+    return (
+        plain_table(part.title or title, part.headers, part.rows[:rows], part.numeric)
+        if part.rows
+        else None
+    )
 
 
 def _items(part: doc.Items, *_: object) -> Markup:
@@ -75,7 +93,11 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
     title = part.title or title
     more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
     made = table(title, part.rows, limit=rows, origin_ns=part.origin_ns, link=part.link, more=more)
-    return tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), made) if part.folded else made
+    return (
+        tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), made)
+        if part.folded
+        else made
+    )
 
 
 _HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
@@ -86,7 +108,9 @@ _HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
     ),
     doc.Facts: lambda part, *_: facts(part.facts) if part.facts else None,
     doc.Items: _items,
-    doc.Bullets: lambda part, *_: tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None,
+    doc.Bullets: lambda part, *_: (
+        tag("ul", *(tag("li", text) for text in part.texts)) if part.texts else None
+    ),
     doc.Table: _table,
     doc.TextTable: _texts,
     doc.Fold: _fold,

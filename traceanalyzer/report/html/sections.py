@@ -1,13 +1,24 @@
-"""The report as one HTML file that opens anywhere: its sections in order, each left out where the report has nothing
-for it. No request leaves it, its size is bounded, scripts only add; one button opens Perfetto's page, and hands it what
-the timeline shows."""
+"""The report as one HTML file that opens anywhere: its sections in order, each left out where the
+report has nothing for it. No request leaves it, its size is bounded, scripts only add; one button
+opens Perfetto's page, and hands it what the timeline shows."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from traceanalyzer.report.document import Bullets, Document, Drawing, Fact, Facts, Fold, Part, Section, Table, TextTable
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Fact,
+    Facts,
+    Fold,
+    Part,
+    Section,
+    Table,
+    TextTable,
+)
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, rank_charts, render, step_charts, work_charts
 from traceanalyzer.report.html.answer import advice, answer
@@ -24,20 +35,56 @@ from traceanalyzer.report.whole import NO_FINDING, TITLE, quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
-ELSEWHERE = [step_facts.STEP_GROUPS[name] for name in ("communication", "roofline")]  # have a section of their own
+ELSEWHERE = [
+    step_facts.STEP_GROUPS[name] for name in ("communication", "roofline")
+]  # have a section of their own
 
 
 MAX_BYTES = 3_000_000  # of the file
-ROWS = (300, 100, 30, 10)  # that a table shows; fewer are tried until the file is small enough, the last is taken
+ROWS = (
+    300,
+    100,
+    30,
+    10,
+)  # that a table shows; fewer are tried until the file is small enough, the last is taken
 
 
-def render_html(report: Report, details: Details | None = None, more: Sequence[Section] = ()) -> str:
-    """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines, memory and ceilings,
-    `more` sections at its end."""
+SHOWN_ABOVE = (
+    "steps",
+    "critical_path",
+    "phases",
+    "modules",
+    "gap_places",
+    "gap_histogram",
+    "gaps",
+    "syncs",
+    "kernel_classes",
+    "kernels",
+    "ops",
+    "copies",
+    "collectives",
+    "skew",
+    "ranks",
+    "traffic",
+    "conditions",
+)
+"""Tables that have their place; the others stand with the recording."""
+
+
+def render_html(
+    report: Report, details: Details | None = None, more: Sequence[Section] = ()
+) -> str:
+    """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines,
+    memory and ceilings, `more` sections at its end."""
     details = details or Details()
     first = Section("Summary", [Drawing(partial(answer, report))], untitled=True, id="answer")
-    sections = [first, *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS), *more]
-    title, scripts = f"{opening.verdict(report)}: {opening.recording(report)}", SCRIPTS if details.timelines else ()
+    sections = [
+        first,
+        *(Section(name, make(report, details), id=id_) for id_, name, make in SECTIONS),
+        *more,
+    ]
+    title = f"{opening.verdict(report)}: {opening.recording(report)}"
+    scripts = SCRIPTS if details.timelines else ()
     document = Document(title, sections, scripts, f"{report.tool.name} {report.tool.version}")
     for rows in ROWS:
         page = render.render_html(document, rows)
@@ -58,9 +105,13 @@ def _pair(*charts: Chart | None) -> Drawing:
 
 def _table(report: Report, name: str, link: Link | None = None, *, folded: bool = False) -> Table:
     return Table(
-        report.tables.get(name, []), step_facts.table_title(name), command=step_facts.table_command(name),
-        origin_ns=step_facts.moments_origin(report), link=link, folded=folded,
-    )  # fmt: skip
+        report.tables.get(name, []),
+        step_facts.table_title(name),
+        command=step_facts.table_command(name),
+        origin_ns=step_facts.moments_origin(report),
+        link=link,
+        folded=folded,
+    )
 
 
 def _folded(report: Report, *names: str) -> list[Table]:
@@ -96,8 +147,12 @@ def _known(facts: Sequence[Fact]) -> tuple[list[Fact], list[Fact]]:
 
 
 def _not_known(facts: Sequence[Fact]) -> Markup:
-    terms = [term(fact.label, fact.definition) for fact in {fact.label: fact for fact in facts}.values()]
-    return tag("p", "Not known from this recording: ", Markup(", ".join(terms)), ".", class_="quiet")
+    terms = [
+        term(fact.label, fact.definition) for fact in {fact.label: fact for fact in facts}.values()
+    ]
+    return tag(
+        "p", "Not known from this recording: ", Markup(", ".join(terms)), ".", class_="quiet"
+    )
 
 
 def _idle(report: Report, details: Details) -> list[Part | None]:
@@ -106,24 +161,32 @@ def _idle(report: Report, details: Details) -> list[Part | None]:
 
     return [
         _pair(step_charts.idle_causes(report), step_charts.gap_lengths(report, details)),
-        _chart(event_charts.idle_places(report)), _chart(event_charts.idle_icicle(details)),
-        _chart(event_charts.launch_queue(details)), *_folded(report, "gap_places", "gap_histogram"),
-        _table(report, "gaps", link, folded=True), _table(report, "syncs"),
-    ]  # fmt: skip
+        _chart(event_charts.idle_places(report)),
+        _chart(event_charts.idle_icicle(details)),
+        _chart(event_charts.launch_queue(details)),
+        *_folded(report, "gap_places", "gap_histogram"),
+        _table(report, "gaps", link, folded=True),
+        _table(report, "syncs"),
+    ]
 
 
 def _work(report: Report, details: Details) -> list[Part | None]:
     if not any(report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
         return []
     return [
-        _chart(event_charts.icicle(details)), _chart(work_charts.kernel_classes(report)),
-        _chart(event_charts.kernel_lengths(report, details)), *_folded(report, "kernel_classes"),
-        _table(report, "kernels"), _table(report, "ops"), *_folded(report, "copies"),
-    ]  # fmt: skip
+        _chart(event_charts.icicle(details)),
+        _chart(work_charts.kernel_classes(report)),
+        _chart(event_charts.kernel_lengths(report, details)),
+        *_folded(report, "kernel_classes"),
+        _table(report, "kernels"),
+        _table(report, "ops"),
+        *_folded(report, "copies"),
+    ]
 
 
 def _roofline(report: Report, details: Details) -> list[Part | None]:
-    step, chart = report.metrics.roofline, _chart(work_charts.roofline(report, details))
+    step = report.metrics.roofline
+    chart = _chart(work_charts.roofline(report, details))
     no_dots = "No kernel has both its operations and its traffic known, or the GPU is not known."
     return [chart] if step is None else [chart or no_dots, Facts(step_facts.facts_of(step))]
 
@@ -133,20 +196,32 @@ def _communication(report: Report, details: Details) -> list[Part | None]:
     if not report.tables.get("collectives") and not (total is not None and total.total_ms):
         return []
     return [
-        Facts(step_facts.facts_of(total)) if total is not None else None, _chart(rank_charts.overlap(details)),
-        _chart(work_charts.communication(report)), _chart(rank_charts.bandwidths(report)),
-        _table(report, "collectives"), *_folded(report, "skew"),
-    ]  # fmt: skip
+        Facts(step_facts.facts_of(total)) if total is not None else None,
+        _chart(rank_charts.overlap(details)),
+        _chart(work_charts.communication(report)),
+        _chart(rank_charts.bandwidths(report)),
+        _table(report, "collectives"),
+        *_folded(report, "skew"),
+    ]
 
 
 def _memory(report: Report, details: Details) -> list[Part | None]:
     if (chart := _chart(work_charts.memory(details))) is None:
         return []
     peaks = [
-        ("host" if t.device < 0 else f"GPU {t.device}", figure(t.peak, "bytes"), figure(int(t.reserved.max()), "bytes"))
+        (
+            "host" if t.device < 0 else f"GPU {t.device}",
+            figure(t.peak, "bytes"),
+            figure(int(t.reserved.max()), "bytes"),
+        )
         for t in details.memory
     ]
-    return [chart, TextTable(["Device", "Most allocated", "Most reserved"], [False, True, True], peaks, "Peak memory")]
+    return [
+        chart,
+        TextTable(
+            ["Device", "Most allocated", "Most reserved"], [False, True, True], peaks, "Peak memory"
+        ),
+    ]
 
 
 def _ranks(report: Report, details: Details) -> list[Part | None]:
@@ -154,18 +229,25 @@ def _ranks(report: Report, details: Details) -> list[Part | None]:
         return []
     maps = [make(details) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
     return [
-        _chart(step_charts.ranks(report, details)), _pair(*maps) if all(maps) else _chart(maps[0]),
-        _chart(rank_charts.traffic(report)), _table(report, "ranks"), *_folded(report, "traffic"),
-    ]  # fmt: skip
+        _chart(step_charts.ranks(report, details)),
+        _pair(*maps) if all(maps) else _chart(maps[0]),
+        _chart(rank_charts.traffic(report)),
+        _table(report, "ranks"),
+        *_folded(report, "traffic"),
+    ]
 
 
 def _recording(report: Report, details: Details) -> list[Part | None]:
-    notes, inputs = opening.all_notes(report), []
+    notes = opening.all_notes(report)
+    inputs = []
     for path, kind, rank, what, item in opening.files(report):
         counted = Counter(device.name or f"GPU {device.id}" for device in item.devices)
-        gpus = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
+        gpus = ", ".join(
+            f"{count} x {name}" if count > 1 else name for name, count in counted.items()
+        )
         inputs.append((path, kind, rank, gpus, what))
-    heads, left = ["Recording", "Kind", "Rank", "GPUs", "What was read"], len(notes) - MAX_NOTES
+    heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
+    left = len(notes) - MAX_NOTES
     return [
         TextTable(heads, [False, False, True, False, False], inputs, "Recordings"),
         Bullets(notes[:MAX_NOTES]),
@@ -178,28 +260,42 @@ def _recording(report: Report, details: Details) -> list[Part | None]:
 
 def _definitions(report: Report, details: Details) -> list[Part | None]:
     def drawn() -> Markup:
-        groups = [*step_facts.definition_groups(report), *step_facts.table_definition_groups(report)]
-        return join(*(join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs))
+        groups = [
+            *step_facts.definition_groups(report),
+            *step_facts.table_definition_groups(report),
+        ]
+        return join(
+            *(join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs)
+        )
 
-    return [Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])]
+    return [
+        Fold("All of them (each is shown for a name that has the focus, too)", [Drawing(drawn)])
+    ]
 
 
-SHOWN_ABOVE = (
-    "steps", "critical_path", "phases", "modules", "gap_places", "gap_histogram", "gaps", "syncs", "kernel_classes",
-    "kernels", "ops", "copies", "collectives", "skew", "ranks", "traffic", "conditions",
-)  # fmt: skip
-"""Tables that have their place; the others stand with the recording."""
 SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]], ...] = (
     ("key-figures", TITLE, _key_figures),
-    ("findings", "Findings", lambda report, details: [
-        Drawing(partial(findings, report, details.timeline)) if report.findings else NO_FINDING
-    ]),
-    ("change", "Recommendations", lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))]),
+    (
+        "findings",
+        "Findings",
+        lambda report, details: [
+            Drawing(partial(findings, report, details.timeline)) if report.findings else NO_FINDING
+        ],
+    ),
+    (
+        "change",
+        "Recommendations",
+        lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))],
+    ),
     ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),
-    ("timeline", "Timeline", lambda report, details: [
-        Drawing(partial(timeline, details.timelines, of_ranks=bool(report.tables.get("ranks"))))
-    ]),
+    (
+        "timeline",
+        "Timeline",
+        lambda report, details: [
+            Drawing(partial(timeline, details.timelines, of_ranks=bool(report.tables.get("ranks"))))
+        ],
+    ),
     ("work", "GPU work", _work),
     ("rooflines", "Roofline", _roofline),
     ("communication", "Communication", _communication),
@@ -207,5 +303,5 @@ SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]],
     ("ranks", "Ranks", _ranks),
     ("recording", "The recording", _recording),
     ("definitions", "Definitions", _definitions),
-)  # fmt: skip
+)
 """Id, title and content of the sections after the first screen."""

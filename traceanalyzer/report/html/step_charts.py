@@ -14,44 +14,64 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import recorded_ms
 from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
-MAX_BARS = 200  # Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks.
+MAX_BARS = 200
+"""Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of
+ranks."""
 PARTS = ("compute_ms", "exposed_communication_ms", "exposed_copy_ms", "idle_ms")
-OF_LENGTHS = (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))  # that the table of gaps tells
+OF_LENGTHS = (
+    ("launch", "launch"),
+    ("sync", "sync"),
+    ("other", "any other cause"),
+)  # that the table of gaps tells
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
 
 def step_budget(report: Report, details: Details) -> Chart | None:
-    """The budget of each step, stacked, with its idle time by cause; without device work only the steps' times."""
+    """The budget of each step, stacked, with its idle time by cause; without device work only the
+    steps' times."""
     rows = report.tables.get("steps", [])
     if not rows:
         return None
     block = -(-len(rows) // MAX_BARS)
-    known, columns = rows[0].compute_ms is not None, _of_steps(rows, details)
-    series = [Series(name, shown, means(values, block)) for name, shown, values in columns if any(values)]
+    known = rows[0].compute_ms is not None
+    columns = _of_steps(rows, details)
+    series = [
+        Series(name, shown, means(values, block)) for name, shown, values in columns if any(values)
+    ]
     plot = stacked([f"step {row.step}" for row in rows[::block]], series, "step", "ms")
     warm = sum(row.warmup for row in rows)
-    marks, caption = list(plot.marks), f"Wall-clock time of each recorded step{' by what the device did' * known}."
+    marks = list(plot.marks)
+    caption = f"Wall-clock time of each recorded step{' by what the device did' * known}."
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
     if warm:
         top = max(map(sum, zip(*(one.known().tolist() for one in series), strict=True)))
         marks.insert(0, Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]))
         caption += " The shaded steps are warm-up and left out of every mean."
-    plot = replace(plot, marks=marks, x=Axis("step", names=[str(row.step) for row in rows[::block]]))
+    plot = replace(
+        plot, marks=marks, x=Axis("step", names=[str(row.step) for row in rows[::block]])
+    )
     return Chart("steps", "Step by step", caption, plot)
 
 
 def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, list[float | None]]]:
-    """Name, colour and values of each part of the steps: idle time by cause where that is known of all."""
+    """Name, colour and values of each part of the steps: idle time by cause where that is known of
+    all."""
     causes = [details.idle_of_steps.get(row.step) for row in rows]
     names = PARTS if rows[0].compute_ms is not None else ("duration_ms",)
     parts = [
-        (label(name), name.removesuffix("_ms").replace("_", "-"), [getattr(row, name) for row in rows])
+        (
+            label(name),
+            name.removesuffix("_ms").replace("_", "-"),
+            [getattr(row, name) for row in rows],
+        )
         for name in names
     ]
     if None in causes:
         return parts
-    by_cause = [(f"idle: {one}", f"idle-{one}", [getattr(of, one) for of in causes]) for one in CAUSES]
+    by_cause = [
+        (f"idle: {one}", f"idle-{one}", [getattr(of, one) for of in causes]) for one in CAUSES
+    ]
     return [*(part for part in parts if part[1] != "idle"), *by_cause]
 
 
@@ -64,8 +84,17 @@ def idle_causes(report: Report) -> Chart | None:
     names = sorted(parts, key=lambda cause: -parts[cause])
     values = [parts[cause] for cause in names]
     ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
-    hints = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
-    plot = rows_of(names, [Series("", "idle", values, hints)], "ms a step", ends, [f"idle-{one}" for one in names])
+    hints = [
+        f"{n}: {figure(v, 'ms')}, {end} of the step"
+        for n, v, end in zip(names, values, ends, strict=True)
+    ]
+    plot = rows_of(
+        names,
+        [Series("", "idle", values, hints)],
+        "ms a step",
+        ends,
+        [f"idle-{one}" for one in names],
+    )
     caption = "What the GPU was waiting for while it had no work, in a mean steady step."
     return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
@@ -77,9 +106,14 @@ def gap_lengths(report: Report, details: Details) -> Chart | None:
         return None
     known = details.idle_by_length
     lengths = list(map(attrgetter("length"), rows))
-    parts = [(name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS]
+    parts = [
+        (name, cause, [getattr(row, f"{cause}_ms") for row in rows]) for cause, name in OF_LENGTHS
+    ]
     if known.keys() >= {*lengths}:
-        parts = [(cause, cause, [getattr(known[length], cause) for length in lengths]) for cause in CAUSES]
+        parts = [
+            (cause, cause, [getattr(known[length], cause) for length in lengths])
+            for cause in CAUSES
+        ]
     series = [Series(name, f"idle-{cause}", values) for name, cause, values in parts]
     plot = rows_of(lengths, series, "ms a step", [f"{number(row.gaps)} gaps" for row in rows])
     caption = (
@@ -94,7 +128,10 @@ def ranks(report: Report, details: Details) -> Chart | None:
     every = report.tables.get("ranks", [])
     if not every:
         return None
-    groups: list[Sequence[Any]] = [*zip(every[:WORST], strict=True), *in_groups(every[WORST:], MAX_BARS - WORST)]
+    groups: list[Sequence[Any]] = [
+        *zip(every[:WORST], strict=True),
+        *in_groups(every[WORST:], MAX_BARS - WORST),
+    ]
     names = list(map(_name_of, groups))
 
     def bars(name: str, colour: str, value: Callable[[Any], float | None]) -> Series:
@@ -108,11 +145,19 @@ def ranks(report: Report, details: Details) -> Chart | None:
         waiting = bars("waiting for other ranks", "idle-communication", lambda row: row.waiting_ms)
         shared = [[waiting], [bars("transfer", "communication", lambda row: row.transfer_ms)]]
     whole = [bars("idle", "idle", lambda row: row.idle_ms)]
-    causes = [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES] if details.idle_of_ranks else whole
+    causes = (
+        [bars(f"idle: {name}", f"idle-{name}", cause(name)) for name in CAUSES]
+        if details.idle_of_ranks
+        else whole
+    )
     compute = [bars("compute", "compute", lambda row: row.compute_ms)]
     plot = side_by_side(names, [compute, *shared, causes], "ms a step")
     times = [(i, _mean([row.step_mean_ms for row in some])) for i, some in enumerate(groups)]
-    dots = [Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}") for i, time in times if measured(time)]
+    dots = [
+        Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}")
+        for i, time in times
+        if measured(time)
+    ]
     plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
     return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)
 
@@ -123,10 +168,18 @@ def _name_of(some: Sequence[Any]) -> str:
 
 
 def _about_ranks(every: Sequence[Any], shown: int) -> str:
-    caption = "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar "
-    caption += "it is part of." + " ⚠ marks the rank that holds up the others." * any(row.straggler for row in every)
+    caption = (
+        "A mean steady step of each rank on its busiest device; what overlaps is counted in "
+        "each bar "
+    )
+    caption += "it is part of." + " ⚠ marks the rank that holds up the others." * any(
+        row.straggler for row in every
+    )
     if len(every) > shown:
-        caption += f" First the {WORST} that hold up the run most; the others are put together, as their means."
+        caption += (
+            f" First the {WORST} that hold up the run most; the others are put together, as "
+            "their means."
+        )
     return caption
 
 

@@ -19,7 +19,8 @@ BOUNDS = ("compute", "memory", "instructions", "latency", "link")
 NAMED_DOTS = 5  # kernels of the roofline whose names are written: those with the most time
 NAME = 24
 MAX_TRACKS = 8  # GPUs whose memory is drawn: those with the highest peaks
-SMALLEST_PX, LARGEST_PX = 4.0, 17.0  # radius of a kernel without time, and of the one with the most
+SMALLEST_PX = 4.0  # radius of a kernel without time, and of the one with the most
+LARGEST_PX = 17.0
 
 
 def kernel_classes(report: Report) -> Chart | None:
@@ -28,11 +29,19 @@ def kernel_classes(report: Report) -> Chart | None:
     if not rows:
         return None
     ends = [f"{row.share_of_device:.1%}" for row in rows]
-    hints = [f"{row.title}: {figure(row.total_ms, 'ms')}, {row.share_of_device:.1%} of the device time" for row in rows]
+    hints = [
+        f"{row.title}: {figure(row.total_ms, 'ms')}, {row.share_of_device:.1%} of the device time"
+        for row in rows
+    ]
     colours = [f"bound-{row.bound}" if row.bound in BOUNDS else "neutral" for row in rows]
     series = Series("", "neutral", [row.total_ms for row in rows], hints)
-    keys = [*((f"limited by {bound}", f"bound-{bound}", "") for bound in BOUNDS), ("limit unknown", "neutral", "")]
-    plot = replace(rows_of([row.title for row in rows], [series], "ms a step", ends, colours), keys=keys)
+    keys = [
+        *((f"limited by {bound}", f"bound-{bound}", "") for bound in BOUNDS),
+        ("limit unknown", "neutral", ""),
+    ]
+    plot = replace(
+        rows_of([row.title for row in rows], [series], "ms a step", ends, colours), keys=keys
+    )
     caption = (
         "Sum of the durations of a mean step's device ops by kind of work (ops side by side count twice); the colour "
         "says what usually limits such kernels: compute or memory."
@@ -46,18 +55,23 @@ def roofline(report: Report, details: Details) -> Chart | None:
     gpu = details.ceilings
     if not rows or gpu is None:
         return None
-    intensities, top = [row.intensity for row in rows], max(gpu.tflops.values(), default=0.0)
-    low, high = min(intensities) / 3, max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
+    intensities = [row.intensity for row in rows]
+    top = max(gpu.tflops.values(), default=0.0)
+    low = min(intensities) / 3
+    high = max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
     slowest = min(row.tflops for row in rows) / 3
     ceilings = []  # the memory's slope up to a peak, and the peak from there
     for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
-        xs, ys = [low, peak / gpu.bandwidth_tbs, high], [low * gpu.bandwidth_tbs, peak, peak]
+        xs = [low, peak / gpu.bandwidth_tbs, high]
+        ys = [low * gpu.bandwidth_tbs, peak, peak]
         ceilings.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", xs, ys, dash))
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
     dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
     across = Axis("operations for each byte of traffic", range=(low, high), log=True)
-    along = Axis("TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True)
+    along = Axis(
+        "TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True
+    )
     plot = Plot([*ceilings, *filter(attrgetter("dots"), dots)], across, along)
     caption = (
         f"Kernels of a mean step on {gpu.name}: how fast they calculate against how much they calculate for each byte "
@@ -74,8 +88,20 @@ def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[
         rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
         light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
         hint = f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"
-        dots.append(Dot(r.intensity, r.tflops, size, hint, shorten(plain(r.name), NAME) if id(r) in named else ""))
-    return Dots(f"{bound}-bound" if bound else "bound unknown", f"bound-{bound}" if bound else "neutral", dots)
+        dots.append(
+            Dot(
+                r.intensity,
+                r.tflops,
+                size,
+                hint,
+                shorten(plain(r.name), NAME) if id(r) in named else "",
+            )
+        )
+    return Dots(
+        f"{bound}-bound" if bound else "bound unknown",
+        f"bound-{bound}" if bound else "neutral",
+        dots,
+    )
 
 
 def communication(report: Report) -> Chart | None:
@@ -105,16 +131,33 @@ def memory(details: Details) -> Chart | None:
     tracks = sorted(used, key=lambda track: -track.peak)[:MAX_TRACKS]
     if not tracks:
         return None
-    origin, lines = min(int(track.time[0]) for track in tracks), []
+    origin = min(int(track.time[0]) for track in tracks)
+    lines = []
     for track in tracks:
         time = ((track.time - origin) / 1e6).tolist()
-        pair = (("allocated", track.allocated, "compute"), ("reserved", track.reserved, "idle-other"))
+        pair = (
+            ("allocated", track.allocated, "compute"),
+            ("reserved", track.reserved, "idle-other"),
+        )
         for name, values, colour in pair:
             if (values > 0).any():
-                lines.append(Lines(f"GPU {track.device} {name}", colour, time, (values / 1e6).tolist(), steps=True))
+                lines.append(
+                    Lines(
+                        f"GPU {track.device} {name}",
+                        colour,
+                        time,
+                        (values / 1e6).tolist(),
+                        steps=True,
+                    )
+                )
     events = sum(track.events for track in tracks)
     caption = (
         f"Memory of the framework's allocator over the whole recording ({events:,} allocations and frees; each moment "
         "shows its highest value)."
     )
-    return Chart("memory", "Memory over time", caption, Plot(lines, Axis("ms since the first event"), Axis("MB")))
+    return Chart(
+        "memory",
+        "Memory over time",
+        caption,
+        Plot(lines, Axis("ms since the first event"), Axis("MB")),
+    )

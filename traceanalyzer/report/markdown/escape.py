@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.grid import Grid
 
-CELL_LIMIT = 160  # characters of a name in a table: template arguments of C++ kernels run to thousands
+CELL_LIMIT = 160
+"""Characters of a name in a table: template arguments of C++ kernels run to thousands."""
 PROSE_LIMIT = 1000
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~$&!])")
 TRIGGERS = re.compile(r"([@#]|:(?=//)|\bwww(?=\.)|\bGH(?=-\d)|:(?=\w+:))")
-"""What GitHub turns into mentions, references, links and emoji even where Markdown's escapes are used."""
+"""What GitHub turns into mentions, references, links and emoji even where Markdown's escapes are
+used."""
 LINE_START = re.compile(r"^([-+]|=+|\d+[.)])(?=\s|$)")  # what starts a list or underlines a heading
 Lines = list[str]
 
@@ -42,7 +44,9 @@ def code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def table(headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]) -> tuple[Lines, Lines]:
+def table(
+    headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]
+) -> tuple[Lines, Lines]:
     """Lines of a table: head and rows. Cells are raw text."""
     head = [_line(headers), _line(["---:" if right else "---" for right in numeric])]
     return head, [_line([cell(c) for c in row]) for row in rows]

@@ -1,7 +1,16 @@
-"""The report as Markdown for a GitHub issue: the answer first, long tables folded, never too long to post."""
+"""The report as Markdown for a GitHub issue: the answer first, long tables folded, never too long
+to post."""
 
 from traceanalyzer.report import whole
-from traceanalyzer.report.document import Bullets, Document, Drawing, Part, Section, TextTable, Weight
+from traceanalyzer.report.document import (
+    Bullets,
+    Document,
+    Drawing,
+    Part,
+    Section,
+    TextTable,
+    Weight,
+)
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
@@ -16,8 +25,9 @@ ROOM = 4_096  # left for the words of the person who posts it
 
 
 def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: bool = False) -> str:
-    """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays), as
-    `render.render_markdown` has it. `advice_first`: recommendations stand before the evidence for them."""
+    """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer
+    always stays), as `render.render_markdown` has it. `advice_first`: recommendations stand before
+    the evidence for them."""
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
     bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
     sections = [
@@ -52,7 +62,10 @@ def _points(report: Report) -> list[str]:
         first = report.recommendations[0]
         lines.append(f"- **Do first:** {prose(first.action)} ({gains.prediction(report, first)})")
     if damaged := sum(map(opening.is_damaged, report.inputs)):
-        lines.append(f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} recordings, see below")
+        lines.append(
+            f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} "
+            "recordings, see below"
+        )
     return [*lines, f"- **Recording:** {prose(opening.recording(report))}"]
 
 
@@ -60,7 +73,8 @@ def _budget(report: Report) -> list[str]:
     parts = breakdown.budget(report)
     if not parts:
         return ["No GPU work was measured, so there is no budget of the time."]
-    step_ms, whole = breakdown.step_ms(report) or 0.0, breakdown.whole(report)
+    step_ms = breakdown.step_ms(report) or 0.0
+    whole = breakdown.whole(report)
     scale = scale_for(step_ms, "ms")
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
@@ -73,7 +87,8 @@ def _budget(report: Report) -> list[str]:
 
 
 def _advice(report: Report, *, first: bool) -> list[Section]:
-    found, advice = [Section("Findings")], [Section("Recommendations")]
+    found = [Section("Findings")]
+    advice = [Section("Recommendations")]
     if report.findings:
         found.append(_untitled("Findings", whole.findings(report)))
     else:
@@ -87,13 +102,24 @@ def _advice(report: Report, *, first: bool) -> list[Section]:
 
 
 def _metrics(report: Report) -> list[Section]:
-    chart = step_time_chart(report.tables.get("steps", [])) if report.metrics.step_time_ms is not None else []
+    chart = (
+        step_time_chart(report.tables.get("steps", []))
+        if report.metrics.step_time_ms is not None
+        else []
+    )
     return [
-        Section("Metrics"), *whole.step_time(report),
-        *([_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)] if chart else []),
-        whole.figures_of_step(report), *whole.devices(report), *whole.groups_of_figures(report),
+        Section("Metrics"),
+        *whole.step_time(report),
+        *(
+            [_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)]
+            if chart
+            else []
+        ),
+        whole.figures_of_step(report),
+        *whole.devices(report),
+        *whole.groups_of_figures(report),
         *whole.tables(report, chart=table_chart),
-    ]  # fmt: skip
+    ]
 
 
 def _health(report: Report) -> list[Section]:

@@ -1,7 +1,8 @@
-"""Small charts in Markdown: Mermaid, which GitHub and GitLab draw themselves, and bars of text within tables.
+"""Small charts in Markdown: Mermaid, which GitHub and GitLab draw themselves, and bars of text
+within tables.
 
-Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xychart-beta` is the name that all their
-versions know."""
+Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xychart-beta` is the
+name that all their versions know."""
 
 import json
 import re
@@ -13,28 +14,37 @@ from traceanalyzer.report.format import measured, plain, shorten
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
-SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")  # figures of one unit: written shorter below a bar
+SPAN = re.compile(
+    r"(?<!\d)(\d++) (\w+) to (\d+) \2"
+)  # figures of one unit: written shorter below a bar
 BAR_WIDTH = 20
 MOST_SLICES = 8
 MOST_BARS = 20  # more steps are drawn as a line
 MOST_POINTS = 200  # more cannot be distinguished in a chart of a column's width
 COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
 """Seen on light and on dark pages; Mermaid's own are nearly white."""
-XY_LOOK = {"xyChart": {"width": 700, "height": 300}, "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}}}
+XY_LOOK = {
+    "xyChart": {"width": 700, "height": 300},
+    "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}},
+}
 PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLOURS, 1)}}
 
 
 def step_time_chart(rows: Sequence[Any]) -> list[str]:
     """The wall-clock time of each step, warm-up included."""
     if len(rows) <= MOST_BARS:
-        return bar_chart("Step time", "step", "ms", [(str(row.step), row.duration_ms) for row in rows])
+        return bar_chart(
+            "Step time", "step", "ms", [(str(row.step), row.duration_ms) for row in rows]
+        )
     return line_chart("Step time", "step", "ms", [(row.step, row.duration_ms) for row in rows])
 
 
 def table_chart(name: str, rows: Sequence[Any]) -> list[str]:
     """What a table of the report shows at a glance; none of a table that has no chart."""
     if name == "kernel_classes":
-        return pie_chart("Device time by kind of work (percent)", [(row.title, row.total_ms) for row in rows])
+        return pie_chart(
+            "Device time by kind of work (percent)", [(row.title, row.total_ms) for row in rows]
+        )
     if name == "gap_histogram":
         bars = [(SPAN.sub(r"\1-\3 \2", row.length), row.idle_ms) for row in rows]
         return bar_chart("Idle time by length of the gap", "gap", "ms", bars)
@@ -47,7 +57,8 @@ def text_bar(share: float) -> str:
 
 
 def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
-    """Lines of a pie of the largest parts, the others together; none where there are not two with a size."""
+    """Lines of a pie of the largest parts, the others together; none where there are not two with a
+    size."""
     sizes: dict[str, float] = {}
     for name, size in parts:
         if measured(size) and size > 0:
@@ -61,12 +72,17 @@ def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
         sized = [*sized[: MOST_SLICES - 1], (_label("all others"), rest)]
     total = sum(size for _, size in sized)
     # Two decimals are all that Mermaid reads; a part that they make 0 would be an error.
-    lines = [f"    {name} : {size:.2f}" for name, part in sized if round(size := 100 * part / total, 2) > 0]
+    lines = [
+        f"    {name} : {size:.2f}"
+        for name, part in sized
+        if round(size := 100 * part / total, 2) > 0
+    ]
     return _chart(PIE_LOOK, f"pie showData title {_bare(title)}", lines)
 
 
 def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, float]]) -> list[str]:
-    """Lines of a line through points with whole, rising positions; none where there are not two. From zero."""
+    """Lines of a line through points with whole, rising positions; none where there are not two.
+    From zero."""
     drawn = [(at, value) for at, value in points if measured(value)][-MOST_POINTS:]
     if len(drawn) < 2:
         return []
@@ -83,11 +99,17 @@ def bar_chart(title: str, axis: str, unit: str, bars: Sequence[tuple[str, float]
 
 def _xy_chart(title: str, x_axis: str, unit: str, mark: str, values: Sequence[float]) -> list[str]:
     """A chart of values from zero; none where they have no size."""
-    low, high = min((0.0, *values)), max((0.0, *values))
+    low = min((0.0, *values))
+    high = max((0.0, *values))
     if low == high:
         return []
     across = f"y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}"
-    lines = (f"title {_label(title)}", f"x-axis {x_axis}", across, f"{mark} [{', '.join(map(_digits, values))}]")
+    lines = (
+        f"title {_label(title)}",
+        f"x-axis {x_axis}",
+        across,
+        f"{mark} [{', '.join(map(_digits, values))}]",
+    )
     return _chart(XY_LOOK, "xychart-beta", [f"    {line}" for line in lines])
 
 
@@ -101,7 +123,10 @@ def _label(text: str) -> str:
 
 def _bare(text: str) -> str:
     """A text that Mermaid takes for nothing but text."""
-    return " ".join(shorten(UNSAFE.sub(" ", plain(text)), LABEL_LIMIT).replace("…", " ").split()) or "unnamed"
+    return (
+        " ".join(shorten(UNSAFE.sub(" ", plain(text)), LABEL_LIMIT).replace("…", " ").split())
+        or "unnamed"
+    )
 
 
 def _digits(value: float) -> str:

@@ -1,5 +1,5 @@
-"""A document as GitHub Markdown: long tables folded, never longer than it may be. Where there is no room, whole rows
-go, then whole sections, the least important first; each is mentioned."""
+"""A document as GitHub Markdown: long tables folded, never longer than it may be. Where there is no
+room, whole rows go, then whole sections, the least important first; each is mentioned."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ LEAST_ITEMS = 10  # numbered paragraphs that stay as long as whole tables can go
 
 @dataclass
 class Block:
-    """A stretch of the document. `rows` may be dropped from the bottom, or all of it; other lines stay together."""
+    """A stretch of the document. `rows` may be dropped from the bottom, or all of it; other lines
+    stay together."""
 
     before: list[str]
     rows: list[str] = field(default_factory=list)
@@ -35,7 +36,9 @@ class Block:
 
     def text(self) -> str:
         """Its lines, with a word about the rows left out."""
-        marker = ["", f"*{figure(self.left_out)} more {self.noun} left out.*"] if self.left_out else []
+        marker = (
+            ["", f"*{figure(self.left_out)} more {self.noun} left out.*"] if self.left_out else []
+        )
         return "\n".join([*self.before, *self.rows, *marker, *self.after, ""])
 
 
@@ -53,7 +56,8 @@ def fitted(blocks: Sequence[Block], limit: int) -> str:
 
 
 def _trim(blocks: Sequence[Block], limit: int, least: Callable[[Block], int]) -> None:
-    """Drop rows, always from the bottom of the block whose spare rows are longest together, until all fits."""
+    """Drop rows, always from the bottom of the block whose spare rows are longest together, until
+    all fits."""
     spare = [sum(len(row) + 1 for row in block.rows[least(block) :]) for block in blocks]
     total = sum(len(block.text()) + 1 + MARKER_LENGTH for block in blocks)
     while total > limit and max(spare, default=0) > 0:
@@ -70,15 +74,23 @@ def _text(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
 
 def _note(blocks: Sequence[Block], kept: Sequence[int], limit: int) -> str:
     """The sections that are missing, in the order in which they would have come."""
-    titles = dict.fromkeys(block.title for index, block in enumerate(blocks) if index not in kept and block.title)
-    return f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
+    titles = dict.fromkeys(
+        block.title for index, block in enumerate(blocks) if index not in kept and block.title
+    )
+    return (
+        f"\n*Left out to fit {figure(limit)} characters: {', '.join(titles)}.*\n" if titles else ""
+    )
 
 
 def render_markdown(document: doc.Document, max_chars: int | None = None) -> str:
-    """The document; of more than `max_chars` characters rows of the longest tables go first, then whole sections from
-    the least important on, and it says so."""
+    """The document; of more than `max_chars` characters rows of the longest tables go first, then
+    whole sections from the least important on, and it says so."""
     blocks = [_block(section) for section in document.sections]
-    return "\n".join(block.text() for block in blocks) if max_chars is None else fitted(blocks, max_chars)
+    return (
+        "\n".join(block.text() for block in blocks)
+        if max_chars is None
+        else fitted(blocks, max_chars)
+    )
 
 
 def _block(section: doc.Section) -> Block:
@@ -92,9 +104,14 @@ def _block(section: doc.Section) -> Block:
     head, foot = _frame(section, len(body.rows))
     gap = [""] if head and (before or body.before or body.rows) else []
     return Block(
-        [*head, *gap, *before, *body.before], body.rows, [*body.after, *after, *foot], body.noun, section.title,
-        section.weight, body.least_rows,
-    )  # fmt: skip
+        [*head, *gap, *before, *body.before],
+        body.rows,
+        [*body.after, *after, *foot],
+        body.noun,
+        section.title,
+        section.weight,
+        body.least_rows,
+    )
 
 
 def _frame(section: doc.Section, rows: int) -> tuple[Lines, Lines]:
@@ -132,7 +149,10 @@ def _texts(part: doc.TextTable) -> Block:
 def _item(number: int, item: doc.Item) -> str:
     if item.evidence is None:
         sentences = " ".join(f"{prose(text)}." for text, _ in item.lines)
-        below = [*([f"   {sentences}"] if sentences else []), *(f"   - {prose(detail)}" for detail in item.details)]
+        below = [
+            *([f"   {sentences}"] if sentences else []),
+            *(f"   - {prose(detail)}" for detail in item.details),
+        ]
         return "\n".join([f"{number}. **{prose(item.title)}**", *below])
     lines = [f"### {number}. {prose(item.title)}", "", *(prose(text) for text, _ in item.lines)]
     if item.evidence:
@@ -159,7 +179,9 @@ _BLOCK: dict[type[Any], Callable[[Any], Block]] = {
     doc.Verdict: _verdict,
     doc.Facts: _facts,
     doc.Items: _items,
-    doc.Bullets: lambda part: Block([], [f"- {prose(text)}" for text in part.texts], noun=part.noun),
+    doc.Bullets: lambda part: Block(
+        [], [f"- {prose(text)}" for text in part.texts], noun=part.noun
+    ),
     doc.Table: _table,
     doc.TextTable: _texts,
     doc.Fold: lambda part: _block(doc.Section(part.title, part.parts, folded=True)),

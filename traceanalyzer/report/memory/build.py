@@ -13,20 +13,35 @@ LEAST_TIMES = 1.05  # a batch that is less than this much larger is the same one
 def memory_report(
     snapshot: Snapshot, traced: Traced = UNTRACED, other: Snapshot | None = None, ranks: int = 8
 ) -> MemoryReport:
-    """The report on a snapshot; `traced` adds times and the GPU's size, `other` a comparison by line."""
-    devices = tuple(_with_speed(device, traced) for device in measured(snapshot, ranks, traced.capacity_bytes))
+    """The report on a snapshot; `traced` adds times and the GPU's size, `other` a comparison by
+    line."""
+    devices = tuple(
+        _with_speed(device, traced) for device in measured(snapshot, ranks, traced.capacity_bytes)
+    )
     notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
     advice = recommendations_of(devices, traced.forward_ms, traced.step_ms)
     notes = list(dict.fromkeys(notes))
-    report = MemoryReport(snapshot.path, devices, findings_of(devices), advice, notes, headline(devices), traced)
+    report = MemoryReport(
+        snapshot.path, devices, findings_of(devices), advice, notes, headline(devices), traced
+    )
     if other is None:
         return report
-    return replace(report, other_path=other.path, compared=compared(devices, measured(other, ranks)))
+    return replace(
+        report, other_path=other.path, compared=compared(devices, measured(other, ranks))
+    )
 
 
 def _with_speed(device: MemoryOfDevice, traced: Traced) -> MemoryOfDevice:
-    """The device with what the largest batch would bring a sample, where the trace can be replayed."""
+    """The device with what the largest batch would bring a sample, where the trace can be
+    replayed."""
     batch = device.larger_batch
-    if traced.sample_speedup is None or batch.largest_times is None or batch.largest_times < LEAST_TIMES:
+    if (
+        traced.sample_speedup is None
+        or batch.largest_times is None
+        or batch.largest_times < LEAST_TIMES
+    ):
         return device
-    return replace(device, larger_batch=replace(batch, sample_speedup=traced.sample_speedup(batch.largest_times)))
+    return replace(
+        device,
+        larger_batch=replace(batch, sample_speedup=traced.sample_speedup(batch.largest_times)),
+    )

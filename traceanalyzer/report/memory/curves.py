@@ -14,9 +14,16 @@ from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 GIGA = 2**30
 AROUND = 120  # points of the curve on each side of the peak that are shown near it: a few steps
 PALETTE = (
-    "compute", "idle-launch", "copy", "communication", "idle-input", "idle-sync", "idle-host", "idle-communication",
+    "compute",
+    "idle-launch",
+    "copy",
+    "communication",
+    "idle-input",
+    "idle-sync",
+    "idle-host",
+    "idle-communication",
     "idle-profiler",
-)  # fmt: skip
+)
 """Colours that everyone tells apart, in the order in which areas are stacked."""
 
 
@@ -38,9 +45,15 @@ def curves(device: MemoryOfDevice) -> Iterator[Chart]:
 
 
 def _near(seconds: Sequence[float], highest: int) -> slice:
-    """The points around the peak, equally long before and after it: what goes before the first step may take ages."""
-    first, last = max(highest - AROUND, 0), min(highest + AROUND, len(seconds) - 1)
-    sides = [side for side in (seconds[highest] - seconds[first], seconds[last] - seconds[highest]) if side > 0]
+    """The points around the peak, equally long before and after it: what goes before the first step
+    may take ages."""
+    first = max(highest - AROUND, 0)
+    last = min(highest + AROUND, len(seconds) - 1)
+    sides = [
+        side
+        for side in (seconds[highest] - seconds[first], seconds[last] - seconds[highest])
+        if side > 0
+    ]
     reach = min(sides, default=0.0)
     inside = [i for i in range(first, last + 1) if abs(seconds[i] - seconds[highest]) <= reach]
     return slice(inside[0], inside[-1] + 1)
@@ -48,28 +61,48 @@ def _near(seconds: Sequence[float], highest: int) -> slice:
 
 def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest: int) -> Chart:
     """What is allocated, stacked, below what is reserved; the peak marked."""
-    points, (at_peak, allocated, _) = device.curve[shown], device.curve[highest]
+    points = device.curve[shown]
+    (at_peak, allocated, _) = device.curve[highest]
     seconds = [at for at, _, _ in points]
-    hint = f"{figure(allocated, MEMORY)}: {f'the {device.peak_phase} phase' if device.peak_phase else 'the peak'}"
-    marks: list[Lines | Dots] = list(_areas(seconds, [one for one in device.consumers if one.kind == kind], shown))
-    marks.append(Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True))
+    hint = (
+        f"{figure(allocated, MEMORY)}: "
+        f"{f'the {device.peak_phase} phase' if device.peak_phase else 'the peak'}"
+    )
+    marks: list[Lines | Dots] = list(
+        _areas(seconds, [one for one in device.consumers if one.kind == kind], shown)
+    )
+    marks.append(
+        Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True)
+    )
     marks.append(Dots("peak", "text", [Dot(at_peak, allocated / GIGA, 5.0, hint, hint)]))
     caption = (
         f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
         "reserved, and the peak with the phase that sets it."
     )
-    plot = Plot(marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GiB"))
+    plot = Plot(
+        marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GiB")
+    )
     id_ = f"memory-{device.device}-{kind}" + ("" if len(points) == len(device.curve) else "-near")
     return Chart(id_, f"Memory over time {title}", caption, plot)
 
 
-def _areas(seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice) -> Iterator[Lines]:
+def _areas(
+    seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice
+) -> Iterator[Lines]:
     base = [0.0] * len(seconds)
     for i, one in enumerate(consumers):
         sizes = [size / GIGA for size in one.bytes[shown]]
         top = [below + size for below, size in zip(base, sizes, strict=True)]
         hint = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), MEMORY)}"
-        yield Lines(name_of(_label(one)), PALETTE[i % len(PALETTE)], seconds, top, steps=True, hints=[hint], base=base)
+        yield Lines(
+            name_of(_label(one)),
+            PALETTE[i % len(PALETTE)],
+            seconds,
+            top,
+            steps=True,
+            hints=[hint],
+            base=base,
+        )
         base = top
 
 

@@ -11,7 +11,17 @@ from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 from traceanalyzer.report.brief import first_screen, shown_path
-from traceanalyzer.report.document import Document, Drawing, Facts, Item, Items, Part, Section, Table, Verdict
+from traceanalyzer.report.document import (
+    Document,
+    Drawing,
+    Facts,
+    Item,
+    Items,
+    Part,
+    Section,
+    Table,
+    Verdict,
+)
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
@@ -36,8 +46,13 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     for device in report.memory:
         found += _of_device(device, f" on GPU {device.device}" * (len(report.memory) > 1))
     if report.traced.operators:
-        how = "A step of the trace, by the operator that allocates: what is held sums to the peak at that time."
-        found.append(Section("Operators by memory", [how, _rows(report.traced.operators[:TOP_LINES])]))
+        how = (
+            "A step of the trace, by the operator that allocates: what is held sums to the "
+            "peak at that time."
+        )
+        found.append(
+            Section("Operators by memory", [how, _rows(report.traced.operators[:TOP_LINES])])
+        )
     elif report.traced != UNTRACED:
         found.append(Section("Operators by memory", [NO_OPERATORS]))
     for pair in report.compared:
@@ -45,13 +60,19 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
             f"{_bytes(pair.other_peak_bytes)} at the peak of {report.other_path}: {_bytes(abs(pair.change_bytes))} "
             f"{'more' if pair.change_bytes >= 0 else 'less'} than the {_bytes(pair.peak_bytes)} here."
         )
-        found.append(Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])]))
+        found.append(
+            Section(f"Compared on GPU {pair.device}", [text, _rows(pair.lines[:TOP_LINES])])
+        )
     if report.findings:
         found.append(Section("Findings", [Items(list(map(_finding, report.findings)))]))
     if report.recommendations:
-        found.append(Section("Recommendations", [Items(list(map(_advice, report.recommendations)))]))
+        found.append(
+            Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])
+        )
     screen = None if full else _screen(report)
-    return Printed(Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen)
+    return Printed(
+        Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen
+    )
 
 
 def _screen(report: MemoryReport) -> Document:
@@ -60,22 +81,32 @@ def _screen(report: MemoryReport) -> Document:
         sign = "+" if pair.change_bytes >= 0 else "-"
         change = f"{sign}{_bytes(abs(pair.change_bytes))}"
         lines.append(f"{report.other_path}: peak {_bytes(pair.other_peak_bytes)}, {change}")
-        top = [f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}" for line in pair.lines[:TOP_PARTS]]
+        top = [
+            f"{line.site} {_bytes(line.bytes)} → {_bytes(line.other_bytes)}"
+            for line in pair.lines[:TOP_PARTS]
+        ]
         lines += [f"  {', '.join(top)}"] if top else []
     path = shown_path(report.path, "SNAPSHOT")
-    more = [f"memory {path} --full"] + ([f"explain {report.findings[0].id}"] if report.findings else [])
+    more = [f"memory {path} --full"] + (
+        [f"explain {report.findings[0].id}"] if report.findings else []
+    )
     more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
     return first_screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
 
 
 def _brief(device: MemoryOfDevice) -> Iterator[str]:
-    """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each phase."""
+    """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each
+    phase."""
     if device.oom is not None:
         yield f"Asked for at {device.oom.site or NO_STACK}; it fits with {_fits(device.oom)}."
     total = max(device.peak_bytes, 1)
-    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)[:TOP_PARTS]
-    shown = ", ".join(f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts)
+    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)[
+        :TOP_PARTS
+    ]
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts
+    )
     yield f"At the peak of {_bytes(device.peak_bytes)}: {shown}."
     if device.phase_peaks:
         yield f"Peaks: {', '.join(map(' '.join, _peaks(device)))}."
@@ -96,9 +127,11 @@ def _change(advice: MemoryRecommendation) -> str:
 
 
 def _saved(advice: MemoryRecommendation) -> str:
-    after, when = advice.predicted_reserved_bytes, "reserved"
+    after = advice.predicted_reserved_bytes
+    when = "reserved"
     if after is None:
-        after, when = advice.predicted_peak_bytes, "at the peak"
+        after = advice.predicted_peak_bytes
+        when = "at the peak"
     return f"{_bytes(after + advice.saved_bytes)} → {_bytes(after)} {when}"
 
 
@@ -135,7 +168,10 @@ def _of_device(device: MemoryOfDevice, on: str) -> Iterator[Section]:
     yield Section(f"Lines at the peak{on}", [_rows(device.sites[:TOP_LINES])])
     if device.phase_peaks:
         sources = {"annotation": "annotations", "stacks": "stacks that come back"}
-        found = f"{len(device.steps):,} steps, found by {sources.get(device.step_source, device.step_source)}."
+        found = (
+            f"{len(device.steps):,} steps, found by "
+            f"{sources.get(device.step_source, device.step_source)}."
+        )
         found = found if device.steps else "No steps were found."
         yield Section(f"Peak of each phase{on}", [found, Facts.of(*_peaks(device))])
     yield _growth(device, on)
@@ -153,20 +189,33 @@ def _not_allocated(device: MemoryOfDevice, on: str) -> Section:
         ("of it in empty segments", _bytes(held.releasable_bytes)),
         ("largest hole", _bytes(held.largest_free_block_bytes)),
         ("rounding inside allocations", _bytes(held.internal_bytes)),
-        *((("waiting for another stream", _bytes(held.pending_bytes)),) if held.pending_bytes else ()),
+        *(
+            (("waiting for another stream", _bytes(held.pending_bytes)),)
+            if held.pending_bytes
+            else ()
+        ),
     )
     when = "failure" if held.at == "oom" else "peak"
     return Section(f"Reserved and not allocated, at the {when}{on}", [facts, _rows(held.pins)])
 
 
 def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
-    batch, title = device.larger_batch, f"Room for a larger batch{on}"
+    batch = device.larger_batch
+    title = f"Room for a larger batch{on}"
     if batch.largest_times is None:
         return Section(title, [f"unknown: {batch.reason}."])
-    text = f"{batch.largest_times:g} times this batch would fit, with {figure(batch.peak_bytes, 'bytes')} at the peak."
+    text = (
+        f"{batch.largest_times:g} times this batch would fit, with "
+        f"{figure(batch.peak_bytes, 'bytes')} at the peak."
+    )
     if batch.sample_speedup is not None:
-        text += f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 times the batch)."
-    return Section(title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, MEMORY)))])
+        text += (
+            f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 "
+            "times the batch)."
+        )
+    return Section(
+        title, [text, Facts.of(("usable by tensors", figure(batch.usable_bytes, MEMORY)))]
+    )
 
 
 def _growth(device: MemoryOfDevice, on: str) -> Section:
@@ -179,7 +228,8 @@ def _growth(device: MemoryOfDevice, on: str) -> Section:
 
 
 def _oom(oom: Oom, on: str) -> Section:
-    limit, site = "under the limit that was set" if oom.is_limited else "on this GPU", oom.site or NO_STACK
+    limit = "under the limit that was set" if oom.is_limited else "on this GPU"
+    site = oom.site or NO_STACK
     missing = f"{_bytes(oom.missing_bytes)} missing even without fragmentation."
     text = f"{_bytes(oom.requested_bytes)} asked for at {site}; {missing}"
     facts = Facts.of(
@@ -190,7 +240,9 @@ def _oom(oom: Oom, on: str) -> Section:
         ("usable", f"{figure(oom.usable_bytes, 'bytes')} {limit}"),
         ("would have fitted with", _fits(oom)),
     )
-    return Section(f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)])
+    return Section(
+        f"Out of memory{on}: {oom.verdict.replace('_', ' ')}", [text, facts, _rows(oom.culprits)]
+    )
 
 
 def _fits(oom: Oom) -> str:

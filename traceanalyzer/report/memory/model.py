@@ -44,7 +44,8 @@ class Traced:
     forward_ms: float | None = None
     capacity_bytes: dict[int, int] = field(default_factory=dict)  # what each GPU has, by device
     operators: tuple[OpMemory, ...] = ()  # the ones that hold the most at its peak first
-    sample_speedup: Callable[[float], float | None] | None = None  # of a sample with so many times the batch
+    # of a sample with so many times the batch
+    sample_speedup: Callable[[float], float | None] | None = None
 
 
 UNTRACED = Traced()
@@ -72,29 +73,44 @@ def as_document(report: MemoryReport) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "traceanalyzer", "version": __version__},
         "inputs": [{"path": report.path, "kind": "memory_snapshot"}],
-        "summary": {"headline": report.headline, "step_ms": traced.step_ms, "forward_ms": traced.forward_ms},
-        "memory": report.memory, "findings": report.findings, "recommendations": report.recommendations,
-        "operators": traced.operators, "notes": report.notes,
-    }  # fmt: skip
+        "summary": {
+            "headline": report.headline,
+            "step_ms": traced.step_ms,
+            "forward_ms": traced.forward_ms,
+        },
+        "memory": report.memory,
+        "findings": report.findings,
+        "recommendations": report.recommendations,
+        "operators": traced.operators,
+        "notes": report.notes,
+    }
     if report.other_path is not None:
         document |= {"other": {"path": report.other_path}, "compared": report.compared}
     return document
 
 
-def compared(mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]) -> tuple[Compared, ...]:
+def compared(
+    mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]
+) -> tuple[Compared, ...]:
     """The GPUs that both snapshots have, by line, the largest change first."""
     by_device = {other.device: other for other in others}
     return tuple(
         Compared(
-            one.device, one.peak_bytes, other.peak_bytes, other.peak_bytes - one.peak_bytes,
-            other.reserved_bytes - one.reserved_bytes, line_changes(one.sites, other.sites),
+            one.device,
+            one.peak_bytes,
+            other.peak_bytes,
+            other.peak_bytes - one.peak_bytes,
+            other.reserved_bytes - one.reserved_bytes,
+            line_changes(one.sites, other.sites),
         )
-        for one in mine if (other := by_device.get(one.device))
-    )  # fmt: skip
+        for one in mine
+        if (other := by_device.get(one.device))
+    )
 
 
 def line_changes(sites: Iterable[Site], others: Iterable[Site]) -> list[LineChange]:
-    """What differs between two peaks, a line of the program and category each, the largest change first."""
+    """What differs between two peaks, a line of the program and category each, the largest change
+    first."""
     totals: dict[tuple[str, str], list[int]] = {}
     for index, rows in enumerate((sites, others)):
         for site in rows:

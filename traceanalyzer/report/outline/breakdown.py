@@ -20,14 +20,17 @@ OF_COPIES = {
 }
 """What the parts of exposed copies mean."""
 COLOURS = {
-    "waiting": "idle-communication", "transfer": "communication", "within-the-GPU": "copy",
+    "waiting": "idle-communication",
+    "transfer": "communication",
+    "within-the-GPU": "copy",
     "other-copies": "exposed-copy",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is one."""
+    """A part of the step's wall-clock time. `within` is the part that it is a part of, where it is
+    one."""
 
     label: str
     ms: float
@@ -60,20 +63,30 @@ def recorded_ms(report: Report) -> float | None:
 
 
 def step_ms(report: Report) -> float | None:
-    """The step that the report speaks of: without the profiler where that is known, else as recorded."""
+    """The step that the report speaks of: without the profiler where that is known, else as
+    recorded."""
     of = report.summary
-    return of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+    return (
+        of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+    )
 
 
 def budget(report: Report) -> list[Share]:
-    """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
-    of, total = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics, step_ms(report)
+    """The step's wall-clock time: its parts, and the causes of its idle time; empty without device
+    work."""
+    of = report.metrics.unprofiled if report.summary.basis == "unprofiled" else report.metrics
+    total = step_ms(report)
     if of is None or of.budget_ms is None or not total:
         return []
-    parts, idle = list[Share](), of.idle_ms
+    parts = list[Share]()
+    idle = of.idle_ms
     for name, ms in vars(of.budget_ms).items():
         parts += [_share(name, ms, total), *_parts_of(report, name, ms, total)]
-    causes = [_share(name, ms, total, "idle") for name, ms in (vars(idle) if idle else {}).items() if ms > 0]
+    causes = [
+        _share(name, ms, total, "idle")
+        for name, ms in (vars(idle) if idle else {}).items()
+        if ms > 0
+    ]
     return parts + sorted(causes, key=lambda cause: -cause.ms)
 
 
@@ -89,23 +102,33 @@ def _parts_of(report: Report, name: str, ms: float, total: float) -> list[Share]
 def finest(parts: list[Share]) -> list[Share]:
     """Those that are not shown by their own parts."""
     split = {part.within for part in parts}
-    return [part for part in parts if part.within or not any(part.label.endswith(of) for of in split if of)]
+    return [
+        part
+        for part in parts
+        if part.within or not any(part.label.endswith(of) for of in split if of)
+    ]
 
 
 def waiting_ms(report: Report) -> float | None:
-    """What of the exposed communication of that step is waiting for other ranks, ms; None where that is not known."""
+    """What of the exposed communication of that step is waiting for other ranks, ms; None where
+    that is not known."""
     metrics = report.metrics
     if report.summary.basis == "unprofiled":
         waiting = metrics.unprofiled.waiting_ms if metrics.unprofiled else None
         return None if waiting is None else waiting.total
-    time, spent = metrics.communication, metrics.budget_ms
+    time = metrics.communication
+    spent = metrics.budget_ms
     if time is None or spent is None or time.waiting_ms is None or not time.total_ms:
         return None
     return spent.exposed_communication * min(time.waiting_ms / time.total_ms, 1.0)
 
 
-def _split(names: Iterable[str], times: tuple[float, float], total: float, within: str) -> list[Share]:
-    return [_share(name, max(ms, 0.0), total, within) for name, ms in zip(names, times, strict=True)]
+def _split(
+    names: Iterable[str], times: tuple[float, float], total: float, within: str
+) -> list[Share]:
+    return [
+        _share(name, max(ms, 0.0), total, within) for name, ms in zip(names, times, strict=True)
+    ]
 
 
 def _share(name: str, ms: float, total: float, within: str = "") -> Share:

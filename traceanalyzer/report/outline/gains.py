@@ -1,4 +1,5 @@
-"""What a finding holds and where in the code it is, and what a recommendation would bring, in words."""
+"""What a finding holds and where in the code it is, and what a recommendation would bring, in
+words."""
 
 import re
 import shlex
@@ -15,13 +16,25 @@ from traceanalyzer.report.outline.opening import companion
 
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
-    "sync": "syncs", "launch": "gaps", "host": "gaps", "input": "gaps", "compute": "kernels", "memory": "kernels",
-    "communication": "comm", "transfer": "copies",
-}  # fmt: skip
+    "sync": "syncs",
+    "launch": "gaps",
+    "host": "gaps",
+    "input": "gaps",
+    "compute": "kernels",
+    "memory": "kernels",
+    "communication": "comm",
+    "transfer": "copies",
+}
 """The command whose table shows a bottleneck's places."""
-MOST_LEADS = 3  # lines, and kernels: a run under Nsight Compute repeats each of their launches many times
-OF_KERNELS = ("compute", "memory")  # classes whose cause is in kernels; the others' is in what the CPU does
-NO_NCU = re.compile(r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE)  # devices that Nsight Compute does not know
+MOST_LEADS = 3
+"""Lines, and kernels: a run under Nsight Compute repeats each of their launches many times."""
+OF_KERNELS = (
+    "compute",
+    "memory",
+)  # classes whose cause is in kernels; the others' is in what the CPU does
+NO_NCU = re.compile(
+    r"AMD|Instinct|Radeon|Intel|\bgfx", re.IGNORECASE
+)  # devices that Nsight Compute does not know
 
 
 def headroom(report: Report, finding: Finding) -> str:
@@ -29,28 +42,38 @@ def headroom(report: Report, finding: Finding) -> str:
     if finding.headroom_ms is None:
         return "headroom unknown"
     total = step_ms(report)
-    share = f", {figure(finding.headroom_ms / total, 'share')} of the {whole(report)}" if total else ""
+    share = (
+        f", {figure(finding.headroom_ms / total, 'share')} of the {whole(report)}" if total else ""
+    )
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
 
 
 def no_advice(report: Report) -> str:
     """Why nothing is recommended, or what to record."""
-    bottleneck, headline = report.summary.bottleneck, report.summary.headline
-    evidence = {e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)}
+    bottleneck = report.summary.bottleneck
+    headline = report.summary.headline
+    evidence = {
+        e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)
+    }
     if companion(report):
         return "Nothing to change."
     if not report.devices:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking
     if report.findings and bottleneck == "inconclusive":
-        return f"Not enough data. Next: {evidence.get('next step', 'traceanalyzer collect torch -- python train.py')}."
-    busy = bottleneck in OF_KERNELS and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
+        next_step = evidence.get("next step", "traceanalyzer collect torch -- python train.py")
+        return f"Not enough data. Next: {next_step}."
+    busy = (
+        bottleneck in OF_KERNELS
+        and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
+    )
     why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
     return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:
-    """Findings whose remedies would not shorten the step, in a sentence; None where there is none."""
+    """Findings whose remedies would not shorten the step, in a sentence; None where there is
+    none."""
     advised = [f"{advice.id}-" for advice in report.recommendations]
     costly = [one.id for one in report.findings if one.headroom_ms and one.cls != "inconclusive"]
     left = [id_ for id_ in costly if not any(advice.startswith(f"{id_}-") for advice in advised)]
@@ -60,11 +83,17 @@ def without_gain(report: Report) -> str | None:
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_peak_bytes is not None:
-        of, after, what = report.metrics.memory, advice.predicted_peak_bytes, "at the peak"
+        of = report.metrics.memory
+        after = advice.predicted_peak_bytes
+        what = "at the peak"
         before = of.peak if of is not None else None
         if advice.predicted_reserved_bytes is not None:
-            after, before, what = advice.predicted_reserved_bytes, of.reserved if of else None, "reserved"
-        return (f"{figure(before, MEMORY)} → " if before else "") + f"{figure(after, MEMORY)} {what}"
+            after = advice.predicted_reserved_bytes
+            before = of.reserved if of else None
+            what = "reserved"
+        return (
+            f"{figure(before, MEMORY)} → " if before else ""
+        ) + f"{figure(after, MEMORY)} {what}"
     if (more := advice.as_much_work) is not None:
         return _arrow(report, more.likely_ms, "for the same work", more.speedup)
     if advice.predicted_step_ms is None:
@@ -74,7 +103,12 @@ def prediction(report: Report, advice: Recommendation) -> str:
     return _arrow(report, likely, each, advice.predicted_speedup)
 
 
-def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
+def _arrow(
+    report: Report,
+    likely: tuple[float, float | None, float | None],
+    what: str,
+    speedup: float | None,
+) -> str:
     """Today's step, what it becomes, and the range of that, ms."""
     after, *ends = likely
     before = step_ms(report) or after * (speedup or 1.0)
@@ -94,7 +128,8 @@ def evidence_value(item: Evidence) -> str:
 
 
 def leads(report: Report, finding: Finding) -> Iterator[str]:
-    """What leads from a finding to the code, a sentence each; none where the recording does not tell."""
+    """What leads from a finding to the code, a sentence each; none where the recording does not
+    tell."""
     where = [item.where for item in finding.evidence]
     rows = _places(report, finding.cls, where)
     yield from _code(rows, where)
@@ -110,12 +145,15 @@ def _places(report: Report, cls: str, where: list[str]) -> list[Any]:
     if cls in OF_KERNELS:
         return [row for row in report.tables.get("kernels", []) if row.name in where]
     if cls == "transfer":
-        return [row for row in report.tables.get("ops", []) if any(row.name in one for one in where)]
+        return [
+            row for row in report.tables.get("ops", []) if any(row.name in one for one in where)
+        ]
     return [row for row in report.tables.get("gap_places", []) if row.cause == cls]
 
 
 def _code(rows: list[Any], where: list[str]) -> Iterator[str]:
     """The lines of the program that rows have and the evidence does not name."""
-    lines, known = dict.fromkeys(row.python for row in rows), "\n".join(where)
+    lines = dict.fromkeys(row.python for row in rows)
+    known = "\n".join(where)
     if new := [line for line in lines if line and line not in known]:
         yield f"code: {', '.join(new[:MOST_LEADS])}"

@@ -1,5 +1,5 @@
-"""What a report answers, before it is drawn: verdict, step times, hardware, caveats, files. The same words in the
-terminal, in Markdown and on the page."""
+"""What a report answers, before it is drawn: verdict, step times, hardware, caveats, files. The
+same words in the terminal, in Markdown and on the page."""
 
 from typing import Any
 
@@ -8,9 +8,13 @@ from traceanalyzer.report.model import Input, Report
 from traceanalyzer.report.outline.breakdown import recorded_ms, whole
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 
-COMPANIONS = {"memory_snapshot": "GPU memory", "torch_log": "torch.compile"}  # where they are all that was given
+COMPANIONS = {
+    "memory_snapshot": "GPU memory",
+    "torch_log": "torch.compile",
+}  # where they are all that was given
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
-CLEAR, LIKELY = 0.75, 0.5  # from here on a verdict is clear, likely; below it is a close call
+CLEAR = 0.75  # from here on a verdict is clear, likely; below it is a close call
+LIKELY = 0.5
 ONE_BY_ONE = 8  # recordings of one kind that are listed one by one where nothing is wrong with them
 
 
@@ -36,12 +40,15 @@ def confidence(report: Report) -> str:
 
 def step_times(report: Report) -> str:
     """The step with and without the profiler, in a few words."""
-    time, plainly = report.metrics.step_time_ms, report.metrics.unprofiled_step_time_ms
+    time = report.metrics.step_time_ms
+    plainly = report.metrics.unprofiled_step_time_ms
     if time is None:
         total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
-        return f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
+        return (
+            f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
+        )
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
@@ -66,24 +73,30 @@ def hardware(report: Report) -> str:
 
 
 def caveats(report: Report) -> list[str]:
-    """What spoils the figures, worst first: damage, conditions, then the notes that change what one would do."""
+    """What spoils the figures, worst first: damage, conditions, then the notes that change what one
+    would do."""
     damaged = [i for i in report.inputs if is_damaged(i)]
     found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
     if len(damaged) > 1:
         found[0] += f" (and {len(damaged) - 1} more damaged)"
-    found += [f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
+    found += [
+        f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils
+    ]
     return [*found, *report.notes[: report.pressing_notes]]
 
 
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
-    time, total = report.metrics.step_time_ms, recorded_ms(report)
+    time = report.metrics.step_time_ms
+    total = recorded_ms(report)
     if total is None:
         return "n/a: no steps and no GPU work in the recording"
     if time is None:
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     what = "one step" if time.count == 1 else f"mean of {time.count:,} steps"
-    text = f"{figure(time.mean, 'ms')} {what if whole(report) == 'step' else 'of recording, no steps'}"
+    text = (
+        f"{figure(time.mean, 'ms')} {what if whole(report) == 'step' else 'of recording, no steps'}"
+    )
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
@@ -99,7 +112,8 @@ def recording(report: Report) -> str:
     """What was analysed, in a few words."""
     if not (inputs := report.inputs):
         return "nothing"
-    kinds, gpus = {i.kind for i in inputs}, {plain(d.name) for i in inputs for d in i.devices if d.name}
+    kinds = {i.kind for i in inputs}
+    gpus = {plain(d.name) for i in inputs for d in i.devices if d.name}
     what = plain(inputs[0].path) if len(inputs) == 1 else f"{len(inputs)} recordings"
     return f"{what} ({', '.join([*sorted(kinds), *sorted(gpus)])})"
 
@@ -108,12 +122,19 @@ def damage(item: Input) -> str:
     """What the reader met in an input, in a sentence."""
     health = item.health
     counts = (health.repaired, "repaired"), (health.lost, "lost"), (health.clipped, "clipped")
-    parts = [f"{figure(n)} {what}" for n, what in ((health.events, "events"), *counts) if n or what == "events"]
-    return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
+    parts = [
+        f"{figure(n)} {what}"
+        for n, what in ((health.events, "events"), *counts)
+        if n or what == "events"
+    ]
+    return ", ".join(parts) + (
+        "; cut off before its end: copy or export it again" if health.truncated else ""
+    )
 
 
 def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
-    """What was read: path, kind, rank, what of it, one of the inputs meant. Of many whole ones of a kind are one."""
+    """What was read: path, kind, rank, what of it, one of the inputs meant. Of many whole ones of a
+    kind are one."""
     whole: dict[str, list[Input]] = {}
     for item in report.inputs:
         whole.setdefault("" if is_damaged(item) else item.kind, []).append(item)
@@ -124,18 +145,31 @@ def files(report: Report) -> list[tuple[str, str, str, str, Input]]:
 
 
 def _file(some: list[Input]) -> tuple[str, str, str, str, Input]:
-    first, ranks = some[0], sorted(item.rank for item in some if item.rank is not None)
+    first = some[0]
+    ranks = sorted(item.rank for item in some if item.rank is not None)
     if len(some) == 1:
-        return first.path, first.kind, "-" if first.rank is None else str(first.rank), damage(first), first
-    events, skipped = (sum(getattr(item.health, name) for item in some) for name in ("events", "skipped"))
-    what = f"whole, {figure(events)} events read" + (f", {figure(skipped)} not needed" if skipped else "")
+        return (
+            first.path,
+            first.kind,
+            "-" if first.rank is None else str(first.rank),
+            damage(first),
+            first,
+        )
+    events, skipped = (
+        sum(getattr(item.health, name) for item in some) for name in ("events", "skipped")
+    )
+    what = f"whole, {figure(events)} events read" + (
+        f", {figure(skipped)} not needed" if skipped else ""
+    )
     rank = f"{ranks[0]} to {ranks[-1]}" if ranks else "-"
     return f"{first.path} and {len(some) - 1} more", first.kind, rank, what, first
 
 
 def all_notes(report: Report) -> list[str]:
     """Notes on the run and on each recording."""
-    return list(dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]))
+    return list(
+        dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)])
+    )
 
 
 def is_damaged(item: Input) -> bool:

@@ -13,53 +13,111 @@ from traceanalyzer.report.model import Metrics, Report
 from traceanalyzer.report.table_entries import BY_NAME
 
 STEP_GROUPS = {
-    "throughput": "Throughput", "utilisation": "Utilisation", "critical_path": "Critical path",
-    "unprofiled_critical_path": "Critical path without the profiler", "communication": "Communication",
-    "coverage": "Coverage of the recording", "repeats": "Repeats within a step", "launches": "Launching",
-    "host": "Host threads that launch", "roofline": "Roofline", "timing": "Timing log",
-    "first_steps": "First steps of the process", "counters": "GPU counters", "regularity": "Regularity of the steps",
-    "latency": "Latency of requests", "memory": "Memory", "program": "The program", "phases": "Phases of the step",
-}  # fmt: skip
+    "throughput": "Throughput",
+    "utilisation": "Utilisation",
+    "critical_path": "Critical path",
+    "unprofiled_critical_path": "Critical path without the profiler",
+    "communication": "Communication",
+    "coverage": "Coverage of the recording",
+    "repeats": "Repeats within a step",
+    "launches": "Launching",
+    "host": "Host threads that launch",
+    "roofline": "Roofline",
+    "timing": "Timing log",
+    "first_steps": "First steps of the process",
+    "counters": "GPU counters",
+    "regularity": "Regularity of the steps",
+    "latency": "Latency of requests",
+    "memory": "Memory",
+    "program": "The program",
+    "phases": "Phases of the step",
+}
 OF_SOME_INPUTS = (
-    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
-    "phases", "throughput", "utilisation", "first_steps", "counters", "regularity", "latency",
-)  # fmt: skip
-"""Groups that only some kinds of input have; a report of others need not say that they are missing."""
+    "coverage",
+    "repeats",
+    "critical_path",
+    "unprofiled_critical_path",
+    "roofline",
+    "timing",
+    "memory",
+    "program",
+    "phases",
+    "throughput",
+    "utilisation",
+    "first_steps",
+    "counters",
+    "regularity",
+    "latency",
+)
+"""Groups that only some kinds of input have; a report of others need not say that they are
+missing."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")  # most of their figures need to be asked for
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
-    ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
+    (
+        "steady state",
+        (
+            "the recorded steps without warm-up; figures of a step are means over it, of the "
+            "critical rank"
+        ),
+    ),
     ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),
-    ("headroom", "time a step that removing the cause would save at most; counted once over all findings"),
-    ("confidence", "margin of the bottleneck over the next cause, less for thin or damaged evidence; 0 to 100%"),
+    (
+        "headroom",
+        "time a step that removing the cause would save at most; counted once over all findings",
+    ),
+    (
+        "confidence",
+        (
+            "margin of the bottleneck over the next cause, less for thin or damaged "
+            "evidence; 0 to 100%"
+        ),
+    ),
 )
-STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100  # of fewer a percentile is the slowest step in other words, and not shown
+STEPS_FOR_P95 = 20  # of fewer a percentile is the slowest step in other words, and not shown
+STEPS_FOR_P99 = 100
 
 
 def shown_step_time(time: StepTime) -> Any:
     """The step time as people see it."""
-    p95, p99 = time.count >= STEPS_FOR_P95, time.count >= STEPS_FOR_P99
+    p95 = time.count >= STEPS_FOR_P95
+    p99 = time.count >= STEPS_FOR_P99
     return dataclasses.replace(time, p95=time.p95 if p95 else None, p99=time.p99 if p99 else None)  # type: ignore[arg-type]
 
 
 def step_figures(report: Report) -> list[Fact]:
     """The single figures of a step."""
-    # Of the step without the profiler, time and source are figures of their own, and its parts the budget.
+    # Of the step without the profiler, time and source are figures of their own, and its parts the
+    # budget.
     others = ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS)
-    return [_fact(f, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics) if f.name not in others]
+    return [
+        _fact(f, getattr(report.metrics, f.name))
+        for f in dataclasses.fields(Metrics)
+        if f.name not in others
+    ]
 
 
 def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
     """Figures of a step that belong together, by title; a group that was not recorded says so."""
-    known = ((f, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics) if f.name in STEP_GROUPS)
-    return [(STEP_GROUPS[f.name], _group(f, of)) for f, of in known if of is not None or f.name not in OF_SOME_INPUTS]
+    known = (
+        (f, getattr(report.metrics, f.name))
+        for f in dataclasses.fields(Metrics)
+        if f.name in STEP_GROUPS
+    )
+    return [
+        (STEP_GROUPS[f.name], _group(f, of))
+        for f, of in known
+        if of is not None or f.name not in OF_SOME_INPUTS
+    ]
 
 
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
     if f.name == "phases":
-        return [_phase(g, time) for g in dataclasses.fields(value) if (time := getattr(value, g.name))]
+        return [
+            _phase(g, time) for g in dataclasses.fields(value) if (time := getattr(value, g.name))
+        ]
     if f.name in ONLY_KNOWN:
         return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     if not any(filter(measured, vars(value).values())):
@@ -79,8 +137,10 @@ def facts_of(measurement: Any) -> list[Fact]:
 
 
 def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
-    unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
-    shown, reason = figure(value, unit), definition.partition("; null ")[2]  # why it is null
+    unit = f.metadata.get("unit", "")
+    definition = f.metadata.get("definition", "")
+    shown = figure(value, unit)  # why it is null
+    reason = definition.partition("; null ")[2]
     if shown == NOT_AVAILABLE and reason not in ("", "otherwise"):
         shown += f" ({reason})"
     return Fact(label(f.name, unit), shown, definition)
@@ -105,11 +165,20 @@ def table_command(name: str) -> str | None:
 
 def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
     """Names and definitions of the report's single figures and of its devices, by group."""
-    nested = {"step_time_ms": "Step time", "budget_ms": "Budget", "idle_ms": "Idle by cause", **STEP_GROUPS}
-    single = [(label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested]
+    nested = {
+        "step_time_ms": "Step time",
+        "budget_ms": "Budget",
+        "idle_ms": "Idle by cause",
+        **STEP_GROUPS,
+    }
+    single = [
+        (label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested
+    ]
     groups = [("Words", list(GLOSSARY)), ("Figures of a step", single)]
     every = ((f.name, getattr(report.metrics, f.name)) for f in dataclasses.fields(Metrics))
-    groups += [(nested[name], _defined(of)) for name, of in every if name in nested and of is not None]
+    groups += [
+        (nested[name], _defined(of)) for name, of in every if name in nested and of is not None
+    ]
     return groups + ([("Devices", _defined(report.devices[0]))] if report.devices else [])
 
 
@@ -119,4 +188,8 @@ def table_definition_groups(report: Report) -> list[tuple[str, list[tuple[str, s
 
 
 def _defined(measurement: Any) -> list[tuple[str, str]]:
-    return [(label(d.name, d.unit), d.definition) for d in definitions(type(measurement)) if d.name not in FOR_PROGRAMS]
+    return [
+        (label(d.name, d.unit), d.definition)
+        for d in definitions(type(measurement))
+        if d.name not in FOR_PROGRAMS
+    ]

@@ -1,4 +1,5 @@
-"""Aliases for the names that the owner of a report does not want to publish: equal names, equal aliases."""
+"""Aliases for the names that the owner of a report does not want to publish: equal names, equal
+aliases."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +9,8 @@ CUT_LEAST = 6  # characters that a shortened name has at least in common with th
 
 
 class Aliases:
-    """Names that match one of the patterns, in the order they were met. Whole names are replaced, not matches."""
+    """Names that match one of the patterns, in the order they were met. Whole names are replaced,
+    not matches."""
 
     def __init__(self, patterns: Sequence[re.Pattern[str]]) -> None:
         self._patterns = patterns
@@ -29,13 +31,18 @@ class Aliases:
         return WITHIN.join(parts) if WITHIN.join(parts) != text else self._alias(text)
 
     def in_sentence(self, text: str) -> str:
-        """A text with names among other words: known names, and whatever word around a match of a pattern."""
+        """A text with names among other words: known names, and whatever word around a match of a
+        pattern."""
         if not self._hidden(text) and not any(name in text for name in self._aliases):
             return text
         if self._known is None:
             longest_first = sorted(self._aliases, key=len, reverse=True)
-            self._known = re.compile("|".join(f"({re.escape(n)})" for n in longest_first) or r"(?!)")
-        text, done, position = self._uncut(text), [], 0
+            self._known = re.compile(
+                "|".join(f"({re.escape(n)})" for n in longest_first) or r"(?!)"
+            )
+        text = self._uncut(text)
+        done = []
+        position = 0
         for match in self._known.finditer(text):
             done += [self._words(text[position : match.start()]), self._aliases[match[0]]]
             position = match.end()
@@ -44,7 +51,8 @@ class Aliases:
     def _words(self, text: str) -> str:
         """The text with an alias for each match of a pattern, extended to the blanks around it."""
         for pattern in self._patterns:
-            done, position = [], 0
+            done = []
+            position = 0
             for match in pattern.finditer(text):
                 if match.start() < position or not match[0]:
                     continue

@@ -1,10 +1,10 @@
 """Passwords, keys and tokens in text: by maintained rules, by what stands before, and by forms.
 
-Forms, for services that the rules lack and for tokens that are cut short or set in other text, as those who give them
-out document them: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers
-(AKIA, ASIA), Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-),
-npm_, PyPI (pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519),
-PEM (RFC 7468)."""
+Forms, for services that the rules lack and for tokens that are cut short or set in other text, as
+those who give them out document them: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_,
+github_pat_), AWS IAM identifiers (AKIA, ASIA), Hugging Face (hf_), OpenAI and Anthropic (sk-),
+Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-), npm_, PyPI (pypi-), NVIDIA (nvapi-), Stripe
+(sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519), PEM (RFC 7468)."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -44,7 +44,8 @@ _WORD = re.compile(
     r"|(?P<weak>token|key|pass|auth|pat|session[ _-]?id|sessid|sid|signature|sig|sas|pin|otp)",
     re.IGNORECASE,
 )
-"""The words that names of secrets have: of the weak ones it depends on what stands before and after."""
+"""The words that names of secrets have: of the weak ones it depends on what stands before and
+after."""
 _KEYS = re.compile(
     r"(?:api|access|account|app|application|auth|client|consumer|crypt|deploy|encryption|gpg|hmac|"
     r"host|license|licence|master|pgp|private|rsa|sas|secret|security|server|service|session|"
@@ -71,7 +72,9 @@ _PHRASES = {
     **dict.fromkeys(("sig", "signature", "sas"), r"(?=\S*\d)[\w%.+/=&-]{16,}"),
 }
 """What values of weak words look like where nothing before the word tells."""
-_HARMLESS = re.compile(r"[-+]?\d{1,4}%?|[-+]?\d*\.\d+(?:e[-+]?\d+)?|true|false|none|null|yes|no|on|off", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"[-+]?\d{1,4}%?|[-+]?\d*\.\d+(?:e[-+]?\d+)?|true|false|none|null|yes|no|on|off", re.IGNORECASE
+)
 """Counts and flags."""
 _LONGEST_NAME = 60
 _REST = re.compile(rf"[\w-]{{0,{_LONGEST_NAME}}}+")
@@ -89,7 +92,14 @@ _VALUE = re.compile(
     | (?P<bare>(?!<secret>)(?:[^\s,;&"'`<]|<(?!/)|[,;&](?!\s|\Z|[\w.-]{1,60}+\s?[=:])){1,4096}+)""",
     re.VERBOSE,
 )
-_LINE = re.compile(r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)")  # a header's value has blanks and signs
+_LINE = re.compile(
+    r"\\{0,3}[\"'`]?(?P<quoted>[^\n\"'`\\]{1,4096}+)"
+)  # a header's value has blanks and signs
+
+
+LEFT_OUT = {"IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"}
+"""Hosts have aliases of their own; the others take the square of a text, and `credentials.py` has
+those."""
 
 
 def without_credentials(text: str) -> str:
@@ -97,7 +107,8 @@ def without_credentials(text: str) -> str:
     text = _SCHEME.sub(rf"\1 {HIDDEN}", _FORMS.sub(HIDDEN, text))
     text = _OPTION.sub(lambda match: (match[1] or match[2]) + HIDDEN, text)
     text = _LOGIN.sub(f"{HIDDEN}@", text)
-    done, at = [], 0  # the values whose names say that they are secret
+    done = []  # the values whose names say that they are secret
+    at = 0
     for word in _WORD.finditer(text):
         if word.start() >= at and (found := _value_after(text, word, at)):
             done += [text[at : found[0]], HIDDEN]
@@ -110,31 +121,47 @@ def without_credentials(text: str) -> str:
 
 def _bounded(match: re.Match[str]) -> str:
     """A rule may take the blank or sign before and after the token with it."""
-    first, last, bounds = match[0][0], match[0][-1], " \t\n\"'=:,"
-    return (first if first in bounds else "") + HIDDEN + (last if last in bounds and len(match[0]) > 1 else "")
+    first = match[0][0]
+    last = match[0][-1]
+    bounds = " \t\n\"'=:,"
+    return (
+        (first if first in bounds else "")
+        + HIDDEN
+        + (last if last in bounds and len(match[0]) > 1 else "")
+    )
 
 
 def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] | None:
     """Where the secret value of a name with this word lies; None where there is none."""
     rest = next(_REST.finditer(text, word.end()))
     before = next(_BEFORE.finditer(text, max(least, word.start() - _LONGEST_NAME), word.start()))
-    option, at = before[1].startswith("-"), rest.end()
+    option = before[1].startswith("-")
+    at = rest.end()
     forms = (_SIGN, _LISTED, _BLANK) if option or word["strong"] else (_SIGN, _BLANK)
     between = next(filter(None, (form.match(text, at) for form in forms)), None)
     value = between and (_LINE if word["line"] else _VALUE).match(text, between.end())
     if between is None or not value:
         return None
     span = value.span("quoted" if value["quoted"] else "bare")
-    return span if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK) else None
+    return (
+        span
+        if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK)
+        else None
+    )
 
 
-def _is_meant(before: re.Match[str], word: re.Match[str], rest: str, value: str, *, signed: bool) -> bool:
+def _is_meant(
+    before: re.Match[str], word: re.Match[str], rest: str, value: str, *, signed: bool
+) -> bool:
     if word["weak"] and not _is_secret(before[0], word[0], rest, value):
         return False
     if signed:
         return True
-    name, option = before[1] * (not before[2]) + word[0] + rest, before[1].startswith("-")
-    return not value.startswith("-") and (option or _stands_alone(name, value, strong=not word["weak"]))
+    name = before[1] * (not before[2]) + word[0] + rest
+    option = before[1].startswith("-")
+    return not value.startswith("-") and (
+        option or _stands_alone(name, value, strong=not word["weak"])
+    )
 
 
 def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
@@ -145,7 +172,8 @@ def _stands_alone(name: str, value: str, *, strong: bool) -> bool:
 
 
 def _is_secret(before: str, word: str, after: str, value: str) -> bool:
-    """Whether a name with a weak word is that of a secret: `before` and `after` are the rest of it."""
+    """Whether a name with a weak word is that of a secret: `before` and `after` are the rest of
+    it."""
     kind = re.sub("[ _-]", "", word.lower())
     if after.lower().strip("_-") not in ("", "id", "s", "1", "2"):
         return False
@@ -164,20 +192,23 @@ def _is_pass(before: str, stem: str, word: str, *_: str) -> bool:
 def _is_phrase(before: str, _: str, word: str, __: str, value: str) -> bool:
     """Whether the word begins where it stands, and the value looks like one of its kind."""
     kind = re.sub("[ _-]", "", word.lower())
-    begins = kind.startswith("sess") or not before[-1:].isalpha() or (word[0].isupper() and before[-1].islower())
+    begins = (
+        kind.startswith("sess")
+        or not before[-1:].isalpha()
+        or (word[0].isupper() and before[-1].islower())
+    )
     return begins and kind in _PHRASES and re.fullmatch(_PHRASES[kind], value) is not None
 
 
 _SECRET_BY_KIND: dict[str, Callable[[str, str, str, str, str], bool]] = {
-    "token": lambda _, stem, __, after, ___: after.lower() != "s" and _NO_TOKENS.search(stem) is None,
+    "token": lambda _, stem, __, after, ___: (
+        after.lower() != "s" and _NO_TOKENS.search(stem) is None
+    ),
     "key": lambda _, stem, *__: _KEYS.search(stem) is not None,
     "pass": _is_pass,
 }
-"""Whether a weak word is of a secret, by what stands before and after it: before, its stem, word, after, value."""
-
-
-LEFT_OUT = {"IPPublicDetector", "JwtTokenDetector", "NpmDetector", "OpenAIDetector"}
-"""Hosts have aliases of their own; the others take the square of a text, and `credentials.py` has those."""
+"""Whether a weak word is of a secret, by what stands before and after it: before, its stem, word,
+after, value."""
 
 
 @cache
@@ -188,5 +219,7 @@ def maintained_rules() -> tuple[re.Pattern[str], ...]:
     found: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
     plugins = {plugin.__name__: plugin for plugin in found.values()}
     return tuple(
-        rule for name in sorted(plugins.keys() - LEFT_OUT) for rule in getattr(plugins[name], "denylist", None) or ()
+        rule
+        for name in sorted(plugins.keys() - LEFT_OUT)
+        for rule in getattr(plugins[name], "denylist", None) or ()
     )

@@ -1,5 +1,6 @@
-"""A report that can be published: no paths, hosts or user names, and aliases for the names its owner marks. Every text
-is looked at unless its field says that it is the product's own (`metric(..., text="own")`: classes, causes, units)."""
+"""A report that can be published: no paths, hosts or user names, and aliases for the names its
+owner marks. Every text is looked at unless its field says that it is the product's own
+(`metric(..., text="own")`: classes, causes, units)."""
 
 import dataclasses
 import re
@@ -13,19 +14,27 @@ from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
 from traceanalyzer.trace import Run
 
-Change = Callable[[Text, str], str]  # from what a text is and the text itself to the text to have there
+Change = Callable[
+    [Text, str], str
+]  # from what a text is and the text itself to the text to have there
 
 T = TypeVar("T")
 
 
 def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
-    """The report without paths, hosts and users; names matching a pattern become `kernel-1`, `name-1`, ..."""
+    """The report without paths, hosts and users; names matching a pattern become `kernel-1`,
+    `name-1`, ..."""
     return redact_with(report, None, patterns)[0]
 
 
-def redact_with(report: Report, shown: T, patterns: Sequence[re.Pattern[str]] = ()) -> tuple[Report, T]:
-    """The report and what is shown with it (a dataclass), cleaned alike: equal names get equal aliases."""
-    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts([report, shown]))
+def redact_with(
+    report: Report, shown: T, patterns: Sequence[re.Pattern[str]] = ()
+) -> tuple[Report, T]:
+    """The report and what is shown with it (a dataclass), cleaned alike: equal names get equal
+    aliases."""
+    secrets = Secrets.of(
+        [(item.path, item.kind) for item in report.inputs], _texts([report, shown])
+    )
     report = _with_paths(report, [""] * len(report.inputs))
     cleaned, other = _walk([report, shown], lambda _, text: secrets.clean(text))
     if patterns:
@@ -34,7 +43,9 @@ def redact_with(report: Report, shown: T, patterns: Sequence[re.Pattern[str]] = 
 
 
 def _with_paths(report: Report, paths: Sequence[str]) -> Report:
-    inputs = [dataclasses.replace(one, path=path) for one, path in zip(report.inputs, paths, strict=True)]
+    inputs = [
+        dataclasses.replace(one, path=path) for one, path in zip(report.inputs, paths, strict=True)
+    ]
     return dataclasses.replace(report, inputs=inputs)
 
 
@@ -79,7 +90,8 @@ def _texts(value: Any) -> list[str]:
 
 
 def _walk(value: Any, change: Change, what: Text = "name") -> Any:
-    """A copy in which every text has been changed that is not the product's own; `what` its field says it is."""
+    """A copy in which every text has been changed that is not the product's own; `what` its field
+    says it is."""
     if isinstance(value, str):
         own = what == "own" or (what == "scenario" and "=" not in value)
         return value if own else change(what, value)
@@ -90,5 +102,7 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
         return type(value)(zip(value, map(inner, value.values()), strict=True))
     if not dataclasses.is_dataclass(type(value)):
         return value
-    changed = {f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)}
+    changed = {
+        f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)
+    }
     return dataclasses.replace(value, **changed)

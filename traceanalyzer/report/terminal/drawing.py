@@ -1,4 +1,5 @@
-"""Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape sequence."""
+"""Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape
+sequence."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +23,16 @@ NAME_WIDTH = 28  # least width of a table's first text column, which says what a
 TEXT_WIDTH = 14
 LONGEST_CELL = 300  # characters of a text in a table of texts
 LINES_OF_TEXT = 2  # lines that a name may take in a table before its middle is left out
-MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}  # by what is in the cell
-TURNED_ROWS, TURNED_FIELDS = 2, 18
-"""So many rows fit side by side in 80 columns when a table is turned, names included, and so many fields a screen."""
+MEANINGS = {
+    "BREACHED": "bold red",
+    "holds": "green",
+    "slower": "red",
+    "faster": "green",
+}  # by what is in the cell
+TURNED_ROWS = 2
+TURNED_FIELDS = 18
+"""So many rows fit side by side in 80 columns when a table is turned, names included, and so many
+fields a screen."""
 
 
 class Page:
@@ -35,9 +43,15 @@ class Page:
         self._file = io.StringIO()
         self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
-            file=self._file, width=width, force_terminal=colour, color_system="standard" if colour else None,
-            highlight=False, markup=False, emoji=False, legacy_windows=False,
-        )  # fmt: skip
+            file=self._file,
+            width=width,
+            force_terminal=colour,
+            color_system="standard" if colour else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
 
     def text(self) -> str:
         """What was drawn, without trailing blanks."""
@@ -73,8 +87,8 @@ class Page:
         self.draw(Padding(table, (0, 0, 0, INDENT)))
 
     def grid(self, grid: Grid, whole: str = "csv") -> None:
-        """A table with its remarks; a table of few rows that is too wide is turned, one field a line. `whole` is the
-        format that has all columns of it."""
+        """A table with its remarks; a table of few rows that is too wide is turned, one field a
+        line. `whole` is the format that has all columns of it."""
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = grid.remarks
         if left_out and grid.rows <= TURNED_ROWS:
@@ -82,14 +96,18 @@ class Page:
             left_out = [column for column in grid.columns if column not in worthy]
             self.draw(Padding(_turned([c for c in grid.columns if c in worthy]), (0, 0, 0, INDENT)))
         else:
-            self._file.writelines(f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT))
+            self._file.writelines(
+                f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT)
+            )
         if left_out:
             more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)}"
             remarks = [*remarks[: bool(grid.constant)], f"{more}: --format {whole} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 
-    def texts(self, headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]) -> None:
+    def texts(
+        self, headers: Sequence[str], numeric: Sequence[bool], rows: Sequence[Sequence[str]]
+    ) -> None:
         """A table of texts, which are shown in full on as many lines as they need."""
         table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
         for header, right in zip(headers, numeric, strict=True):
@@ -99,13 +117,20 @@ class Page:
         self.draw(table)
 
     def _table(self, columns: list[Column], width: int) -> Iterator[str]:
-        """Its lines, those of a row at once. A table may have tens of thousands of rows, of which rich draws four in a
-        millisecond: what they say comes again and again, and is laid out once."""
+        """Its lines, those of a row at once. A table may have tens of thousands of rows, of which
+        rich draws four in a millisecond: what they say comes again and again, and is laid out
+        once."""
         widths = _widths(columns, width)
-        headers, blanks = [], [" " * wide for wide in widths]
+        headers = []
+        blanks = [" " * wide for wide in widths]
         for column, wide in zip(columns, widths, strict=True):
             lines = _lines(plain(column.header), wide)
-            headers.append([self._padded(_fitted(line, wide), wide, "bold", left=column.is_text) for line in lines])
+            headers.append(
+                [
+                    self._padded(_fitted(line, wide), wide, "bold", left=column.is_text)
+                    for line in lines
+                ]
+            )
         height = max(map(len, headers), default=0)
         above = [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)]
         yield from _side_by_side(above, blanks)
@@ -113,12 +138,18 @@ class Page:
         @cache
         def laid_out(*texts: str) -> str:
             """A row, with places for its figures."""
-            rest, pairs = iter(texts), zip(columns, widths, strict=True)
-            cells = [self._lines_of(next(rest), wide) if one.is_text else [f"%{wide}s"] for one, wide in pairs]
+            rest = iter(texts)
+            pairs = zip(columns, widths, strict=True)
+            cells = [
+                self._lines_of(next(rest), wide) if one.is_text else [f"%{wide}s"]
+                for one, wide in pairs
+            ]
             return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
 
         if columns:
-            texts, figures = (_rows_of([one for one in columns if one.is_text == kind]) for kind in (True, False))
+            texts, figures = (
+                _rows_of([one for one in columns if one.is_text == kind]) for kind in (True, False)
+            )
             yield from (laid_out(*cells) % row for cells, row in zip(texts, figures, strict=False))
 
     def _lines_of(self, cell: str, width: int) -> list[str]:
@@ -138,16 +169,20 @@ class Page:
 
 
 def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
-    """The columns there is room for and the others: the row's name first, then by what they are worth."""
+    """The columns there is room for and the others: the row's name first, then by what they are
+    worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
     order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].worth, i))
-    fitting, used = set(), -SEPARATOR
+    fitting = set()
+    used = -SEPARATOR
     for i in order:
         needed = _least_width(columns[i], first=i == named) + SEPARATOR
         if used + needed <= width:
             used += needed
             fitting.add(i)
-    return [columns[i] for i in sorted(fitting)], [c for i, c in enumerate(columns) if i not in fitting]
+    return [columns[i] for i in sorted(fitting)], [
+        c for i, c in enumerate(columns) if i not in fitting
+    ]
 
 
 def _turned(columns: list[Column]) -> Table:
@@ -166,16 +201,22 @@ def _rows_of(columns: list[Column]) -> Iterable[tuple[str, ...]]:
 
 
 def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str]:
-    """The lines of a row, of cells that have some each; `blanks`: what stands below one that has fewer."""
+    """The lines of a row, of cells that have some each; `blanks`: what stands below one that has
+    fewer."""
     height = max(map(len, cells), default=0)
     if height > min(map(len, cells), default=0):
-        cells = [cell + [blank] * (height - len(cell)) for cell, blank in zip(cells, blanks, strict=True)]
+        cells = [
+            cell + [blank] * (height - len(cell)) for cell, blank in zip(cells, blanks, strict=True)
+        ]
     return map((" " * SEPARATOR).join, zip(*cells, strict=True))
 
 
 def _widths(columns: list[Column], width: int) -> list[int]:
     """Widths of the columns: text shares what the figures leave."""
-    widths = [_least_width(c, first=not any(one.is_text for one in columns[:i])) for i, c in enumerate(columns)]
+    widths = [
+        _least_width(c, first=not any(one.is_text for one in columns[:i]))
+        for i, c in enumerate(columns)
+    ]
     spare = width - sum(widths) - SEPARATOR * (len(widths) - 1)
     for i, column in enumerate(columns):
         grown = min(max(spare, 0), _full_width(column) - widths[i]) if column.is_text else 0
@@ -192,7 +233,8 @@ def _least_width(column: Column, first: bool) -> int:
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text on at most `LINES_OF_TEXT` lines, broken at blanks alone: what is too long loses its middle."""
+    """The text on at most `LINES_OF_TEXT` lines, broken at blanks alone: what is too long loses its
+    middle."""
     lines = _lines(text, width)
     if len(lines) > LINES_OF_TEXT:
         lines[LINES_OF_TEXT - 1 :] = [" ".join(lines[LINES_OF_TEXT - 1 :])]

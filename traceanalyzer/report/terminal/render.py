@@ -9,7 +9,9 @@ from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.terminal.drawing import INDENT, Page
 
 
-def render_terminal(document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+def render_terminal(
+    document: doc.Document, width: int = DEFAULT_WIDTH, colour: bool = False
+) -> str:
     """The document as text `width` columns wide."""
     page = Page(width, colour)
     for section in document.sections:
@@ -48,7 +50,10 @@ def _items(page: Page, part: doc.Items, _: int) -> None:
         page.item(f"{number}.", item.title, "bold")
         for text, style in item.lines:
             page.line(text, style, INDENT + 1)
-        evidence = (f"{name}: {value}" + (f", {where}" if where else "") for name, value, where in item.evidence or ())
+        evidence = (
+            f"{name}: {value}" + (f", {where}" if where else "")
+            for name, value, where in item.evidence or ()
+        )
         for detail in (*evidence, *item.details):
             page.item("-", detail, indent=INDENT + 1)
         if item.lines:
@@ -61,7 +66,11 @@ def _table(page: Page, table: doc.Table, _: int) -> None:
     grid = make_grid(table.rows, table.origin_ns, table.chosen)
     page.grid(grid if table.limit is None else grid.head(table.limit), table.every_column_in)
     if table.limit is not None and len(table.rows) > table.limit:
-        where = f"traceanalyzer {table.command} prints all" if table.command else "--format json has all"
+        where = (
+            f"traceanalyzer {table.command} prints all"
+            if table.command
+            else "--format json has all"
+        )
         page.line(f"First {table.limit} of {len(table.rows):,} rows; {where}.", "dim", INDENT)
     for remark in table.remarks:
         page.line(remark, "dim", INDENT)

@@ -1,5 +1,5 @@
-"""The report in a terminal: the first screen (the answer in about 24 lines, which begins Markdown and notebooks),
-and all of it, tables cut to their first rows."""
+"""The report in a terminal: the first screen (the answer in about 24 lines, which begins Markdown
+and notebooks), and all of it, tables cut to their first rows."""
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -19,11 +19,21 @@ SCREEN_LINES = 24  # of a terminal; of more a pager would show the end alone
 SHOWN_CAVEATS = 2
 BAR_WIDTH = 40
 OF_COMPILE = {"mark_dynamic", "remove_graph_breaks", "warm_cache", "fix_compile_error"}
-STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
-ONE_BY_ONE = ("steps", "gaps")  # lists of single events, whose first rows say little; they have commands
+STYLES = {
+    "compute": "green",
+    "exposed communication": "magenta",
+    "exposed copy": "blue",
+    "idle": "red",
+}
+ONE_BY_ONE = (
+    "steps",
+    "gaps",
+)  # lists of single events, whose first rows say little; they have commands
 
 
-def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True) -> str:
+def render_screen(
+    report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True
+) -> str:
     """The answer as text `width` columns wide, with what to look at next."""
     text = ""
     for changes in range(SHOWN_CHANGES, 0, -1):
@@ -50,7 +60,9 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
 
 def _verdict(page: Page, report: Report) -> None:
     hardware = opening.hardware(report)
-    page.line("   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold")
+    page.line(
+        "   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold"
+    )
     page.line(brief(report.summary.headline, LONGEST_HEADLINE))
 
 
@@ -70,7 +82,8 @@ def _culprit(page: Page, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
-    key, hardware = whole.brief(report), "" if _fits_title(page, report) else opening.hardware(report)
+    key = whole.brief(report)
+    hardware = "" if _fits_title(page, report) else opening.hardware(report)
     both = " · ".join(filter(None, (hardware, key)))
     for line in filter(None, [both] if cell_len(both) <= page.width else [hardware, key]):
         page.line(line)
@@ -79,14 +92,19 @@ def _culprit(page: Page, report: Report) -> None:
 
 
 def _budget(page: Page, report: Report) -> None:
-    if not (parts := [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]):
+    if not (
+        parts := [part for part in breakdown.budget(report) if part.share >= breakdown.SHOWN_SHARE]
+    ):
         return
     page.line("")
     scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
     widest = max(cell_len(part.label) + 2 * bool(part.within) for part in parts)
     for part in parts:
         name = f"  {part.label}" if part.within else part.label
-        numbers = f"{with_unit(number(scaled(part.ms, scale)), scale.label):>10} {figure(part.share, 'share'):>6}  "
+        numbers = (
+            f"{with_unit(number(scaled(part.ms, scale)), scale.label):>10} "
+            f"{figure(part.share, 'share'):>6}  "
+        )
         text = Text(f"  {name:<{widest}} {numbers}")
         longest = min(BAR_WIDTH, page.width - cell_len(text.plain))
         bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * longest), 1)
@@ -95,10 +113,14 @@ def _budget(page: Page, report: Report) -> None:
 
 
 def _changes(page: Page, report: Report, shown: int) -> None:
-    advised, count = report.recommendations[:shown], len(report.recommendations)
+    advised = report.recommendations[:shown]
+    count = len(report.recommendations)
     page.line("")
     if advised:
-        page.line("What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""), "bold")
+        page.line(
+            "What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""),
+            "bold",
+        )
     else:
         page.line(gains.no_advice(report))
     for position, advice in enumerate(advised, 1):
@@ -121,14 +143,21 @@ def _caveats(page: Page, report: Report) -> None:
 
 def _next(page: Page, report: Report) -> None:
     page.line("")
-    path = shown_path(report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3)
+    path = shown_path(
+        report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3
+    )
     alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
-    command = alone or "compile" * any(one.remedy in OF_COMPILE for one in report.recommendations[:1])
+    command = alone or "compile" * any(
+        one.remedy in OF_COMPILE for one in report.recommendations[:1]
+    )
     table = gains.TABLES.get(report.summary.bottleneck, "") * bool(report.devices)
     more = [f"{one} {path}" for one in filter(None, (command, table))]
     explained = [f"explain {one.id}" for one in report.findings[:1]]
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
-    texts = (f"Next: traceanalyzer {' | '.join(some)}" for some in (every, every[:-1], [*more, every[-2]]))
+    texts = (
+        f"Next: traceanalyzer {' | '.join(some)}"
+        for some in (every, every[:-1], [*more, every[-2]])
+    )
     page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")
 
 
@@ -140,7 +169,8 @@ def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = F
 
 def sections(report: Report) -> list[Section]:
     """What stands below the first screen."""
-    found, without_gain = report.findings, gains.without_gain(report)
+    found = report.findings
+    without_gain = gains.without_gain(report)
     explained = Line(step_facts.EXPLAINED.format(found[0].id), "dim") if found else whole.NO_FINDING
     advice = whole.recommendations(report) if report.recommendations else gains.no_advice(report)
     health = []
@@ -148,9 +178,14 @@ def sections(report: Report) -> list[Section]:
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        *whole.key_figures(report), Section("Findings", [whole.findings(report), explained]),
+        *whole.key_figures(report),
+        Section("Findings", [whole.findings(report), explained]),
         Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
-        Section("Metrics"), *whole.step_time(report), whole.figures_of_step(report),
-        *whole.groups_of_figures(report), *whole.devices(report), *whole.tables(report, ONE_BY_ONE),
+        Section("Metrics"),
+        *whole.step_time(report),
+        whole.figures_of_step(report),
+        *whole.groups_of_figures(report),
+        *whole.devices(report),
+        *whole.tables(report, ONE_BY_ONE),
         Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
-    ]  # fmt: skip
+    ]

@@ -1,5 +1,6 @@
-"""What charts show of single events: lengths of kernels, depth of the launch queue, steps, collectives, memory. Of
-bounded size whatever the recording: events are counted in bins, or those of one step are taken."""
+"""What charts show of single events: lengths of kernels, depth of the launch queue, steps,
+collectives, memory. Of bounded size whatever the recording: events are counted in bins, or those of
+one step are taken."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,11 @@ BINS_A_DECADE = 6
 MAX_MEMORY_POINTS = 1_000  # as many as a wide screen has pixels to tell apart
 MAX_MESSAGES = 400  # longest ones that are named: of more, boxes are no wider than lines
 MAX_QUEUE_POINTS = 500
-MAX_RANKS, MAX_STEPS = 32, 60
-WORST = 11  # ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten worst
+MAX_RANKS = 32
+MAX_STEPS = 60
+WORST = 11
+"""Ranks that have a row or a bar of their own at any number of ranks: the critical one and the ten
+worst."""
 Row = TypeVar("Row")
 
 
@@ -50,7 +54,9 @@ class StepsOfRank:
     rank: int
     first: int  # its first step
     times_ms: list[float]
-    waiting_ms: list[float] = field(default_factory=list)  # empty where no collectives were matched across ranks
+    waiting_ms: list[float] = field(
+        default_factory=list
+    )  # empty where no collectives were matched across ranks
     others: int = 0  # so many more ranks are in this row: of all of them the longest times
 
     @property
@@ -75,18 +81,26 @@ def kernel_lengths(m: Measurements) -> Lengths | None:
     if not len(rows):
         return None
     us = (ops.end[rows] - ops.start[rows]) / 1e3
-    low, high = int(np.floor(np.log10(us.min()) * BINS_A_DECADE)), int(np.ceil(np.log10(us.max()) * BINS_A_DECADE))
+    low = int(np.floor(np.log10(us.min()) * BINS_A_DECADE))
+    high = int(np.ceil(np.log10(us.max()) * BINS_A_DECADE))
     edges = 10.0 ** (np.arange(low, max(high, low + 1) + 1) / BINS_A_DECADE)
     bins = np.clip(np.searchsorted(edges, us, side="right") - 1, 0, len(edges) - 2)
-    steps, count = m.timed.steps.steady_count, len(edges) - 1
-    return Lengths(edges, np.bincount(bins, None, count) / steps, np.bincount(bins, us, count) / 1e3 / steps)
+    steps = m.timed.steps.steady_count
+    count = len(edges) - 1
+    return Lengths(
+        edges, np.bincount(bins, None, count) / steps, np.bincount(bins, us, count) / 1e3 / steps
+    )
 
 
 def launch_queue(m: Measurements) -> Queue | None:
     """None where no launch of the representative step was recorded."""
-    ops, step = m.trace.device_ops, representative(m.timed.steps)
-    start, end = int(m.timed.steps.start[step]), int(m.timed.steps.end[step])
-    rows = np.flatnonzero((m.linked.launch_time >= 0) & (m.linked.launch_time < end) & (ops.end > start))
+    ops = m.trace.device_ops
+    step = representative(m.timed.steps)
+    start = int(m.timed.steps.start[step])
+    end = int(m.timed.steps.end[step])
+    rows = np.flatnonzero(
+        (m.linked.launch_time >= 0) & (m.linked.launch_time < end) & (ops.end > start)
+    )
     if not len(rows):
         return None
     time = np.concatenate((m.linked.launch_time[rows], ops.end[rows]))
@@ -95,26 +109,32 @@ def launch_queue(m: Measurements) -> Queue | None:
     inside = np.flatnonzero((time[order] >= start) & (time[order] <= end))
     if not len(inside):
         return None
-    time, depth = time[order][inside] - start, depth[inside]
+    time = time[order][inside] - start
+    depth = depth[inside]
     width = max((end - start) // MAX_QUEUE_POINTS, 1)
     _, first = np.unique(time // width, return_index=True)
     return Queue(time[first], np.maximum.reduceat(depth, first))
 
 
 def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
-    """The first steps of the ranks; of more than there is room for those that hold up the run first, the others put
-    together by their longest times. Empty for one rank."""
+    """The first steps of the ranks; of more than there is room for those that hold up the run
+    first, the others put together by their longest times. Empty for one rank."""
     waited = of.ranks.waited_ns or (None,) * len(of.each)
     found = []
     for i in of.ranks.worst_first if len(of.each) > MAX_RANKS else range(len(of.each)):
-        steps, rank = of.each[i].timed.steps, of.ranks.rows[i].rank
+        steps = of.each[i].timed.steps
+        rank = of.ranks.rows[i].rank
         if steps.found:
-            times, waits = (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist(), waited[i] or ()
+            times = (steps.duration[:MAX_STEPS] / NS_PER_MS).tolist()
+            waits = waited[i] or ()
             waiting = [time / NS_PER_MS for time in waits[:MAX_STEPS]]
             found.append(StepsOfRank(i if rank is None else rank, steps.first, times, waiting))
     if len(found) < 2:
         return []
-    return [*found[:WORST], *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST))]
+    return [
+        *found[:WORST],
+        *(_longest(some) for some in in_groups(found[WORST:], MAX_RANKS - WORST)),
+    ]
 
 
 def in_groups(rows: Sequence[Row], most: int) -> Iterator[Sequence[Row]]:
@@ -127,7 +147,8 @@ def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
     def most(rows: list[list[float]]) -> list[float]:
         return [max(times) for times in zip_longest(*rows, fillvalue=0.0)]
 
-    times, waiting = most([row.times_ms for row in some]), most([row.waiting_ms for row in some])
+    times = most([row.times_ms for row in some])
+    waiting = most([row.waiting_ms for row in some])
     return replace(some[0], times_ms=times, waiting_ms=waiting, others=len(some) - 1)
 
 
@@ -141,7 +162,8 @@ def logged_steps(m: Measurements) -> list[Logged]:
 
 @dataclass(frozen=True, eq=False)
 class MemoryTrack:
-    """Allocated and reserved bytes of one device over time; every stretch of time shows its maximum."""
+    """Allocated and reserved bytes of one device over time; every stretch of time shows its
+    maximum."""
 
     device: int  # CUDA ordinal, -1 for host memory
     time: I64  # ns on the recording's clock
@@ -157,7 +179,8 @@ class MemoryTrack:
 
 def memory_tracks(events: MemoryEvents) -> list[MemoryTrack]:
     """A track for each device whose allocator's totals were recorded, in order of device."""
-    known, tracks = events.allocated >= 0, []
+    known = events.allocated >= 0
+    tracks = []
     for device in distinct(events.device[known]).tolist():
         rows = np.flatnonzero(known & (events.device == device))
         time = events.start[rows]
@@ -185,23 +208,33 @@ class Message:
 
 def messages(m: Measurements) -> list[Message]:
     """The longest ones on the step's device, in order of start."""
-    calls, step = m.timed.collective_calls, representative(m.timed.steps)
+    calls = m.timed.collective_calls
+    step = representative(m.timed.steps)
     if m.timed.device is None:
         return []
     rows = np.flatnonzero((calls.step == step) & (calls.device == m.timed.device))
     group = np.append(m.trace.collectives.group, np.int32(-1))[calls.metadata]
     sorts = list(zip(calls.kind[rows].tolist(), group[rows].tolist(), strict=True))
-    total, seen, numbers = Counter(sorts), Counter[tuple[int, int]](), []
+    total = Counter(sorts)
+    seen = Counter[tuple[int, int]]()
+    numbers = []
     for sort in sorts:
         seen[sort] += 1
         numbers.append(seen[sort])
     hidden = measure(m.timed.activity[m.timed.device].compute, calls.start[rows], calls.end[rows])
-    length, begin = calls.end[rows] - calls.start[rows], int(m.timed.steps.start[step])
+    length = calls.end[rows] - calls.start[rows]
+    begin = int(m.timed.steps.start[step])
     return [
         Message(
-            KINDS[sorts[i][0]], numbers[i], total[sorts[i]], m.trace.text(sorts[i][1]),
-            int(calls.bytes[rows[i]]) if calls.bytes[rows[i]] >= 0 else None, int(calls.stream[rows[i]]),
-            int(calls.start[rows[i]]) - begin, int(calls.end[rows[i]]) - begin, int(length[i] - hidden[i]),
+            KINDS[sorts[i][0]],
+            numbers[i],
+            total[sorts[i]],
+            m.trace.text(sorts[i][1]),
+            int(calls.bytes[rows[i]]) if calls.bytes[rows[i]] >= 0 else None,
+            int(calls.stream[rows[i]]),
+            int(calls.start[rows[i]]) - begin,
+            int(calls.end[rows[i]]) - begin,
+            int(length[i] - hidden[i]),
         )
         for i in np.sort(np.argsort(-length, kind="stable")[:MAX_MESSAGES]).tolist()
-    ]  # fmt: skip
+    ]

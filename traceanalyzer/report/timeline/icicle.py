@@ -1,5 +1,6 @@
-"""Boxes of an icicle: device time by who launched it, idle time by who is behind it, of the representative step.
-Annotations and operators from the outside in; innermost kernels, or causes of idle time. Of bounded size always."""
+"""Boxes of an icicle: device time by who launched it, idle time by who is behind it, of the
+representative step. Annotations and operators from the outside in; innermost kernels, or causes of
+idle time. Of bounded size always."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,42 +17,57 @@ from traceanalyzer.report.timeline.lanes import representative
 from traceanalyzer.trace import I32, I64
 
 DEEPEST = 5  # levels of operators and annotations of which the widest kernels' launches are shown
-MAX_OPS = 20_000  # longest device ops and gaps that are counted: a recording without steps is one step of millions
+MAX_OPS = 20_000
+"""Longest device ops and gaps that are counted: a recording without steps is one step of
+millions."""
 LEAST_SHARE = 0.004  # of a step's device (or idle) time: less is no wider than a line
 MAX_NAME = 100
-UNKNOWN, NOWHERE = -2, "(launch not recorded)"
+UNKNOWN = -2
+NOWHERE = "(launch not recorded)"
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box of an icicle: time that lies below an annotation or an operator, or in a kernel, or has a cause."""
+    """A box of an icicle: time that lies below an annotation or an operator, or in a kernel, or has
+    a cause."""
 
     name: str
     level: int
     begin_ms: float
     end_ms: float
-    sort: str = field(metadata=OWN, default="")  # of what is innermost its colour (`compute`, `idle-sync`), else empty
+    sort: str = field(
+        metadata=OWN, default=""
+    )  # of what is innermost its colour (`compute`, `idle-sync`), else empty
 
 
 def device_time(m: Measurements) -> list[Box]:
     """Device time of the representative step by who launched it."""
-    ops, (start, end) = m.trace.device_ops, _window(m)
+    ops = m.trace.device_ops
+    (start, end) = _window(m)
     inside = (ops.start >= start) & (ops.start < end) & (m.joined.launch_node >= 0)
     rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
     names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
-    sorts = np.where(m.linked.is_communication, "communication", np.where(m.linked.is_copy, "copy", "compute"))[rows]
+    sorts = np.where(
+        m.linked.is_communication, "communication", np.where(m.linked.is_copy, "copy", "compute")
+    )[rows]
     leaves = list(zip(names, sorts.tolist(), strict=True))
     return _boxes(m, m.joined.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
 
 def idle_time(m: Measurements) -> list[Box]:
     """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
-    gaps, (start, end) = m.causes.gaps, _window(m)
+    gaps = m.causes.gaps
+    (start, end) = _window(m)
     length = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
     device = -1 if m.timed.device is None else m.timed.device
     rows = _longest(np.flatnonzero((length > 0) & (gaps.device == device)), length)
     causes = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
-    return _boxes(m, nodes_behind(m.timed, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
+    return _boxes(
+        m,
+        nodes_behind(m.timed, gaps, rows),
+        [(cause, f"idle-{cause}") for cause in causes],
+        length[rows],
+    )
 
 
 def _window(m: Measurements) -> tuple[int, int]:
@@ -63,12 +79,16 @@ def _longest(rows: I64, length: I64) -> I64:
     return rows[np.argsort(-length[rows], kind="stable")[:MAX_OPS]]
 
 
-def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
+def _boxes(
+    m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64
+) -> list[Box]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
     paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
-    # The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1.
-    call, parent = at(m.linked.tree.is_call, nodes, False), at(m.linked.tree.parent, nodes, UNKNOWN)
+    # The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node
+    # of -1.
+    call = at(m.linked.tree.is_call, nodes, False)
+    parent = at(m.linked.tree.parent, nodes, UNKNOWN)
     around = np.where(call | (nodes < 0), parent, nodes).tolist()
     for node, (name, sort), ns in zip(around, leaves, length.tolist(), strict=True):
         if node not in paths:
@@ -80,9 +100,11 @@ def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]],
 
 
 def _path(m: Measurements, node: int) -> list[str]:
-    """Names of the ranges around a node, outermost first, without the step's own and without repetitions."""
+    """Names of the ranges around a node, outermost first, without the step's own and without
+    repetitions."""
     names: list[str] = []
-    tree, ranges = m.linked.tree, m.trace.host_ranges
+    tree = m.linked.tree
+    ranges = m.trace.host_ranges
     while node >= 0:
         if not tree.is_call[node]:
             name = m.trace.text(int(ranges.name[tree.row[node]])) or "?"
@@ -113,6 +135,8 @@ class _Branch:
         for name, branch in sorted(self.below.items(), key=lambda item: -item[1].ns):
             if branch.ns >= least:
                 end = begin + branch.ns / NS_PER_MS
-                made.append(Box(cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort))
+                made.append(
+                    Box(cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort)
+                )
                 branch.boxes(made, level + 1, begin, least)
                 begin = end

@@ -1,5 +1,5 @@
-"""The timeline of a step as a value: lanes of events, in bounded size; which steps are drawn; compile work of a log on
-the clock of a trace."""
+"""The timeline of a step as a value: lanes of events, in bounded size; which steps are drawn;
+compile work of a log on the clock of a trace."""
 
 import enum
 from collections.abc import Sequence
@@ -29,10 +29,15 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     """The compile work of the trace's rank; none where the two have no clock in common."""
     fitting = [log for log in logs if log.rank in (trace.rank, None)] if trace.epoch_ns else []
     spans = [span for log in fitting for span in log.spans]
-    numbers = np.array([(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64).reshape(-1, 3)
-    (start, end, depth), epoch_ns = numbers.T, trace.epoch_ns or 0
+    numbers = np.array(
+        [(span.start_ns, span.end_ns, span.depth) for span in spans], np.int64
+    ).reshape(-1, 3)
+    (start, end, depth) = numbers.T
+    epoch_ns = trace.epoch_ns or 0
     details = [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans]
-    return CompileSpans(start - epoch_ns, end - epoch_ns, depth, [span.name for span in spans], details)
+    return CompileSpans(
+        start - epoch_ns, end - epoch_ns, depth, [span.name for span in spans], details
+    )
 
 
 class Category(enum.IntEnum):
@@ -54,7 +59,8 @@ class Category(enum.IntEnum):
     API_CALL = 13
     WAIT = 14  # an API call in which the host waits for the device
     PATH_LAUNCH = 15
-    """This and the next five: what of the critical path no device op fills, by `PathKind`, in the order of that."""
+    """This and the next five: what of the critical path no device op fills, by `PathKind`, in the
+    order of that."""
     PATH_WAIT = 16
     PATH_INPUT = 17
     PATH_HOST = 18
@@ -66,12 +72,15 @@ class Category(enum.IntEnum):
     def label(self) -> str:
         """As reports name it."""
         sort, _, what = self.name.lower().partition("_")
-        return f"{sort}: {what}" if sort in ("idle", "path") else self.name.lower().replace("_", " ")
+        return (
+            f"{sort}: {what}" if sort in ("idle", "path") else self.name.lower().replace("_", " ")
+        )
 
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline. Lanes of one group (a thread with its levels of nesting) have the same title."""
+    """A row of the timeline. Lanes of one group (a thread with its levels of nesting) have the same
+    title."""
 
     title: str = field(metadata=SENTENCE)
     level: int = 0
@@ -98,9 +107,13 @@ class Events(Table):
     detail: I32 = column(np.int32)  # index into `Timeline.detail`, -1 without
     facts: I32 = column(np.int32)  # index into `Timeline.facts`, -1 without
     own: I64 = column(np.int64)  # what other events call this one, -1 where none does
-    link: I64 = column(np.int64)  # `own` of the call that launched it, or of the op that ended this wait; -1 without
+    link: I64 = column(
+        np.int64
+    )  # `own` of the call that launched it, or of the op that ended this wait; -1 without
     on_path: I64 = column(np.int64, fill=0)  # how much of the critical path it is, ns
-    filled: U8 = column(np.uint8, fill=100)  # how much of it there is something, %: less where it stands for several
+    filled: U8 = column(
+        np.uint8, fill=100
+    )  # how much of it there is something, %: less where it stands for several
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +130,12 @@ class Timeline:
     events: Events
     shown: list[Shown]
     title: str = field(metadata=SENTENCE, default="")  # which step of which rank, in words
-    facts: list[list[str]] = field(default_factory=list)  # what is known of an event beyond name and times, each a line
-    path: list[tuple[int, int, int]] = field(default_factory=list)  # the critical one: start, end, lane
+    facts: list[list[str]] = field(
+        default_factory=list
+    )  # what is known of an event beyond name and times, each a line
+    path: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # the critical one: start, end, lane
 
 
 def representative(steps: Steps) -> int:
@@ -128,7 +145,8 @@ def representative(steps: Steps) -> int:
 
 
 def shown_steps(steps: Steps) -> dict[int, str]:
-    """The index of each, and which it is: the representative one first, then the slowest and the fastest steady one."""
+    """The index of each, and which it is: the representative one first, then the slowest and the
+    fastest steady one."""
     shown = {representative(steps): "median"}
     if steps.found:
         time = steps.duration[steps.steady]

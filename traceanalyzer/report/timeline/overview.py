@@ -1,7 +1,9 @@
-"""Stretches with more events than a screen has pixels: all steps of a rank, or a step of every rank.
+"""Stretches with more events than a screen has pixels: all steps of a rank, or a step of every
+rank.
 
-What is shorter than a pixel is one block with its neighbours of the same lane and category, and a block knows how much
-of it they fill: a device that is busy with short kernels looks busy, and the pauses between them as short as they are.
+What is shorter than a pixel is one block with its neighbours of the same lane and category, and a
+block knows how much of it they fill: a device that is busy with short kernels looks busy, and the
+pauses between them as short as they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +20,16 @@ from traceanalyzer.report.timeline import step_timeline as of_step
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.trace import I32, I64, Table, column, distinct
 
-FINEST = 16_000  # parts of a stretch that are told apart at most: as many as eight screens have pixels
+FINEST = 16_000
+"""Parts of a stretch that are told apart at most: as many as eight screens have pixels."""
 MAX_BLOCKS = 9_000  # of one timeline: of more, the parts are made larger until they are fewer
 Names = Callable[[I64], list[str]]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is drawn of a rank: from when to when on its clock (ns), and what is added to come to the timeline's."""
+    """What is drawn of a rank: from when to when on its clock (ns), and what is added to come to
+    the timeline's."""
 
     m: Measurements
     start: int
@@ -56,8 +60,11 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     for one in of:
         drawing.add(one)
     names = ("lane", "category", "start", "end", "filled", "count", "row")
-    together = {name: np.concatenate([getattr(one, name) for one in drawing.made]) for name in names}
-    blocks, least = Blocks.from_columns(together), drawing.least
+    together = {
+        name: np.concatenate([getattr(one, name) for one in drawing.made]) for name in names
+    }
+    blocks = Blocks.from_columns(together)
+    least = drawing.least
     while len(blocks) > MAX_BLOCKS and least < FINEST * drawing.least:
         least *= 2
         blocks = merged(blocks, least)
@@ -66,15 +73,22 @@ def overview(of: Sequence[Stretch], origin_ns: int, title: str) -> Timeline:
     filled = np.rint(100 * blocks.filled / np.maximum(blocks.end - blocks.start, 1))
     ends = [moment + one.shift for one in of for moment in (one.start, one.end)]
     return Timeline(
-        step=None, origin_ns=origin_ns, extent=(min(ends), max(ends)), window=(min(ends), max(ends)),
-        lanes=drawing.lanes, names=texts, detail=[],
+        step=None,
+        origin_ns=origin_ns,
+        extent=(min(ends), max(ends)),
+        window=(min(ends), max(ends)),
+        lanes=drawing.lanes,
+        names=texts,
+        detail=[],
         events=Events.from_columns({**same, "name": name, "filled": np.clip(filled, 1, 100)}),
-        shown=[Shown(what, count, count) for what, count in drawing.shown.items()], title=title,
-    )  # fmt: skip
+        shown=[Shown(what, count, count) for what, count in drawing.shown.items()],
+        title=title,
+    )
 
 
 def merged(of: Blocks, least: int) -> Blocks:
-    """What is shorter than `least` ns, and nearer than that to the next of its lane and category, as one block."""
+    """What is shorter than `least` ns, and nearer than that to the next of its lane and category,
+    as one block."""
     if not len(of):
         return of
     of = of.take(np.lexsort((of.start, of.category, of.lane)))
@@ -82,8 +96,11 @@ def merged(of: Blocks, least: int) -> Blocks:
     follows = short[1:] & short[:-1] & (of.start[1:] - of.end[:-1] < least)
     follows &= (of.lane[1:] == of.lane[:-1]) & (of.category[1:] == of.category[:-1])
     first = np.flatnonzero(np.append(True, ~follows))
-    filled, count = np.add.reduceat(of.filled, first), np.add.reduceat(of.count, first)
-    return replace(of.take(first), end=np.maximum.reduceat(of.end, first), filled=filled, count=count)
+    filled = np.add.reduceat(of.filled, first)
+    count = np.add.reduceat(of.count, first)
+    return replace(
+        of.take(first), end=np.maximum.reduceat(of.end, first), filled=filled, count=count
+    )
 
 
 class _Overview:
@@ -102,9 +119,13 @@ class _Overview:
         if one.steps:
             steps = one.m.timed.steps
             self._lane(
-                one, "steps", np.arange(len(steps)), np.full(len(steps), int(Category.ANNOTATION)),
-                (steps.start, steps.end), lambda i: [f"step {steps.first + n}" for n in i],
-            )  # fmt: skip
+                one,
+                "steps",
+                np.arange(len(steps)),
+                np.full(len(steps), int(Category.ANNOTATION)),
+                (steps.start, steps.end),
+                lambda i: [f"step {steps.first + n}" for n in i],
+            )
         self._idle(one)
         self._streams(one)
         self._threads(one)
@@ -114,17 +135,32 @@ class _Overview:
         found = [f"{count:,} short ones" for count in blocks.count.tolist()]
         for lane in distinct(blocks.lane).tolist():
             alone = np.flatnonzero((blocks.lane == lane) & (blocks.count == 1))
-            for place, name in zip(alone.tolist(), self._names[lane](blocks.row[alone]), strict=True):
+            for place, name in zip(
+                alone.tolist(), self._names[lane](blocks.row[alone]), strict=True
+            ):
                 found[place] = name
         return found
 
     def _lane(
-        self, one: Stretch, title: str, rows: I64, category: I64, times: tuple[Column, Column], names: Names,
+        self,
+        one: Stretch,
+        title: str,
+        rows: I64,
+        category: I64,
+        times: tuple[Column, Column],
+        names: Names,
         level: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         start, end = (np.clip(time[rows], one.start, one.end) + one.shift for time in times)
         lane = np.full(len(rows), len(self.lanes))
-        columns = {"lane": lane, "category": category, "start": start, "end": end, "filled": end - start, "row": rows}
+        columns = {
+            "lane": lane,
+            "category": category,
+            "start": start,
+            "end": end,
+            "filled": end - start,
+            "row": rows,
+        }
         self.made.append(merged(Blocks.from_columns(columns), self.least))
         self.lanes.append(Lane(one.prefix + title, level))
         self._names.append(names)
@@ -141,34 +177,58 @@ class _Overview:
             here = rows[gaps.device[rows] == device]
             kind = gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH
             self._lane(
-                one, f"GPU {device} idle", here, kind, (gaps.start, gaps.end),
+                one,
+                f"GPU {device} idle",
+                here,
+                kind,
+                (gaps.start, gaps.end),
                 lambda i: [f"idle: {IdleCause(cause).label}" for cause in gaps.cause[i].tolist()],
-            )  # fmt: skip
+            )
 
     def _streams(self, one: Stretch) -> None:
-        ops, text = one.m.trace.device_ops, one.m.trace.text
+        ops = one.m.trace.device_ops
+        text = one.m.trace.text
         rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
-        places, group = np.unique((ops.device[rows].astype(np.int64) << 32) + ops.stream[rows] + 1, return_inverse=True)
+        places, group = np.unique(
+            (ops.device[rows].astype(np.int64) << 32) + ops.stream[rows] + 1, return_inverse=True
+        )
         time = np.bincount(group, weights=ops.end[rows] - ops.start[rows], minlength=len(places))
         for g in np.sort(np.argsort(-time)[: of_step.MAX_STREAMS]).tolist():
-            here, device, stream = rows[group == g], int(places[g]) >> 32, (int(places[g]) & 0xFFFFFFFF) - 1
+            here = rows[group == g]
+            device = int(places[g]) >> 32
+            stream = (int(places[g]) & 0xFFFFFFFF) - 1
             self._lane(
-                one, f"GPU {device} stream {stream}", here, of_step.device_categories(one.m, here),
+                one,
+                f"GPU {device} stream {stream}",
+                here,
+                of_step.device_categories(one.m, here),
                 (ops.start, ops.end),
-                lambda i: [of_step.shown_name(short_name(text(code) or "")) for code in ops.name[i].tolist()],
-            )  # fmt: skip
+                lambda i: [
+                    of_step.shown_name(short_name(text(code) or ""))
+                    for code in ops.name[i].tolist()
+                ],
+            )
 
     def _threads(self, one: Stretch) -> None:
         tree = one.m.linked.tree
         shallow = np.flatnonzero(tree.depth < one.levels)
         rows = self._inside(one, "host ranges and calls", shallow, tree.start, tree.end)
         threads, group = np.unique(tree.thread[rows], return_inverse=True)
-        time = np.bincount(group, np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0), len(threads))
+        time = np.bincount(
+            group,
+            np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0),
+            len(threads),
+        )
         for g in np.argsort(-time, kind="stable")[: one.threads].tolist():
             of_thread = rows[group == g]
             for level in distinct(tree.depth[of_thread]).tolist():
                 here = of_thread[tree.depth[of_thread] == level]
                 self._lane(
-                    one, of_step.thread_title(one.m, int(threads[g])), here, of_step.host_categories(one.m, here),
-                    (tree.start, tree.end), lambda i: of_step.node_names(one.m, i), level,
-                )  # fmt: skip
+                    one,
+                    of_step.thread_title(one.m, int(threads[g])),
+                    here,
+                    of_step.host_categories(one.m, here),
+                    (tree.start, tree.end),
+                    lambda i: of_step.node_names(one.m, i),
+                    level,
+                )

@@ -1,4 +1,5 @@
-"""Where the critical path runs on a timeline, and what is known of an event beyond its name and times."""
+"""Where the critical path runs on a timeline, and what is known of an event beyond its name and
+times."""
 
 import math
 from collections.abc import Iterator
@@ -16,20 +17,27 @@ from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.lanes import extent_of, shown_steps
 from traceanalyzer.trace import I32, I64, Bool
 
-MAX_STRETCHES = 6_000  # longest stretches on one lane that are drawn; more than a screen has pixels to tell apart
-_OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)  # drawn where their device op is; others are the host's
+MAX_STRETCHES = 6_000
+"""Longest stretches on one lane that are drawn; more than a screen has pixels to tell apart."""
+_OF_OP = (
+    Part.OP,
+    Part.LATENCY,
+    Part.PAUSE,
+    Part.UNKNOWN,
+)  # drawn where their device op is; others are the host's
 MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
 MAX_OUTER = 3  # operators and annotations around an event that are named
 
 
 class ShownPath:
-    """What pages show of the critical path. It has more segments than there is of anything else, so that those of other
-    steps are freed at once."""
+    """What pages show of the critical path. It has more segments than there is of anything else, so
+    that those of other steps are freed at once."""
 
     def __init__(self, m: Measurements) -> None:
         self.of_op = np.zeros(len(m.trace.device_ops), np.int64)
         self.of_node = np.zeros(len(m.linked.tree.start), np.int64)
-        extents, kept = [extent_of(m.timed.steps, step) for step in shown_steps(m.timed.steps)], []
+        extents = [extent_of(m.timed.steps, step) for step in shown_steps(m.timed.steps)]
+        kept = []
         for part in path_parts(m.started):
             runs = part.part == Part.OP
             _add(self.of_op, part.op[runs], part.duration[runs])
@@ -49,12 +57,15 @@ def _add(sums: I64, rows: I32, durations: I64) -> None:
 
 
 class OnPath:
-    """What of the critical path each device op and host node is, and the lanes that these were given."""
+    """What of the critical path each device op and host node is, and the lanes that these were
+    given."""
 
     def __init__(self, m: Measurements) -> None:
         found = m.memo(ShownPath)
-        self.m, self.path = m, found.segments
-        self.of_op, self.of_node = found.of_op, found.of_node
+        self.m = m
+        self.path = found.segments
+        self.of_op = found.of_op
+        self.of_node = found.of_node
         self.lane_of_op = np.full(len(found.of_op), -1, np.int64)
         self.lane_of_thread: dict[int, int] = {}  # the outermost lane of each thread that is drawn
 
@@ -70,7 +81,8 @@ class OnPath:
 
 
 def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]:
-    """Start, end and lane of the stretches of the path on lanes within the extent (ns), in time order."""
+    """Start, end and lane of the stretches of the path on lanes within the extent (ns), in time
+    order."""
     path = on.path
     here = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
     on_device = np.isin(path.part[here], _OF_OP) & (path.op[here] >= 0)
@@ -78,12 +90,16 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     thread = np.append(on.m.linked.tree.thread, -1)[path.node[here]]
     for one, outermost in on.lane_of_thread.items():
         lane[~on_device & (thread == one)] = outermost
-    here, lane = here[lane >= 0], lane[lane >= 0]
+    here = here[lane >= 0]
+    lane = lane[lane >= 0]
     if not len(here):
         return []
-    start, end = path.start[here], path.end[here]
+    start = path.start[here]
+    end = path.end[here]
     first = np.flatnonzero(np.append(True, (lane[1:] != lane[:-1]) | (start[1:] != end[:-1])))
-    start, end, lane = start[first], np.append(end[first[1:] - 1], end[-1]), lane[first]
+    start = start[first]
+    end = np.append(end[first[1:] - 1], end[-1])
+    lane = lane[first]
     kept = np.sort(np.argsort(start - end, kind="stable")[:MAX_STRETCHES])
     return list(zip(start[kept].tolist(), end[kept].tolist(), lane[kept].tolist(), strict=True))
 
@@ -91,8 +107,13 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
     """Of device ops (rows): who launched them, with which inputs, and how fast they could be."""
     operator = owner_nodes(m.linked, m.joined.launch_node[rows])
-    parts = zip(_around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows), strict=True)
-    return [[*around, *(inputs if around else ()), *launched, *work] for around, inputs, launched, work in parts]
+    parts = zip(
+        _around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows), strict=True
+    )
+    return [
+        [*around, *(inputs if around else ()), *launched, *work]
+        for around, inputs, launched, work in parts
+    ]
 
 
 def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
@@ -102,9 +123,14 @@ def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
         # Of the longest ones: each costs a search.
         length = m.linked.tree.end[nodes] - m.linked.tree.start[nodes]
         for node in nodes[np.argsort(-length, kind="stable")[:1_000]].tolist():
-            line = m.joined.python.source_line(int(m.linked.tree.thread[node]), int(m.linked.tree.start[node]))
+            line = m.joined.python.source_line(
+                int(m.linked.tree.thread[node]), int(m.linked.tree.start[node])
+            )
             lines[node] = [f"at {cut(line, MAX_LINE)}"] if line else []
-    return [[*inputs, *lines.get(node, ())] for inputs, node in zip(_inputs(m, nodes), nodes.tolist(), strict=True)]
+    return [
+        [*inputs, *lines.get(node, ())]
+        for inputs, node in zip(_inputs(m, nodes), nodes.tolist(), strict=True)
+    ]
 
 
 def _around(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
@@ -116,14 +142,20 @@ def _around(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
         return (f"in {cut(' > '.join(reversed(names)), MAX_LINE)}",) if names else ()
 
     names: list[tuple[int, ...]] = [()] * len(nodes)
-    left, at_node = np.flatnonzero(nodes >= 0), nodes[nodes >= 0]
+    left = np.flatnonzero(nodes >= 0)
+    at_node = nodes[nodes >= 0]
     while len(left):
         is_range = ~m.linked.tree.is_call[at_node]
-        for i, code in zip(left[is_range].tolist(), m.linked.tree.names(at_node[is_range]).tolist(), strict=True):
+        for i, code in zip(
+            left[is_range].tolist(), m.linked.tree.names(at_node[is_range]).tolist(), strict=True
+        ):
             names[i] += (code,)
         at_node = m.linked.tree.parent[at_node]
-        going_on = (at_node >= 0) & np.array([len(names[i]) < MAX_OUTER for i in left.tolist()], bool)
-        left, at_node = left[going_on], at_node[going_on]
+        going_on = (at_node >= 0) & np.array(
+            [len(names[i]) < MAX_OUTER for i in left.tolist()], bool
+        )
+        left = left[going_on]
+        at_node = at_node[going_on]
     return list(map(line, names))
 
 
@@ -133,7 +165,9 @@ def _inputs(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
     @cache
     def line(shapes: int, types: int) -> tuple[str, ...]:
         texts = (("shapes", m.trace.text(shapes)), ("types", m.trace.text(types)))
-        return tuple(f"{what} {cut(text, MAX_LINE)}" for what, text in texts if text and text.strip("[]"))
+        return tuple(
+            f"{what} {cut(text, MAX_LINE)}" for what, text in texts if text and text.strip("[]")
+        )
 
     ranges = m.trace.host_ranges
     row = np.where(at(m.linked.tree.is_call, nodes, True), -1, at(m.linked.tree.row, nodes, -1))
@@ -151,7 +185,10 @@ def _launched(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
         return (grid + (f", {registers} registers each" if registers > 0 else ""),)
 
     ops = m.trace.device_ops
-    return map(line, *(column[rows].tolist() for column in (ops.blocks, ops.threads, ops.registers, ops.bytes)))
+    return map(
+        line,
+        *(column[rows].tolist() for column in (ops.blocks, ops.threads, ops.registers, ops.bytes)),
+    )
 
 
 def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
@@ -161,7 +198,11 @@ def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
     def line(is_kernel: bool, code: int, least: float) -> tuple[str, ...]:
         bound = Bound(code)
         found = [] if bound == Bound.UNKNOWN else [f"limited by {bound.name.lower()}"]
-        found += [f"could take {figure(least, 'ns')} at the GPU's limits"] if math.isfinite(least) else []
+        found += (
+            [f"could take {figure(least, 'ns')} at the GPU's limits"]
+            if math.isfinite(least)
+            else []
+        )
         return (", ".join(found),) if found and is_kernel else ()
 
     columns = (m.linked.is_kernel, m.rated.roofline.bound, m.rated.roofline.attainable)

@@ -1,4 +1,5 @@
-"""The timelines of a page: the representative step first, other steps of the same rank, all of them, and the ranks."""
+"""The timelines of a page: the representative step first, other steps of the same rank, all of
+them, and the ranks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -17,7 +18,8 @@ from traceanalyzer.report.timeline.step_timeline import step_timeline
 from traceanalyzer.trace.compile_log import CompileLog
 
 MAX_RANKS = 16  # ranks drawn below each other: more lanes than a screen has room for say nothing
-MAX_THREADS, LEVELS = 2, 4  # of the host, where all steps are drawn
+MAX_THREADS = 2  # of the host, where all steps are drawn
+LEVELS = 4
 
 
 def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
@@ -38,22 +40,28 @@ def _title(m: Measurements, step: int, which: str) -> str:
     if not m.timed.steps.found:
         return "everything recorded"
     rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
-    return f"{rank}step {m.timed.steps.first + step} ({which}, {figure(int(m.timed.steps.duration[step]), 'ns')})"
+    return (
+        f"{rank}step {m.timed.steps.first + step} ({which}, "
+        f"{figure(int(m.timed.steps.duration[step]), 'ns')})"
+    )
 
 
 def _all_steps(m: Measurements) -> Iterator[Timeline]:
     """All that was recorded of the rank's steps."""
     steps = m.timed.steps
     if steps.found and len(steps) > 1:
-        start, end = int(steps.start.min()), int(steps.end.max())
+        start = int(steps.start.min())
+        end = int(steps.end.max())
         whole = Stretch(m, start, end, -start, threads=MAX_THREADS, levels=LEVELS, steps=True)
         rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
         yield overview([whole], start, f"{rank}all {len(steps)} steps")
 
 
 def _of_ranks(of: Measured) -> Iterator[Timeline]:
-    """The same step of every rank, on the critical one's clock, where the clocks can be compared."""
-    offsets, step = of.ranks.offset_ns, representative(of.critical.timed.steps)
+    """The same step of every rank, on the critical one's clock, where the clocks can be
+    compared."""
+    offsets = of.ranks.offset_ns
+    step = representative(of.critical.timed.steps)
     if len(of.each) < 2 or offsets is None:
         return
     # Recordings need not begin with the same step: the one at the same time is meant.
@@ -61,13 +69,20 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
     begun = origin - offsets[of.ranks.critical]
     parts = []
     for i in of.ranks.worst_first[:MAX_RANKS]:
-        m, shift = of.each[i], offsets[i] + begun
+        m = of.each[i]
+        shift = offsets[i] + begun
         nearest = int(np.abs(m.timed.steps.start - shift).argmin())
         window = int(m.timed.steps.start[nearest]), int(m.timed.steps.end[nearest])
         rank = i if m.trace.rank is None else m.trace.rank
         parts.append(Stretch(m, *window, -shift, f"rank {rank} "))
-    which = f"step {of.critical.timed.steps.first + step}" if of.critical.timed.steps.found else "everything"
-    some = "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+    which = (
+        f"step {of.critical.timed.steps.first + step}"
+        if of.critical.timed.steps.found
+        else "everything"
+    )
+    some = (
+        "" if len(parts) == len(of.each) else f" of {len(of.each)}, those that hold up the run most"
+    )
     yield overview(parts, origin, f"{len(parts)} ranks{some}, {which}")
 
 
@@ -83,9 +98,15 @@ def joined(parts: Sequence[tuple[str, Timeline]], title: str) -> Timeline:
 
 def _with_below(whole: Timeline, one: Timeline) -> Timeline:
     """Both; the codes of the lower one's events count on from those of the upper one's."""
-    upper, above = whole.events, len(whole.lanes)
+    upper = whole.events
+    above = len(whole.lanes)
     owned = int(max(upper.own.max(initial=-1), upper.link.max(initial=-1))) + 1
-    before = {"lane": above, "name": len(whole.names), "detail": len(whole.detail), "facts": len(whole.facts)}
+    before = {
+        "lane": above,
+        "name": len(whole.names),
+        "detail": len(whole.detail),
+        "facts": len(whole.facts),
+    }
     before |= {"own": owned, "link": owned}
     columns = {}
     for f in fields(Events):
@@ -97,7 +118,8 @@ def _with_below(whole: Timeline, one: Timeline) -> Timeline:
         other = shown.get(s.what, Shown(s.what, 0, 0))
         shown[s.what] = Shown(s.what, other.shown + s.shown, other.total + s.total)
     lists: dict[str, Any] = {
-        name: [*getattr(whole, name), *getattr(one, name)] for name in ("lanes", "names", "detail", "facts")
+        name: [*getattr(whole, name), *getattr(one, name)]
+        for name in ("lanes", "names", "detail", "facts")
     }
     return replace(
         whole,

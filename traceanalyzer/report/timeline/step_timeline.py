@@ -1,5 +1,6 @@
-"""The timeline of one representative step: device streams, idle gaps by cause, host threads, in bounded size: the
-longest events of each sort; `Timeline.shown` says how many that is of how many."""
+"""The timeline of one representative step: device streams, idle gaps by cause, host threads, in
+bounded size: the longest events of each sort; `Timeline.shown` says how many that is of how
+many."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -23,25 +24,39 @@ from traceanalyzer.trace import I64, Bool, RangeKind, distinct
 
 Text = TypeVar("Text", str, tuple[str, ...])
 
-MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
-"""Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
-is shown in full, and a browser still draws all of it at once."""
-EXPLAINED_GAPS = 400  # longest gaps whose cause is explained in words; each costs a search of the host's timeline
-MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16  # those with the most time, levels of nesting: what a screen can show
+MAX_DEVICE_OPS = 8_000
+MAX_GAPS = 4_000
+MAX_HOST_EVENTS = 10_000
+"""Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events:
+nearly every step is shown in full, and a browser still draws all of it at once."""
+EXPLAINED_GAPS = 400
+"""Longest gaps whose cause is explained in words; each costs a search of the host's timeline."""
+MAX_THREADS = 6  # those with the most time, levels of nesting: what a screen can show
+MAX_DEPTH = 8
+MAX_STREAMS = 16
 MAX_NAME = 160  # characters of a name or of its explanation
 
 
-_OF_PATH = np.array([Category[f"PATH_{kind.name}" if kind >= PathKind.LAUNCH else kind.name] for kind in PathKind])
+_OF_PATH = np.array(
+    [Category[f"PATH_{kind.name}" if kind >= PathKind.LAUNCH else kind.name] for kind in PathKind]
+)
 _OF_RANGE = {RangeKind.ANNOTATION: Category.ANNOTATION, RangeKind.LIBRARY: Category.LIBRARY}
 
 
-def step_timeline(m: Measurements, compiling: CompileSpans | None = None, step: int | None = None) -> Timeline | None:
-    """The timeline of a step (its index, one of `shown_steps`; None: the representative one); None where neither host
-    nor device was recorded event by event. `compiling` is drawn where the step has some."""
+def step_timeline(
+    m: Measurements, compiling: CompileSpans | None = None, step: int | None = None
+) -> Timeline | None:
+    """The timeline of a step (its index, one of `shown_steps`; None: the representative one); None
+    where neither host nor device was recorded event by event. `compiling` is drawn where the step
+    has some."""
     if not len(m.trace.device_ops) and not len(m.linked.tree.start):
         return None
     drawing = _Drawing(m, lanes.representative(m.timed.steps) if step is None else step, compiling)
-    parts = [part for draw in (_critical_path, _gaps, _streams, _threads, _compiling) for part in draw(drawing)]
+    parts = [
+        part
+        for draw in (_critical_path, _gaps, _streams, _threads, _compiling)
+        for part in draw(drawing)
+    ]
     return drawing.timeline(parts, path_line(drawing.on_path, drawing.extent))
 
 
@@ -66,7 +81,9 @@ class _Drawing:
 
     def __init__(self, m: Measurements, step: int, compiling: CompileSpans | None) -> None:
         steps = m.timed.steps
-        self.m, self.step, self.compiling = m, step, compiling
+        self.m = m
+        self.step = step
+        self.compiling = compiling
         self.window = (int(steps.start[step]), int(steps.end[step]))
         self.extent = extent_of(steps, step)
         self.on_path = OnPath(m)
@@ -75,7 +92,9 @@ class _Drawing:
 
     def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
         """Of these rows those in the step, at most `limit` of them: the longest."""
-        kept = rows = blockwise_found(lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows)
+        kept = rows = blockwise_found(
+            lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows
+        )
         if len(rows) > limit:
             length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])
             kept = np.sort(rows[np.argpartition(-length, limit - 1)[:limit]])
@@ -90,10 +109,13 @@ class _Drawing:
 
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
-        facts, about = coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
+        facts, about = coded(
+            [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
+        )
         names, name = coded([*chain.from_iterable(part.name for part in parts)])
         details, detail = coded([*chain.from_iterable(part.detail for part in parts)])
-        steps, origin = self.m.timed.steps, self.window[0]
+        steps = self.m.timed.steps
+        origin = self.window[0]
         columns = {
             **{column: _column(parts, column) for column in ("lane", "category", "own", "link")},
             "start": _column(parts, "start") - origin,
@@ -101,18 +123,29 @@ class _Drawing:
             "on_path": _column(parts, "on_path", otherwise=0),
         }
         return Timeline(
-            step=steps.first + self.step if steps.found else None, origin_ns=origin,
-            extent=(self.extent[0] - origin, self.extent[1] - origin), window=(0, self.window[1] - origin),
-            lanes=self.lanes, names=names, detail=details, shown=self.shown, facts=[list(lines) for lines in facts],
-            events=lanes.Events.from_columns({**columns, "name": name, "detail": detail, "facts": about}),
+            step=steps.first + self.step if steps.found else None,
+            origin_ns=origin,
+            extent=(self.extent[0] - origin, self.extent[1] - origin),
+            window=(0, self.window[1] - origin),
+            lanes=self.lanes,
+            names=names,
+            detail=details,
+            shown=self.shown,
+            facts=[list(lines) for lines in facts],
+            events=lanes.Events.from_columns(
+                {**columns, "name": name, "detail": detail, "facts": about}
+            ),
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
-        )  # fmt: skip
+        )
 
 
 def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
     """A column of all parts, `otherwise` where a part has none."""
     columns = [getattr(p, name) for p in parts]
-    filled = [np.full(len(p.start), otherwise) if c is None else c for p, c in zip(parts, columns, strict=True)]
+    filled = [
+        np.full(len(p.start), otherwise) if c is None else c
+        for p, c in zip(parts, columns, strict=True)
+    ]
     return np.concatenate([*filled, np.empty(0, np.int64)])
 
 
@@ -134,20 +167,26 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     here = np.flatnonzero((path.end > d.extent[0]) & (path.start < d.extent[1]))
     if not len(here):
         return
-    kind, length = path.kind[here], path.duration[here]
+    kind = path.kind[here]
+    length = path.duration[here]
     first = np.flatnonzero(np.append(True, (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)))
     count = np.diff(np.append(first, len(here)))
     run = np.repeat(np.arange(len(first)), count)
     longest = np.lexsort((length, run))[np.cumsum(count) - 1]
-    start, end = path.start[here[first]], path.end[here[first + count - 1]]
+    start = path.start[here[first]]
+    end = path.end[here[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
     code, names = segment_names(d.m.timed, path)
     yield _Part(
-        lane=np.full(len(rows), d.add_lanes("critical path")), category=_OF_PATH[kind[first[rows]]],
-        start=start[rows], end=end[rows],
+        lane=np.full(len(rows), d.add_lanes("critical path")),
+        category=_OF_PATH[kind[first[rows]]],
+        start=start[rows],
+        end=end[rows],
         name=[shown_name(names[i]) for i in code[here[longest[rows]]].tolist()],
-        detail=[f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()],
-    )  # fmt: skip
+        detail=[
+            f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()
+        ],
+    )
 
 
 def _gaps(d: _Drawing) -> Iterator[_Part]:
@@ -158,11 +197,13 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
     for device in distinct(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
         yield _Part(
-            lane=np.full(len(here), d.add_lanes(f"GPU {device} idle")), start=gaps.start[here], end=gaps.end[here],
+            lane=np.full(len(here), d.add_lanes(f"GPU {device} idle")),
+            start=gaps.start[here],
+            end=gaps.end[here],
             category=gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH,
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
             detail=[cut(explained.get(row, ""), MAX_NAME) for row in here.tolist()],
-        )  # fmt: skip
+        )
 
 
 def _streams(d: _Drawing) -> Iterator[_Part]:
@@ -170,42 +211,58 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
     place = np.stack((ops.device[rows], ops.stream[rows]))
     distinct, group = np.unique(place, axis=1, return_inverse=True)
-    time = np.bincount(group.reshape(-1), weights=ops.end[rows] - ops.start[rows], minlength=distinct.shape[1])
+    time = np.bincount(
+        group.reshape(-1), weights=ops.end[rows] - ops.start[rows], minlength=distinct.shape[1]
+    )
     for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
         here = rows[group.reshape(-1) == g]
         lane = d.add_lanes(f"GPU {distinct[0, g]} stream {distinct[1, g]}")
         full = [d.m.trace.text(code) or "" for code in ops.name[here].tolist()]
         short = {name: short_name(name) for name in set(full)}
         yield _Part(
-            lane=np.full(len(here), lane), category=device_categories(d.m, here),
-            start=ops.start[here], end=ops.end[here],
+            lane=np.full(len(here), lane),
+            category=device_categories(d.m, here),
+            start=ops.start[here],
+            end=ops.end[here],
             name=[shown_name(short[name]) for name in full],
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
-            facts=device_facts(d.m, here), own=here, on_path=d.on_path.of_op[here],
+            facts=device_facts(d.m, here),
+            own=here,
+            on_path=d.on_path.of_op[here],
             link=np.where(d.m.linked.launch[here] >= 0, d.m.linked.launch[here] + len(ops), -1),
-        )  # fmt: skip
+        )
         d.on_path.lane_of_op[here] = lane
 
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
-    tree, ops = d.m.linked.tree, len(d.m.trace.device_ops)
+    tree = d.m.linked.tree
+    ops = len(d.m.trace.device_ops)
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
     category = host_categories(d.m, rows)
     threads, of_thread = np.unique(tree.thread[rows], return_inverse=True)
     outermost = np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0)
-    busiest = threads[np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]]
+    busiest = threads[
+        np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]
+    ]
     for thread in busiest.tolist():
         here = tree.thread[rows] == thread
         nodes = rows[here]
         lane = d.add_lanes(thread_title(d.m, thread), int(tree.depth[nodes].max()) + 1)
-        is_call, row = tree.is_call[nodes], tree.row[nodes]
+        is_call = tree.is_call[nodes]
+        row = tree.row[nodes]
         yield _Part(
-            lane=lane + tree.depth[nodes].astype(np.int64), category=category[here],
-            start=tree.start[nodes], end=tree.end[nodes], name=node_names(d.m, nodes), detail=[""] * len(nodes),
-            facts=host_facts(d.m, nodes), own=np.where(is_call, row + ops, -1), on_path=d.on_path.of_node[nodes],
+            lane=lane + tree.depth[nodes].astype(np.int64),
+            category=category[here],
+            start=tree.start[nodes],
+            end=tree.end[nodes],
+            name=node_names(d.m, nodes),
+            detail=[""] * len(nodes),
+            facts=host_facts(d.m, nodes),
+            own=np.where(is_call, row + ops, -1),
+            on_path=d.on_path.of_node[nodes],
             link=np.where(is_call, d.on_path.ended_by(row, is_call), -1),
-        )  # fmt: skip
+        )
         d.on_path.lane_of_thread[thread] = lane
 
 
@@ -219,10 +276,12 @@ def _compiling(d: _Drawing) -> Iterator[_Part]:
     depth = spans.depth[rows]
     yield _Part(
         lane=d.add_lanes("torch.compile", int(depth.max()) + 1) + depth,
-        category=np.full(len(rows), int(Category.COMPILE)), start=spans.start[rows], end=spans.end[rows],
+        category=np.full(len(rows), int(Category.COMPILE)),
+        start=spans.start[rows],
+        end=spans.end[rows],
         name=[shown_name(spans.name[row]) for row in rows.tolist()],
         detail=[cut(spans.detail[row], MAX_NAME) for row in rows.tolist()],
-    )  # fmt: skip
+    )
 
 
 def device_categories(m: Measurements, rows: I64) -> I64:
@@ -238,15 +297,20 @@ def host_categories(m: Measurements, nodes: I64) -> I64:
     for kind, category in _OF_RANGE.items():
         result[tree.kind[nodes] == kind] = category
     call: Bool = tree.is_call[nodes]
-    result[call] = np.where(m.joined.blocks[tree.row[nodes[call]]], Category.WAIT, Category.API_CALL)
+    result[call] = np.where(
+        m.joined.blocks[tree.row[nodes[call]]], Category.WAIT, Category.API_CALL
+    )
     return result
 
 
 def node_names(m: Measurements, nodes: I64) -> list[str]:
     """What these nodes of the host's tree are called."""
-    tree, calls = m.linked.tree, m.trace.api_calls
+    tree = m.linked.tree
+    calls = m.trace.api_calls
     is_call = tree.is_call[nodes]
-    codes = np.where(is_call, at(calls.name, np.where(is_call, tree.row[nodes], -1), -1), tree.names(nodes))
+    codes = np.where(
+        is_call, at(calls.name, np.where(is_call, tree.row[nodes], -1), -1), tree.names(nodes)
+    )
     return [shown_name(m.trace.text(code)) for code in codes.tolist()]
 
 
@@ -255,4 +319,7 @@ def thread_title(m: Measurements, thread: int) -> str:
     known = m.trace.threads[thread] if 0 <= thread < len(m.trace.threads) else None
     if known is None:
         return "host thread"
-    return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
+    return cut(
+        known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(),
+        MAX_NAME,
+    )

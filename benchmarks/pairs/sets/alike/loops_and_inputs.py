@@ -1,4 +1,5 @@
-"""Loops that call, wait and note more than they need to, and models that wait for what they learn from."""
+"""Loops that call, wait and note more than they need to, and models that wait for what they learn
+from."""
 
 import copy
 import itertools
@@ -19,11 +20,15 @@ from benchmarks.pairs.sets.alike.training import encoder
 
 @pair("cuda_graph")
 def echoes_removed_block_by_block(fixed):
-    """A call's echo removed in eight blocks of sound by 24 small convolutions for each; the remedy is a CUDA graph."""
-    channels, layers, long = n(32, 4), n(24, 3), n(160, 16)
+    """A call's echo removed in eight blocks of sound by 24 small convolutions for each; the remedy
+    is a CUDA graph."""
+    channels = n(32, 4)
+    layers = n(24, 3)
+    long = n(160, 16)
     with torch.device(DEVICE):
         weights = [torch.randn(channels, channels, 3) / (3 * channels) for _ in range(layers)]
-        biases, slope = [torch.randn(channels) for _ in range(layers)], torch.full((channels,), 0.2)
+        biases = [torch.randn(channels) for _ in range(layers)]
+        slope = torch.full((channels,), 0.2)
         blocks = torch.randn(n(8, 2), 2, channels, long)
         clean = torch.empty_like(blocks)
 
@@ -33,18 +38,31 @@ def echoes_removed_block_by_block(fixed):
             x = block
             for depth, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
                 holes = 2 ** (depth % 6)
-                x = x + F.prelu(F.conv1d(F.pad(x, (2 * holes, 0)), weight, bias, dilation=holes), slope)
+                x = x + F.prelu(
+                    F.conv1d(F.pad(x, (2 * holes, 0)), weight, bias, dilation=holes), slope
+                )
             clean[number] = x
 
     return graphed(step) if fixed else step
 
 
-class Retention(Module):  # A layer that remembers in a matrix for each head, which fades with every word (RetNet)
+class Retention(
+    Module
+):  # A layer that remembers in a matrix for each head, which fades with every word (RetNet)
     def __init__(self, width, heads, texts):
-        self.heads, inner = heads, width // heads
-        self.qkvg, self.out = nn.Linear(width, 4 * width, bias=False), nn.Linear(width, width, bias=False)
-        self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False)
-        self.register_buffer("fades", 1 - 2 ** (-5 - torch.arange(heads, dtype=torch.float32))[:, None, None])
+        self.heads = heads
+        inner = width // heads
+        self.qkvg, self.out = (
+            nn.Linear(width, 4 * width, bias=False),
+            nn.Linear(width, width, bias=False),
+        )
+        self.up, self.down = (
+            nn.Linear(width, 4 * width, bias=False),
+            nn.Linear(4 * width, width, bias=False),
+        )
+        self.register_buffer(
+            "fades", 1 - 2 ** (-5 - torch.arange(heads, dtype=torch.float32))[:, None, None]
+        )
         self.register_buffer("memory", torch.zeros(texts, heads, inner, inner))
 
     def forward(self, x):
@@ -58,13 +76,19 @@ class Retention(Module):  # A layer that remembers in a matrix for each head, wh
 
 @pair("cuda_graph")
 def retention_writes(fixed):
-    """A retentive network of 12 layers in half precision writes eight words of 16 texts; the remedy is a CUDA graph."""
-    width, words, texts = n(1024, 32), n(32_000, 64), n(16, 2)
+    """A retentive network of 12 layers in half precision writes eight words of 16 texts; the remedy
+    is a CUDA graph."""
+    width = n(1024, 32)
+    words = n(32_000, 64)
+    texts = n(16, 2)
     with torch.device(DEVICE):
-        embedding, head = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
+        embedding = nn.Embedding(words, width)
+        head = nn.Linear(width, words, bias=False)
         layers = nn.Sequential(*(Retention(width, n(8, 2), texts) for _ in range(n(12, 2))))
         last = torch.randint(0, words, (texts,))
-    model = nn.Sequential(embedding, layers, head).to(torch.float16 if DEVICE == "cuda" else torch.bfloat16)
+    model = nn.Sequential(embedding, layers, head).to(
+        torch.float16 if DEVICE == "cuda" else torch.bfloat16
+    )
 
     @torch.no_grad()
     def step():
@@ -78,8 +102,14 @@ def _convolutions(width, blocks, out):
     with torch.device(DEVICE):
         layers = [nn.Conv2d(3, width, 4, 4)]
         for _ in range(blocks):
-            layers += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Conv2d(width, out, 1)).to(memory_format=torch.channels_last)
+            layers += [
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
+        return nn.Sequential(*layers, nn.Conv2d(width, out, 1)).to(
+            memory_format=torch.channels_last
+        )
 
 
 def _cropped(picture, side, where):
@@ -91,35 +121,46 @@ def _cropped(picture, side, where):
 
 @pair("remove_syncs", found=True)
 def crops_drawn_on_device(fixed):
-    """Pictures cropped and lit at random; each draw is made on the GPU and read; with the remedy the CPU draws."""
-    side, many, model = n(160, 16), n(64, 2), _convolutions(n(128, 8), n(16, 2), 100)
+    """Pictures cropped and lit at random; each draw is made on the GPU and read; with the remedy
+    the CPU draws."""
+    side = n(160, 16)
+    many = n(64, 2)
+    model = _convolutions(n(128, 8), n(16, 2), 100)
     with torch.device(DEVICE):
-        pictures, kinds = torch.rand(many, 3, n(224, 24), n(224, 24)), torch.randint(0, 100, (many,))
+        pictures = torch.rand(many, 3, n(224, 24), n(224, 24))
+        kinds = torch.randint(0, 100, (many,))
     where = "cpu" if fixed else DEVICE
 
     def loss():
         batch = torch.stack([_cropped(picture, side, where) for picture in pictures])
         with autocast():
-            return F.cross_entropy(model(batch.to(memory_format=torch.channels_last)).mean((2, 3)), kinds)
+            return F.cross_entropy(
+                model(batch.to(memory_format=torch.channels_last)).mean((2, 3)), kinds
+            )
 
     return train(model, loss)
 
 
 @pair("remove_syncs", found=True)
 def overlaps_read_class_by_class(fixed):
-    """Scenes segmented in 60 classes, the overlap of each read in every step; the remedy adds them up on the GPU."""
-    classes, side = n(60, 4), n(256, 16)
+    """Scenes segmented in 60 classes, the overlap of each read in every step; the remedy adds them
+    up on the GPU."""
+    classes = n(60, 4)
+    side = n(256, 16)
     model = _convolutions(n(128, 8), n(16, 2), classes)
     with torch.device(DEVICE):
         pictures = torch.randn(n(24, 2), 3, side, side).to(memory_format=torch.channels_last)
-        wanted, sums = torch.randint(0, classes, (n(24, 2), side // 4, side // 4)), torch.zeros(classes, 2)
+        wanted = torch.randint(0, classes, (n(24, 2), side // 4, side // 4))
+        sums = torch.zeros(classes, 2)
     told = [[0.0, 0.0] for _ in range(classes)]
 
     def note(found):
         counted = []
         for one in range(classes):
-            here, there = found == one, wanted == one
-            shared, either = (here & there).sum(), (here | there).sum()
+            here = found == one
+            there = wanted == one
+            shared = (here & there).sum()
+            either = (here | there).sum()
             if fixed:
                 counted.append(torch.stack((shared, either)))
             else:
@@ -153,7 +194,8 @@ class Settings:  # An experiment's settings, a tree, and what a run of it change
 # A residual layer that asks the settings for its slope and share: once, or whenever it is called
 class Configured(Module):
     def __init__(self, width, settings, *, once):
-        self.inner, self.settings = nn.Linear(width, width), settings
+        self.inner = nn.Linear(width, width)
+        self.settings = settings
         self.known = settings.merged()["layer"] if once else None
 
     def forward(self, x):
@@ -163,8 +205,10 @@ class Configured(Module):
 
 @pair("move_host_work", found=True)
 def settings_merged_in_each_layer(fixed):
-    """A network of tables whose 32 layers merge the experiment's settings when called; the remedy merges them once."""
-    width, settings = n(512, 16), Settings()
+    """A network of tables whose 32 layers merge the experiment's settings when called; the remedy
+    merges them once."""
+    width = n(512, 16)
+    settings = Settings()
     with torch.device(DEVICE):
         model = nn.Sequential(*(Configured(width, settings, once=fixed) for _ in range(n(32, 2))))
         rows = torch.randn(n(4096, 8), width)
@@ -190,9 +234,11 @@ class Speaker(Module):  # Who speaks: convolutions over frames, their mean and s
 
 @pair("batch_calls")
 def speakers_recognised_in_turn(fixed):
-    """A network names the speakers of 32 pieces of a meeting, one by one, each read; the remedy pads and takes all."""
+    """A network names the speakers of 32 pieces of a meeting, one by one, each read; the remedy
+    pads and takes all."""
     generator = torch.Generator().manual_seed(0)
-    features, half = n(80, 8), torch.float16 if DEVICE == "cuda" else torch.float32
+    features = n(80, 8)
+    half = torch.float16 if DEVICE == "cuda" else torch.float32
     lengths = torch.randint(n(200, 5), n(500, 12), (n(32, 3),), generator=generator).tolist()
     with torch.device(DEVICE):
         model = Speaker(features, n(512, 16), n(12, 2)).to(half).eval()
@@ -220,7 +266,11 @@ ENDLESS = 1 << 20
 
 
 def _loader(data, *, fixed, batch):
-    more = {"num_workers": n(8, 1), "pin_memory": DEVICE == "cuda", "persistent_workers": True} if fixed else {}
+    more = (
+        {"num_workers": n(8, 1), "pin_memory": DEVICE == "cuda", "persistent_workers": True}
+        if fixed
+        else {}
+    )
     return iter(DataLoader(data, batch, **more))
 
 
@@ -228,7 +278,8 @@ def _loader(data, *, fixed, batch):
 class Reviews(Dataset):
     def __init__(self, letters, long):
         rng = np.random.default_rng(0)
-        self.texts, self.long = rng.integers(0, 26, (256, letters)).tolist(), long
+        self.texts = rng.integers(0, 26, (256, letters)).tolist()
+        self.long = long
         pairs = rng.permutation(26 * 26)[:200].tolist()
         self.ranks = {divmod(pair, 26): 26 + rank for rank, pair in enumerate(pairs)}
 
@@ -237,8 +288,12 @@ class Reviews(Dataset):
 
     def __getitem__(self, index):
         pieces = list(self.texts[index % len(self.texts)])
-        while found := [self.ranks[pair] for pair in itertools.pairwise(pieces) if pair in self.ranks]:
-            best, joined, at = min(found), [], 0
+        while found := [
+            self.ranks[pair] for pair in itertools.pairwise(pieces) if pair in self.ranks
+        ]:
+            best = min(found)
+            joined = []
+            at = 0
             while at < len(pieces):
                 both = self.ranks.get(tuple(pieces[at : at + 2])) == best
                 joined.append(best if both else pieces[at])
@@ -250,10 +305,13 @@ class Reviews(Dataset):
 
 @pair("data_loader_workers", found=True)
 def reviews_cut_in_python(fixed):
-    """Reviews judged by a small encoder, cut into pieces by a loader without workers; the remedy is eight workers."""
+    """Reviews judged by a small encoder, cut into pieces by a loader without workers; the remedy is
+    eight workers."""
     width = n(384, 32)
     with torch.device(DEVICE):
-        model = nn.Sequential(nn.Embedding(256, width), encoder(n(4, 1), width), nn.Linear(width, 2))
+        model = nn.Sequential(
+            nn.Embedding(256, width), encoder(n(4, 1), width), nn.Linear(width, 2)
+        )
     batches = _loader(Reviews(n(130, 20), n(96, 16)), fixed=fixed, batch=n(48, 2))
 
     def loss():
@@ -268,7 +326,8 @@ def reviews_cut_in_python(fixed):
 class Neighbours(Dataset):
     def __init__(self, nodes, known, seeds):
         rng = np.random.default_rng(0)
-        self.nodes, self.seeds = nodes, seeds
+        self.nodes = nodes
+        self.seeds = seeds
         self.edges = rng.integers(0, nodes, (nodes, known), np.int32)
         self.weights = rng.random((nodes, known), np.float32) + 0.1
 
@@ -290,11 +349,15 @@ class Neighbours(Dataset):
 
 @pair("data_loader_workers", found=True)
 def neighbours_drawn_by_loader(fixed):
-    """A network of purchases learns from 3072 nodes, whose neighbours its loader draws; the remedy is eight workers."""
-    nodes, width = n(100_000, 64), n(256, 8)
+    """A network of purchases learns from 3072 nodes, whose neighbours its loader draws; the remedy
+    is eight workers."""
+    nodes = n(100_000, 64)
+    width = n(256, 8)
     with torch.device(DEVICE):
-        features, kinds = torch.randn(nodes, width), torch.randint(0, 40, (nodes,))
-        inner, outer = nn.Linear(2 * width, width), nn.Linear(2 * width, 40)
+        features = torch.randn(nodes, width)
+        kinds = torch.randint(0, 40, (nodes,))
+        inner = nn.Linear(2 * width, width)
+        outer = nn.Linear(2 * width, 40)
     batches = _loader(Neighbours(nodes, n(48, 6), n(3072, 4)), fixed=fixed, batch=None)
 
     def loss():
@@ -307,7 +370,9 @@ def neighbours_drawn_by_loader(fixed):
     return train(nn.ModuleList((inner, outer)), loss)
 
 
-class Games:  # Positions of games on a board of 19 lines, in 18 planes of bits, each kept as what changed, and packed
+# Positions of games on a board of 19 lines, in 18 planes of bits, each kept as what changed, and
+# packed
+class Games:
     def __init__(self, positions, files):
         rng = np.random.default_rng(0)
         self.shape = positions, 18, 19, 19
@@ -318,7 +383,9 @@ class Games:  # Positions of games on a board of 19 lines, in 18 planes of bits,
         packed = np.frombuffer(zlib.decompress(self.files[number % len(self.files)]), np.uint8)
         bits = np.unpackbits(packed, count=int(np.prod(self.shape))).reshape(self.shape)
         boards = np.bitwise_xor.accumulate(bits, axis=0)
-        return torch.from_numpy(np.ascontiguousarray(np.rot90(boards, 1 + number % 3, (2, 3)), np.float32))
+        return torch.from_numpy(
+            np.ascontiguousarray(np.rot90(boards, 1 + number % 3, (2, 3)), np.float32)
+        )
 
     def in_line(self):  # Files when they are asked for
         number = 0
@@ -338,12 +405,18 @@ class Games:  # Positions of games on a board of 19 lines, in 18 planes of bits,
 
 @pair("data_loader_workers", found=True)
 def boards_unpacked_before_each_step(fixed):
-    """A network learns who wins at Go from 1024 positions a step, unpacked by the loop; with the remedy by threads."""
-    width, many = n(96, 8), n(1024, 4)
+    """A network learns who wins at Go from 1024 positions a step, unpacked by the loop; with the
+    remedy by threads."""
+    width = n(96, 8)
+    many = n(1024, 4)
     with torch.device(DEVICE):
         layers = [nn.Conv2d(18, width, 3, padding=1)]
         for _ in range(n(6, 1)):
-            layers += [nn.ReLU(), nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
+            layers += [
+                nn.ReLU(),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            ]
         model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 1))
         won = torch.randint(0, 2, (many, 1)).float()
     model.to(memory_format=torch.channels_last)
@@ -360,13 +433,16 @@ def boards_unpacked_before_each_step(fixed):
 
 class Ahead:  # A teacher's answers in pinned memory; the next ones are copied while others are used
     def __init__(self, answers):
-        self.answers, self.number = answers, 0
+        self.answers = answers
+        self.number = 0
         self.stream = torch.cuda.Stream()
         self._copy()
 
     def _copy(self):
         with torch.cuda.stream(self.stream):
-            self.coming = self.answers[self.number % len(self.answers)].to(DEVICE, non_blocking=True)
+            self.coming = self.answers[self.number % len(self.answers)].to(
+                DEVICE, non_blocking=True
+            )
         self.number += 1
 
     def __call__(self):  # Those of this step
@@ -380,12 +456,20 @@ class Ahead:  # A teacher's answers in pinned memory; the next ones are copied w
 
 @pair("copy_ahead", found=True)
 def teachers_answers_copied_for_the_loss(fixed):
-    """A student's loss copies its teacher's stored scores from pinned memory; the remedy copies them a step ahead."""
-    width, words, shape = n(1024, 32), n(32_768, 64), (n(4, 1), n(1024, 8))
+    """A student's loss copies its teacher's stored scores from pinned memory; the remedy copies
+    them a step ahead."""
+    width = n(1024, 32)
+    words = n(32_768, 64)
+    shape = (n(4, 1), n(1024, 8))
     with torch.device(DEVICE):
-        model = nn.Sequential(nn.Embedding(words, width), encoder(n(8, 1), width), nn.Linear(width, words))
+        model = nn.Sequential(
+            nn.Embedding(words, width), encoder(n(8, 1), width), nn.Linear(width, words)
+        )
         tokens = torch.randint(0, words, shape)
-    answers = [torch.empty(*shape, words, dtype=torch.bfloat16, pin_memory=DEVICE == "cuda") for _ in range(2)]
+    answers = [
+        torch.empty(*shape, words, dtype=torch.bfloat16, pin_memory=DEVICE == "cuda")
+        for _ in range(2)
+    ]
     for one in answers:
         one.copy_(F.log_softmax(torch.randn(one.shape, device=DEVICE), -1))
     numbers = iter(range(ENDLESS))
@@ -395,6 +479,9 @@ def teachers_answers_copied_for_the_loss(fixed):
         with autocast():
             scores = model(tokens)
         taught = ahead() if ahead else answers[next(numbers) % 2].to(DEVICE, non_blocking=True)
-        return F.kl_div(F.log_softmax(scores, -1), taught, reduction="sum", log_target=True) / tokens.numel()
+        return (
+            F.kl_div(F.log_softmax(scores, -1), taught, reduction="sum", log_target=True)
+            / tokens.numel()
+        )
 
     return train(model, loss)

@@ -30,7 +30,11 @@ class Loans(Module):  # Whether a loan is paid back, from columns of numbers and
         self.last = nn.Linear(width, 1)
 
     def forward(self, kinds, numbers):
-        x = torch.cat([table(one) for table, one in zip(self.kinds, kinds.unbind(1), strict=True)] + [numbers], 1)
+        x = torch.cat(
+            [table(one) for table, one in zip(self.kinds, kinds.unbind(1), strict=True)]
+            + [numbers],
+            1,
+        )
         x = self.first(x)
         for block in self.blocks:
             x = x + block(x)
@@ -41,57 +45,96 @@ class Loans(Module):  # Whether a loan is paid back, from columns of numbers and
 def loans_in_small_batches(fixed):
     """A residual network learns from a table on the GPU, 256 rows a step; the remedy takes 4096."""
     torch.set_float32_matmul_precision("high")
-    rows, columns, batch = n(400_000, 512), 12, n(256, 4) * (16 if fixed else 1)
+    rows = n(400_000, 512)
+    columns = 12
+    batch = n(256, 4) * (16 if fixed else 1)
     with torch.device(DEVICE):
         model = Loans(200, columns, 40, n(256, 16))
-        kinds, numbers = torch.randint(0, 200, (rows, columns)), torch.randn(rows, 40)
-        paid, order = (torch.rand(rows) < 0.9).float(), torch.randperm(rows)
+        kinds = torch.randint(0, 200, (rows, columns))
+        numbers = torch.randn(rows, 40)
+        paid = (torch.rand(rows) < 0.9).float()
+        order = torch.randperm(rows)
     at = 0
 
     def loss():
         nonlocal at, order
         if at + batch > rows:
-            at, order = 0, torch.randperm(rows, device=DEVICE)
-        chosen, at = order[at : at + batch], at + batch
-        return F.binary_cross_entropy_with_logits(model(kinds[chosen], numbers[chosen]), paid[chosen])
+            at = 0
+            order = torch.randperm(rows, device=DEVICE)
+        chosen = order[at : at + batch]
+        at = at + batch
+        return F.binary_cross_entropy_with_logits(
+            model(kinds[chosen], numbers[chosen]), paid[chosen]
+        )
 
     return fit(model, loss)
 
 
-class Machines(Dataset):  # Two seconds of a machine's sound in another's noise and a room, as a spectrogram
+class Machines(
+    Dataset
+):  # Two seconds of a machine's sound in another's noise and a room, as a spectrogram
     def __init__(self, length):
         draw = np.random.default_rng(0)
         self.sounds = draw.normal(size=(n(200, 4), length)).astype(np.float32)
-        self.rooms = (draw.normal(size=(8, length // 4)) * np.exp(-np.arange(length // 4) / 800)).astype(np.float32)
-        self.window, self.bands = np.hanning(512).astype(np.float32), draw.random((257, 64)).astype(np.float32)
+        self.rooms = (
+            draw.normal(size=(8, length // 4)) * np.exp(-np.arange(length // 4) / 800)
+        ).astype(np.float32)
+        self.window, self.bands = (
+            np.hanning(512).astype(np.float32),
+            draw.random((257, 64)).astype(np.float32),
+        )
 
     def __len__(self):
         return 1 << 20
 
     def __getitem__(self, number):
         draw = np.random.default_rng(number)
-        sound = self.sounds[number % len(self.sounds)] + 0.1 * self.sounds[draw.integers(len(self.sounds))]
-        length, room = len(sound), self.rooms[draw.integers(8)]
-        heard = np.fft.irfft(np.fft.rfft(sound, 2 * length) * np.fft.rfft(room, 2 * length))[:length]
+        sound = (
+            self.sounds[number % len(self.sounds)]
+            + 0.1 * self.sounds[draw.integers(len(self.sounds))]
+        )
+        length = len(sound)
+        room = self.rooms[draw.integers(8)]
+        heard = np.fft.irfft(np.fft.rfft(sound, 2 * length) * np.fft.rfft(room, 2 * length))[
+            :length
+        ]
         at = np.linspace(0, length - 1, int(length * draw.uniform(0.9, 1.1)))
         heard = np.resize(np.interp(at, np.arange(length), heard), length)
-        power = np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(heard, 512)[::160] * self.window)) ** 2
-        return (torch.from_numpy(np.log(power @ self.bands + 1e-6).astype(np.float32).T[None]), number % 6)
+        power = (
+            np.abs(
+                np.fft.rfft(
+                    np.lib.stride_tricks.sliding_window_view(heard, 512)[::160] * self.window
+                )
+            )
+            ** 2
+        )
+        return (
+            torch.from_numpy(np.log(power @ self.bands + 1e-6).astype(np.float32).T[None]),
+            number % 6,
+        )
 
 
 @pair("data_loader_workers", found=True)
 def machines_heard_in_the_loop(fixed):
-    """A network hears faults of machines in 32 sounds that NumPy renders in the loop; the remedy has ten workers."""
-    layers, before = [], 1
+    """A network hears faults of machines in 32 sounds that NumPy renders in the loop; the remedy
+    has ten workers."""
+    layers = []
+    before = 1
     for width in (64, 128, 256, 512)[: n(4, 2)]:
         for stride in (2, 1, 1):
-            layers += [nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            layers += [
+                nn.Conv2d(before, width, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
             before = width
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 6))
     model = model.to(DEVICE, memory_format=torch.channels_last)
     workers = n(10, 1) if fixed else 0
     sounds = Machines(n(32_000, 2000))
-    loader = DataLoader(sounds, n(32, 2), num_workers=workers, persistent_workers=fixed, pin_memory=DEVICE == "cuda")
+    loader = DataLoader(
+        sounds, n(32, 2), num_workers=workers, persistent_workers=fixed, pin_memory=DEVICE == "cuda"
+    )
     batches = iter(loader)
 
     def loss():
@@ -107,11 +150,15 @@ class Papers(Module):  # What papers are about, from their words and from the pa
         sizes = words, width, width, kinds
         pairs = list(itertools.pairwise(sizes))
         self.own = nn.ModuleList((nn.Linear(before, after) for before, after in pairs))
-        self.others = nn.ModuleList((nn.Linear(before, after, bias=False) for before, after in pairs))
+        self.others = nn.ModuleList(
+            (nn.Linear(before, after, bias=False) for before, after in pairs)
+        )
 
     def forward(self, x, cited):
         into, out = cited
-        count = torch.zeros(len(x), device=x.device).index_add_(0, into, torch.ones(len(into), device=x.device))
+        count = torch.zeros(len(x), device=x.device).index_add_(
+            0, into, torch.ones(len(into), device=x.device)
+        )
         share = 1 / count.clamp(min=1)[:, None]
         for number, (own, others) in enumerate(zip(self.own, self.others, strict=True)):
             told = others(x)
@@ -124,11 +171,19 @@ class Papers(Module):  # What papers are about, from their words and from the pa
 
 @pair("keep_on_device", found=True)
 def papers_sent_each_epoch(fixed):
-    """A network on the graph of 60,000 papers, which is sent to the GPU for each epoch; the remedy sends it once."""
+    """A network on the graph of 60,000 papers, which is sent to the GPU for each epoch; the remedy
+    sends it once."""
     torch.set_float32_matmul_precision("high")
-    many, words, kinds, epoch = n(60_000, 60), n(384, 16), 40, 0
+    many = n(60_000, 60)
+    words = n(384, 16)
+    kinds = 40
+    epoch = 0
     model = Papers(words, n(128, 8), kinds).to(DEVICE)
-    graph = torch.randn(many, words), torch.randint(0, many, (2, n(600_000, 200))), torch.randint(0, kinds, (many,))
+    graph = (
+        torch.randn(many, words),
+        torch.randint(0, many, (2, n(600_000, 200))),
+        torch.randint(0, kinds, (many,)),
+    )
     learnt = torch.arange(many * 2 // 3, device=DEVICE)
     kept = tuple(one.to(DEVICE) for one in graph) if fixed else graph
     judged = []
@@ -150,11 +205,17 @@ def papers_sent_each_epoch(fixed):
 class Drones:  # Many drones that fly to a goal each, all on the GPU
     def __init__(self, many, sight):
         with torch.device(DEVICE):
-            self.place, self.speed, self.goal = torch.randn(many, 3), torch.zeros(many, 3), torch.randn(many, 3)
+            self.place, self.speed, self.goal = (
+                torch.randn(many, 3),
+                torch.zeros(many, 3),
+                torch.randn(many, 3),
+            )
             self.posts = torch.randn(sight, 3) * 3
 
     def seen(self):
-        return torch.cat((self.goal - self.place, self.speed, torch.cdist(self.place, self.posts)), 1)
+        return torch.cat(
+            (self.goal - self.place, self.speed, torch.cdist(self.place, self.posts)), 1
+        )
 
     def fly(self, thrust):
         self.speed = 0.95 * self.speed + 0.05 * thrust.clamp(-1, 1)
@@ -168,18 +229,30 @@ class Drones:  # Many drones that fly to a goal each, all on the GPU
 
 @pair("keep_on_device")
 def drones_remembered_on_the_host(fixed):
-    """PPO of 4096 drones on the GPU: what they met is stored on the host and sent back; the remedy leaves it there."""
-    many, sight, turns, width = n(4096, 8), n(58, 4), n(12, 3), n(256, 16)
-    where, drones = torch.device(DEVICE if fixed else "cpu"), Drones(many, sight)
+    """PPO of 4096 drones on the GPU: what they met is stored on the host and sent back; the remedy
+    leaves it there."""
+    many = n(4096, 8)
+    sight = n(58, 4)
+    turns = n(12, 3)
+    width = n(256, 16)
+    where = torch.device(DEVICE if fixed else "cpu")
+    drones = Drones(many, sight)
     with torch.device(DEVICE):
-        body = nn.Sequential(nn.Linear(sight + 6, width), nn.ELU(), nn.Linear(width, width), nn.ELU())
-        model, spread = nn.Sequential(body, nn.Linear(width, 4)), nn.Parameter(torch.full((3,), -1.2))
+        body = nn.Sequential(
+            nn.Linear(sight + 6, width), nn.ELU(), nn.Linear(width, width), nn.ELU()
+        )
+        model = nn.Sequential(body, nn.Linear(width, 4))
+        spread = nn.Parameter(torch.full((3,), -1.2))
     parameters = [*model.parameters(), spread]
-    optimizer, log = torch.optim.Adam(parameters, 0.0003, fused=True), []
+    optimizer = torch.optim.Adam(parameters, 0.0003, fused=True)
+    log = []
 
     def told(seen):
         out = model(seen)
-        return (torch.distributions.Normal(out[..., :3], spread.exp(), validate_args=False), out[..., 3])
+        return (
+            torch.distributions.Normal(out[..., :3], spread.exp(), validate_args=False),
+            out[..., 3],
+        )
 
     def fly():
         met = []
@@ -188,14 +261,26 @@ def drones_remembered_on_the_host(fixed):
             wish, value = told(seen)
             thrust = wish.sample()
             reward = drones.fly(thrust)
-            met.append([one.to(where) for one in (seen, thrust, wish.log_prob(thrust).sum(1), value, reward)])
+            met.append(
+                [
+                    one.to(where)
+                    for one in (seen, thrust, wish.log_prob(thrust).sum(1), value, reward)
+                ]
+            )
         seen, thrust, chance, value, reward = (torch.stack(one) for one in zip(*met, strict=True))
-        better, gains = torch.zeros(many, device=where), []
+        better = torch.zeros(many, device=where)
+        gains = []
         for turn in reversed(range(turns - 1)):
             better = reward[turn] + 0.98 * value[turn + 1] - value[turn] + 0.93 * better
             gains.append(better)
         gain = torch.stack(gains[::-1])
-        rows = seen[:-1], thrust[:-1], chance[:-1], gain + value[:-1], (gain - gain.mean()) / gain.std()
+        rows = (
+            seen[:-1],
+            thrust[:-1],
+            chance[:-1],
+            gain + value[:-1],
+            (gain - gain.mean()) / gain.std(),
+        )
         return [one.flatten(0, 1).to(DEVICE) for one in rows]
 
     def step():
@@ -219,28 +304,42 @@ def drones_remembered_on_the_host(fixed):
 ON_GPU = DEVICE == "cuda"
 
 
-# Whether an advertisement is clicked: sums of rows of a large table, their products, and a small network
+# Whether an advertisement is clicked: sums of rows of a large table, their products, and a small
+# network
 class Clicks(Module):
     def __init__(self, rows, columns, size):
-        self.table, self.columns = nn.EmbeddingBag(rows, size, mode="sum"), columns
+        self.table = nn.EmbeddingBag(rows, size, mode="sum")
+        self.columns = columns
         self.numbers = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, size), nn.ReLU())
-        self.last = nn.Sequential(nn.Linear(size + (columns + 1) ** 2, 128), nn.ReLU(), nn.Linear(128, 1))
+        self.last = nn.Sequential(
+            nn.Linear(size + (columns + 1) ** 2, 128), nn.ReLU(), nn.Linear(128, 1)
+        )
 
     def forward(self, kinds, numbers):
         dense = self.numbers(numbers)
         rows = torch.cat((self.table(kinds).unflatten(0, (-1, self.columns)), dense[:, None]), 1)
-        return self.last(torch.cat((dense, torch.bmm(rows, rows.transpose(1, 2)).flatten(1)), 1))[:, 0]
+        return self.last(torch.cat((dense, torch.bmm(rows, rows.transpose(1, 2)).flatten(1)), 1))[
+            :, 0
+        ]
 
 
 @good("compile", "low_precision", found=True, early=("compile",))
 def good_clicks(version):
-    """A recommender of clicks: a GPU busy with the rows of a table, 20 of each of 26 columns, and little besides."""
+    """A recommender of clicks: a GPU busy with the rows of a table, 20 of each of 26 columns, and
+    little besides."""
     torch.set_float32_matmul_precision("high")
-    batch, columns, rows, many = n(16_384, 4), n(26, 3), n(40_000, 20), n(20, 2)
+    batch = n(16_384, 4)
+    columns = n(26, 3)
+    rows = n(40_000, 20)
+    many = n(20, 2)
     with torch.device(DEVICE):
         model = Clicks(columns * rows, columns, n(64, 8))
-        kinds = torch.randint(0, rows, (batch, columns, many)) + torch.arange(columns)[:, None] * rows
-        kinds, numbers, clicked = kinds.flatten(0, 1), torch.randn(batch, 13), (torch.rand(batch) < 0.03).float()
+        kinds = (
+            torch.randint(0, rows, (batch, columns, many)) + torch.arange(columns)[:, None] * rows
+        )
+        kinds = kinds.flatten(0, 1)
+        numbers = torch.randn(batch, 13)
+        clicked = (torch.rand(batch) < 0.03).float()
     called = torch.compile(model, dynamic=False) if version == "compile" else model
     precision = autocast if version == "low_precision" else nullcontext
 
@@ -254,10 +353,15 @@ def good_clicks(version):
 
 class Larger(Module):  # Makes pictures twice as large, by residual convolutions
     def __init__(self, width, layers):
-        self.first, self.wide = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 12, 3, padding=1)
+        self.first, self.wide = (
+            nn.Conv2d(3, width, 3, padding=1),
+            nn.Conv2d(width, 12, 3, padding=1),
+        )
         self.inner = nn.ModuleList(
             nn.Sequential(
-                nn.Conv2d(width, width, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(width, width, 3, padding=1)
+                nn.Conv2d(width, width, 3, padding=1),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width, 3, padding=1),
             )
             for _ in range(layers)
         )
@@ -271,12 +375,16 @@ class Larger(Module):  # Makes pictures twice as large, by residual convolutions
 
 @good("cuda_graph", "copy_ahead")
 def good_larger_pictures(version):
-    """A service makes the pictures of a film larger, in half precision and channels last, through pinned memory."""
-    shape, at = (n(2, 1), 3, n(540, 8), n(960, 8)), 0
+    """A service makes the pictures of a film larger, in half precision and channels last, through
+    pinned memory."""
+    shape = (n(2, 1), 3, n(540, 8), n(960, 8))
+    at = 0
     half = torch.float16 if ON_GPU else torch.float32
     model = Larger(n(128, 8), n(12, 1)).to(DEVICE, half, memory_format=torch.channels_last).eval()
     film = [torch.randint(0, 256, shape, dtype=torch.uint8, pin_memory=ON_GPU) for _ in range(4)]
-    shown = torch.empty((shape[0], 3, 2 * shape[2], 2 * shape[3]), dtype=torch.uint8, pin_memory=ON_GPU)
+    shown = torch.empty(
+        (shape[0], 3, 2 * shape[2], 2 * shape[3]), dtype=torch.uint8, pin_memory=ON_GPU
+    )
     seen, following = (torch.zeros(shape, dtype=torch.uint8, device=DEVICE) for _ in range(2))
     made = torch.empty(shown.shape, dtype=torch.uint8, device=DEVICE)
     side = torch.cuda.Stream() if ON_GPU and version == "copy_ahead" else None
@@ -310,7 +418,8 @@ def good_larger_pictures(version):
 
 class Proteins(Dataset):  # Chains of amino acids, a byte each
     def __init__(self, length):
-        self.acids, self.length = np.random.default_rng(0).integers(1, 25, 1 << 20).astype(np.uint8), length
+        self.acids = np.random.default_rng(0).integers(1, 25, 1 << 20).astype(np.uint8)
+        self.length = length
 
     def __len__(self):
         return 1 << 20
@@ -322,11 +431,15 @@ class Proteins(Dataset):  # Chains of amino acids, a byte each
 
 @good("remove_syncs", "pinned_memory", found=True)
 def good_proteins(version):
-    """A model of proteins in bf16 on 48 chains of 1024, whose loss a bar shows at each step; its steps are long."""
-    width, length = n(1024, 16), n(1024, 16)
+    """A model of proteins in bf16 on 48 chains of 1024, whose loss a bar shows at each step; its
+    steps are long."""
+    width = n(1024, 16)
+    length = n(1024, 16)
     with torch.device(DEVICE):
         layers = (Bar(width, dropped=0.0) for _ in range(n(6, 1)))
-        model = nn.Sequential(nn.Embedding(32, width), *layers, nn.LayerNorm(width), nn.Linear(width, 32))
+        model = nn.Sequential(
+            nn.Embedding(32, width), *layers, nn.LayerNorm(width), nn.Linear(width, 32)
+        )
     loader = DataLoader(
         Proteins(length + 1),
         n(48, 2),
@@ -334,7 +447,9 @@ def good_proteins(version):
         persistent_workers=True,
         pin_memory=version == "pinned_memory" and ON_GPU,
     )
-    chains, shown, running = iter(loader), [0.0], torch.zeros((), device=DEVICE)
+    chains = iter(loader)
+    shown = [0.0]
+    running = torch.zeros((), device=DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
     def step():
@@ -357,7 +472,11 @@ class Hour(Module):  # A residual block of a forecaster
     def __init__(self, width):
         layers = []
         for _ in range(2):
-            layers += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            layers += [
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+            ]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x):
@@ -366,14 +485,18 @@ class Hour(Module):  # A residual block of a forecaster
 
 @good("fused_optimizer", "larger_batch", found=True)
 def good_weather(version):
-    """A forecaster of 64 quantities on 128 x 256 points, convolutions in bf16 with channels last; AdamW as it comes."""
-    batch, width, rows = n(16, 1) * (2 if version == "larger_batch" else 1), n(192, 8), n(128, 8)
+    """A forecaster of 64 quantities on 128 x 256 points, convolutions in bf16 with channels last;
+    AdamW as it comes."""
+    batch = n(16, 1) * (2 if version == "larger_batch" else 1)
+    width = n(192, 8)
+    rows = n(128, 8)
     with torch.device(DEVICE):
         blocks = (Hour(width) for _ in range(n(8, 1)))
         model = nn.Sequential(nn.Conv2d(64, width, 3, padding=1), *blocks, nn.Conv2d(width, 64, 1))
         model = model.to(memory_format=torch.channels_last)
         now, change = (
-            torch.randn(batch, 64, rows, 2 * rows).contiguous(memory_format=torch.channels_last) for _ in range(2)
+            torch.randn(batch, 64, rows, 2 * rows).contiguous(memory_format=torch.channels_last)
+            for _ in range(2)
         )
         weights = torch.linspace(0, np.pi, rows).sin()[:, None]
 
@@ -382,4 +505,7 @@ def good_weather(version):
             told = model(now)
         return F.mse_loss(told.float() * weights, change * weights)
 
-    return train(torch.optim.AdamW(model.parameters(), 1e-5, fused=version == "fused_optimizer" or None), loss)
+    return train(
+        torch.optim.AdamW(model.parameters(), 1e-5, fused=version == "fused_optimizer" or None),
+        loss,
+    )

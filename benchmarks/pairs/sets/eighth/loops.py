@@ -12,7 +12,9 @@ from benchmarks.pairs.program import DEVICE, Module, autocast, n, pair
 from benchmarks.pairs.sets.eighth.training import fit
 
 
-class Cracks(Module):  # A network that goes down and up again: which pixels of a wall are cracked, stained or sound
+class Cracks(
+    Module
+):  # A network that goes down and up again: which pixels of a wall are cracked, stained or sound
     def __init__(self, width):
         sizes = [3, *(width << depth for depth in range(n(4, 2)))]
         self.down = nn.ModuleList((self._two(a, b) for a, b in itertools.pairwise(sizes)))
@@ -23,7 +25,11 @@ class Cracks(Module):  # A network that goes down and up again: which pixels of 
     def _two(before, after):
 
         def one(channels):
-            return [nn.Conv2d(channels, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+            return [
+                nn.Conv2d(channels, after, 3, padding=1, bias=False),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+            ]
 
         return nn.Sequential(*one(before), *one(after))
 
@@ -41,12 +47,16 @@ class Cracks(Module):  # A network that goes down and up again: which pixels of 
 
 @pair("remove_syncs", found=True)
 def cracks_hard_pixels(fixed):
-    """A U-Net finds cracks; masks pick labelled and hard pixels of each of 16 pictures; the remedy weighs pixels."""
-    batch, side = n(16, 2), n(256, 16)
+    """A U-Net finds cracks; masks pick labelled and hard pixels of each of 16 pictures; the remedy
+    weighs pixels."""
+    batch = n(16, 2)
+    side = n(256, 16)
     with torch.device(DEVICE):
         model = Cracks(n(32, 4)).to(memory_format=torch.channels_last)
         walls = torch.randn(batch, 3, side, side).contiguous(memory_format=torch.channels_last)
-        labels = torch.randint(0, 3, (batch, side, side)).masked_fill_(torch.rand(batch, side, side) < 0.1, 255)
+        labels = torch.randint(0, 3, (batch, side, side)).masked_fill_(
+            torch.rand(batch, side, side) < 0.1, 255
+        )
 
     def picked(losses):
         found = []
@@ -57,7 +67,9 @@ def cracks_hard_pixels(fixed):
 
     def weighed(losses):
         known = labels != 255
-        hard = known & (losses > (losses * known).sum((1, 2), keepdim=True) / known.sum((1, 2), keepdim=True))
+        hard = known & (
+            losses > (losses * known).sum((1, 2), keepdim=True) / known.sum((1, 2), keepdim=True)
+        )
         return (losses * hard).sum((1, 2)) / hard.sum((1, 2))
 
     def loss():
@@ -77,19 +89,28 @@ class Snake:  # The game: a snake that grows by what it eats, and dies at a wall
         self.begin()
 
     def begin(self):
-        self.body, self.heading, self.hunger = [(6, 6), (6, 5), (6, 4)], 1, 0
+        self.body = [(6, 6), (6, 5), (6, 4)]
+        self.heading = 1
+        self.hunger = 0
         self.place()
 
     def place(self):
-        free = [(y, x) for y in range(self.SIDE) for x in range(self.SIDE) if (y, x) not in self.body]
+        free = [
+            (y, x) for y in range(self.SIDE) for x in range(self.SIDE) if (y, x) not in self.body
+        ]
         self.food = self.draw.choice(free)
 
     def turn(self, action):  # Left, straight on or right: the reward, and whether that was the end
         self.heading = (self.heading + action - 1) % 4
         down, right = ((-1, 0), (0, 1), (1, 0), (0, -1))[self.heading]
-        y, x = self.body[0][0] + down, self.body[0][1] + right
+        y = self.body[0][0] + down
+        x = self.body[0][1] + right
         self.hunger += 1
-        if not (0 <= y < self.SIDE and 0 <= x < self.SIDE) or (y, x) in self.body or self.hunger > 100:
+        if (
+            not (0 <= y < self.SIDE and 0 <= x < self.SIDE)
+            or (y, x) in self.body
+            or self.hunger > 100
+        ):
             self.begin()
             return (-1.0, True)
         self.body.insert(0, (y, x))
@@ -110,16 +131,28 @@ class Snake:  # The game: a snake that grows by what it eats, and dies at a wall
 
 @pair("remove_syncs", found=True)
 def snakes_losses_read(fixed):
-    """Q-learning of 768 games of snake in Python reads loss, value and norm each step; the remedy reads them later."""
-    games, side = [Snake(seed) for seed in range(n(768, 4))], Snake.SIDE
-    boards, memory = np.zeros((len(games), 4, side, side), np.uint8), n(20_000, 64)
+    """Q-learning of 768 games of snake in Python reads loss, value and norm each step; the remedy
+    reads them later."""
+    games = [Snake(seed) for seed in range(n(768, 4))]
+    side = Snake.SIDE
+    boards = np.zeros((len(games), 4, side, side), np.uint8)
+    memory = n(20_000, 64)
     with torch.device(DEVICE):
-        layers = nn.Conv2d(4, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2), nn.ReLU(), nn.Flatten()
+        layers = (
+            nn.Conv2d(4, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 3, 2),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
         model = nn.Sequential(*layers, nn.Linear(64 * 25, 256), nn.ReLU(), nn.Linear(256, 3))
         before, after = (torch.zeros(memory, 4, side, side, dtype=torch.uint8) for _ in range(2))
         done = torch.zeros(memory, 3)
-    optimizer, draw = torch.optim.Adam(model.parameters(), 0.0001, fused=True), np.random.default_rng(0)
-    at, log, waiting = 0, [], []
+    optimizer = torch.optim.Adam(model.parameters(), 0.0001, fused=True)
+    draw = np.random.default_rng(0)
+    at = 0
+    log = []
+    waiting = []
 
     def look():
         for game, board in zip(games, boards, strict=True):
@@ -160,7 +193,9 @@ def snakes_losses_read(fixed):
     return step
 
 
-def _near(places, most, reach):  # Pairs of atoms that are near one another, at most so many for each
+def _near(
+    places, most, reach
+):  # Pairs of atoms that are near one another, at most so many for each
     found = []
     for atom, place in enumerate(places):
         distances = np.sqrt(((places - place) ** 2).sum(1))
@@ -170,23 +205,28 @@ def _near(places, most, reach):  # Pairs of atoms that are near one another, at 
     return np.concatenate(found, 1)
 
 
-class Molecules(Module):  # The energy of molecules: atoms exchange messages that depend on how far apart they are
+class Molecules(
+    Module
+):  # The energy of molecules: atoms exchange messages that depend on how far apart they are
     def __init__(self, width, layers):
         self.atoms, self.last = (
             nn.Embedding(10, width),
             nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1)),
         )
         self.filters = nn.ModuleList(
-            nn.Sequential(nn.Linear(50, width), nn.SiLU(), nn.Linear(width, width)) for _ in range(layers)
+            nn.Sequential(nn.Linear(50, width), nn.SiLU(), nn.Linear(width, width))
+            for _ in range(layers)
         )
         self.mixes = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)) for _ in range(layers)
+            nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width))
+            for _ in range(layers)
         )
 
     def forward(self, kinds, places, pairs):
         into, out = pairs
         apart = (places[into] - places[out]).square().sum(1, keepdim=True).add(1e-6).sqrt()
-        waves, x = torch.exp(-10 * (apart - torch.linspace(0, 5, 50, device=apart.device)) ** 2), self.atoms(kinds)
+        waves = torch.exp(-10 * (apart - torch.linspace(0, 5, 50, device=apart.device)) ** 2)
+        x = self.atoms(kinds)
         for weigh, mix in zip(self.filters, self.mixes, strict=True):
             x = x + mix(torch.zeros_like(x).index_add(0, into, x[out] * weigh(waves)))
         return self.last(F.softplus(x)).sum()
@@ -194,11 +234,18 @@ class Molecules(Module):  # The energy of molecules: atoms exchange messages tha
 
 @pair("move_host_work", found=True)
 def molecules_neighbours_found_each_step(fixed):
-    """Energies and forces of 40 molecules, whose neighbours NumPy finds in every step; the remedy finds them ahead."""
+    """Energies and forces of 40 molecules, whose neighbours NumPy finds in every step; the remedy
+    finds them ahead."""
     torch.set_float32_matmul_precision("high")
-    draw, many, batch = np.random.default_rng(0), n(400, 6), n(40, 2)
-    shapes = [draw.normal(size=(int(draw.integers(18, 32)), 3)).astype(np.float32) * 2 for _ in range(many)]
-    kinds, pulls = [draw.integers(0, 10, len(one)) for one in shapes], [np.tanh(-one) for one in shapes]
+    draw = np.random.default_rng(0)
+    many = n(400, 6)
+    batch = n(40, 2)
+    shapes = [
+        draw.normal(size=(int(draw.integers(18, 32)), 3)).astype(np.float32) * 2
+        for _ in range(many)
+    ]
+    kinds = [draw.integers(0, 10, len(one)) for one in shapes]
+    pulls = [np.tanh(-one) for one in shapes]
     ahead = [_near(one, 12, 5.0) for one in shapes] if fixed else []
     model = Molecules(n(128, 8), n(4, 1)).to(DEVICE)
 

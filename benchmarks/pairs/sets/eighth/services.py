@@ -31,12 +31,15 @@ class Hearing(Module):  # A block of a recogniser of speech: far and then near, 
 ALPHABET = np.frombuffer(b"_ abcdefghijklmnopqrstuvwxyz'", np.uint8)
 
 
-# What was said, and how sure that is: neighbours that are the same are one letter, the first is none
+# What was said, and how sure that is: neighbours that are the same are one letter, the first is
+# none
 def _letter_by_letter(logits):
     best, letters = logits.float().log_softmax(1).max(1)
     found = []
     for sure, line in zip(best.tolist(), letters.tolist(), strict=True):
-        text, total, last = "", 0.0, 0
+        text = ""
+        total = 0.0
+        last = 0
         for one, letter in zip(sure, line, strict=True):
             if letter not in (0, last):
                 text += chr(ALPHABET[letter])
@@ -51,15 +54,18 @@ def _all_letters(logits):  # The same, for all letters at once
     kept = letters != 0
     kept[:, 1:] &= letters[:, 1:] != letters[:, :-1]
     sure = ((best * kept).sum(1) / kept.sum(1).clamp(min=1)).tolist()
-    marks, lines = kept.cpu().numpy(), ALPHABET[letters.cpu().numpy()]
+    marks = kept.cpu().numpy()
+    lines = ALPHABET[letters.cpu().numpy()]
     texts = (line[mark].tobytes().decode() for line, mark in zip(lines, marks, strict=True))
     return list(zip(texts, sure, strict=True))
 
 
 @pair("move_host_work")
 def dictations_spelt_in_python(fixed):
-    """A recogniser of 64 recordings whose letters Python joins one by one; the remedy does it for all at once."""
-    width, batch = n(512, 16), n(64, 2)
+    """A recogniser of 64 recordings whose letters Python joins one by one; the remedy does it for
+    all at once."""
+    width = n(512, 16)
+    batch = n(64, 2)
     with torch.device(DEVICE):
         first = nn.Sequential(nn.Conv1d(80, width, 11, 2, 5), nn.BatchNorm1d(width), nn.ReLU())
         blocks = (Hearing(width, reach) for reach in (11, 13, 15, 17)[: n(4, 1)])
@@ -77,14 +83,21 @@ def dictations_spelt_in_python(fixed):
 
 @pair("cuda_graph")
 def walks_planned_eagerly(fixed):
-    """A robot tries 512 plans of 40 moves in five learnt models of itself, eagerly; the remedy is a CUDA graph."""
+    """A robot tries 512 plans of 40 moves in five learnt models of itself, eagerly; the remedy is a
+    CUDA graph."""
     torch.set_float32_matmul_precision("high")
-    plans, ahead, size, moves, width = n(512, 4), n(40, 3), 24, 6, n(200, 8)
+    plans = n(512, 4)
+    ahead = n(40, 3)
+    size = 24
+    moves = 6
+    width = n(200, 8)
     sizes = size + moves, width, width, size
     with torch.device(DEVICE):
         weights = [torch.randn(5, a, b) * a ** (-0.5) for a, b in itertools.pairwise(sizes)]
         biases = [torch.zeros(5, 1, b) for b in sizes[1:]]
-        state, goal, plan = torch.zeros(size), torch.randn(size), torch.zeros(ahead, moves)
+        state = torch.zeros(size)
+        goal = torch.randn(size)
+        plan = torch.zeros(ahead, moves)
     sensed = torch.randn(size, pin_memory=DEVICE == "cuda")
 
     def moved(states, move):
@@ -95,8 +108,11 @@ def walks_planned_eagerly(fixed):
 
     def improve():
         with torch.no_grad():
-            tried = (plan[:, None] + 0.3 * torch.randn(ahead, plans, moves, device=DEVICE)).clamp(-1, 1)
-            states, costs = state.expand(5, plans, size), torch.zeros(plans, device=DEVICE)
+            tried = (plan[:, None] + 0.3 * torch.randn(ahead, plans, moves, device=DEVICE)).clamp(
+                -1, 1
+            )
+            states = state.expand(5, plans, size)
+            costs = torch.zeros(plans, device=DEVICE)
             for move in tried:
                 states = moved(states, move)
                 costs = costs + (states.mean(0) - goal).square().sum(1) + states.var(0).sum(1)
@@ -118,10 +134,14 @@ def walks_planned_eagerly(fixed):
 
 @pair("batch_calls", libraries=("transformers.models.electra.modeling_electra",))
 def passages_judged_singly(fixed):
-    """transformers' ELECTRA judges 8 passages for a question, each in a call; the remedy judges them together."""
+    """transformers' ELECTRA judges 8 passages for a question, each in a call; the remedy judges
+    them together."""
     from transformers import ElectraConfig, ElectraForSequenceClassification
 
-    width, words, length, many = n(384, 16), n(16_384, 64), n(192, 12), n(8, 3)
+    width = n(384, 16)
+    words = n(16_384, 64)
+    length = n(192, 12)
+    many = n(8, 3)
     config = ElectraConfig(
         vocab_size=words,
         embedding_size=n(128, 16),
@@ -151,7 +171,9 @@ def passages_judged_singly(fixed):
     return step
 
 
-class Coupling(Module):  # A layer of a normalising flow: half of an event scales and shifts the other half
+class Coupling(
+    Module
+):  # A layer of a normalising flow: half of an event scales and shifts the other half
     def __init__(self, size, width):
         self.first, self.last = nn.Linear(size // 2, width), nn.Linear(width, size)
         self.inner, self.gate = nn.Linear(width, width), nn.Linear(width, width)
@@ -159,7 +181,10 @@ class Coupling(Module):  # A layer of a normalising flow: half of an event scale
     def forward(self, x, density):
         kept, other = x.chunk(2, 1)
         wide = F.silu(self.first(kept))
-        wide = wide + F.silu(self.inner(F.layer_norm(wide, wide.shape[1:]))) * self.gate(wide).sigmoid()
+        wide = (
+            wide
+            + F.silu(self.inner(F.layer_norm(wide, wide.shape[1:]))) * self.gate(wide).sigmoid()
+        )
         scale, shift = self.last(F.layer_norm(wide, wide.shape[1:])).chunk(2, 1)
         scale = 2 * torch.tanh(scale / 2)
         return (torch.cat((other * scale.exp() + shift, kept), 1), density + scale.sum(1))
@@ -178,11 +203,15 @@ class Flow(Module):  # How likely an event is
 
 @pair("compile", early=("fix",))
 def events_scored_eagerly(fixed):
-    """A flow finds the strangest of 100,000 collisions that a detector has counted; the remedy compiles the flow."""
+    """A flow finds the strangest of 100,000 collisions that a detector has counted; the remedy
+    compiles the flow."""
     torch.set_float32_matmul_precision("high")
-    events, size = n(100_000, 64), n(32, 8)
+    events = n(100_000, 64)
+    size = n(32, 8)
     with torch.device(DEVICE):
-        model, mean, spread = Flow(size, n(256, 16), n(6, 2)).eval(), torch.zeros(size), torch.ones(size)
+        model = Flow(size, n(256, 16), n(6, 2)).eval()
+        mean = torch.zeros(size)
+        spread = torch.ones(size)
     counts = torch.randn(events, size, pin_memory=DEVICE == "cuda")
     called = torch.compile(model, dynamic=False) if fixed else model
 
@@ -198,26 +227,34 @@ def events_scored_eagerly(fixed):
 
 @pair("remove_syncs")
 def smoke_residual_watched(fixed):
-    """Smoke on a plane; its solver asks the GPU at each iteration whether it may end; the remedy at each 20th."""
-    size, most = n(384, 16), n(60, 4)
+    """Smoke on a plane; its solver asks the GPU at each iteration whether it may end; the remedy at
+    each 20th."""
+    size = n(384, 16)
+    most = n(60, 4)
     with torch.device(DEVICE):
         places = torch.linspace(-1, 1, size)
         grid = torch.stack(torch.meshgrid(places, places, indexing="xy"), -1)[None]
-        smoke, flow = torch.rand(1, 1, size, size), torch.zeros(1, 2, size, size)
+        smoke = torch.rand(1, 1, size, size)
+        flow = torch.zeros(1, 2, size, size)
         star = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])[None, None]
-        source, pressure = torch.zeros(1, 1, size, size), torch.zeros(1, 1, size, size)
+        source = torch.zeros(1, 1, size, size)
+        pressure = torch.zeros(1, 1, size, size)
         source[..., size // 8 : size // 4, size // 3 : size // 2] = 0.1
-    frame, log = 0, []
+    frame = 0
+    log = []
 
     def solve(wanted, x):
         rest = wanted - F.conv2d(x, star, padding=1)
-        way, square = rest, rest.square().sum()
+        way = rest
+        square = rest.square().sum()
         enough = 1e-9 * square
         for number in range(most):
             along = F.conv2d(way, star, padding=1)
             share = square / (way * along).sum()
-            x, rest = x + share * way, rest - share * along
-            before, square = square, rest.square().sum()
+            x = x + share * way
+            rest = rest - share * along
+            before = square
+            square = rest.square().sum()
             if (not fixed or number % 20 == 19) and square < enough:
                 break
             way = rest + square / before * way
@@ -227,11 +264,19 @@ def smoke_residual_watched(fixed):
         nonlocal smoke, flow, pressure, frame
         with torch.no_grad():
             both = torch.cat((flow, smoke), 1)
-            moved = F.grid_sample(both, grid - 0.5 / size * flow.permute(0, 2, 3, 1), "bilinear", "border", True)
-            flow, smoke = moved[:, :2] * 0.99, moved[:, 2:] * 0.999 + source
+            moved = F.grid_sample(
+                both, grid - 0.5 / size * flow.permute(0, 2, 3, 1), "bilinear", "border", True
+            )
+            flow = moved[:, :2] * 0.99
+            smoke = moved[:, 2:] * 0.999 + source
             flow[:, 1:] += 0.1 * smoke
             wide = F.pad(flow, (1, 1, 1, 1))
-            spread = wide[:, :1, 1:-1, 2:] - wide[:, :1, 1:-1, :-2] + wide[:, 1:, 2:, 1:-1] - wide[:, 1:, :-2, 1:-1]
+            spread = (
+                wide[:, :1, 1:-1, 2:]
+                - wide[:, :1, 1:-1, :-2]
+                + wide[:, 1:, 2:, 1:-1]
+                - wide[:, 1:, :-2, 1:-1]
+            )
             pressure = solve(-0.5 * spread, pressure)
             wide = F.pad(pressure, (1, 1, 1, 1), mode="replicate")
             flow[:, :1] -= 0.5 * (wide[..., 1:-1, 2:] - wide[..., 1:-1, :-2])

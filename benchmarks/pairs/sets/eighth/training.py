@@ -1,4 +1,5 @@
-"""Models that are trained as their authors would, each with one thing that costs more than it must."""
+"""Models that are trained as their authors would, each with one thing that costs more than it
+must."""
 
 import copy
 import math
@@ -15,8 +16,11 @@ from benchmarks.pairs.program import DEVICE, Module, autocast, n, pair
 def fit(model, loss_of, after=None):
     parameters = [one for one in model.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(parameters, 2e-5, weight_decay=0.05, fused=True)
-    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda at: min((at + 1) / 50, 1.0) * 0.9999**at)
-    running, log = torch.zeros((), device=DEVICE), []
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda at: min((at + 1) / 50, 1.0) * 0.9999**at
+    )
+    running = torch.zeros((), device=DEVICE)
+    log = []
 
     def step():
         loss = loss_of()
@@ -38,7 +42,9 @@ def _heads(x):  # Query, key and value, head by head
     return list(x.unflatten(-1, (3, -1, n(64, 8))).permute(2, 0, 3, 1, 4).unbind())
 
 
-class Modulated(Module):  # A layer of a diffusion transformer: what is known of a picture scales and shifts its norms
+class Modulated(
+    Module
+):  # A layer of a diffusion transformer: what is known of a picture scales and shifts its norms
     def __init__(self, width):
         self.about = nn.Linear(width, 6 * width)
         self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width)
@@ -47,7 +53,9 @@ class Modulated(Module):  # A layer of a diffusion transformer: what is known of
     def forward(self, x, known):
         scale, shift, gate, scale2, shift2, gate2 = self.about(F.silu(known))[:, None].chunk(6, -1)
         q, k, v = _heads(self.qkv(F.layer_norm(x, x.shape[-1:]) * (1 + scale) + shift))
-        seen = F.scaled_dot_product_attention(F.normalize(q, dim=-1) * 4, F.normalize(k, dim=-1) * 4, v)
+        seen = F.scaled_dot_product_attention(
+            F.normalize(q, dim=-1) * 4, F.normalize(k, dim=-1) * 4, v
+        )
         x = x + gate * self.out(seen.transpose(1, 2).flatten(2))
         left, right = self.up(F.layer_norm(x, x.shape[-1:]) * (1 + scale2) + shift2).chunk(2, -1)
         return x + gate2 * self.down(F.silu(left) * right)
@@ -57,13 +65,21 @@ class Denoiser(Module):  # Tells from a noisy picture in which direction the cle
     def __init__(self, width, layers, side):
         self.patches = nn.Conv2d(4, width, 2, 2)
         self.places = nn.Parameter(torch.randn((side // 2) ** 2, width) * 0.02)
-        self.kinds, self.time = nn.Embedding(100, width), nn.Sequential(nn.Linear(64, width), nn.SiLU())
+        self.kinds, self.time = (
+            nn.Embedding(100, width),
+            nn.Sequential(nn.Linear(64, width), nn.SiLU()),
+        )
         self.layers = nn.ModuleList(Modulated(width) for _ in range(layers))
         self.last = nn.ConvTranspose2d(width, 4, 2, 2)
 
     def forward(self, noisy, time, kind):
-        waves = time[:, None] * torch.exp(torch.arange(32, device=time.device) * (-math.log(1000) / 32)) * 1000
-        known, maps = self.time(torch.cat((waves.cos(), waves.sin()), -1)) + self.kinds(kind), self.patches(noisy)
+        waves = (
+            time[:, None]
+            * torch.exp(torch.arange(32, device=time.device) * (-math.log(1000) / 32))
+            * 1000
+        )
+        known = self.time(torch.cat((waves.cos(), waves.sin()), -1)) + self.kinds(kind)
+        maps = self.patches(noisy)
         x = maps.flatten(2).transpose(1, 2) + self.places
         for layer in self.layers:
             x = layer(x, known)
@@ -72,17 +88,21 @@ class Denoiser(Module):  # Tells from a noisy picture in which direction the cle
 
 @pair("compile", found=True, early=("fix",))
 def pictures_denoised_eagerly(fixed):
-    """A diffusion transformer learns to clean 96 pictures in bf16, an average of it kept; the remedy compiles it."""
-    batch, side = n(96, 2), n(32, 8)
+    """A diffusion transformer learns to clean 96 pictures in bf16, an average of it kept; the
+    remedy compiles it."""
+    batch = n(96, 2)
+    side = n(32, 8)
     with torch.device(DEVICE):
         model = Denoiser(n(512, 16), n(6, 1), side)
-        clean, kinds = torch.randn(batch, 4, side, side), torch.randint(0, 100, (batch,))
+        clean = torch.randn(batch, 4, side, side)
+        kinds = torch.randint(0, 100, (batch,))
     weights = list(model.parameters())
     averages = [one.detach().clone() for one in weights]
     called = torch.compile(model, dynamic=False) if fixed else model
 
     def loss():
-        noise, time = torch.randn_like(clean), torch.randn(batch, device=DEVICE).sigmoid()
+        noise = torch.randn_like(clean)
+        time = torch.randn(batch, device=DEVICE).sigmoid()
         noisy = torch.lerp(clean, noise, time[:, None, None, None])
         with autocast():
             told = called(noisy, time, kinds)
@@ -97,11 +117,15 @@ def pictures_denoised_eagerly(fixed):
 
 @pair("low_precision", found=True, libraries=("transformers.models.whisper.modeling_whisper",))
 def dictation_tuned_fp32(fixed):
-    """transformers' Whisper is tuned on 24 dictations in fp32, TF32 allowed; the remedy is autocast to bf16."""
+    """transformers' Whisper is tuned on 24 dictations in fp32, TF32 allowed; the remedy is autocast
+    to bf16."""
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     torch.set_float32_matmul_precision("high")
-    width, words, frames, heads = n(512, 16), n(8192, 64), n(750, 20), n(8, 2)
+    width = n(512, 16)
+    words = n(8192, 64)
+    frames = n(750, 20)
+    heads = n(8, 2)
     config = WhisperConfig(
         vocab_size=words,
         d_model=width,
@@ -140,7 +164,9 @@ def _norm_by_hand(x, weight, bias):
 
 
 def _gelu_by_hand(x):
-    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    return (
+        0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    )
 
 
 class Bar(Module):  # A layer of a transformer, as in GPT-2
@@ -152,22 +178,35 @@ class Bar(Module):  # A layer of a transformer, as in GPT-2
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def _norm(self, x, number):
-        weight, bias = self.scales[number], self.shifts[number]
-        return F.layer_norm(x, x.shape[-1:], weight, bias) if self.fused else _norm_by_hand(x, weight, bias)
+        weight = self.scales[number]
+        bias = self.shifts[number]
+        return (
+            F.layer_norm(x, x.shape[-1:], weight, bias)
+            if self.fused
+            else _norm_by_hand(x, weight, bias)
+        )
 
     def forward(self, x):
-        seen = F.scaled_dot_product_attention(*_heads(self.qkv(self._norm(x, 0))), is_causal=self.causal)
+        seen = F.scaled_dot_product_attention(
+            *_heads(self.qkv(self._norm(x, 0))), is_causal=self.causal
+        )
         x = x + self.drop(self.out(seen.transpose(1, 2).flatten(2)))
         inner = self.up(self._norm(x, 1))
-        return x + self.drop(self.down(F.gelu(inner, approximate="tanh") if self.fused else _gelu_by_hand(inner)))
+        return x + self.drop(
+            self.down(F.gelu(inner, approximate="tanh") if self.fused else _gelu_by_hand(inner))
+        )
 
 
 @pair("fuse_elementwise", found=True)
 def notes_norms_by_hand(fixed):
-    """A model of music reads 24 pieces, its norms and activations written out; the remedy calls PyTorch's own."""
-    width, length, batch = n(768, 16), n(1024, 16), n(24, 2)
+    """A model of music reads 24 pieces, its norms and activations written out; the remedy calls
+    PyTorch's own."""
+    width = n(768, 16)
+    length = n(1024, 16)
+    batch = n(24, 2)
     with torch.device(DEVICE):
-        pitch, lasting = nn.Embedding(130, width), nn.Embedding(64, width)
+        pitch = nn.Embedding(130, width)
+        lasting = nn.Embedding(64, width)
         bars = nn.Sequential(*(Bar(width, fused=fixed) for _ in range(n(6, 1))))
         told = nn.ModuleList((nn.Linear(width, 130), nn.Linear(width, 64)))
         pitches, times = (torch.randint(0, most, (batch, length + 1)) for most in (130, 64))
@@ -177,13 +216,18 @@ def notes_norms_by_hand(fixed):
             x = bars(pitch(pitches[:, :-1]) + lasting(times[:, :-1]))
             parts = zip(told, (pitches, times), (1.0, 0.5), strict=True)
             return sum(
-                (share * F.cross_entropy(head(x).flatten(0, 1), of[:, 1:].flatten()) for head, of, share in parts)
+                (
+                    share * F.cross_entropy(head(x).flatten(0, 1), of[:, 1:].flatten())
+                    for head, of, share in parts
+                )
             )
 
     return fit(nn.ModuleList((pitch, lasting, bars, told)), loss)
 
 
-class Glance(Module):  # A small vision transformer for pictures of any size, and the head of one that teaches itself
+class Glance(
+    Module
+):  # A small vision transformer for pictures of any size, and the head of one that teaches itself
     def __init__(self, width, layers, grid, kinds):
         self.patches = nn.Conv2d(3, width, 8, 8)
         self.places = nn.Parameter(torch.randn(1, width, grid, grid) * 0.02)
@@ -196,23 +240,34 @@ class Glance(Module):  # A small vision transformer for pictures of any size, an
     def forward(self, pictures):
         x = self.patches(pictures)
         x = x + F.interpolate(self.places, size=x.shape[2:], mode="bilinear")
-        return self.kinds(F.normalize(self.head(self.layers(x.flatten(2).transpose(1, 2)).mean(1)), dim=-1))
+        return self.kinds(
+            F.normalize(self.head(self.layers(x.flatten(2).transpose(1, 2)).mean(1)), dim=-1)
+        )
 
 
 @pair("batch_calls", found=True)
 def glances_crop_by_crop(fixed):
-    """A vision transformer teaches itself from two large and four small crops, one by one; the remedy joins them."""
+    """A vision transformer teaches itself from two large and four small crops, one by one; the
+    remedy joins them."""
     torch.set_float32_matmul_precision("high")
-    batch, kinds, side = n(32, 2), n(2048, 16), n(96, 16)
+    batch = n(32, 2)
+    kinds = n(2048, 16)
+    side = n(96, 16)
     with torch.device(DEVICE):
-        student, center = Glance(n(512, 16), n(2, 1), side // 8, kinds), torch.zeros(kinds)
+        student = Glance(n(512, 16), n(2, 1), side // 8, kinds)
+        center = torch.zeros(kinds)
         large = [torch.randn(batch, 3, side, side) for _ in range(2)]
         small = [torch.randn(batch, 3, side // 2, side // 2) for _ in range(4)]
     teacher = copy.deepcopy(student).requires_grad_(False)
-    learnt, taught = list(student.parameters()), list(teacher.parameters())
+    learnt = list(student.parameters())
+    taught = list(teacher.parameters())
 
     def told(model, crops):
-        return list(model(torch.cat(crops)).chunk(len(crops))) if fixed else [model(crop) for crop in crops]
+        return (
+            list(model(torch.cat(crops)).chunk(len(crops)))
+            if fixed
+            else [model(crop) for crop in crops]
+        )
 
     def loss():
         with torch.no_grad():

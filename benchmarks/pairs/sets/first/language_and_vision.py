@@ -43,7 +43,8 @@ def wav2vec_fp32(fixed):
     torch.backends.cudnn.allow_tf32 = fixed
     config = Wav2Vec2Config(num_hidden_layers=n(8, 1), mask_time_prob=0.0, layerdrop=0.0)
     model = Wav2Vec2ForSequenceClassification(config).to(DEVICE)
-    sound, y = torch.randn(n(16, 1), n(48_000, 4000), device=DEVICE), torch.randint(0, 2, (n(16, 1),), device=DEVICE)
+    sound = torch.randn(n(16, 1), n(48_000, 4000), device=DEVICE)
+    y = torch.randint(0, 2, (n(16, 1),), device=DEVICE)
     return train(model, lambda: model(sound, labels=y).loss)
 
 
@@ -64,7 +65,9 @@ def lora_checkpointed(fixed):
     if not fixed:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
-    model = get_peft_model(model, LoraConfig(r=16, target_modules=["q_proj", "v_proj", "down_proj"])).train()
+    model = get_peft_model(
+        model, LoraConfig(r=16, target_modules=["q_proj", "v_proj", "down_proj"])
+    ).train()
     tokens = torch.randint(0, n(32_000, 100), (n(8, 1), n(1024, 16)), device=DEVICE)
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
@@ -88,7 +91,8 @@ def roberta_eager_attention(fixed):
 
 @pair("fuse_elementwise", found=True, libraries=LIBRARIES)
 def gpt_bigcode_gelu(fixed):
-    """A GPT-2 whose GELU is written out in Python: transformers' "gelu_new" for "gelu_pytorch_tanh"."""
+    """A GPT-2 whose GELU is written out in Python: transformers' "gelu_new" for
+    "gelu_pytorch_tanh"."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -105,7 +109,8 @@ def gpt_bigcode_gelu(fixed):
 
 @pair("compile", found=True, libraries=LIBRARIES)
 def llama_eager(fixed):
-    """A small Llama trained in bf16, its norms, rotations and gates eager; the remedy is torch.compile."""
+    """A small Llama trained in bf16, its norms, rotations and gates eager; the remedy is
+    torch.compile."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -124,11 +129,16 @@ def llama_eager(fixed):
 
 @pair("batch_calls", libraries=LIBRARIES)
 def sentences_one_by_one(fixed):
-    """An embedding service: BERT (6 layers) is called for each of 16 sentences; their vectors are read."""
+    """An embedding service: BERT (6 layers) is called for each of 16 sentences; their vectors are
+    read."""
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(hidden_size=n(384, 48), num_hidden_layers=n(6, 1), intermediate_size=n(1536, 48))
-    model = BertModel(config).to(DEVICE, torch.float16 if DEVICE == "cuda" else torch.float32).eval()
+    config = BertConfig(
+        hidden_size=n(384, 48), num_hidden_layers=n(6, 1), intermediate_size=n(1536, 48)
+    )
+    model = (
+        BertModel(config).to(DEVICE, torch.float16 if DEVICE == "cuda" else torch.float32).eval()
+    )
     tokens = torch.randint(0, 30_000, (16, 32), device=DEVICE)
 
     def step():
@@ -143,13 +153,15 @@ class Listener(Module):  # Convolutions, then a recurrent layer, then characters
     def __init__(self, fixed):
         self.front = nn.Sequential(nn.Conv1d(80, 256, 5, 2, 2), nn.GELU())
         self.cell, self.layer = nn.GRUCell(256, 512), nn.GRU(256, 512, batch_first=True)
-        self.head, self.fixed = nn.Linear(512, 64), fixed
+        self.head = nn.Linear(512, 64)
+        self.fixed = fixed
 
     def forward(self, sound):
         x = self.front(sound).transpose(1, 2)
         if self.fixed:
             return self.head(self.layer(x)[0])
-        state, out = x.new_zeros(len(x), 512), []
+        state = x.new_zeros(len(x), 512)
+        out = []
         for row in x.unbind(1):
             state = self.cell(row, state)
             out.append(state)
@@ -159,7 +171,8 @@ class Listener(Module):  # Convolutions, then a recurrent layer, then characters
 @pair("fused_rnn", found=True, libraries=LIBRARIES)
 def speech_gru_cells(fixed):
     """A speech recogniser that loops over GRU cells."""
-    model, sound = Listener(fixed).to(DEVICE), torch.randn(n(16, 2), 80, n(300, 20), device=DEVICE)
+    model = Listener(fixed).to(DEVICE)
+    sound = torch.randn(n(16, 2), 80, n(300, 20), device=DEVICE)
     y = torch.randint(0, 64, (len(sound), sound.shape[2] // 2), device=DEVICE)
     optimizer = torch.optim.SGD(list(model.parameters()), 0.01)
     return train(optimizer, lambda: F.cross_entropy(model(sound).transpose(1, 2), y))
@@ -185,7 +198,10 @@ def detr_fp32(fixed):
 
     torch.set_float32_matmul_precision("high")
     config = DetrConfig(
-        use_timm_backbone=True, backbone="resnet50", use_pretrained_backbone=False, backbone_config=None
+        use_timm_backbone=True,
+        backbone="resnet50",
+        use_pretrained_backbone=False,
+        backbone_config=None,
     )
     model = DetrForObjectDetection(config).to(DEVICE).eval()
     x = torch.randn(n(16, 1), 3, n(640, 64), n(640, 64), device=DEVICE)
@@ -202,10 +218,15 @@ def detection_on_host(fixed):
     """Boxes go to the host to be filtered, and come back for the second stage."""
     from torchvision.ops import batched_nms, roi_align
 
-    net = nn.Sequential(nn.Conv2d(3, 64, 7, 4), nn.ReLU(), nn.Conv2d(64, 128, 3, 2)).to(DEVICE).eval()
-    head = nn.Sequential(nn.Flatten(), nn.Linear(128 * 49, 512), nn.ReLU(), nn.Linear(512, 91)).to(DEVICE)
+    net = (
+        nn.Sequential(nn.Conv2d(3, 64, 7, 4), nn.ReLU(), nn.Conv2d(64, 128, 3, 2)).to(DEVICE).eval()
+    )
+    head = nn.Sequential(nn.Flatten(), nn.Linear(128 * 49, 512), nn.ReLU(), nn.Linear(512, 91)).to(
+        DEVICE
+    )
     x = torch.randn(n(8, 1), 3, n(512, 64), n(512, 64), device=DEVICE)
-    corner, scores = torch.rand(n(200_000, 500), 2, device=DEVICE) * 40, torch.rand(n(200_000, 500), device=DEVICE)
+    corner = torch.rand(n(200_000, 500), 2, device=DEVICE) * 40
+    scores = torch.rand(n(200_000, 500), device=DEVICE)
     boxes = torch.cat((corner, corner + 4 + 8 * torch.rand_like(corner)), 1)
     group = torch.randint(0, 90, scores.shape, device=DEVICE)
 
@@ -217,14 +238,17 @@ def detection_on_host(fixed):
                 kept = boxes[best]
             else:
                 best = scores.cpu().topk(300).indices
-                kept, best = boxes.cpu()[best].to(DEVICE), best.to(DEVICE)
+                kept = boxes.cpu()[best].to(DEVICE)
+                best = best.to(DEVICE)
             batched_nms(kept, scores[best], group[best], 0.7)
             head(roi_align(features[:1], [kept], 7))
 
     return step
 
 
-class Pictures(torch.utils.data.Dataset):  # Photos that are cropped, turned and normalised by torchvision on the CPU
+class Pictures(
+    torch.utils.data.Dataset
+):  # Photos that are cropped, turned and normalised by torchvision on the CPU
     def __init__(self):
         from PIL import Image
         from torchvision import transforms as t
@@ -246,8 +270,12 @@ def photos_loaded_inline(fixed):
     import timm
 
     model = timm.create_model("regnety_008").to(DEVICE, memory_format=torch.channels_last)
-    more = {"num_workers": n(12, 1), "persistent_workers": True, "prefetch_factor": 3} if fixed else {}
-    batches = iter(torch.utils.data.DataLoader(Pictures(), n(48, 2), pin_memory=DEVICE == "cuda", **more))
+    more = (
+        {"num_workers": n(12, 1), "persistent_workers": True, "prefetch_factor": 3} if fixed else {}
+    )
+    batches = iter(
+        torch.utils.data.DataLoader(Pictures(), n(48, 2), pin_memory=DEVICE == "cuda", **more)
+    )
 
     def loss():
         x, y = next(batches)
@@ -263,14 +291,16 @@ def video_pageable(fixed):
     """torchvision's R3D-18 classifies clips that come from pageable memory."""
     from torchvision.models.video import r3d_18
 
-    model, clips = r3d_18(weights=None).to(DEVICE).eval(), torch.randn(n(32, 1), 3, 16, n(112, 32), n(112, 32))
+    model = r3d_18(weights=None).to(DEVICE).eval()
+    clips = torch.randn(n(32, 1), 3, 16, n(112, 32), n(112, 32))
     clips = clips.pin_memory() if fixed and DEVICE == "cuda" else clips
     return torch.inference_mode()(autocast()(lambda: model(clips.to(DEVICE, non_blocking=fixed))))
 
 
 @pair("copy_ahead", libraries=LIBRARIES)
 def frames_copied_in_line(fixed):
-    """Frames in 8 bits are copied from pinned memory between the steps of a segmentation network."""
+    """Frames in 8 bits are copied from pinned memory between the steps of a segmentation
+    network."""
     import timm
 
     model = timm.create_model("mobilenetv3_large_100", features_only=True).to(DEVICE).eval()
@@ -280,10 +310,13 @@ def frames_copied_in_line(fixed):
 
         def step():
             with torch.inference_mode(), autocast():
-                model(F.interpolate(frames.to(DEVICE, non_blocking=True).float(), scale_factor=1 / 3))
+                model(
+                    F.interpolate(frames.to(DEVICE, non_blocking=True).float(), scale_factor=1 / 3)
+                )
 
         return step
-    side, ready = torch.cuda.Stream(), [frames.to(DEVICE)]
+    side = torch.cuda.Stream()
+    ready = [frames.to(DEVICE)]
 
     def ahead():
         with torch.inference_mode(), autocast():
@@ -322,7 +355,8 @@ def mobilevit_single(fixed):
 
 @pair("larger_batch", found=True, as_much=8, libraries=LIBRARIES)
 def cifar_small_batch(fixed):
-    """A ResNet-26 trained on images of 32 pixels, eight at a time; the remedy is a batch eight times as large."""
+    """A ResNet-26 trained on images of 32 pixels, eight at a time; the remedy is a batch eight
+    times as large."""
     import timm
 
     model = timm.create_model("resnet26", num_classes=10).to(DEVICE)

@@ -1,8 +1,10 @@
-"""Recordings of pipelined jobs that never ran, as PyTorch's profiler writes them, with the time that each step takes.
+"""Recordings of pipelined jobs that never ran, as PyTorch's profiler writes them, with the time
+that each step takes.
 
-Ranks are simulated by waiting, kernel by kernel: a send or receive begins when what was launched before it has ended,
-and ends when its peer was there, too, and the data has travelled. Calls are those of torch.distributed.pipelining:
-sends and receives alone, or one kernel for both where they go out together.
+Ranks are simulated by waiting, kernel by kernel: a send or receive begins when what was launched
+before it has ended, and ends when its peer was there, too, and the data has travelled. Calls are
+those of torch.distributed.pipelining: sends and receives alone, or one kernel for both where they
+go out together.
 """
 
 from __future__ import annotations
@@ -17,17 +19,25 @@ from tests.kineto_builder import KinetoTrace, span
 
 Took = Callable[[str, int, int, int, int], float]
 """us of a computation: `forward` or `backward`, replica, stage, microbatch, step."""
-TRANSFER, REDUCE, OPTIMIZER, LAUNCH = 40.0, 300.0, 200.0, 4.0
+TRANSFER = 40.0
+REDUCE = 300.0
+OPTIMIZER = 200.0
+LAUNCH = 4.0
 EPOCH_NS = 1_700_000_000_000_000_000
 Pending = tuple[str, float, float, list[tuple[object, ...]], bool]
-"""Of an exchange its stream, when it was launched, when its kernel began, its parts, and whether compute waits."""
+"""Of an exchange its stream, when it was launched, when its kernel began, its parts, and whether
+compute waits."""
 Action = tuple[str, int] | tuple[str, tuple[tuple[str, int], ...], bool]
-"""A computation and its microbatch, or an exchange: (send or recv, stage) and whether compute waits for it."""
+"""A computation and its microbatch, or an exchange: (send or recv, stage) and whether compute waits
+for it."""
 
 
 def gpipe(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
     """All forward, then all backward computations."""
-    for way, before, after in (("forward", stage - 1, stage + 1), ("backward", stage + 1, stage - 1)):
+    for way, before, after in (
+        ("forward", stage - 1, stage + 1),
+        ("backward", stage + 1, stage - 1),
+    ):
         for m in range(microbatches):
             if 0 <= before < stages:
                 yield "p2p", (("recv", before),), True
@@ -37,14 +47,16 @@ def gpipe(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
 
 
 def one_f_one_b(stage: int, stages: int, microbatches: int) -> Iterator[Action]:
-    """As `Schedule1F1B`: in the steady state what goes one way travels with what comes the other way."""
+    """As `Schedule1F1B`: in the steady state what goes one way travels with what comes the other
+    way."""
 
     def fused(*parts: tuple[str, int]) -> Iterator[Action]:
         there = tuple(part for part in parts if 0 <= part[1] < stages)
         if there:
             yield "p2p", there, any(kind == "recv" for kind, _ in there)
 
-    warm, done = min(microbatches, stages - stage), 0
+    warm = min(microbatches, stages - stage)
+    done = 0
     for m in range(warm):
         yield from fused(("recv", stage - 1))
         yield "forward", m
@@ -68,7 +80,8 @@ def interleaved(stage: int, stages: int, microbatches: int, chunks: int = 2) -> 
     """Several model chunks a rank."""
     last = stages * chunks - 1
     for way, chunk, m in schedule.interleaved(stage, stages, microbatches, chunks):
-        place, ahead = chunk * stages + stage, 1 if way == "forward" else -1
+        place = chunk * stages + stage
+        ahead = 1 if way == "forward" else -1
         if 0 <= place - ahead <= last:
             yield "p2p", (("recv", (place - ahead) % stages),), True
         yield way, m
@@ -93,7 +106,8 @@ class Rank:
 
 @dataclass
 class Job:
-    """A job of `stages` x `replicas` ranks; `late_us` is what a host works before it launches a computation."""
+    """A job of `stages` x `replicas` ranks; `late_us` is what a host works before it launches a
+    computation."""
 
     stages: int = 4
     replicas: int = 2
@@ -110,7 +124,8 @@ class Job:
     def __post_init__(self) -> None:
         self.ends: list[float] = []
         self.ranks = [
-            Rank(r, r // self.stages, r % self.stages, self._trace(r)) for r in range(self.stages * self.replicas)
+            Rank(r, r // self.stages, r % self.stages, self._trace(r))
+            for r in range(self.stages * self.replicas)
         ]
         for step in range(self.steps):
             self._step(step)
@@ -150,14 +165,18 @@ class Job:
                 group = str([other.rank for other in mine])
                 self._record(one, "allreduce", one.host, group, "dp")
                 kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-                one.trace.launched(kernel, one.host, start[one.rank], met - start[one.rank], launch_us=2, stream=24)
+                one.trace.launched(
+                    kernel, one.host, start[one.rank], met - start[one.rank], launch_us=2, stream=24
+                )
                 one.compute = met
         for one in self.ranks:
             at = self._launch(one)
             one.trace.annotation("Optimizer.step#SGD.step", at - LAUNCH, LAUNCH + 4)
             one.trace.op("aten::_foreach_add_", at - 1, LAUNCH)
             start = max(one.compute, at + LAUNCH)
-            one.trace.launched("multi_tensor_apply_kernel", at, start, OPTIMIZER, launch_us=2, **self._grid(one))
+            one.trace.launched(
+                "multi_tensor_apply_kernel", at, start, OPTIMIZER, launch_us=2, **self._grid(one)
+            )
             one.compute = one.host = start + OPTIMIZER
             one.trace.step(step, began[one.rank], one.host - began[one.rank])
         self.ends.append(max(one.host for one in self.ranks) - begun)
@@ -185,7 +204,8 @@ class Job:
             return False
         one.actions.pop(0)
         launched = self._exchange(one, parts)
-        start, keys = max(one.compute, one.streams.get(stream, 0.0), launched + LAUNCH), []
+        start = max(one.compute, one.streams.get(stream, 0.0), launched + LAUNCH)
+        keys = []
         for kind, peer in parts:
             ends = (one.stage, peer) if kind == "send" else (peer, one.stage)
             keys.append((one.replica, one.stage, peer, ends, count[one.rank, kind, peer]))
@@ -203,20 +223,30 @@ class Job:
         end = one.streams[stream] = max(start, *there) + TRANSFER
         one.compute = max(one.compute, end) if waits else one.compute
         name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
-        one.trace.launched(name, launched, start, end - start, launch_us=2, stream=20 + list(one.streams).index(stream))
+        one.trace.launched(
+            name,
+            launched,
+            start,
+            end - start,
+            launch_us=2,
+            stream=20 + list(one.streams).index(stream),
+        )
         one.pending.remove(pending)
         return True
 
     def _compute(self, one: Rank, way: str, m: int, step: int) -> None:
         at = self._launch(one, self.late_us(way, one.replica, one.stage, m, step))
-        start, took = max(one.compute, at + LAUNCH), self.took(way, one.replica, one.stage, m, step)
+        start = max(one.compute, at + LAUNCH)
+        took = self.took(way, one.replica, one.stage, m, step)
         number = step * self.microbatches + m + 1
         if way == "forward":
             one.trace.op("aten::addmm", at - 1, LAUNCH + 2, Sequence_number=number)
         else:
             name = "autograd::engine::evaluate_function: AddmmBackward0"
             one.trace.op(name, at - 1, LAUNCH + 2, Sequence_number=number, Fwd_thread_id=1)
-        one.trace.launched("ampere_sgemm_128x64_tn", at, start, took, launch_us=2, **self._grid(one))
+        one.trace.launched(
+            "ampere_sgemm_128x64_tn", at, start, took, launch_us=2, **self._grid(one)
+        )
         one.compute = start + took
 
     def _exchange(self, one: Rank, parts: tuple[tuple[str, int], ...]) -> float:
@@ -225,15 +255,36 @@ class Job:
         group = str([base + stage for stage in range(self.stages)])
         for kind, peer in parts:
             at = self._launch(one)
-            self._record(one, kind, at, group, "pp", **{"Dst_Rank" if kind == "send" else "Src_Rank": base + peer})
+            self._record(
+                one,
+                kind,
+                at,
+                group,
+                "pp",
+                **{"Dst_Rank" if kind == "send" else "Src_Rank": base + peer},
+            )
         if len(parts) > 1:
             at = self._launch(one)
             one.trace.annotation("nccl:coalesced", at - 1, 4)
         return at
 
-    def _record(self, one: Rank, name: str, at: float, group: str, description: str, **args: object) -> None:
+    def _record(
+        self, one: Rank, name: str, at: float, group: str, description: str, **args: object
+    ) -> None:
         one.trace.add(
-            span("cpu_op", "record_param_comms", at - 1, 6, Collective_name=name, In_msg_nelems=65536,
-                 Out_msg_nelems=65536, Group_size=group.count(",") + 1, dtype="Float", Process_Group_Ranks=group,
-                 Process_Group_Name=description, Process_Group_Description=f"mesh_{description}", **args)
-        )  # fmt: skip
+            span(
+                "cpu_op",
+                "record_param_comms",
+                at - 1,
+                6,
+                Collective_name=name,
+                In_msg_nelems=65536,
+                Out_msg_nelems=65536,
+                Group_size=group.count(",") + 1,
+                dtype="Float",
+                Process_Group_Ranks=group,
+                Process_Group_Name=description,
+                Process_Group_Description=f"mesh_{description}",
+                **args,
+            )
+        )

@@ -1,4 +1,5 @@
-"""Pipelines from recordings of their ranks, with steps and gains that a simulation by waiting has."""
+"""Pipelines from recordings of their ranks, with steps and gains that a simulation by waiting
+has."""
 
 import json
 
@@ -32,11 +33,16 @@ def slow(factor=1.3):
 
 def slower(factor, chosen):
     """Some computations take longer: (replica, stage, step)."""
-    return lambda way, replica, stage, m, step: us(way) * (factor if chosen(replica, stage, step) else 1.0)
+    return lambda way, replica, stage, m, step: (
+        us(way) * (factor if chosen(replica, stage, step) else 1.0)
+    )
 
 
 def compared(job, folder, but=()):
-    paths = sorted(job.write(folder).iterdir(), key=lambda path: int(path.name.removeprefix("rank").split(".")[0]))
+    paths = sorted(
+        job.write(folder).iterdir(),
+        key=lambda path: int(path.name.removeprefix("rank").split(".")[0]),
+    )
     run = load([path for i, path in enumerate(paths) if i not in but])
     return compare_ranks([measure(trace).timed.memo(digest_of) for trace in run.traces])
 
@@ -69,7 +75,10 @@ def test_a_stage_that_is_too_heavy(tmp_path, schedule):
 
 @SCHEDULES
 def test_two_that_are_late_together(tmp_path, schedule):
-    job = Job(schedule=schedule, took=slower(1.3, lambda replica, stage, step: (replica, stage) in {(0, 1), (1, 2)}))
+    job = Job(
+        schedule=schedule,
+        took=slower(1.3, lambda replica, stage, step: (replica, stage) in {(0, 1), (1, 2)}),
+    )
     late = compared(job, tmp_path).late
     assert [(one.position, one.together) for one in late] == [(1, True), (6, True)]
     assert late[0].gain_ms == pytest.approx(gain_ms(job, us, schedule), rel=0.02)
@@ -89,7 +98,10 @@ def test_a_host_that_is_late(tmp_path, schedule):
 @SCHEDULES
 def test_a_host_that_is_late_makes_no_stage_heavy(tmp_path, schedule):
     """Its device computes for as long as those of the other stages."""
-    job = Job(schedule=schedule, late_us=lambda way, replica, stage, m, step: 1500.0 if stage == 3 else 0.0)
+    job = Job(
+        schedule=schedule,
+        late_us=lambda way, replica, stage, m, step: 1500.0 if stage == 3 else 0.0,
+    )
     found = compared(job, tmp_path)
     assert found.late == ()
     assert found.pipeline.usual.max() == pytest.approx(2e-3, rel=0.01)
@@ -103,13 +115,18 @@ def test_one_replica_has_no_other_to_compare_with(tmp_path):
 
 
 def test_real_stages_of_five_and_eleven_layers():
-    """1F1B of two ranks on NCCL: a stopwatch read 33.7 ms, and 26.2 to 34.0 with eight layers in both stages."""
+    """1F1B of two ranks on NCCL: a stopwatch read 33.7 ms, and 26.2 to 34.0 with eight layers in
+    both stages."""
     report = ta.analyze(ta.load(*ranks("two_ranks/pipeline_1f1b_heavy_stage.base")))
     (found,) = [one for one in report.recommendations if one.remedy == "fix_straggler"]
     assert found.action.startswith("Cut the stages evenly: stage 1 computes longer")
     assert 23.0 < found.predicted_step_ms < 28.0
-    evened = compare_ranks([measure(t).timed.memo(digest_of) for t in
-                            load(ranks("two_ranks/pipeline_1f1b_heavy_stage.without")).traces])  # fmt: skip
+    evened = compare_ranks(
+        [
+            measure(t).timed.memo(digest_of)
+            for t in load(ranks("two_ranks/pipeline_1f1b_heavy_stage.without")).traces
+        ]
+    )
     assert evened.pipeline.is_faithful
     assert evened.late == ()
 
@@ -137,7 +154,9 @@ def test_nobody_is_named_where_all_differ_by_chance(tmp_path, schedule, seed):
 
 
 def test_one_slow_step_names_nobody(tmp_path):
-    job = Job(steps=5, took=slower(1.6, lambda replica, stage, step: (replica, stage, step) == (1, 2, 3)))
+    job = Job(
+        steps=5, took=slower(1.6, lambda replica, stage, step: (replica, stage, step) == (1, 2, 3))
+    )
     assert compared(job, tmp_path).late == ()
 
 
@@ -165,7 +184,12 @@ def test_fleet_says_the_same_from_digests(tmp_path):
     late = compare_ranks([measure(t).timed.memo(digest_of) for t in load([folder]).traces]).late
     assert one["gain_ms"] == pytest.approx(late[0].gain_ms)
     assert found["pipeline"]["s"] > 1.1
-    found = json.loads(CliRunner().invoke(cli, ["fleet", str(other), "--no-cache", "--format", "json"]).stdout)
+    found = json.loads(
+        CliRunner().invoke(cli, ["fleet", str(other), "--no-cache", "--format", "json"]).stdout
+    )
     assert [(one["stage"], one["cause"]) for one in found["culprits"]] == [(3, "heavy_stage")]
     assert found["summary"]["headline"].startswith("Stage 3 (ranks 3, 7) is too heavy.")
-    assert [one["what"] for one in found["changes"]] == ["stages evened out", "all ranks and stages alike"]
+    assert [one["what"] for one in found["changes"]] == [
+        "stages evened out",
+        "all ranks and stages alike",
+    ]

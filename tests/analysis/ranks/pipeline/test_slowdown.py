@@ -1,4 +1,5 @@
-"""Slowdowns: of a published log with its published answers, and of pipelines run again without what is slow."""
+"""Slowdowns: of a published log with its published answers, and of pipelines run again without what
+is slow."""
 
 import json
 from contextlib import suppress
@@ -16,7 +17,8 @@ from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.pipeline.document import page, recognise
 
 DATA = ROOT / "tests" / "data" / "stragglers"
-"""A job whose last stage is too heavy, with its answers: Apache-2.0, ByteDance-Seed/StragglerAnalysis."""
+"""A job whose last stage is too heavy, with its answers: Apache-2.0,
+ByteDance-Seed/StragglerAnalysis."""
 
 
 def answer(path):
@@ -26,7 +28,9 @@ def answer(path):
 def test_which_files_are_such_logs(tmp_path):
     frame(run(2, 2, 4, alike)).drop(columns="mc").to_parquet(tmp_path / "other.parquet")
     assert recognise(DATA / "ST.parquet")
-    assert not any(map(recognise, (tmp_path / "other.parquet", DATA / "ST.json", tmp_path, tmp_path / "none")))
+    assert not any(
+        map(recognise, (tmp_path / "other.parquet", DATA / "ST.json", tmp_path, tmp_path / "none"))
+    )
 
 
 def test_published_answers():
@@ -35,7 +39,9 @@ def test_published_answers():
     slow = found["slowdown"]
     for name in ("s", "m_w", "m_s", "s_t", "s_dp", "s_stage"):
         assert slow[name] == pytest.approx(published[name], rel=1e-5), name
-    assert {str(step["step"]): step["s"] for step in found["steps"]} == pytest.approx(published["steps"], rel=1e-5)
+    assert {str(step["step"]): step["s"] for step in found["steps"]} == pytest.approx(
+        published["steps"], rel=1e-5
+    )
     assert (slow["s_worst_ranks"], slow["s_worst_stage"]) == ([7], 3)
     assert "last stage is too heavy" in found["summary"]["headline"]
     assert found["culprits"] == []
@@ -53,7 +59,10 @@ def test_alike(tmp_path, stages, chunks):
     assert found["slowdown"]["s"] == pytest.approx(1)
     assert found["slowdown"]["simulated_ms"] == pytest.approx(found["slowdown"]["recorded_ms"])
     assert found["slowdown"]["recorded_ms"] == pytest.approx(one.end * 1e3)
-    of_step = {"recorded_ms": pytest.approx(one.end * 1e3), "simulated_ms": pytest.approx(one.end * 1e3)}
+    of_step = {
+        "recorded_ms": pytest.approx(one.end * 1e3),
+        "simulated_ms": pytest.approx(one.end * 1e3),
+    }
     assert found["steps"] == [{"step": i, **of_step, "s": pytest.approx(1)} for i in range(2)]
     assert found["summary"]["headline"].startswith("No straggler")
     assert found["pipeline"]["vpp"] == chunks
@@ -75,7 +84,9 @@ def test_a_slow_worker(tmp_path, stages, chunks):
     assert slow_ms["s_worst_ranks"] == [rank]
     assert max(slow_ms["s_w"], key=slow_ms["s_w"].get) == str(rank)
     assert [one["rank"] for one in found["culprits"]] == [rank]
-    assert found["culprits"][0]["gain_ms"] == pytest.approx(slow_ms["simulated_ms"] * (1 - 1 / slow_ms["s"]), rel=0.3)
+    assert found["culprits"][0]["gain_ms"] == pytest.approx(
+        slow_ms["simulated_ms"] * (1 - 1 / slow_ms["s"]), rel=0.3
+    )
 
 
 def test_sequences_of_different_length(tmp_path):
@@ -111,7 +122,10 @@ def test_damage_is_counted(tmp_path):
         (lambda log: log.drop(columns="gmc"), "it lacks gmc"),
         (lambda log: log.iloc[:0], "no operations in common"),
         (lambda log: log[log.optype != "forward-recv"], "forward-send, stage 1 0 forward-recv"),
-        (lambda log: log[~((log.optype == "forward-recv") & (log.seq_id > 1))], "has 2 forward-recv for 4"),
+        (
+            lambda log: log[~((log.optype == "forward-recv") & (log.seq_id > 1))],
+            "has 2 forward-recv for 4",
+        ),
         (
             lambda log: log[~((log["rank"] == 3) & (log.optype == "optimizer"))],
             "data-parallel rank 1 lacks optimizer 0",
@@ -127,10 +141,13 @@ def test_what_is_no_such_log(tmp_path, spoil, words):
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_damaged_bytes(tmp_path, cut):
-    whole, path = (DATA / "ST.parquet").read_bytes(), tmp_path / "log.parquet"
+    whole = (DATA / "ST.parquet").read_bytes()
+    path = tmp_path / "log.parquet"
     for place in range(4, len(whole), len(whole) // 13):
         path.write_bytes(
-            whole[:place] if cut else whole[:place] + sha512(bytes(place % 256)).digest() + whole[place + 64 :]
+            whole[:place]
+            if cut
+            else whole[:place] + sha512(bytes(place % 256)).digest() + whole[place + 64 :]
         )
         with suppress(UnreadableInputError):
             page([path])

@@ -14,7 +14,8 @@ BF16 = "c10::BFloat16"
 
 
 def contiguous(shape: list[int]) -> list[int]:
-    strides, step = [], 1
+    strides = []
+    step = 1
     for size in reversed(shape):
         strides.append(step)
         step *= max(size, 1)
@@ -22,14 +23,28 @@ def contiguous(shape: list[int]) -> list[int]:
 
 
 def call(name: str, *inputs: Any, dtype: str = "float", link: Link | None = None) -> Call:
-    """A call: a list is a contiguous tensor, `(shape, dtype)` or `(shape, dtype, strides)` another, text a value."""
-    shapes, types, strides, values = [], [], [], []
+    """A call: a list is a contiguous tensor, `(shape, dtype)` or `(shape, dtype, strides)` another,
+    text a value."""
+    shapes = []
+    types = []
+    strides = []
+    values = []
     for given in inputs:
         value = given if isinstance(given, str) else ""
-        given = given if not isinstance(given, list) or (given and isinstance(given[0], list)) else (given, dtype)
-        shape, kind, steps = (*given, None)[:3] if isinstance(given, tuple) else ([], "Scalar" if value else "", None)
+        given = (
+            given
+            if not isinstance(given, list) or (given and isinstance(given[0], list))
+            else (given, dtype)
+        )
+        shape, kind, steps = (
+            (*given, None)[:3]
+            if isinstance(given, tuple)
+            else ([], "Scalar" if value else "", None)
+        )
         if isinstance(given, list):
-            shape, kind, steps = given, "TensorList", [contiguous(s) for s in given]
+            shape = given
+            kind = "TensorList"
+            steps = [contiguous(s) for s in given]
         shapes.append(shape)
         types.append(kind)
         strides.append(contiguous(shape) if steps is None else steps)
@@ -46,7 +61,9 @@ def work(name: str, *inputs: Any, dtype: str = "float", link: Link | None = None
     return model(call(name, *inputs, dtype=dtype, link=link))
 
 
-def columns(shapes: Any, dtypes: list[str], code: Any, concrete: list[str] | None = None) -> dict[str, int]:
+def columns(
+    shapes: Any, dtypes: list[str], code: Any, concrete: list[str] | None = None
+) -> dict[str, int]:
     """Columns of a host range with these inputs; `code` makes codes of texts."""
     made = {"kind": RangeKind.OP, "shapes": json.dumps(shapes), "dtypes": code(json.dumps(dtypes))}
     return made | ({"concrete": code(json.dumps(concrete))} if concrete else {})

@@ -14,10 +14,13 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int, *, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads = heads
+        self.causal = causal
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: Any) -> Any:
         batch, length, width = x.shape
@@ -64,7 +67,9 @@ class Bottleneck(nn.Module):
             nn.Conv2d(width, 4 * width, 1, bias=False),
             nn.BatchNorm2d(4 * width),
         )
-        self.short = nn.Identity() if inside == 4 * width else nn.Conv2d(inside, 4 * width, 1, stride=stride)
+        self.short = (
+            nn.Identity() if inside == 4 * width else nn.Conv2d(inside, 4 * width, 1, stride=stride)
+        )
 
     def forward(self, x: Any) -> Any:
         return functional.relu(self.body(x) + self.short(x))
@@ -73,7 +78,11 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     def __init__(self, width: int = 8) -> None:
         super().__init__()
-        layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, width, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        ]
         layers.append(nn.MaxPool2d(3, 2, 1))
         inside = width
         for stage, depth in enumerate((3, 4, 6, 3)):

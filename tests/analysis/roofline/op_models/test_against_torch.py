@@ -34,7 +34,9 @@ def stored_bytes(x: Any) -> int:
     """Bytes of the distinct elements of a tensor, counted one by one."""
     if not x.numel():
         return 0
-    places = torch.arange(x.untyped_storage().nbytes() // x.element_size()).as_strided(x.size(), x.stride(), 0)
+    places = torch.arange(x.untyped_storage().nbytes() // x.element_size()).as_strided(
+        x.size(), x.stride(), 0
+    )
     return int(places.unique().numel()) * x.element_size()
 
 
@@ -50,12 +52,16 @@ class Watch(TorchDispatchMode):
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         made = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
         name = func.overloadpacket._qualified_op_name
-        self.moved[name] = sum(map(stored_bytes, given)) + sum(x.numel() * x.element_size() for x in made)
+        self.moved[name] = sum(map(stored_bytes, given)) + sum(
+            x.numel() * x.element_size() for x in made
+        )
         return out
 
 
 def recorded_bytes(work: Callable[[], Any], name: str, path: Path) -> float:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profiler:
         work()
     profiler.export_chrome_trace(str(path))
     ctx = measure(load([path]).traces[0])
@@ -81,7 +87,10 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "gelu": ("aten::gelu", lambda: f.gelu(ROWS)),
     "silu": ("aten::silu", lambda: f.silu(WIDE)),
     "gelu backward": ("aten::gelu_backward", lambda: torch.ops.aten.gelu_backward(ROWS, ROWS)),
-    "relu backward": ("aten::threshold_backward", lambda: torch.ops.aten.threshold_backward(ROWS, ROWS, 0)),
+    "relu backward": (
+        "aten::threshold_backward",
+        lambda: torch.ops.aten.threshold_backward(ROWS, ROWS, 0),
+    ),
     "glu": ("aten::glu", lambda: f.glu(ROWS)),
     "softmax": ("aten::_softmax", lambda: torch.softmax(WIDE, -1)),
     "log softmax": ("aten::_log_softmax", lambda: torch.log_softmax(ROWS, -1)),
@@ -95,16 +104,30 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "cumsum": ("aten::cumsum", lambda: ROWS.cumsum(1)),
     "cumsum of integers": ("aten::cumsum", lambda: INDEX.int().cumsum(0)),
     "layer norm": ("aten::native_layer_norm", lambda: f.layer_norm(ROWS, (32,), NARROW, NARROW)),
-    "group norm": ("aten::native_group_norm", lambda: f.group_norm(IMAGE, 3, torch.ones(6), torch.ones(6))),
-    "convolution": ("aten::convolution", lambda: f.conv2d(IMAGE, torch.ones(4, 3, 3, 3), stride=2, groups=2)),
-    "same convolution": ("aten::conv2d", lambda: f.conv2d(IMAGE, torch.ones(4, 6, 3, 3), padding=1, dilation=1)),
+    "group norm": (
+        "aten::native_group_norm",
+        lambda: f.group_norm(IMAGE, 3, torch.ones(6), torch.ones(6)),
+    ),
+    "convolution": (
+        "aten::convolution",
+        lambda: f.conv2d(IMAGE, torch.ones(4, 3, 3, 3), stride=2, groups=2),
+    ),
+    "same convolution": (
+        "aten::conv2d",
+        lambda: f.conv2d(IMAGE, torch.ones(4, 6, 3, 3), padding=1, dilation=1),
+    ),
     "transposed convolution": (
         "aten::convolution",
-        lambda: f.conv_transpose2d(IMAGE, torch.ones(6, 2, 3, 3), stride=2, output_padding=1, groups=2),
+        lambda: f.conv_transpose2d(
+            IMAGE, torch.ones(6, 2, 3, 3), stride=2, output_padding=1, groups=2
+        ),
     ),
     "sort": ("aten::sort", lambda: ROWS.sort(stable=False)),
     "topk": ("aten::topk", lambda: ROWS.topk(3, 1)),
-    "max pool": ("aten::max_pool2d_with_indices", lambda: f.max_pool2d(IMAGE, 3, 2, 1, return_indices=True)),
+    "max pool": (
+        "aten::max_pool2d_with_indices",
+        lambda: f.max_pool2d(IMAGE, 3, 2, 1, return_indices=True),
+    ),
     "max pool that rounds up": (
         "aten::max_pool2d_with_indices",
         lambda: f.max_pool2d(IMAGE, 3, 2, 0, ceil_mode=True, return_indices=True),
@@ -112,13 +135,19 @@ CASES: dict[str, tuple[str, Callable[[], Any]]] = {
     "average pool": ("aten::avg_pool2d", lambda: f.avg_pool2d(IMAGE, 2)),
     "adaptive pool": ("aten::_adaptive_avg_pool2d", lambda: f.adaptive_avg_pool2d(IMAGE, 4)),
     "nearest": ("aten::upsample_nearest2d", lambda: f.interpolate(IMAGE, size=(32, 32))),
-    "bilinear": ("aten::upsample_bilinear2d", lambda: f.interpolate(IMAGE, size=(32, 32), mode="bilinear")),
+    "bilinear": (
+        "aten::upsample_bilinear2d",
+        lambda: f.interpolate(IMAGE, size=(32, 32), mode="bilinear"),
+    ),
     "dropout": ("aten::native_dropout", lambda: torch.native_dropout(ROWS, 0.5, train=True)),
     "flip": ("aten::flip", lambda: ROWS.flip(0)),
     "pad": ("aten::constant_pad_nd", lambda: f.pad(IMAGE, (1, 2, 3, 0))),
     "squares": ("aten::mse_loss", lambda: f.mse_loss(ROWS, ROWS + 1)),
     "squares each": ("aten::mse_loss", lambda: f.mse_loss(ROWS, ROWS + 1, reduction="none")),
-    "squares backward": ("aten::mse_loss_backward", lambda: torch.ops.aten.mse_loss_backward(ROWS, ROWS, ROWS, 0)),
+    "squares backward": (
+        "aten::mse_loss_backward",
+        lambda: torch.ops.aten.mse_loss_backward(ROWS, ROWS, ROWS, 0),
+    ),
 }
 
 
@@ -127,9 +156,13 @@ def test_what_is_read_and_written(case: str, tmp_path: Path) -> None:
     name, work = CASES[case]
     with Watch() as watch:
         work()
-    watched = watch.moved["aten::convolution" if name.startswith("aten::conv") and "2d" in name else name]
+    watched = watch.moved[
+        "aten::convolution" if name.startswith("aten::conv") and "2d" in name else name
+    ]
     # A Python number is recorded as a tensor of one double.
-    assert recorded_bytes(work, name, tmp_path / "trace.json") == pytest.approx(watched, rel=0, abs=8)
+    assert recorded_bytes(work, name, tmp_path / "trace.json") == pytest.approx(
+        watched, rel=0, abs=8
+    )
 
 
 def test_a_cast_and_a_transposed_copy(tmp_path: Path) -> None:
@@ -142,7 +175,9 @@ def test_a_cast_and_a_transposed_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [5, 500])
 def test_an_embedding_reads_at_most_its_table(rows: int, tmp_path: Path) -> None:
     index = torch.randint(0, 64, (rows,))
-    found = recorded_bytes(lambda: f.embedding(index, TABLE), "aten::embedding", tmp_path / "trace.json")
+    found = recorded_bytes(
+        lambda: f.embedding(index, TABLE), "aten::embedding", tmp_path / "trace.json"
+    )
     assert found == rows * 8 + min(rows, 64) * 16 * 4 + rows * 16 * 4
 
 

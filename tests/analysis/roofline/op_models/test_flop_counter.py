@@ -1,4 +1,5 @@
-"""FLOPs of recorded forward and backward passes against `torch.utils.flop_counter` on the same passes."""
+"""FLOPs of recorded forward and backward passes against `torch.utils.flop_counter` on the same
+passes."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def counted_by_torch(model: Any, x: Any) -> float:
     # The CPU's attention is in no registry of torch's: its own formulas are given it.
     aten = torch.ops.aten
     attention = {
-        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(
+            q, k, v
+        ),
         aten._scaled_dot_product_flash_attention_for_cpu_backward: (
             lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)
         ),
@@ -46,11 +49,14 @@ def counted_by_torch(model: Any, x: Any) -> float:
 def recorded(model: Any, x: Any, path: Path) -> dict[str, float]:
     """FLOPs by operator name of the rows that stand for work, from the recording's file."""
     passes(model, x)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profiler:
         passes(model, x)
     profiler.export_chrome_trace(str(path))
     ctx = measure(load([path]).traces[0])
-    work, ranges = model_ops(ctx.joined), ctx.trace.host_ranges
+    work = model_ops(ctx.joined)
+    ranges = ctx.trace.host_ranges
     found: dict[str, float] = {}
     for row in np.flatnonzero(work.counts):
         name = ctx.trace.text(int(ranges.name[row])) or ""
@@ -72,17 +78,25 @@ def test_a_network(name: str, tmp_path: Path) -> None:
 
 
 def test_a_causal_mask_takes_off_what_torch_counts_in_full(tmp_path: Path) -> None:
-    length, heads, d, batch, layers = 32, 4, 16, 2, 2
-    model, x = GPT(causal=True), torch.randint(0, 100, (batch, length))
+    length = 32
+    heads = 4
+    d = 16
+    batch = 2
+    layers = 2
+    model = GPT(causal=True)
+    x = torch.randint(0, 100, (batch, length))
     found = recorded(model, x, tmp_path / "trace.json")
     hidden = layers * batch * heads * length * (length - 1) / 2
     # Two products forward and five backward of d multiply-adds each.
-    assert counted(found) == pytest.approx(counted_by_torch(model, x) - hidden * 7 * 2 * d, rel=1e-6)
+    assert counted(found) == pytest.approx(
+        counted_by_torch(model, x) - hidden * 7 * 2 * d, rel=1e-6
+    )
 
 
 def test_operators_that_do_the_work_by_other_names(tmp_path: Path) -> None:
     """Products spelled as einsum, matmul and bmm are each counted once."""
-    a, b = torch.randn(4, 8, 16, requires_grad=True), torch.randn(4, 16, 8, requires_grad=True)
+    a = torch.randn(4, 8, 16, requires_grad=True)
+    b = torch.randn(4, 16, 8, requires_grad=True)
 
     def model(_: Any) -> Any:
         return torch.einsum("bij,bjk->bik", a, b) + torch.matmul(a, b) + torch.bmm(a, b)

@@ -1,4 +1,5 @@
-"""Operators on lists: their type comes from the kernel, lists that were left out from the backward pass."""
+"""Operators on lists: their type comes from the kernel, lists that were left out from the backward
+pass."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ ELEMENTS = CHUNK + 101
     ("kernel", "size"),
     [
         (ADAM, 4),
-        ("multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<c10::BFloat16, 2, 1, 1>>", 2),
+        (
+            "multi_tensor_apply_kernel<TensorListMetadata<2>, UnaryOpFunctor<c10::BFloat16, 2, 1, 1>>",
+            2,
+        ),
         ("CatArrayBatchedCopy<(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>", 2),
         ("CatArrayBatchedCopy_aligned16_contig<OpaqueType<8>, unsigned int, 1, 128, 1>", 8),
         ("CatArrayBatchedCopy_vectorized<char, unsigned int, 3, 64, 64, 16, 4>", 4),
@@ -101,5 +105,7 @@ def test_the_operator_of_a_list_gets_its_kernels_type():
     b = TraceBuilder()
     shapes = [[[2, 3], [4]], []]
     b.op("aten::cat", 0, 5, shapes=json.dumps(shapes), dtypes=b.code('["TensorList","Scalar"]'))
-    b.call("cudaLaunchKernel", 1, 2, 1).kernel("CatArrayBatchedCopy<OpaqueType<2u>, unsigned int>", 3, 4, 1)
+    b.call("cudaLaunchKernel", 1, 2, 1).kernel(
+        "CatArrayBatchedCopy<OpaqueType<2u>, unsigned int>", 3, 4, 1
+    )
     assert model_ops(measure(b.build()).joined).bytes.tolist() == [2 * 10 * 2]

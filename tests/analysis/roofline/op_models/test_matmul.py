@@ -30,14 +30,24 @@ def test_bmm_reads_an_expanded_operand_once():
 
 @pytest.mark.parametrize(
     ("a", "b", "flops"),
-    [([2, 3], [3, 5], 60), ([7, 1, 2, 3], [4, 3, 5], 28 * 60), ([3], [3, 5], 30), ([2, 3], [3], 12), ([3], [3], 6)],
+    [
+        ([2, 3], [3, 5], 60),
+        ([7, 1, 2, 3], [4, 3, 5], 28 * 60),
+        ([3], [3, 5], 30),
+        ([2, 3], [3], 12),
+        ([3], [3], 6),
+    ],
 )
 def test_matmul_broadcasts(a, b, flops):
     assert work("aten::matmul", a, b).flops == flops
 
 
 def test_linear_and_its_bias():
-    assert work("aten::linear", [7, 2, 3], [5, 3], [5]) == (7 * 60, 4 * (42 + 15 + 5 + 70), Precision.FP32)
+    assert work("aten::linear", [7, 2, 3], [5, 3], [5]) == (
+        7 * 60,
+        4 * (42 + 15 + 5 + 70),
+        Precision.FP32,
+    )
 
 
 def test_scaled_mm_counts_in_eight_bits():
@@ -48,5 +58,7 @@ def test_scaled_mm_counts_in_eight_bits():
 
 def test_grouped_mm():
     offsets = ([4], "int")
-    assert work("aten::_grouped_mm", ([8, 3], BF16), ([4, 3, 5], BF16), offsets).flops == 2 * 8 * 3 * 5
+    assert (
+        work("aten::_grouped_mm", ([8, 3], BF16), ([4, 3, 5], BF16), offsets).flops == 2 * 8 * 3 * 5
+    )
     assert work("aten::_grouped_mm", ([6, 8], BF16), ([8, 5], BF16), offsets).flops == 2 * 8 * 6 * 5

@@ -60,9 +60,19 @@ def test_a_bag_of_embeddings_reads_its_rows_and_writes_one_for_each_bag():
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_backward_pass_of_a_convolution_makes_the_gradients_that_its_mask_names(bias: bool):
-    image, filters = 2 * 4 * 6 * 6, 8 * 4 * 3 * 3
+    image = 2 * 4 * 6 * 6
+    filters = 8 * 4 * 3 * 3
     result = 2 * 8 * 4 * 4
-    arguments = ["[8]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", f"[True, True, {bias}]"]
+    arguments = [
+        "[8]",
+        "[1, 1]",
+        "[0, 0]",
+        "[1, 1]",
+        "False",
+        "[0, 0]",
+        "1",
+        f"[True, True, {bias}]",
+    ]
     found = work("aten::convolution_backward", [2, 8, 4, 4], [2, 4, 6, 6], [8, 4, 3, 3], *arguments)
     assert found.flops == 2 * 2 * result * (filters // 8)
     # Two kernels read the result's gradient.

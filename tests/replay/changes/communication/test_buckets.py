@@ -1,4 +1,5 @@
-"""Gradient buckets of another size, compared with what the same model makes of the recorded ones."""
+"""Gradient buckets of another size, compared with what the same model makes of the recorded
+ones."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from tests.recorded import ranks
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.ingest import load
-from traceanalyzer.replay.changes.communication.buckets import BucketSize, cost_of, rebucketed, reduced_bytes
+from traceanalyzer.replay.changes.communication.buckets import (
+    BucketSize,
+    cost_of,
+    rebucketed,
+    reduced_bytes,
+)
 from traceanalyzer.replay.scenarios import BUCKETS_HALVED, Scenario
 
 if TYPE_CHECKING:
@@ -23,9 +29,10 @@ BUCKET = 250_000
 
 
 def small_buckets(*, barrier: bool, waits: int | None = None) -> Measurements:
-    """Steps of ten kernels, a bucket of 1 MB behind each that takes 50 us, and where wanted a barrier of 40 us; in one
-    step a kernel waits for the third bucket."""
-    b, now = Ranked(), 0.0
+    """Steps of ten kernels, a bucket of 1 MB behind each that takes 50 us, and where wanted a
+    barrier of 40 us; in one step a kernel waits for the third bucket."""
+    b = Ranked()
+    now = 0.0
     for step in range(6):
         begun = now
         for bucket in range(10):
@@ -36,7 +43,12 @@ def small_buckets(*, barrier: bool, waits: int | None = None) -> Measurements:
                 b.launched(GEMM, at + 96, at + 98, at + 14)
         if barrier:
             b.collective(
-                begun + 1010, begun + 1050, begun + 1000, name="barrier", kernel="ncclDevKernel_Barrier", elements=0
+                begun + 1010,
+                begun + 1050,
+                begun + 1000,
+                name="barrier",
+                kernel="ncclDevKernel_Barrier",
+                elements=0,
             )
         now = begun + 1100
         b.call("cudaStreamSynchronize", begun + 1005, now)
@@ -78,13 +90,20 @@ def test_what_a_kernel_seems_to_wait_for_between_buckets_in_one_step_is_chance()
     (tape,) = m.replay.typical
     changed = rebucketed(None)(tape)
     assert changed is not None
-    awaited = [int((one.communication[one.dependencies.on] & one.compute & (one.dependencies.on >= 0)).sum())
-               for one in (tape, changed)]  # fmt: skip
+    awaited = [
+        int(
+            (
+                one.communication[one.dependencies.on] & one.compute & (one.dependencies.on >= 0)
+            ).sum()
+        )
+        for one in (tape, changed)
+    ]
     assert awaited == [1, 0]
 
 
 def test_what_waits_for_a_bucket_in_one_step_alone_does_not_keep_buckets_apart() -> None:
-    plain, other = small_buckets(barrier=True), small_buckets(barrier=True, waits=4)
+    plain = small_buckets(barrier=True)
+    other = small_buckets(barrier=True, waits=4)
     counts = []
     for m in (plain, other):
         assert m.replay is not None
@@ -94,7 +113,9 @@ def test_what_waits_for_a_bucket_in_one_step_alone_does_not_keep_buckets_apart()
     assert counts[0] == counts[1]
 
 
-@pytest.mark.parametrize("run", ["ranks2/ddp_accum_sync.base", "pairs/buckets_small.base", "pairs/reduce_after.base"])
+@pytest.mark.parametrize(
+    "run", ["ranks2/ddp_accum_sync.base", "pairs/buckets_small.base", "pairs/reduce_after.base"]
+)
 def test_the_recorded_buckets_gain_nothing(run: str) -> None:
     replay = measured(load(ranks(run))).critical.replay
     assert replay is not None

@@ -1,4 +1,5 @@
-"""Parameters gathered once a step instead of twice: collectives, and what the host does for them."""
+"""Parameters gathered once a step instead of twice: collectives, and what the host does for
+them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.diagnosis.measurements import measure
-from traceanalyzer.replay.changes.communication.collectives import gathered_again, parameters_kept, prefetched
+from traceanalyzer.replay.changes.communication.collectives import (
+    gathered_again,
+    parameters_kept,
+    prefetched,
+)
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import step_time_ns
 from traceanalyzer.replay.tape import Tape
@@ -14,7 +19,8 @@ from traceanalyzer.replay.tape import Tape
 GATHER = "ncclDevKernel_AllGather_RING_LL"
 COPY = "void at::native::split_with_sizes_copy_out_contiguous"
 LAYERS = 4
-HOST_US, OTHER_US = 200, 100
+HOST_US = 200
+OTHER_US = 100
 """What the host does for a gather, and for a layer's product."""
 
 
@@ -34,7 +40,13 @@ class Sharded(Ranked):
         begun = self.now
         self.now += HOST_US / 2
         self.collective(
-            self.now + 6, self.now + 16, self.now, name="_allgather_base", kernel=GATHER, elements=elements, stream=9
+            self.now + 6,
+            self.now + 16,
+            self.now,
+            name="_allgather_base",
+            kernel=GATHER,
+            elements=elements,
+            stream=9,
         )
         self.now += HOST_US / 2
         self.launched(COPY, self.now + 6, self.now + 12, self.now)
@@ -70,7 +82,9 @@ def test_gathers_that_are_gone_take_their_host_work_along() -> None:
     assert saved_us == pytest.approx(LAYERS * (HOST_US + 5), rel=0.1)
 
 
-@pytest.mark.parametrize(("name", "other"), [("my::gather", 0), ("FSDP::all_gather (layers.{})", 3000)])
+@pytest.mark.parametrize(
+    ("name", "other"), [("my::gather", 0), ("FSDP::all_gather (layers.{})", 3000)]
+)
 def test_only_what_is_named_and_gathered_again_takes_it_along(name: str, other: int) -> None:
     before = tape(name, other=other)
     kept = parameters_kept(before)
@@ -106,5 +120,7 @@ def test_gathers_ahead_have_a_stream_of_their_own_and_nothing_becomes_longer() -
     before = tape("FSDP::all_gather (layers.{})")
     ahead = prefetched(before)
     assert ahead is not None
-    assert not set(ahead.stream[ahead.communication].tolist()) & set(ahead.stream[~ahead.communication].tolist())
+    assert not set(ahead.stream[ahead.communication].tolist()) & set(
+        ahead.stream[~ahead.communication].tolist()
+    )
     assert step_time_ns(ahead) <= step_time_ns(before)

@@ -21,7 +21,9 @@ def test_copies_take_longer_but_for_what_the_smallest_takes(direction: CopyKind)
         b.call("cudaMemcpyAsync", at, at + 2, 2 * i + 1)
         columns = {"kind": DeviceOpKind.MEMCPY, "copy_kind": direction, "bytes": 1 << 20}
         b.kernel("Memcpy", at + 5, at + 25, 2 * i + 1, **columns)
-        b.call("cudaLaunchKernel", at + 3, at + 5, 2 * i + 2).kernel("gemm", at + 30, at + 60, 2 * i + 2)
+        b.call("cudaLaunchKernel", at + 3, at + 5, 2 * i + 2).kernel(
+            "gemm", at + 30, at + 60, 2 * i + 2
+        )
     tape = make_tape(measure(b.build()).rated)
     assert tape is not None
     copies = tape.duration == 20_000

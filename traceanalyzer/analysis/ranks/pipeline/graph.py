@@ -1,9 +1,10 @@
 """What each operation of a pipeline waits for.
 
-As arXiv 2505.05713 has it: the operations of a worker's stream run in order; a send and the receive of the same data
-meet; parameters and gradients meet in their data-parallel group, gradients of embeddings between the first and the last
-stage, and the norm of all gradients (`optimizer-clip-main-grad`) on all workers. The order of a stream is the one that
-the first data-parallel rank recorded in its first step."""
+As arXiv 2505.05713 has it: the operations of a worker's stream run in order; a send and the receive
+of the same data meet; parameters and gradients meet in their data-parallel group, gradients of
+embeddings between the first and the last stage, and the norm of all gradients
+(`optimizer-clip-main-grad`) on all workers. The order of a stream is the one that the first
+data-parallel rank recorded in its first step."""
 
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, pairwise
@@ -17,8 +18,14 @@ from traceanalyzer.base import TraceAnalyzerError
 
 CLOCK_S = 5e-5  # what the clocks of a worker's streams differ by
 SERVES = dict(zip(PEERS, ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1)), strict=True))
-"""The computation that a type of send or receive is for, and whether its peer is the next stage or the one before."""
-ACROSS = (by.PARAMETERS, by.GRADIENTS, by.SEPARATE, by.CLIP)  # what meets in the data-parallel group
+"""The computation that a type of send or receive is for, and whether its peer is the next stage or
+the one before."""
+ACROSS = (
+    by.PARAMETERS,
+    by.GRADIENTS,
+    by.SEPARATE,
+    by.CLIP,
+)  # what meets in the data-parallel group
 
 
 class Meeting(NamedTuple):
@@ -28,7 +35,8 @@ class Meeting(NamedTuple):
     waits_for: tuple[int, ...]  # operations that end before any of the members may start
     across: bool  # whether all data-parallel ranks meet
     is_communication: bool
-    """Whether what it takes counts from the last member's start; else it is the operation's own duration."""
+    """Whether what it takes counts from the last member's start; else it is the operation's own
+    duration."""
 
 
 class _Stage:
@@ -36,8 +44,10 @@ class _Stage:
 
     def __init__(self, ops: Operations, stage: int) -> None:
         here = np.flatnonzero(ops.stage == stage)
-        self.ops, self.stage = ops, stage
-        self.start, self.end = ops.start[:, 0, 0], ops.end[:, 0, 0]
+        self.ops = ops
+        self.stage = stage
+        self.start = ops.start[:, 0, 0]
+        self.end = ops.end[:, 0, 0]
         self.order = here[np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))]
 
     def of(self, *kinds: str) -> list[int]:
@@ -50,7 +60,8 @@ class _Stage:
 
 
 def meetings(ops: Operations) -> list[Meeting]:
-    """All operations as meetings (mostly of one), in an order in which each comes after what it waits for.
+    """All operations as meetings (mostly of one), in an order in which each comes after what it
+    waits for.
 
     Raises TraceAnalyzerError where sends and receives do not fit each other."""
     stages = [_Stage(ops, stage) for stage in range(ops.stages)]
@@ -78,8 +89,9 @@ def _chain(before: list[set[int]], in_order: list[int]) -> None:
 
 
 def _in_stream(before: list[set[int]], stage: _Stage) -> None:
-    """Computation, each kind of send and receive, and data-parallel communication are streams. The first backward send
-    and receive are launched after the last but one forward computation before the first backward one."""
+    """Computation, each kind of send and receive, and data-parallel communication are streams. The
+    first backward send and receive are launched after the last but one forward computation before
+    the first backward one."""
     compute = stage.of(FORWARD, BACKWARD)
     for stream in ([FORWARD, BACKWARD], [by.PARAMETERS, by.GRADIENTS], *([kind] for kind in PEERS)):
         _chain(before, stage.of(*stream))
@@ -90,31 +102,45 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
 
 
 def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
-    """Parameters are there before the first forward computation of their chunk, gradients go after the last backward
-    one: of their chunk where they overlap with the others (`separate-grads-all-reduce`), else of all."""
-    overlapped, gradients = bool(stage.ops.of(by.SEPARATE).any()), stage.of(by.GRADIENTS)
-    for later, earlier in ((FORWARD, by.PARAMETERS), *([(by.GRADIENTS, BACKWARD)] if overlapped else [])):
-        first, last = stage.of_chunks(later, -1), stage.of_chunks(earlier, 1)
+    """Parameters are there before the first forward computation of their chunk, gradients go after
+    the last backward one: of their chunk where they overlap with the others
+    (`separate-grads-all-reduce`), else of all."""
+    overlapped = bool(stage.ops.of(by.SEPARATE).any())
+    gradients = stage.of(by.GRADIENTS)
+    for later, earlier in (
+        (FORWARD, by.PARAMETERS),
+        *([(by.GRADIENTS, BACKWARD)] if overlapped else []),
+    ):
+        first = stage.of_chunks(later, -1)
+        last = stage.of_chunks(earlier, 1)
         for chunk in first.keys() & last.keys():
             before[first[chunk]].add(last[chunk])
     compute = sorted(stage.of(FORWARD, BACKWARD), key=lambda one: stage.end[one])
     after = [] if overlapped else gradients
-    sooner, later_on = (by.COLLECT, by.LAYERNORM, by.EMBEDDING), (by.SEPARATE, by.CLIP, by.OPTIMIZER)
-    _chain(before, [*compute[-1:], *chain(*map(stage.of, sooner)), *after, *chain(*map(stage.of, later_on))])
+    sooner = (by.COLLECT, by.LAYERNORM, by.EMBEDDING)
+    later_on = (by.SEPARATE, by.CLIP, by.OPTIMIZER)
+    _chain(
+        before,
+        [*compute[-1:], *chain(*map(stage.of, sooner)), *after, *chain(*map(stage.of, later_on))],
+    )
     for one in (stage.of(by.LAYERNORM) or stage.of(by.SEPARATE))[:1] if overlapped else ():
         before[one].update(gradients[-1:])
 
 
 def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> list[int]:
-    """Ties each send to the computation before it and each receive to those around it; the calls that have a partner.
+    """Ties each send to the computation before it and each receive to those around it; the calls
+    that have a partner.
 
-    Profilers log calls that were never launched: receives after the last computation, sends before the first one, and
-    those at the ends of the model. They have no partner."""
-    ops, receives = stage.ops, kind.endswith("recv")
+    Profilers log calls that were never launched: receives after the last computation, sends before
+    the first one, and those at the ends of the model. They have no partner."""
+    ops = stage.ops
+    receives = kind.endswith("recv")
     compute, towards = SERVES[kind]
-    served, calls = np.array(stage.of(compute), np.int64), np.array(stage.of(kind), np.int64)
+    served = np.array(stage.of(compute), np.int64)
+    calls = np.array(stage.of(kind), np.int64)
     served = served[np.argsort(ops.seq[served], kind="stable")]
-    begun, done = stage.start[served].max(initial=-np.inf) + CLOCK_S, stage.end[served].min(initial=np.inf) - CLOCK_S
+    begun = stage.start[served].max(initial=-np.inf) + CLOCK_S
+    done = stage.end[served].min(initial=np.inf) - CLOCK_S
     launched = calls[stage.start[calls] <= begun if receives else stage.end[calls] >= done].tolist()
     missing = len(served) - len(launched)
     if not launched:
@@ -135,12 +161,19 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
 def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[list[int]]:
     """The n-th send to a stage and its n-th receive."""
     result = []
-    for sends, receives, towards in (("forward-send", "forward-recv", 1), ("backward-send", "backward-recv", -1)):
+    for sends, receives, towards in (
+        ("forward-send", "forward-recv", 1),
+        ("backward-send", "backward-recv", -1),
+    ):
         for stage in range(ops.stages):
             peer = (stage + towards) % ops.stages
-            sent, received = partners[sends, stage], partners[receives, peer]
+            sent = partners[sends, stage]
+            received = partners[receives, peer]
             if len(sent) != len(received):
-                counts = f"stage {stage} has {len(sent)} {sends}, stage {peer} {len(received)} {receives}"
+                counts = (
+                    f"stage {stage} has {len(sent)} {sends}, stage {peer} {len(received)} "
+                    f"{receives}"
+                )
                 raise TraceAnalyzerError(f"{counts}; log all operations of a step")
             result += [list(pair) for pair in zip(sent, received, strict=True)]
     return result
@@ -150,14 +183,18 @@ def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]
     meets = set(chain.from_iterable(together))
     members = [*together, *([one] for one in range(len(ops.kind)) if one not in meets)]
     of = {one: i for i, those in enumerate(members) for one in those}
-    communicates, across = ops.of(*PEERS, *ACROSS, by.EMBEDDING), ops.of(*ACROSS)
+    communicates = ops.of(*PEERS, *ACROSS, by.EMBEDDING)
+    across = ops.of(*ACROSS)
     waits = [set[int]().union(*map(before.__getitem__, those)) for those in members]
     needs = {i: set(map(of.__getitem__, some)) for i, some in enumerate(waits)}
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
         one = members[error.args[1][0]][0]
-        kind, stage = by.KINDS[ops.kind[one]], ops.stage[one]
-        raise TraceAnalyzerError(f"its operations wait for each other: {kind} of stage {stage} for itself") from error
+        kind = by.KINDS[ops.kind[one]]
+        stage = ops.stage[one]
+        raise TraceAnalyzerError(
+            f"its operations wait for each other: {kind} of stage {stage} for itself"
+        ) from error
     flags = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
     return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *flags[i]) for i in order]

@@ -1,8 +1,10 @@
-"""Who holds up a pipeline, and what its steps would gain: ranks beyond those of their stage, stages beyond the mean.
+"""Who holds up a pipeline, and what its steps would gain: ranks beyond those of their stage, stages
+beyond the mean.
 
-A rank's computations are compared with those of its stage in other replicas, so that a stage with more layers makes
-none of its ranks slow, and with the lateness of its host. Stages are compared by their middle replica, so that a slow
-rank makes no stage heavy, and by what their devices compute: a late host makes no stage heavy either."""
+A rank's computations are compared with those of its stage in other replicas, so that a stage with
+more layers makes none of its ranks slow, and with the lateness of its host. Stages are compared by
+their middle replica, so that a slow rank makes no stage heavy, and by what their devices compute: a
+late host makes no stage heavy either."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,12 +17,22 @@ from traceanalyzer.analysis.ranks.digest import RankDigest
 from traceanalyzer.analysis.ranks.late import EXPLAINED, MIN_GAIN_SHARE, MIN_TIMES, LateRank
 from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD
 from traceanalyzer.analysis.ranks.pipeline.recorded import operations_of
-from traceanalyzer.analysis.ranks.pipeline.slowdown import Pipeline, Slowdown, pipeline, slowdown, step_times
+from traceanalyzer.analysis.ranks.pipeline.slowdown import (
+    Pipeline,
+    Slowdown,
+    pipeline,
+    slowdown,
+    step_times,
+)
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
-FAITHFUL = 0.05  # steps worked out from the operations differ by less from the recorded ones, or nothing is promised
-TRIED = 5  # ranks, by what they take longer than others of their stage, without which the steps are worked out
+FAITHFUL = 0.05
+"""Steps worked out from the operations differ by less from the recorded ones, or nothing is
+promised."""
+TRIED = 5
+"""Ranks, by what they take longer than others of their stage, without which the steps are worked
+out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +59,22 @@ class PipelineJob:
         return self._times_ms(self.of.took)
 
     def _times_ms(self, took: F64) -> F64:
-        return step_times(replace(self.of, took=took), [np.ones(took.shape[:2], bool)])[0] * MS_PER_S
+        return (
+            step_times(replace(self.of, took=took), [np.ones(took.shape[:2], bool)])[0] * MS_PER_S
+        )
 
     @property
     def is_faithful(self) -> bool:
         """Whether the steps come out as long as they were."""
         recorded = self.of.ops.end.max(axis=(0, 1)) - self.of.ops.start.min(axis=(0, 1))
-        return bool(abs(self.base_ms.sum() / MS_PER_S - recorded.sum()) <= FAITHFUL * recorded.sum())
+        return bool(
+            abs(self.base_ms.sum() / MS_PER_S - recorded.sum()) <= FAITHFUL * recorded.sum()
+        )
 
     @cached_property
     def usual(self) -> F64:
-        """[operation]: mean time for which the device computes a stage's computations, on its middle replica; s."""
+        """[operation]: mean time for which the device computes a stage's computations, on its
+        middle replica; s."""
         return self._usual(self.of.took if self.of.ops.busy is None else self.of.ops.busy)
 
     @cached_property
@@ -66,7 +83,8 @@ class PipelineJob:
         return self._usual(self.of.took)
 
     def _usual(self, times: F64) -> F64:
-        ops, found = self.of.ops, times.mean(axis=(1, 2))
+        ops = self.of.ops
+        found = times.mean(axis=(1, 2))
         for stage in range(ops.stages):
             for kind in (FORWARD, BACKWARD):
                 here = ops.of(kind) & (ops.stage == stage)
@@ -76,15 +94,19 @@ class PipelineJob:
 
     @cached_property
     def excess_ms(self) -> F64:
-        """[replica, stage, step]: what a rank computes longer than usual in its stage; 0 in a job of one replica."""
-        ops, more = self.of.ops, self.of.took - self._usually_takes[:, None, None]
+        """[replica, stage, step]: what a rank computes longer than usual in its stage; 0 in a job
+        of one replica."""
+        ops = self.of.ops
+        more = self.of.took - self._usually_takes[:, None, None]
         compute = ops.of(FORWARD, BACKWARD)
         sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
         return np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S * (len(self.position) > 1)
 
     def without_ms(self, ranks: Sequence[int]) -> F64:
-        """What each step gains where these ranks (by position) compute no longer than their stage usually does."""
-        ops, took = self.of.ops, self.of.took.copy()
+        """What each step gains where these ranks (by position) compute no longer than their stage
+        usually does."""
+        ops = self.of.ops
+        took = self.of.took.copy()
         for dp, stage in np.argwhere(np.isin(self.position, ranks)).tolist():
             for kind in (FORWARD, BACKWARD):
                 rows = ops.of(kind) & (ops.stage == stage)
@@ -94,15 +116,21 @@ class PipelineJob:
 
     @cached_property
     def evened_ms(self) -> F64:
-        """What each step gains where all stages compute for as long as they do on average, their hosts with them."""
-        share = np.divide(self._mean(self.usual), self.usual, out=np.ones(len(self.usual)), where=self.usual > 0)
+        """What each step gains where all stages compute for as long as they do on average, their
+        hosts with them."""
+        share = np.divide(
+            self._mean(self.usual), self.usual, out=np.ones(len(self.usual)), where=self.usual > 0
+        )
         return self.base_ms - self._times_ms(self.of.took * share[:, None, None])
 
     @cached_property
     def alike_ms(self) -> F64:
         """What each step gains where also all ranks do."""
-        compute, mean = self.of.ops.of(FORWARD, BACKWARD), self._mean(self._usually_takes)
-        return self.base_ms - self._times_ms(np.where(compute[:, None, None], mean[:, None, None], self.of.took))
+        compute = self.of.ops.of(FORWARD, BACKWARD)
+        mean = self._mean(self._usually_takes)
+        return self.base_ms - self._times_ms(
+            np.where(compute[:, None, None], mean[:, None, None], self.of.took)
+        )
 
     def _mean(self, usual: F64) -> F64:
         """[operation]: the usual time of computations, as a mean of the stages."""
@@ -119,31 +147,45 @@ class PipelineJob:
 
     @cached_property
     def gains_ms(self) -> dict[int, float]:
-        """By position what a step gains without what a rank takes longer, of those that take most longer."""
+        """By position what a step gains without what a rank takes longer, of those that take most
+        longer."""
         excess = self.excess_ms.mean(axis=2)
-        tried = self.position.ravel()[np.argsort(-excess.ravel(), kind="stable")[: TRIED * (len(excess) > 1)]]
+        tried = self.position.ravel()[
+            np.argsort(-excess.ravel(), kind="stable")[: TRIED * (len(excess) > 1)]
+        ]
         return {rank: float(self.without_ms([rank]).mean()) for rank in tried.tolist()}
 
     @cached_property
     def late(self) -> tuple[LateRank, ...]:
-        """Who holds up the job: ranks alone or together, or all of a heavy stage; none unless it is faithful."""
+        """Who holds up the job: ranks alone or together, or all of a heavy stage; none unless it is
+        faithful."""
         least = MIN_GAIN_SHARE * float(self.base_ms.mean())
         if not self.is_faithful:
             return ()
-        gains = {one: gain for one, gain in self.gains_ms.items() if gain >= least and _repeats(self.without_ms([one]))}
-        best, together, stage = max(gains.values(), default=0.0), False, None
+        gains = {
+            one: gain
+            for one, gain in self.gains_ms.items()
+            if gain >= least and _repeats(self.without_ms([one]))
+        }
+        best = max(gains.values(), default=0.0)
+        together = False
+        stage = None
         (several, whole), evened = self._together, float(self.evened_ms.mean())
         if whole >= least and whole > sum(gains.values()):
-            gains, best, together = dict.fromkeys(several, whole), whole, True
+            gains = dict.fromkeys(several, whole)
+            best = whole
+            together = True
         if evened >= least and evened > best:
-            stage, together = self.heaviest, True
+            stage = self.heaviest
+            together = True
             gains = dict.fromkeys(self.position[:, stage].tolist(), evened)
         falling = sorted(gains.items(), key=itemgetter(1), reverse=True)
         return tuple(LateRank(rank, gain, together, stage) for rank, gain in falling)
 
     @cached_property
     def _together(self) -> tuple[list[int], float]:
-        """Ranks of several that take most longer, less than half of all, and what a step gains without them all."""
+        """Ranks of several that take most longer, less than half of all, and what a step gains
+        without them all."""
         excess = self.excess_ms.mean(axis=2)
         several: list[int] = self.position[excess >= EXPLAINED * excess.max()].tolist()
         if not 2 <= len(several) < excess.size / 2 or not excess.max():
@@ -157,9 +199,11 @@ def _repeats(gains: F64) -> bool:
     return len(gains) < 2 or bool(gains.sum() ** 2 >= MIN_TIMES * (gains**2).sum())
 
 
-def pipeline_job(digests: Sequence[RankDigest], offset: I64 | None) -> tuple[PipelineJob | None, str]:
-    """The pipeline that ranks make; None, with a note where its slowdown is unknown. `offset` is that of their
-    clocks."""
+def pipeline_job(
+    digests: Sequence[RankDigest], offset: I64 | None
+) -> tuple[PipelineJob | None, str]:
+    """The pipeline that ranks make; None, with a note where its slowdown is unknown. `offset` is
+    that of their clocks."""
     try:
         ops = operations_of(digests, offset)
         if ops is None:
@@ -167,10 +211,15 @@ def pipeline_job(digests: Sequence[RankDigest], offset: I64 | None) -> tuple[Pip
         of = {one.rank: i for i, one in enumerate(digests)}
         position = np.array([[of[rank] for rank in row] for row in ops.worker.tolist()])
         names = digests[position[0, 0]].steps.names
-        found = PipelineJob(pipeline(ops), position, tuple(names[step] for step in ops.step.tolist()))
+        found = PipelineJob(
+            pipeline(ops), position, tuple(names[step] for step in ops.step.tolist())
+        )
     except TraceAnalyzerError as error:
         return None, f"The pipeline is not worked out: {error}."
     if found.is_faithful:
         return found, ""
     took = f"{found.base_ms.mean():.3g} ms, recorded are {found.slowdown.recorded_ms:.3g}"
-    return found, f"Steps worked out from the pipeline's operations take {took}: nobody is named by them."
+    return (
+        found,
+        f"Steps worked out from the pipeline's operations take {took}: nobody is named by them.",
+    )

@@ -1,4 +1,5 @@
-"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all ranks and steps."""
+"""Operations of a pipelined job: those of a step of one data-parallel rank, with their times on all
+ranks and steps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +9,17 @@ import numpy as np
 from traceanalyzer.base import TraceAnalyzerError, dataclass
 from traceanalyzer.trace import F64, I64, Bool
 
-FORWARD, BACKWARD = "forward-compute", "backward-compute"
+FORWARD = "forward-compute"
+BACKWARD = "backward-compute"
 PEERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
-PARAMETERS, GRADIENTS, SEPARATE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
-LAYERNORM, EMBEDDING = "layernorm-grads-all-reduce", "embedding-grads-all-reduce"
-COLLECT, CLIP, OPTIMIZER = "gc", "optimizer-clip-main-grad", "optimizer"
+PARAMETERS = "params-all-gather"
+GRADIENTS = "grads-reduce-scatter"
+SEPARATE = "separate-grads-all-reduce"
+LAYERNORM = "layernorm-grads-all-reduce"
+EMBEDDING = "embedding-grads-all-reduce"
+COLLECT = "gc"
+CLIP = "optimizer-clip-main-grad"
+OPTIMIZER = "optimizer"
 COMPUTE = (FORWARD, BACKWARD, COLLECT, OPTIMIZER)
 KINDS = (*COMPUTE, *PEERS, PARAMETERS, GRADIENTS, SEPARATE, LAYERNORM, EMBEDDING, CLIP)
 """Types of operations, by their published names."""
@@ -37,9 +44,11 @@ class Operations:
     worker: I64  # [data-parallel rank, stage]: the worker's rank in the job
     step: I64
     after: I64 | None = None
-    """[operation]: the computation of its stage that was launched last before it, -1 for none; None: not known."""
+    """[operation]: the computation of its stage that was launched last before it, -1 for none;
+    None: not known."""
     busy: F64 | None = None
-    """As `start`: how long the device computes in it, s; the rest its host is late. None: not known."""
+    """As `start`: how long the device computes in it, s; the rest its host is late. None: not
+    known."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -53,12 +62,18 @@ class Operations:
 
 
 def operations(log: Mapping[str, Any]) -> Operations:
-    """From a log's columns (`COLUMNS`; `optype` is the index in `KINDS`, -1 for one that is not known).
+    """From a log's columns (`COLUMNS`; `optype` is the index in `KINDS`, -1 for one that is not
+    known).
 
-    Steps that lack an operation on any rank are left out, and counted. Raises TraceAnalyzerError where none is whole.
+    Steps that lack an operation on any rank are left out, and counted. Raises TraceAnalyzerError
+    where none is whole.
     """
     stage = log["stage"]
-    valid = (log["optype"] >= 0) & np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
+    valid = (
+        (log["optype"] >= 0)
+        & np.isfinite(log["start_ts"] + log["duration"])
+        & (log["duration"] >= 0)
+    )
     valid &= (stage >= 0) & (stage < len(stage))
     log = {name: log[name][valid] for name in COLUMNS}
     ids, node = np.unique(np.stack([*map(log.__getitem__, IDS)], 1), axis=0, return_inverse=True)
@@ -66,24 +81,33 @@ def operations(log: Mapping[str, Any]) -> Operations:
     steps, step = np.unique(log["step"], return_inverse=True)
     shape = (len(ids), len(dps), len(steps))
     if not len(node) or np.prod(shape, dtype=float) > MOST_HOLES * len(node):
-        raise TraceAnalyzerError("its ranks and steps have no operations in common; log whole steps of all ranks")
+        raise TraceAnalyzerError(
+            "its ranks and steps have no operations in common; log whole steps of all ranks"
+        )
     cell, row = np.unique(np.ravel_multi_index((node.ravel(), dp, step), shape), return_index=True)
     rows = np.full(shape, -1, np.int64)
     rows.flat[cell] = row
     usual = (rows >= 0).mean(axis=(1, 2)) >= USUAL_SHARE
     whole = (rows[usual] >= 0).all(axis=(0, 1))
     if not usual.any():
-        raise TraceAnalyzerError("no operation is there on most ranks and steps; log whole steps of all ranks")
+        raise TraceAnalyzerError(
+            "no operation is there on most ranks and steps; log whole steps of all ranks"
+        )
     if not whole.any():
         where, lacking = divmod(int((rows[usual] >= 0).mean(axis=2).argmin()), len(dps))
         kind, seq, stage = ids[usual][where].tolist()
         lacks = f"{KINDS[kind]} {seq} of stage {stage}"
-        raise TraceAnalyzerError(f"no step is whole: data-parallel rank {dps[lacking]} lacks {lacks}")
+        raise TraceAnalyzerError(
+            f"no step is whole: data-parallel rank {dps[lacking]} lacks {lacks}"
+        )
     rows = rows[usual][:, :, whole]
-    one, workers = {name: values[rows[:, 0, 0]] for name, values in log.items()}, rows[:, :, 0]
+    one = {name: values[rows[:, 0, 0]] for name, values in log.items()}
+    workers = rows[:, :, 0]
     empty = np.flatnonzero(np.bincount(one["stage"]) == 0)
     if len(empty):
-        raise TraceAnalyzerError(f"no operation of stage {empty[0]} is there on all ranks; log all stages, from 0 on")
+        raise TraceAnalyzerError(
+            f"no operation of stage {empty[0]} is there on all ranks; log all stages, from 0 on"
+        )
     worker = np.full((len(dps), int(one["stage"].max()) + 1), -1, np.int64)
     worker[dp[workers], log["stage"][workers]] = log["rank"][workers]
     repairs = (
@@ -92,7 +116,15 @@ def operations(log: Mapping[str, Any]) -> Operations:
         ((~whole).sum(), f"of {len(steps):,} steps lack operations, and are left out."),
     )
     return Operations(
-        one["optype"], one["seq_id"], one["stage"], one["mc"], one["gmc"], one["mb_id"], log["start_ts"][rows],
-        (log["start_ts"] + log["duration"])[rows], worker, steps[whole],
+        one["optype"],
+        one["seq_id"],
+        one["stage"],
+        one["mc"],
+        one["gmc"],
+        one["mb_id"],
+        log["start_ts"][rows],
+        (log["start_ts"] + log["duration"])[rows],
+        worker,
+        steps[whole],
         notes=tuple(f"{count:,} {words}" for count, words in repairs if count),
-    )  # fmt: skip
+    )

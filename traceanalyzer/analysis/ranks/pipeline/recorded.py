@@ -1,9 +1,10 @@
 """A pipeline's operations from the recordings of its ranks.
 
-A rank sends activations to the next stage and gradients to the one before: its first receive, before anything was sent,
-is of the first microbatch's activations, its first send hands them on. Between these calls it computes; the n-th piece
-of a direction is that of the n-th microbatch, whose data the n-th receive of that direction brought. A computation is
-taken to begin when it could have: after the one before it and its data, so that a late host counts."""
+A rank sends activations to the next stage and gradients to the one before: its first receive,
+before anything was sent, is of the first microbatch's activations, its first send hands them on.
+Between these calls it computes; the n-th piece of a direction is that of the n-th microbatch, whose
+data the n-th receive of that direction brought. A computation is taken to begin when it could have:
+after the one before it and its data, so that a late host counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -16,13 +17,22 @@ from traceanalyzer.analysis.names.collectives import KINDS as CALLS
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.ranks.digest import SENDS, DigestedCalls, Pieces, RankDigest
 from traceanalyzer.analysis.ranks.pipeline import operations as by
-from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, KINDS, PEERS, Operations
+from traceanalyzer.analysis.ranks.pipeline.operations import (
+    BACKWARD,
+    FORWARD,
+    KINDS,
+    PEERS,
+    Operations,
+)
 from traceanalyzer.base import NS_PER_S, TraceAnalyzerError, dataclass
 from traceanalyzer.trace import I64, Bool
 
-_SEND, _RECEIVE = CALLS.index("send"), CALLS.index("recv")
+_SEND = CALLS.index("send")
+_RECEIVE = CALLS.index("recv")
 _FORWARD_SEND, _FORWARD_RECEIVE, _BACKWARD_SEND, _BACKWARD_RECEIVE = PEERS
-ROUNDING_NS = 1_000  # times of kernels are rounded: one that follows another may seem to begin before that has ended
+ROUNDING_NS = 1_000
+"""Times of kernels are rounded: one that follows another may seem to begin before that has
+ended."""
 
 
 class Times(NamedTuple):
@@ -51,35 +61,49 @@ class _Worker:
 
     def of_steps(self, kind: str, whole: Bool) -> Times:
         """When they ran."""
-        table, rows = self.rows[kind][0], self.rows_of(kind, whole)
+        table = self.rows[kind][0]
+        rows = self.rows_of(kind, whole)
         return Times(table.start[rows] - self.clock, table.end[rows] - self.clock)
 
     def busy_of(self, kind: str, whole: Bool) -> I64:
         """How long the device computed in each; nothing in calls."""
         computes = kind in (FORWARD, BACKWARD)
-        return self.digest.pieces.busy[self.rows_of(kind, whole)] if computes else np.zeros_like(self.times[kind].start)
+        return (
+            self.digest.pieces.busy[self.rows_of(kind, whole)]
+            if computes
+            else np.zeros_like(self.times[kind].start)
+        )
 
     def free_of(self, kind: str, whole: Bool) -> I64:
         """When what was launched before these calls had ended; the step's begin, for the first."""
-        digest, rows = self.digest, self.rows_of(kind, whole)
+        digest = self.digest
+        rows = self.rows_of(kind, whole)
         ends = np.append(np.maximum.accumulate(digest.pieces.end), np.iinfo(np.int64).min)
         begun = digest.steps.start[digest.calls.step[rows]]
         return np.maximum(ends[digest.calls.after[rows] - 1], begun) - self.clock
 
 
 def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operations | None:
-    """The operations of the steps that all ranks have, None where ranks make no pipeline; `offset` is what to subtract
-    from the times of each as far as collectives tell. Raises TraceAnalyzerError where they make one of another form."""
+    """The operations of the steps that all ranks have, None where ranks make no pipeline; `offset`
+    is what to subtract from the times of each as far as collectives tell. Raises TraceAnalyzerError
+    where they make one of another form."""
     chains = _chains(digests)
     if not chains:
         return None
     some = [digests[i] for i in chain.from_iterable(chains)]
     shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
-    names = list(filter(shared.__contains__, some[0].steps.names))  # of the steps that are steady on all ranks
-    found = [[_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains]
+    names = list(
+        filter(shared.__contains__, some[0].steps.names)
+    )  # of the steps that are steady on all ranks
+    found = [
+        [_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains
+    ]
     whole = _whole([*chain.from_iterable(found)])
     clocks = np.zeros(len(digests), np.int64) if offset is None else offset
-    workers = [_on_one_clock(of, whole, clocks[ranks].tolist()) for of, ranks in zip(found, chains, strict=True)]
+    workers = [
+        _on_one_clock(of, whole, clocks[ranks].tolist())
+        for of, ranks in zip(found, chains, strict=True)
+    ]
     for one, following in chain.from_iterable(map(pairwise, workers)):
         _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
         _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
@@ -90,9 +114,11 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
 
 
 def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
-    """The ranks (by position) of each replica, by stage; none where their calls make no chains. Raises
-    TraceAnalyzerError for stages that are interleaved."""
-    first = {one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count}
+    """The ranks (by position) of each replica, by stage; none where their calls make no chains.
+    Raises TraceAnalyzerError for stages that are interleaved."""
+    first = {
+        one.rank: _first_calls(one) for one in digests if len(one.pieces) and one.steps.steady_count
+    }
     position = {one.rank: i for i, one in enumerate(digests)}
     found = []
     for root, calls in first.items():
@@ -113,9 +139,11 @@ class _First(NamedTuple):
 
 
 def _followed(first: Mapping[int | None, _First], root: int | None) -> list[int | None] | None:
-    """The ranks that hand on what the first stage sends, where they end in one that sends back; None where one hands on
-    what another sent. Raises TraceAnalyzerError where the first stage gets it again."""
-    chain, at = [root], first[root].target
+    """The ranks that hand on what the first stage sends, where they end in one that sends back;
+    None where one hands on what another sent. Raises TraceAnalyzerError where the first stage gets
+    it again."""
+    chain = [root]
+    at = first[root].target
     while at in first and at not in chain:
         source, target, _ = first[at]
         if target is None or source != chain[-1]:
@@ -134,53 +162,82 @@ def _first_calls(one: RankDigest) -> _First:
     here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
     received, sent = (np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND))
     source, target = (int(calls.peer[row[0]]) if len(row) else None for row in (received, sent))
-    return _First(source, target, len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any())
+    return _First(
+        source, target, len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any()
+    )
 
 
-def _worker(digests: Sequence[RankDigest], chain: Sequence[int], stage: int, names: Sequence[str]) -> _Worker:
+def _worker(
+    digests: Sequence[RankDigest], chain: Sequence[int], stage: int, names: Sequence[str]
+) -> _Worker:
     one = digests[chain[stage]]
-    pieces, calls = one.pieces, one.calls
+    pieces = one.pieces
+    calls = one.calls
     place = {name: i for i, name in enumerate(one.steps.names)}
-    roles, peers = ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD)), (stage + 1, stage - 1, stage - 1, stage + 1)
+    roles = ((FORWARD, Role.FORWARD), (BACKWARD, Role.BACKWARD))
+    peers = (stage + 1, stage - 1, stage - 1, stage + 1)
     rows: dict[str, tuple[DigestedCalls | Pieces, I64]] = {
         kind: (pieces, np.flatnonzero(pieces.role == role)) for kind, role in roles
     }
     for kind, peer, call in zip(PEERS, peers, (_SEND, _RECEIVE) * 2, strict=True):
         if 0 <= peer < len(chain):
-            rows[kind] = calls, np.flatnonzero((calls.kind == call) & (calls.peer == digests[chain[peer]].rank))
+            rows[kind] = (
+                calls,
+                np.flatnonzero((calls.kind == call) & (calls.peer == digests[chain[peer]].rank)),
+            )
     return _Worker(one, np.array([place[name] for name in names], np.int64), rows)
 
 
 def _whole(workers: Sequence[_Worker]) -> Bool:
-    """Which steps have as many of everything, on all ranks. Raises TraceAnalyzerError where none has."""
+    """Which steps have as many of everything, on all ranks. Raises TraceAnalyzerError where none
+    has."""
     counts = [
         (one, kind, np.bincount(table.step[rows], minlength=len(one.digest.steps))[one.steps])
         for one in workers
         for kind, (table, rows) in one.rows.items()
     ]
     microbatches = counts[0][2]
-    whole: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (microbatches > 0)
+    whole: Bool = np.logical_and.reduce([count == microbatches for *_, count in counts]) & (
+        microbatches > 0
+    )
     if not len(whole):
         raise TraceAnalyzerError("its ranks recorded no step in common")
     if not whole.any():
-        one, kind, count = next((found for found in counts if (found[2] != microbatches).all()), counts[0])
-        ranks, some = f"rank {one.digest.rank}", f"rank {workers[0].digest.rank}"
+        one, kind, count = next(
+            (found for found in counts if (found[2] != microbatches).all()), counts[0]
+        )
+        ranks = f"rank {one.digest.rank}"
+        some = f"rank {workers[0].digest.rank}"
         if (count > microbatches).all():
-            raise TraceAnalyzerError(f"{ranks} has {count[0]} {kind} a step, {some} {microbatches[0]} {FORWARD}")
-        raise TraceAnalyzerError(f"{some} has {microbatches[0]} {FORWARD} a step, {ranks} {count[0]} {kind}")
+            raise TraceAnalyzerError(
+                f"{ranks} has {count[0]} {kind} a step, {some} {microbatches[0]} {FORWARD}"
+            )
+        raise TraceAnalyzerError(
+            f"{some} has {microbatches[0]} {FORWARD} a step, {ranks} {count[0]} {kind}"
+        )
     return whole
 
 
 def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) -> list[_Worker]:
-    """The times of all on one clock. Nothing arrives before it was sent, either way: clocks that say so are apart by as
-    much as what is sent one way seems to take longer, and what is sent back shorter."""
+    """The times of all on one clock. Nothing arrives before it was sent, either way: clocks that
+    say so are apart by as much as what is sent one way seems to take longer, and what is sent back
+    shorter."""
     done: list[_Worker] = []
     apart = 0
     for worker, known in zip(chain, clocks, strict=True):
         one = replace(worker, clock=known + apart, times={}, free={})
         if done:
-            there = int((one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start).min())
-            back = int((done[-1].times[_BACKWARD_RECEIVE].end - one.of_steps(_BACKWARD_SEND, whole).start).min())
+            there = int(
+                (
+                    one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start
+                ).min()
+            )
+            back = int(
+                (
+                    done[-1].times[_BACKWARD_RECEIVE].end
+                    - one.of_steps(_BACKWARD_SEND, whole).start
+                ).min()
+            )
             if there < 0 or back < 0:
                 apart += (there - back) // 2
                 one = replace(one, clock=known + apart)
@@ -191,8 +248,10 @@ def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) 
 
 
 def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> None:
-    """Data travels for as long as both were there, from when it is sent and the receiver could have come."""
-    sent, got = sender.times[send], receiver.times[receive]
+    """Data travels for as long as both were there, from when it is sent and the receiver could have
+    come."""
+    sent = sender.times[send]
+    got = receiver.times[receive]
     took = np.minimum(sent.end, got.end) - np.maximum(sent.start, got.start)
     start = np.maximum(sent.start, receiver.free[receive])
     sender.times[send] = receiver.times[receive] = Times(start, start + np.maximum(took, 0))
@@ -200,7 +259,9 @@ def _exchange(sender: _Worker, send: str, receiver: _Worker, receive: str) -> No
 
 def _at_the_end(one: _Worker, whole: Bool) -> None:
     """Collectives that end after the last backward computation, as one, and the optimizer."""
-    calls, pieces, steps = one.digest.calls, one.digest.pieces, one.steps[whole]
+    calls = one.digest.calls
+    pieces = one.digest.pieces
+    steps = one.steps[whole]
     done = one.times[BACKWARD].end.max(axis=1)
     optimizer = _first_to_last(pieces, np.flatnonzero(pieces.role == Role.OPTIMIZER), steps)
     until = np.full(len(steps), np.iinfo(np.int64).max) if optimizer is None else optimizer.start
@@ -208,7 +269,9 @@ def _at_the_end(one: _Worker, whole: Bool) -> None:
     which[steps] = np.arange(len(steps))
     rows = np.flatnonzero(~np.isin(calls.kind, SENDS) & (which[calls.step] >= 0))
     of = which[calls.step[rows]]
-    rows = rows[(calls.end[rows] > done[of] + one.clock) & (calls.start[rows] < np.append(until, 0)[of])]
+    rows = rows[
+        (calls.end[rows] > done[of] + one.clock) & (calls.start[rows] < np.append(until, 0)[of])
+    ]
     gradients = _first_to_last(calls, rows, steps)
     for kind, found in ((by.GRADIENTS, gradients), (by.OPTIMIZER, optimizer)):
         if found is not None:
@@ -219,19 +282,29 @@ def _at_the_end(one: _Worker, whole: Bool) -> None:
 def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Times | None:
     """From the first start to the last end of each step; None where a step has none."""
     step = table.step[rows]
-    first, after = np.searchsorted(step, steps), np.searchsorted(step, steps, side="right")
+    first = np.searchsorted(step, steps)
+    after = np.searchsorted(step, steps, side="right")
     if (first >= after).any():
         return None
     return Times(table.start[rows[first]], table.end[rows[after - 1]])
 
 
 def _begun(one: _Worker) -> None:
-    """Computations begin when they could have: after the rank computed, communicated with a group, or sent."""
-    calls, times = one.digest.calls, one.times
+    """Computations begin when they could have: after the rank computed, communicated with a group,
+    or sent."""
+    calls = one.digest.calls
+    times = one.times
     alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
     called = calls.end[alone | ~np.isin(calls.kind, SENDS)]
-    ends = np.sort(np.concatenate((one.digest.pieces.end, called, one.digest.steps.start[one.steps]))) - one.clock
-    for kind, receive in ((FORWARD, _FORWARD_RECEIVE), (BACKWARD, _BACKWARD_RECEIVE), (by.OPTIMIZER, "")):
+    ends = (
+        np.sort(np.concatenate((one.digest.pieces.end, called, one.digest.steps.start[one.steps])))
+        - one.clock
+    )
+    for kind, receive in (
+        (FORWARD, _FORWARD_RECEIVE),
+        (BACKWARD, _BACKWARD_RECEIVE),
+        (by.OPTIMIZER, ""),
+    ):
         if kind in times:
             start, end = times[kind]
             begun = ends[np.maximum(np.searchsorted(ends, start + ROUNDING_NS) - 1, 0)]
@@ -241,30 +314,52 @@ def _begun(one: _Worker) -> None:
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
-    parts, ranks, count = [], [], 0
+    parts = []
+    ranks = []
+    count = 0
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
         ranks.append([one.digest.rank for one in of_stage])
-        shared, begin = set.intersection(*(set(one.times) for one in of_stage)), count
+        shared = set.intersection(*(set(one.times) for one in of_stage))
+        begin = count
         for kind in filter(shared.__contains__, of_stage[0].times):
             # [start and end and busy, replica, step, which]
-            each = np.array([(*one.times[kind], one.busy_of(kind, whole)) for one in of_stage]).swapaxes(0, 1)
+            each = np.array(
+                [(*one.times[kind], one.busy_of(kind, whole)) for one in of_stage]
+            ).swapaxes(0, 1)
             which = np.arange(each.shape[-1])
             after = _after(of_stage[0], kind, whole, begin)
             ids = (np.full_like(which, KINDS.index(kind)), which, np.full_like(which, stage), after)
             parts.append((*ids, *np.moveaxis(each, -1, 1)))
             count += len(which)
-    kind, seq, of, after, start, end, busy = (np.concatenate(part) for part in zip(*parts, strict=True))
-    base, first = start.min(), workers[0][0]  # whose steps name those of all
-    note = f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
+    kind, seq, of, after, start, end, busy = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
+    base = start.min()  # whose steps name those of all
+    first = workers[0][0]
+    note = (
+        f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
+    )
     return Operations(
-        kind, seq, of, np.zeros_like(of), of, seq, (start - base) / NS_PER_S, (end - base) / NS_PER_S,
-        np.array(ranks, np.int64).T, first.steps[whole], after, busy / NS_PER_S, () if whole.all() else (note,),
-    )  # fmt: skip
+        kind,
+        seq,
+        of,
+        np.zeros_like(of),
+        of,
+        seq,
+        (start - base) / NS_PER_S,
+        (end - base) / NS_PER_S,
+        np.array(ranks, np.int64).T,
+        first.steps[whole],
+        after,
+        busy / NS_PER_S,
+        () if whole.all() else (note,),
+    )
 
 
 def _after(one: _Worker, kind: str, whole: Bool, begin: int) -> I64:
-    """For each call of the first step the row of the computation that was launched last before it; -1 for none, and for
-    what is no call. Rows of the stage's computations, forward then backward, follow each other from `begin` on."""
+    """For each call of the first step the row of the computation that was launched last before it;
+    -1 for none, and for what is no call. Rows of the stage's computations, forward then backward,
+    follow each other from `begin` on."""
     if kind not in one.free:
         return np.full(one.times[kind].start.shape[1], -1)
     pieces = one.digest.calls.after[one.rows_of(kind, whole)[0]] - 1

@@ -1,31 +1,54 @@
-"""FLOPs and bytes of recorded operators, from the shapes, strides, types and values of their inputs.
+"""FLOPs and bytes of recorded operators, from the shapes, strides, types and values of their
+inputs.
 
-`model_ops` is the measurement; `MODELS` lists the operators that have a model; a name means in-place variants, too."""
+`model_ops` is the measurement; `MODELS` lists the operators that have a model; a name means
+in-place variants, too."""
 
 from collections.abc import Callable, Mapping
 from typing import Concatenate, ParamSpec, TypeVar
 
 from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.roofline.op_models import attention, engines, indexing, matmul, optimizer, reduction
+from traceanalyzer.analysis.roofline.op_models import (
+    attention,
+    engines,
+    indexing,
+    matmul,
+    optimizer,
+    reduction,
+)
 from traceanalyzer.analysis.roofline.op_models import convolution as conv
 from traceanalyzer.analysis.roofline.op_models import elementwise as each
 from traceanalyzer.analysis.roofline.op_models.call import Call, Model, Work, formula
 from traceanalyzer.analysis.roofline.op_models.inductor import triton
 from traceanalyzer.analysis.roofline.op_models.reduction import RMS_FLOPS
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, INT32, LONG, Precision
-from traceanalyzer.analysis.roofline.op_models.work import OVER_CACHES, Figure, Models, OpWork, apply_models
+from traceanalyzer.analysis.roofline.op_models.work import (
+    OVER_CACHES,
+    Figure,
+    Models,
+    OpWork,
+    apply_models,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _aten(names: str, model: Callable[Concatenate[Call, P], Work], *given: P.args, **by: P.kwargs) -> dict[str, Model]:
-    """The model with these parameters by the operators' names, PyTorch's where they name no library."""
-    return {name if "::" in name else f"aten::{name}": lambda call: model(call, *given, **by) for name in names.split()}
+def _aten(
+    names: str, model: Callable[Concatenate[Call, P], Work], *given: P.args, **by: P.kwargs
+) -> dict[str, Model]:
+    """The model with these parameters by the operators' names, PyTorch's where they name no
+    library."""
+    return {
+        name if "::" in name else f"aten::{name}": lambda call: model(call, *given, **by)
+        for name in names.split()
+    }
 
 
 def _each(table: Mapping[str, T], model: Callable[[Call, T], Work]) -> dict[str, Model]:
-    return {name: one for names, of in table.items() for name, one in _aten(names, model, of).items()}
+    return {
+        name: one for names, of in table.items() for name, one in _aten(names, model, of).items()
+    }
 
 
 def _served(names: str) -> str:
@@ -52,11 +75,19 @@ MODELS = Models(
         # Normalisation
         **_aten("native_layer_norm", reduction.layer_norm),
         **_aten("native_layer_norm_backward", reduction.normalise_backward, weight=5, saved=(3, 4)),
-        **_aten("native_batch_norm cudnn_batch_norm miopen_batch_norm "
-                "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
-                "_batch_norm_with_update", reduction.batch_norm),
-        **_aten("native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward "
-                "batch_norm_backward", reduction.normalise_backward, weight=2, saved=(5, 6)),
+        **_aten(
+            "native_batch_norm cudnn_batch_norm miopen_batch_norm "
+            "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
+            "_batch_norm_with_update",
+            reduction.batch_norm,
+        ),
+        **_aten(
+            "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward "
+            "batch_norm_backward",
+            reduction.normalise_backward,
+            weight=2,
+            saved=(5, 6),
+        ),
         **_aten("batch_norm_stats", reduction.statistics, 4.0, 1, 2),
         **_aten("batch_norm_elemt", reduction.batch_norm_elemt),
         **_aten("batch_norm_backward_reduce", reduction.statistics, 6.0, 2, 4),
@@ -64,19 +95,38 @@ MODELS = Models(
         **_aten("native_group_norm", reduction.group_norm),
         **_aten("native_group_norm_backward", reduction.normalise_backward, weight=4, saved=(2, 3)),
         **_aten("_fused_rms_norm", reduction.rms_norm),
-        **_aten("_fused_rms_norm_backward", reduction.normalise_backward, 4, (3,), 10.0, parameters=1),
+        **_aten(
+            "_fused_rms_norm_backward", reduction.normalise_backward, 4, (3,), 10.0, parameters=1
+        ),
         # Softmax
         **_aten("_softmax _log_softmax", reduction.softmax),
         **_aten("_softmax_backward_data _log_softmax_backward_data", reduction.softmax_backward),
         # Pointwise, one operation an element
-        **_aten("abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
-                " positive nan_to_num", each.pointwise, 1),
-        **_aten("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
-                "erf erfc erfinv lgamma digamma deg2rad rad2deg", each.real_function),
-        **_aten("add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot"
-                " copysign heaviside bitwise_and bitwise_or bitwise_xor bitwise_not __and__ __or__ __xor__ __lshift__"
-                " __rshift__ bitwise_left_shift bitwise_right_shift", each.pointwise, 2),
-        **_aten("eq ne lt le gt ge logical_and logical_or logical_xor isclose", each.pointwise, 2, 1.0, BOOL),
+        **_aten(
+            "abs neg floor ceil round trunc frac sign sgn square relu clamp_min clamp_max threshold conj_physical"
+            " positive nan_to_num",
+            each.pointwise,
+            1,
+        ),
+        **_aten(
+            "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh "
+            "erf erfc erfinv lgamma digamma deg2rad rad2deg",
+            each.real_function,
+        ),
+        **_aten(
+            "add sub rsub mul div true_divide floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot"
+            " copysign heaviside bitwise_and bitwise_or bitwise_xor bitwise_not __and__ __or__ __xor__ __lshift__"
+            " __rshift__ bitwise_left_shift bitwise_right_shift",
+            each.pointwise,
+            2,
+        ),
+        **_aten(
+            "eq ne lt le gt ge logical_and logical_or logical_xor isclose",
+            each.pointwise,
+            2,
+            1.0,
+            BOOL,
+        ),
         **_aten("logical_not isnan isinf isfinite signbit", each.pointwise, 1, 0.0, BOOL),
         **_aten("clamp", each.pointwise, 3, 2.0),
         **_aten("addcmul addcdiv lerp", each.pointwise, 3, 3.0),
@@ -129,16 +179,25 @@ MODELS = Models(
         **_aten("max_pool2d_with_indices", conv.pool, 2, dilation=4, ceil=5, positions=True),
         **_aten("mkldnn_max_pool2d", conv.pool, 2, dilation=4, ceil=5),
         **_aten("max_pool3d_with_indices", conv.pool, 3, dilation=4, ceil=5, positions=True),
-        **_aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward", conv.max_pool_backward),
+        **_aten(
+            "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
+            conv.max_pool_backward,
+        ),
         **_aten("avg_pool2d", conv.pool, 2, dilation=None, ceil=4),
         **_aten("avg_pool3d", conv.pool, 3, dilation=None, ceil=4),
-        **_aten("avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward "
-                "_adaptive_avg_pool3d_backward", conv.like_input),
+        **_aten(
+            "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward "
+            "_adaptive_avg_pool3d_backward",
+            conv.like_input,
+        ),
         **_aten("_adaptive_avg_pool2d _adaptive_avg_pool3d", conv.adaptive),
         **_aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d", conv.upsample, 0.0),
         **_aten("upsample_bilinear2d", conv.upsample, conv.BILINEAR_FLOPS),
-        **_aten("upsample_nearest1d_backward upsample_nearest2d_backward "
-                "upsample_nearest3d_backward", conv.upsample_backward, 1.0),
+        **_aten(
+            "upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward",
+            conv.upsample_backward,
+            1.0,
+        ),
         **_aten("upsample_bilinear2d_backward", conv.upsample_backward, conv.BILINEAR_FLOPS),
         # Losses
         **_aten("nll_loss_forward nll_loss2d_forward", reduction.nll),
@@ -146,7 +205,9 @@ MODELS = Models(
         **_aten("mse_loss", reduction.compared, 3.0),
         **_aten("mse_loss_backward", formula, 3.0, reads=(0, 1, 2), like=1),
         **_aten("smooth_l1_loss huber_loss", reduction.compared, 5.0),
-        **_aten("smooth_l1_loss_backward huber_loss_backward", formula, 5.0, reads=(0, 1, 2), like=1),
+        **_aten(
+            "smooth_l1_loss_backward huber_loss_backward", formula, 5.0, reads=(0, 1, 2), like=1
+        ),
         **_aten("binary_cross_entropy", reduction.compared, 7.0),
         **_aten("binary_cross_entropy_backward", formula, 6.0, reads=(0, 1, 2), like=1),
         # Sorting
@@ -154,27 +215,52 @@ MODELS = Models(
         **_aten("topk", indexing.topk),
         **_aten("bucketize searchsorted", indexing.bucketize),
         # Lists of tensors and fused optimizers
-        **_aten("_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg "
-                "_foreach_abs _foreach_exp _foreach_log _foreach_reciprocal _foreach_rsqrt _foreach_maximum "
-                "_foreach_minimum _foreach_clamp_max _foreach_clamp_min _foreach_sign _foreach_tanh _foreach_sigmoid",
-                optimizer.foreach, 1.0),
+        **_aten(
+            "_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_pow _foreach_neg "
+            "_foreach_abs _foreach_exp _foreach_log _foreach_reciprocal _foreach_rsqrt _foreach_maximum "
+            "_foreach_minimum _foreach_clamp_max _foreach_clamp_min _foreach_sign _foreach_tanh _foreach_sigmoid",
+            optimizer.foreach,
+            1.0,
+        ),
         **_aten("_foreach_addcdiv _foreach_lerp", optimizer.foreach, 3.0),
         **_aten("_foreach_addcmul", optimizer.listed, 3.0, reads=(0, 1)),
         **_aten("_foreach_zero", optimizer.listed, 0.0, reads=()),
         **_aten("_foreach_copy", optimizer.listed, 0.0, reads=(1,)),
         **_aten("_foreach_norm", optimizer.foreach_norm),
         **_aten("_amp_foreach_non_finite_check_and_unscale", optimizer.listed, 1.0),
-        # FLOPs a parameter of Adam: weight decay 2, first moment 3, second moment 4, denominator 3, update 2, with the
-        # largest second moments where `amsgrad` is set; of SGD: weight decay 2, momentum 2 (else no buffers), update 2.
-        **_aten("_fused_adam _fused_adamw", optimizer.fused, 14.0, (2, 3), lambda call: (4,) if call.flag(11) else ()),
-        **_aten("_fused_sgd", optimizer.fused, 6.0, (), lambda call: (2,) if float(call.value(4)) else ()),
+        # FLOPs a parameter of Adam: weight decay 2, first moment 3, second moment 4, denominator 3,
+        # update 2, with the largest second moments where `amsgrad` is set; of SGD: weight decay 2,
+        # momentum 2 (else no buffers), update 2.
+        **_aten(
+            "_fused_adam _fused_adamw",
+            optimizer.fused,
+            14.0,
+            (2, 3),
+            lambda call: (4,) if call.flag(11) else (),
+        ),
+        **_aten(
+            "_fused_sgd",
+            optimizer.fused,
+            6.0,
+            (),
+            lambda call: (2,) if float(call.value(4)) else (),
+        ),
         **_aten("_fused_adagrad", optimizer.fused, 8.0, (2,)),
         # Serving
         **_aten(_served("silu_and_mul mul_and_silu"), engines.gated, 5.0),
         **_aten(_served("gelu_and_mul gelu_tanh_and_mul"), engines.gated, 9.0),
-        **_aten(_served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck"), engines.normalised, RMS_FLOPS, 2),
-        **_aten(_served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck"),
-                engines.normalised, RMS_FLOPS + 1, 4),
+        **_aten(
+            _served("rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck"),
+            engines.normalised,
+            RMS_FLOPS,
+            2,
+        ),
+        **_aten(
+            _served("fused_add_rms_norm fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add_ck"),
+            engines.normalised,
+            RMS_FLOPS + 1,
+            4,
+        ),
         **_aten(_served("_groupnorm_run"), engines.normalised, 8.0, 2),
         **_aten(_served("rotary_embedding"), engines.rotary),
         **_aten(_served("reshape_and_cache_flash"), engines.store),
@@ -193,7 +279,7 @@ MODELS = Models(
         **_aten("_to_copy", each.cast),
     },
     prefixes={"triton_": triton},
-)  # fmt: skip
+)
 
 
 def model_ops(joined: Joined) -> OpWork:

@@ -23,14 +23,17 @@ class Mask(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Arguments:
-    """Positions of an attention operator's arguments after query, key and value (or gradient, query, key, value)."""
+    """Positions of an attention operator's arguments after query, key and value (or gradient,
+    query, key, value)."""
 
     mask: int  # a boolean, or where `typed` a `Mask`
     bias: int | None = None
-    heads_first: bool = True  # tensors are [batch, heads, sequence, d], else [batch, sequence, heads, d]
+    # tensors are [batch, heads, sequence, d], else [batch, sequence, heads, d]
+    heads_first: bool = True
     typed: bool = False
     lengths: int | None = None
-    """Where sequences are packed one after the other the tensor of their ends (of queries; of keys the next)."""
+    """Where sequences are packed one after the other the tensor of their ends (of queries; of keys
+    the next)."""
     saved: tuple[int, int] = (4, 5)  # backward: result and log-sum-exp of the forward pass
 
 
@@ -42,25 +45,34 @@ FORWARD = {
     "aten::_scaled_dot_product_cudnn_attention": Arguments(mask=6, bias=3),
     "aten::_scaled_dot_product_fused_attention_overrideable": SDPA,
     "aten::_flash_attention_forward": Arguments(mask=8, heads_first=False, lengths=3),
-    "aten::_efficient_attention_forward": Arguments(mask=9, bias=3, heads_first=False, typed=True, lengths=4),
+    "aten::_efficient_attention_forward": Arguments(
+        mask=9, bias=3, heads_first=False, typed=True, lengths=4
+    ),
     "aten::_cudnn_attention_forward": Arguments(mask=10, bias=3, lengths=4),
     "flash_attn::_flash_attn_forward": Arguments(mask=5, heads_first=False),
 }
 BACKWARD = {
     "aten::_scaled_dot_product_flash_attention_backward": Arguments(mask=11, lengths=6),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Arguments(mask=7, bias=8),
-    "aten::_scaled_dot_product_efficient_attention_backward": Arguments(mask=11, bias=4, saved=(5, 6)),
+    "aten::_scaled_dot_product_efficient_attention_backward": Arguments(
+        mask=11, bias=4, saved=(5, 6)
+    ),
     "aten::_scaled_dot_product_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
     "aten::_cudnn_attention_backward": Arguments(mask=14, bias=8, lengths=9),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Arguments(13, 4, lengths=8, saved=(6, 7)),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": Arguments(
+        13, 4, lengths=8, saved=(6, 7)
+    ),
     "aten::_flash_attention_backward": Arguments(mask=11, heads_first=False, lengths=6),
-    "aten::_efficient_attention_backward": Arguments(14, 4, heads_first=False, typed=True, lengths=6, saved=(5, 10)),
+    "aten::_efficient_attention_backward": Arguments(
+        14, 4, heads_first=False, typed=True, lengths=6, saved=(5, 10)
+    ),
     "flash_attn::_flash_attn_backward": Arguments(mask=11, heads_first=False),
 }
 
 
 class Sizes(NamedTuple):
-    """Extents of one attention. Packed sequences count as equally long: FLOPs of others are more, never fewer."""
+    """Extents of one attention. Packed sequences count as equally long: FLOPs of others are more,
+    never fewer."""
 
     rows: float  # queries of all heads and batches
     pairs: float  # of a query and a key that it may see, in all of these
@@ -70,9 +82,13 @@ class Sizes(NamedTuple):
 
 def forward(call: Call, arguments: Arguments) -> Work:
     """Of an attention operator with inputs (query, key, value, ..)."""
-    q, k, v = call.tensor(0), call.tensor(1), call.tensor(2)
+    q = call.tensor(0)
+    k = call.tensor(1)
+    v = call.tensor(2)
     rows, pairs, d, dv = _sizes(call, arguments, q, k, v)
-    traffic = read(q, k, v, call.optional(arguments.bias)) + rows * (dv * q.dtype.bytes + FLOAT.bytes)
+    traffic = read(q, k, v, call.optional(arguments.bias)) + rows * (
+        dv * q.dtype.bytes + FLOAT.bytes
+    )
     return Work(2.0 * pairs * (d + dv), traffic, q.dtype.precision)
 
 
@@ -80,7 +96,9 @@ def backward(call: Call, arguments: Arguments) -> Work:
     """Of an attention operator's backward with inputs (gradient, query, key, value, ..)."""
     grad, q, k, v = (call.tensor(i) for i in range(4))
     _, pairs, d, dv = _sizes(call, arguments, q, k, v)
-    traffic = read(grad, q, k, v, *map(call.optional, arguments.saved), call.optional(arguments.bias))
+    traffic = read(
+        grad, q, k, v, *map(call.optional, arguments.saved), call.optional(arguments.bias)
+    )
     traffic += q.dense_bytes + k.dense_bytes + v.dense_bytes
     return Work(2.0 * pairs * (3 * d + 2 * dv), traffic, q.dtype.precision)
 
@@ -90,7 +108,9 @@ def visible_pairs(queries: float, keys: float, mask: Mask) -> float:
     if mask is Mask.NONE:
         return queries * keys
     square = min(queries, keys)
-    beside = max(queries - keys, 0) * keys if mask is Mask.TOP_LEFT else max(keys - queries, 0) * queries
+    beside = (
+        max(queries - keys, 0) * keys if mask is Mask.TOP_LEFT else max(keys - queries, 0) * queries
+    )
     return square * (square + 1) / 2 + beside
 
 
@@ -99,13 +119,19 @@ def _sizes(call: Call, arguments: Arguments, q: Tensor, k: Tensor, v: Tensor) ->
     if ends is not None and ends.numel > 1:
         batch: float = ends.numel - 1
         tokens, heads, d = q.shape[-3:]
-        queries, keys, dv = tokens / batch, k.shape[-3] / batch, v.shape[-1]
+        queries = tokens / batch
+        keys = k.shape[-3] / batch
+        dv = v.shape[-1]
     elif len(q.shape) != 4:
         raise UnmodelledError("neither a batch of sequences nor their ends")
     else:
         head, sequence = (1, 2) if arguments.heads_first else (2, 1)
-        batch, heads, d, dv = q.shape[0], q.shape[head], q.shape[3], v.shape[3]
-        queries, keys = q.shape[sequence], k.shape[sequence]
+        batch = q.shape[0]
+        heads = q.shape[head]
+        d = q.shape[3]
+        dv = v.shape[3]
+        queries = q.shape[sequence]
+        keys = k.shape[sequence]
     pairs = visible_pairs(queries, keys, _mask(call, arguments)) * batch * heads
     return Sizes(batch * heads * queries, pairs, d, dv)
 
@@ -116,5 +142,6 @@ def _mask(call: Call, arguments: Arguments) -> Mask:
         return Mask(number) if number in tuple(Mask) else Mask.NONE
     if not call.flag(arguments.mask):
         return Mask.NONE
-    # The flash kernels align the triangle to the end, scaled_dot_product_attention to the beginning.
+    # The flash kernels align the triangle to the end, scaled_dot_product_attention to the
+    # beginning.
     return Mask.TOP_LEFT if arguments.heads_first else Mask.BOTTOM_RIGHT

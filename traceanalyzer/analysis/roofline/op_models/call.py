@@ -5,7 +5,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from traceanalyzer.analysis.names.serving import Iteration
-from traceanalyzer.analysis.roofline.op_models.tensors import SCALAR_TYPES, UNKNOWN, DType, Input, Precision, Tensor
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    SCALAR_TYPES,
+    UNKNOWN,
+    DType,
+    Input,
+    Precision,
+    Tensor,
+)
 from traceanalyzer.base import dataclass
 
 
@@ -41,7 +48,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator's name and inputs. Its accessors raise `ValueError` where an input is not what they ask for."""
+    """An operator's name and inputs. Its accessors raise `ValueError` where an input is not what
+    they ask for."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -70,7 +78,11 @@ class Call:
     @property
     def tensors(self) -> list[Tensor]:
         """All tensor inputs, those of lists too."""
-        return [t for given in self.inputs for t in ((given,) if isinstance(given, Tensor) else given or ())]
+        return [
+            t
+            for given in self.inputs
+            for t in ((given,) if isinstance(given, Tensor) else given or ())
+        ]
 
     def value(self, index: int) -> str:
         """The text of the value at this position."""
@@ -107,12 +119,17 @@ class Call:
 
     def with_list_dtype(self, dtype: DType) -> "Call":
         """The call with this type for the tensors of lists, whose types recordings leave out."""
-        typed = (tuple(replace(t, dtype=dtype) for t in one) if isinstance(one, tuple) else one for one in self.inputs)
+        typed = (
+            tuple(replace(t, dtype=dtype) for t in one) if isinstance(one, tuple) else one
+            for one in self.inputs
+        )
         return replace(self, inputs=tuple(typed))
 
     def with_lists(self, tensors: tuple[Tensor, ...]) -> "Call":
         """The call with these tensors for each list that the recorder left out."""
-        return replace(self, inputs=tuple(tensors if given == () else given for given in self.inputs))
+        return replace(
+            self, inputs=tuple(tensors if given == () else given for given in self.inputs)
+        )
 
 
 def read(*tensors: Tensor | None) -> float:
@@ -121,14 +138,21 @@ def read(*tensors: Tensor | None) -> float:
 
 
 Model = Callable[[Call], Work]
-"""What one operator has to do; raises ValueError where that is not known. `MODELS` gives further parameters."""
+"""What one operator has to do; raises ValueError where that is not known. `MODELS` gives further
+parameters."""
 
 
 def formula(
-    call: Call, flops: float = 0.0, reads: tuple[int, ...] = (0,), like: int = 0, writes: float = 1.0, beside: float = 0
+    call: Call,
+    flops: float = 0.0,
+    reads: tuple[int, ...] = (0,),
+    like: int = 0,
+    writes: float = 1.0,
+    beside: float = 0,
 ) -> Work:
-    """Of an operator that reads these inputs once and writes a tensor like input `like` (`writes` times as much) with
-    so many bytes an element `beside` it; so many FLOPs for each element of that input."""
+    """Of an operator that reads these inputs once and writes a tensor like input `like` (`writes`
+    times as much) with so many bytes an element `beside` it; so many FLOPs for each element of that
+    input."""
     x = call.tensor(like)
     traffic = read(*(call.tensor(i) for i in reads)) + writes * x.dense_bytes + beside * x.numel
     return Work(flops * x.numel, traffic, x.dtype.precision)

@@ -1,9 +1,10 @@
 """Convolutions, pooling and resampling: the input (and weight) read once, the result written.
 
-A convolution has 2 FLOPs for each result element, input channel of its group and weight tap, forward and backward: the
-formula of `torch.utils.flop_counter` (which, unlike this, counts the weight gradient of grouped convolutions as if they
-had no groups). Implementations that calculate with fewer (Winograd, FFT) do the same work. A bias is added without
-counting. Pooling has a FLOP for each element of a window."""
+A convolution has 2 FLOPs for each result element, input channel of its group and weight tap,
+forward and backward: the formula of `torch.utils.flop_counter` (which, unlike this, counts the
+weight gradient of grouped convolutions as if they had no groups). Implementations that calculate
+with fewer (Winograd, FFT) do the same work. A bias is added without counting. Pooling has a FLOP
+for each element of a window."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from traceanalyzer.base import dataclass
 
 @dataclass(frozen=True)
 class Arguments:
-    """Positions of a convolution's arguments. `transposed` is the position of the flag, or the flag itself."""
+    """Positions of a convolution's arguments. `transposed` is the position of the flag, or the flag
+    itself."""
 
     bias: int | None
     stride: int
@@ -28,24 +30,37 @@ class Arguments:
 
 WORKING = {
     "cudnn_convolution": Arguments(None, 3, 2, 4, groups=5),
-    "cudnn_convolution_transpose": Arguments(None, 4, 2, 5, transposed=True, output_padding=3, groups=6),
+    "cudnn_convolution_transpose": Arguments(
+        None, 4, 2, 5, transposed=True, output_padding=3, groups=6
+    ),
     "cudnn_convolution_relu": Arguments(2, 3, 4, 5, groups=6),
     "cudnn_convolution_add_relu": Arguments(4, 5, 6, 7, groups=8),
     "mkldnn_convolution miopen_convolution": Arguments(2, 4, 3, 5, groups=6),
     "_slow_conv2d_forward slow_conv3d_forward": Arguments(3, 4, 5, None),
-    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": Arguments(3, 4, 5, 6),
-    "slow_conv_transpose2d slow_conv_transpose3d": Arguments(3, 4, 5, 7, transposed=True, output_padding=6),
+    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": Arguments(
+        3, 4, 5, 6
+    ),
+    "slow_conv_transpose2d slow_conv_transpose3d": Arguments(
+        3, 4, 5, 7, transposed=True, output_padding=6
+    ),
 }
 COMPOSITE = {
     "convolution _convolution": Arguments(2, 3, 4, 5, transposed=6, output_padding=7, groups=8),
     "conv1d conv2d conv3d": Arguments(2, 3, 4, 5, groups=6),
-    "conv_transpose1d conv_transpose2d conv_transpose3d": Arguments(2, 3, 4, 7, True, output_padding=5, groups=6),
+    "conv_transpose1d conv_transpose2d conv_transpose3d": Arguments(
+        2, 3, 4, 7, True, output_padding=5, groups=6
+    ),
 }
+
+
+BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
 
 
 def forward(call: Call, arguments: Arguments) -> Work:
     """Of a convolution whose arguments stand at these positions."""
-    x, weight, flag = call.tensor(0), call.tensor(1), arguments.transposed
+    x = call.tensor(0)
+    weight = call.tensor(1)
+    flag = arguments.transposed
     transposed = flag if isinstance(flag, bool) else call.flag(flag)
     result = math.prod(_result_shape(call, arguments, x, weight, transposed=transposed))
     # Input 2 of cudnn_convolution_add_relu is a tensor that is added to the result.
@@ -57,8 +72,11 @@ def forward(call: Call, arguments: Arguments) -> Work:
 def backward(call: Call) -> Work:
     """`convolution_backward(grad, x, w, bias_sizes, <arguments as of convolution>, mask)`.
 
-    Each gradient of x and w that the mask asks for is a kernel with the FLOPs of the forward pass, and reads `grad`."""
-    grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    Each gradient of x and w that the mask asks for is a kernel with the FLOPs of the forward pass,
+    and reads `grad`."""
+    grad = call.tensor(0)
+    x = call.tensor(1)
+    weight = call.tensor(2)
     wants_x, wants_weight, wants_bias = (item.lower() in {"true", "1"} for item in call.items(10))
     once = _flops((x if call.flag(7) else grad).numel, weight)
     traffic = read(grad) * max(wants_x + wants_weight, 1)
@@ -72,17 +90,24 @@ def backward(call: Call) -> Work:
 
 
 def _flops(elements: int, weight: Tensor) -> float:
-    """2 · elements of the result · weight elements for each of its channels; of a transposed one, of the input."""
+    """2 · elements of the result · weight elements for each of its channels; of a transposed one,
+    of the input."""
     return 2.0 * elements * (weight.numel // max(weight.shape[0], 1))
 
 
-def _result_shape(call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *, transposed: bool) -> tuple[int, ...]:
-    """Batch, channels and positions of the result. Source: documentation of torch.nn.Conv2d, ConvTranspose2d."""
+def _result_shape(
+    call: Call, arguments: Arguments, x: Tensor, weight: Tensor, *, transposed: bool
+) -> tuple[int, ...]:
+    """Batch, channels and positions of the result. Source: documentation of torch.nn.Conv2d,
+    ConvTranspose2d."""
     kernel = weight.shape[2:]
     n = len(kernel)
-    batch, sizes = x.shape[: -n - 1], x.shape[len(x.shape) - n :]
+    batch = x.shape[: -n - 1]
+    sizes = x.shape[len(x.shape) - n :]
     stride = per_dimension(call.integers(arguments.stride), n, 1)
-    dilation = per_dimension(call.integers(arguments.dilation) if arguments.dilation is not None else [], n, 1)
+    dilation = per_dimension(
+        call.integers(arguments.dilation) if arguments.dilation is not None else [], n, 1
+    )
     if call.value(arguments.padding) == "same":
         return (*batch, weight.shape[0], *sizes)
     valid = call.value(arguments.padding) == "valid"
@@ -102,13 +127,22 @@ def per_dimension(values: Sequence[int], dimensions: int, otherwise: int) -> lis
     """A parameter for each spatial dimension: one value stands for all, none for `otherwise`."""
     if len(values) not in {0, 1, dimensions}:
         raise UnmodelledError("parameters do not fit the dimensions")
-    return list(values) if values and len(values) == dimensions else [*values, otherwise][:1] * dimensions
+    return (
+        list(values)
+        if values and len(values) == dimensions
+        else [*values, otherwise][:1] * dimensions
+    )
 
 
 def windows(
-    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
-    *, ceil: bool = False,
-) -> list[int]:  # fmt: skip
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    *,
+    ceil: bool = False,
+) -> list[int]:
     """How many windows fit each spatial dimension: floor((n + 2·p - d·(k - 1) - 1) / s) + 1.
 
     Source: documentation of torch.nn.Conv2d and MaxPool2d."""
@@ -123,13 +157,14 @@ def windows(
     return found
 
 
-BILINEAR_FLOPS = 7.0  # three interpolations of a product and an add each, and a difference
-
-
-def pool(call: Call, dimensions: int, dilation: int | None, ceil: int, *, positions: bool = False) -> Work:
-    """`max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)`, which writes positions too, and
-    `avg_pool2d(x, kernel, stride, padding, ceil, ..)`; a stride that was left out is the kernel's size."""
-    x, kernel = call.tensor(0), per_dimension(call.integers(1), dimensions, 1)
+def pool(
+    call: Call, dimensions: int, dilation: int | None, ceil: int, *, positions: bool = False
+) -> Work:
+    """`max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)`, which writes positions
+    too, and `avg_pool2d(x, kernel, stride, padding, ceil, ..)`; a stride that was left out is the
+    kernel's size."""
+    x = call.tensor(0)
+    kernel = per_dimension(call.integers(1), dimensions, 1)
     if len(x.shape) <= dimensions:
         raise UnmodelledError("no channels")
     stride = (call.has_value(2) and call.integers(2)) or kernel
@@ -143,33 +178,41 @@ def pool(call: Call, dimensions: int, dilation: int | None, ceil: int, *, positi
 
 
 def max_pool_backward(call: Call) -> Work:
-    """`max_pool2d_with_indices_backward(grad, x, .., positions)`: reads both, writes a gradient like x; an add each."""
-    grad, x, positions = call.tensor(0), call.tensor(1), call.tensor(7)
+    """`max_pool2d_with_indices_backward(grad, x, .., positions)`: reads both, writes a gradient
+    like x; an add each."""
+    grad = call.tensor(0)
+    x = call.tensor(1)
+    positions = call.tensor(7)
     return Work(float(grad.numel), read(grad, positions) + x.dense_bytes, x.dtype.precision)
 
 
 def like_input(call: Call) -> Work:
-    """`avg_pool2d_backward(grad, x, ..)`, `_adaptive_avg_pool2d_backward(grad, x)`: reads grad, writes one like x."""
-    grad, x = call.tensor(0), call.tensor(1)
+    """`avg_pool2d_backward(grad, x, ..)`, `_adaptive_avg_pool2d_backward(grad, x)`: reads grad,
+    writes one like x."""
+    grad = call.tensor(0)
+    x = call.tensor(1)
     return Work(float(max(x.numel, grad.numel)), read(grad) + x.dense_bytes, x.dtype.precision)
 
 
 def adaptive(call: Call) -> Work:
     """`_adaptive_avg_pool2d(x, sizes)`: an add an element of x."""
-    x, sizes = call.tensor(0), call.integers(1)
+    x = call.tensor(0)
+    sizes = call.integers(1)
     result = math.prod(x.shape[: len(x.shape) - len(sizes)]) * math.prod(sizes)
     return Work(float(x.numel), read(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
 def upsample(call: Call, flops: float) -> Work:
-    """`upsample_nearest2d(x, sizes, ..)`, `upsample_bilinear2d(..)` with this much work a result."""
+    """`upsample_nearest2d(x, sizes, ..)`, `upsample_bilinear2d(..)` with this much work a
+    result."""
     x = call.tensor(0)
     result = x.shape[0] * x.shape[1] * math.prod(call.integers(1))
     return Work(flops * result, read(x) + result * x.dtype.bytes, x.dtype.precision)
 
 
 def upsample_backward(call: Call, flops: float) -> Work:
-    """`upsample_nearest2d_backward(grad, sizes, input_sizes, ..)`: reads grad, writes the input's."""
+    """`upsample_nearest2d_backward(grad, sizes, input_sizes, ..)`: reads grad, writes the
+    input's."""
     grad = call.tensor(0)
     traffic = read(grad) + math.prod(call.integers(2)) * grad.dtype.bytes
     return Work(flops * grad.numel, traffic, grad.dtype.precision)

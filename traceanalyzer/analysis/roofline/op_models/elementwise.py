@@ -1,18 +1,33 @@
-"""Pointwise operators and what only moves: every input read once as it is stored, one result of the broadcast shape
-written. FLOPs are counted a result element: an arithmetic operation or an elementary function (exp, tanh, sqrt, a
-division) is one, an activation as many as its formula has. Integer and boolean work, copies, casts, joins and
-collectives (the bytes each rank moves over its link) are no FLOPs; views cost nothing and have no model."""
+"""Pointwise operators and what only moves: every input read once as it is stored, one result of the
+broadcast shape written. FLOPs are counted a result element: an arithmetic operation or an
+elementary function (exp, tanh, sqrt, a division) is one, an activation as many as its formula has.
+Integer and boolean work, copies, casts, joins and collectives (the bytes each rank moves over its
+link) are no FLOPs; views cost nothing and have no model."""
 
 import math
 
-from traceanalyzer.analysis.names.collectives import bus_factor, collective_kind, element_bytes, message_bytes
-from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, broadcast, read
+from traceanalyzer.analysis.names.collectives import (
+    bus_factor,
+    collective_kind,
+    element_bytes,
+    message_bytes,
+)
+from traceanalyzer.analysis.roofline.op_models.call import (
+    Call,
+    UnmodelledError,
+    Work,
+    broadcast,
+    read,
+)
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, DType, Kind, Tensor, promoted
 
 
 def pointwise(call: Call, operands: int, flops: float = 1.0, out: DType | None = None) -> Work:
-    """`f(x1, .., xn)` with up to `operands` tensors in front (others are scalars) and this much work."""
-    return _mapped(call, [t for i in range(operands) if (t := call.optional(i)) is not None], flops, out)
+    """`f(x1, .., xn)` with up to `operands` tensors in front (others are scalars) and this much
+    work."""
+    return _mapped(
+        call, [t for i in range(operands) if (t := call.optional(i)) is not None], flops, out
+    )
 
 
 def real_function(call: Call, flops: float = 1.0) -> Work:
@@ -27,14 +42,16 @@ def at(call: Call, *positions: int, flops: float = 1.0) -> Work:
 
 
 def where(call: Call) -> Work:
-    """`where(condition, a, b)`: reads all three, writes the type of a and b; a choice is no FLOP."""
+    """`where(condition, a, b)`: reads all three, writes the type of a and b; a choice is no
+    FLOP."""
     tensors = [call.tensor(0), *(t for i in (1, 2) if (t := call.optional(i)) is not None)]
     return _mapped(call, tensors, 0.0, promoted(*tensors[1:]))
 
 
 def masked_fill(call: Call) -> Work:
     """`masked_fill_(x, mask, value)`: reads x and the mask, writes x."""
-    x, mask = call.tensor(0), call.tensor(1)
+    x = call.tensor(0)
+    mask = call.tensor(1)
     return _mapped(call, [x, mask], 0.0, x.dtype)
 
 
@@ -61,8 +78,10 @@ def _mapped(call: Call, tensors: list[Tensor], flops: float, out: DType | None) 
 
 
 def copy(call: Call) -> Work:
-    """`copy_(target, source)`: reads the source as it is stored (broadcast: once), writes the target."""
-    target, source = call.tensor(0), call.tensor(1)
+    """`copy_(target, source)`: reads the source as it is stored (broadcast: once), writes the
+    target."""
+    target = call.tensor(0)
+    source = call.tensor(1)
     return Work(0.0, read(source) + target.bytes, source.dtype.precision)
 
 
@@ -79,18 +98,25 @@ def cat(call: Call) -> Work:
 
 
 def pad(call: Call) -> Work:
-    """`constant_pad_nd(x, pad)`: reads x, writes it with the padding on each side of its last dimensions."""
-    x, amounts = call.tensor(0), call.integers(1)
-    sizes = (max(size + sum(amounts[2 * i : 2 * i + 2]), 0) for i, size in enumerate(reversed(x.shape)))
+    """`constant_pad_nd(x, pad)`: reads x, writes it with the padding on each side of its last
+    dimensions."""
+    x = call.tensor(0)
+    amounts = call.integers(1)
+    sizes = (
+        max(size + sum(amounts[2 * i : 2 * i + 2]), 0) for i, size in enumerate(reversed(x.shape))
+    )
     return Work(0.0, read(x) + math.prod(sizes) * x.dtype.bytes, x.dtype.precision)
 
 
 def on_the_link(call: Call) -> Work:
-    """`record_param_comms`: the message times the bus factor of nccl-tests (all-reduce 2·(n-1)/n, gathers (n-1)/n)."""
+    """`record_param_comms`: the message times the bus factor of nccl-tests (all-reduce 2·(n-1)/n,
+    gathers (n-1)/n)."""
     if (link := call.link) is None:
         raise UnmodelledError("no record of a collective")
     kind = collective_kind(link.name)
-    size = message_bytes(kind, link.in_elements, link.out_elements, link.group_size, element_bytes(link.dtype))
+    size = message_bytes(
+        kind, link.in_elements, link.out_elements, link.group_size, element_bytes(link.dtype)
+    )
     factor = bus_factor(kind, link.group_size)
     if size < 0 or factor is None:
         raise UnmodelledError("its size or its kind is not known")

@@ -1,7 +1,8 @@
-"""Operators of serving engines (vLLM's `_C`, sgl_kernel, aiter), which are given their results as tensors.
+"""Operators of serving engines (vLLM's `_C`, sgl_kernel, aiter), which are given their results as
+tensors.
 
-Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest tensor is the input or
-as large as it, whatever the order."""
+Signatures: vllm csrc/torch_bindings.cpp, sgl-kernel's elementwise.py, aiter's ops. The largest
+tensor is the input or as large as it, whatever the order."""
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
@@ -10,22 +11,23 @@ ENGINES = ("_C", "_C_cache_ops", "vllm", "sgl_kernel", "sglang", "aiter")
 
 
 def gated(call: Call, flops: float) -> Work:
-    """`silu_and_mul(out, x)`: reads both halves of x, writes as much as one; so many FLOPs a result element."""
+    """`silu_and_mul(out, x)`: reads both halves of x, writes as much as one; so many FLOPs a result
+    element."""
     x = _largest(call)
     return Work(flops * x.numel / 2, 1.5 * x.dense_bytes, x.dtype.precision)
 
 
 def normalised(call: Call, flops: float, passes: int) -> Work:
-    """`rms_norm(out, x, weight, eps)` and its kin, which read and write tensors as large as x so many times (with a
-    residual that is added: also that, and the sum)."""
+    """`rms_norm(out, x, weight, eps)` and its kin, which read and write tensors as large as x so
+    many times (with a residual that is added: also that, and the sum)."""
     x = _largest(call)
     weights = [t for t in call.tensors if len(t.shape) == 1]
     return Work(flops * x.numel, passes * x.dense_bytes + read(*weights), x.dtype.precision)
 
 
 def rotary(call: Call) -> Work:
-    """`rotary_embedding(positions, query, key, head_size, cache, neox)`: turns query and key in place; 3 FLOPs an
-    element. The rows of the cache that it looks up are left out."""
+    """`rotary_embedding(positions, query, key, head_size, cache, neox)`: turns query and key in
+    place; 3 FLOPs an element. The rows of the cache that it looks up are left out."""
     turned = [t for i in (1, 2) if (t := call.optional(i)) is not None]
     if not turned:
         raise UnmodelledError("no query")
@@ -33,28 +35,43 @@ def rotary(call: Call) -> Work:
 
 
 def store(call: Call) -> Work:
-    """`reshape_and_cache_flash(key, value, key_cache, value_cache, slots, ..)`: copies both to their slots."""
-    key, value, cache = call.tensor(0), call.tensor(1), call.tensor(2)
+    """`reshape_and_cache_flash(key, value, key_cache, value_cache, slots, ..)`: copies both to
+    their slots."""
+    key = call.tensor(0)
+    value = call.tensor(1)
+    cache = call.tensor(2)
     return Work(0.0, read(key, value) + (key.numel + value.numel) * cache.dtype.bytes)
 
 
 def quantise(call: Call) -> Work:
     """`static_scaled_fp8_quant(out, x, scale)`: reads x, writes the result; one FLOP an element."""
-    out, x = call.tensor(0), call.tensor(1)
+    out = call.tensor(0)
+    x = call.tensor(1)
     return Work(float(x.numel), read(out, x), x.dtype.precision)
 
 
 def attention(call: Call) -> Work:
-    """`unified_attention_with_output(query, key, value, ..)` of tokens by [token, head, d] over a cache. How long the
-    requests are the marker of the iteration says: 2·pairs·(d + dv) FLOPs a head, the cache read once a request. Layers
-    that see a window alone, which is not recorded, do less."""
+    """`unified_attention_with_output(query, key, value, ..)` of tokens by [token, head, d] over a
+    cache. How long the requests are the marker of the iteration says: 2·pairs·(d + dv) FLOPs a
+    head, the cache read once a request. Layers that see a window alone, which is not recorded, do
+    less."""
     query, key, value = (call.tensor(i) for i in range(3))
     said = call.iteration
-    if said is None or said.pairs is None or said.tokens is None or min(map(len, (query.shape, key.shape))) < 2:
+    if (
+        said is None
+        or said.pairs is None
+        or said.tokens is None
+        or min(map(len, (query.shape, key.shape))) < 2
+    ):
         raise UnmodelledError("the lengths of the requests are not recorded")
     heads, d = query.shape[-2:]
-    kept, dv = key.shape[-2], value.shape[-1]
-    cached = max(said.kv_tokens or 0, said.tokens) * kept * (d * key.dtype.bytes + dv * value.dtype.bytes)
+    kept = key.shape[-2]
+    dv = value.shape[-1]
+    cached = (
+        max(said.kv_tokens or 0, said.tokens)
+        * kept
+        * (d * key.dtype.bytes + dv * value.dtype.bytes)
+    )
     moved = said.tokens * heads * (d + dv) * query.dtype.bytes
     return Work(2.0 * said.pairs * heads * (d + dv), moved + cached, query.dtype.precision)
 

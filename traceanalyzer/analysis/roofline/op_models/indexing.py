@@ -1,5 +1,6 @@
-"""Look-ups and their backward, sorting and selection: only the rows that are touched move, the index tensor is read
-once, and sorting passes over its input once at least (comparisons are no FLOPs)."""
+"""Look-ups and their backward, sorting and selection: only the rows that are touched move, the
+index tensor is read once, and sorting passes over its input once at least (comparisons are no
+FLOPs)."""
 
 from traceanalyzer.analysis.roofline.op_models.call import Call, UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
@@ -7,42 +8,58 @@ from traceanalyzer.analysis.roofline.op_models.tensors import LONG, Tensor
 
 def embedding(call: Call) -> Work:
     """`embedding(table[m,d], index)`: reads the index and its rows, writes numel(index)·d."""
-    table, index = call.tensor(0), call.tensor(1)
+    table = call.tensor(0)
+    index = call.tensor(1)
     return _looked_up(table, index, index.numel * table.shape[-1])
 
 
 def embedding_backward(call: Call) -> Work:
-    """`embedding_dense_backward(grad, index, m, ..)`: reads both, writes the table's gradient; an add an element."""
-    grad, index = call.tensor(0), call.tensor(1)
+    """`embedding_dense_backward(grad, index, m, ..)`: reads both, writes the table's gradient; an
+    add an element."""
+    grad = call.tensor(0)
+    index = call.tensor(1)
     table = call.integer(2) * grad.shape[-1] * grad.dtype.bytes
     return Work(float(grad.numel), read(grad, index) + table, grad.dtype.precision)
 
 
 def embedding_bag(call: Call) -> Work:
-    """`_embedding_bag(table, index, offsets, ..)`: reads the rows, writes one for each bag; an add an element."""
-    table, index, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
-    gathered, width = index.numel * table.shape[-1], table.shape[-1]
-    traffic = read(index, offsets) + (min(gathered, table.stored) + offsets.numel * width) * table.dtype.bytes
+    """`_embedding_bag(table, index, offsets, ..)`: reads the rows, writes one for each bag; an add
+    an element."""
+    table = call.tensor(0)
+    index = call.tensor(1)
+    offsets = call.tensor(2)
+    gathered = index.numel * table.shape[-1]
+    width = table.shape[-1]
+    traffic = (
+        read(index, offsets)
+        + (min(gathered, table.stored) + offsets.numel * width) * table.dtype.bytes
+    )
     return Work(float(gathered), traffic, table.dtype.precision)
 
 
 def index_select(call: Call) -> Work:
     """`index_select(x, dim, index)`: reads the index and the slices it names, writes them."""
-    x, index = call.tensor(0), call.tensor(2)
-    return _looked_up(x, index, x.numel // max(x.shape[call.integer(1)] if x.shape else 1, 1) * index.numel)
+    x = call.tensor(0)
+    index = call.tensor(2)
+    return _looked_up(
+        x, index, x.numel // max(x.shape[call.integer(1)] if x.shape else 1, 1) * index.numel
+    )
 
 
 def gather(call: Call) -> Work:
-    """`gather(x, dim, index)`: reads the index and an element of x for each of its own, writes them."""
+    """`gather(x, dim, index)`: reads the index and an element of x for each of its own, writes
+    them."""
     return _looked_up(call.tensor(0), call.tensor(2), call.tensor(2).numel)
 
 
 def index_put(call: Call) -> Work:
-    """`x[i, ..] = values` or `+=`: reads the values, writes as many elements of x; adding reads those too.
+    """`x[i, ..] = values` or `+=`: reads the values, writes as many elements of x; adding reads
+    those too.
 
-    Lists of index tensors are in no recording, so values that are broadcast over what they are written to, and
-    all of `x[i, ..]` read, have no model. The indices' own bytes are left out."""
-    x, values = call.tensor(0), call.tensor(2)
+    Lists of index tensors are in no recording, so values that are broadcast over what they are
+    written to, and all of `x[i, ..]` read, have no model. The indices' own bytes are left out."""
+    x = call.tensor(0)
+    values = call.tensor(2)
     if not values.shape:
         raise UnmodelledError("how much is written was not recorded")
     adds = call.flag(3)
@@ -51,26 +68,36 @@ def index_put(call: Call) -> Work:
 
 
 def scatter(call: Call, flops: float, passes: int) -> Work:
-    """`scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value), passes so often over
-    what is touched (adding reads it, too); so many FLOPs for each."""
-    x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
+    """`scatter_(x, dim, index, source)`, `index_add_(..)`: reads index and source (or a value),
+    passes so often over what is touched (adding reads it, too); so many FLOPs for each."""
+    x = call.tensor(0)
+    places = call.tensor(2)
+    source = call.optional(3)
     elements = (source or places).numel
     traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
     return Work(flops * elements, traffic, x.dtype.precision)
 
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
-    return Work(0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision)
+    return Work(
+        0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision
+    )
 
 
 def topk(call: Call) -> Work:
     """`topk(x, k, dim)`: reads x, writes k values and positions for each row."""
-    x, k = call.tensor(0), call.integer(1)
+    x = call.tensor(0)
+    k = call.integer(1)
     length = x.shape[call.integer(2) if call.has_value(2) else -1] if x.shape else 1
-    return Work(0.0, read(x) + x.numel // max(length, 1) * k * (x.dtype.bytes + LONG.bytes), x.dtype.precision)
+    return Work(
+        0.0,
+        read(x) + x.numel // max(length, 1) * k * (x.dtype.bytes + LONG.bytes),
+        x.dtype.precision,
+    )
 
 
 def bucketize(call: Call) -> Work:
-    """`bucketize(x, edges)`, `searchsorted(edges, x)`: reads both, writes a position for each value."""
+    """`bucketize(x, edges)`, `searchsorted(edges, x)`: reads both, writes a position for each
+    value."""
     given = call.tensor(0), call.tensor(1)
     return Work(0.0, read(*given) + given[call.name.endswith("searchsorted")].numel * LONG.bytes)

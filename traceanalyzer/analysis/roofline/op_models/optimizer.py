@@ -1,10 +1,12 @@
-"""Operators on lists of tensors and fused optimizer steps: every list read once, what is updated written.
+"""Operators on lists of tensors and fused optimizer steps: every list read once, what is updated
+written.
 
-Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`tensors.py`). Lists of
-more than 30 tensors PyTorch leaves out of recordings. An optimizer updates the parameters whose gradients the backward
-pass before it accumulated, and each of those is recorded with its shape and type (`torch::autograd::AccumulateGrad`).
-That is not so where there are several groups of parameters or ranks share them out, so it is only believed where the
-launches agree: the kernels of such an operator have a block for each begun chunk of each tensor."""
+Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name
+(`tensors.py`). Lists of more than 30 tensors PyTorch leaves out of recordings. An optimizer updates
+the parameters whose gradients the backward pass before it accumulated, and each of those is
+recorded with its shape and type (`torch::autograd::AccumulateGrad`). That is not so where there are
+several groups of parameters or ranks share them out, so it is only believed where the launches
+agree: the kernels of such an operator have a block for each begun chunk of each tensor."""
 
 from collections.abc import Callable
 
@@ -17,35 +19,56 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, inputs_of
 from traceanalyzer.trace import I64, RangeKind, Trace, distinct
 
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+ON_PARAMETERS = {f"aten::_fused_{name}_" for name in ("adam", "adamw", "sgd", "adagrad")} | {
+    f"aten::_foreach_{name}"
+    for name in ("lerp_", "addcmul_", "addcdiv_", "mul_", "sqrt", "div_", "zero_")
+}
+"""Operators that optimizers call on all parameters, their gradients or their moments."""
+CHUNK = 65_536
+"""Elements that one block of such a kernel takes, of one tensor (`kChunkSize` of ATen's
+MultiTensorApply.cuh)."""
+
 
 def foreach(call: Call, flops: float) -> Work:
-    """`_foreach_f(list, list or scalar, ..)`: reads each list, writes one; this much work an element."""
+    """`_foreach_f(list, list or scalar, ..)`: reads each list, writes one; this much work an
+    element."""
     first = call.tensor_list(0)
-    lists = [given for given in call.inputs if isinstance(given, tuple) and len(given) == len(first)]
+    lists = [
+        given for given in call.inputs if isinstance(given, tuple) and len(given) == len(first)
+    ]
     return _updated(first, read=_bytes(*lists), written=_bytes(first), flops=flops)
 
 
 def listed(call: Call, flops: float, reads: tuple[int, ...] = (0,)) -> Work:
     """Of an operator that reads these lists and writes the first, with this much work an element.
 
-    Recordings do not say whether two lists are the same tensors. Optimizers square a gradient with `_foreach_addcmul_`
-    (`exp_avg_sq.addcmul_(grad, grad)`), so its last list is not counted: the least that may move."""
+    Recordings do not say whether two lists are the same tensors. Optimizers square a gradient with
+    `_foreach_addcmul_` (`exp_avg_sq.addcmul_(grad, grad)`), so its last list is not counted: the
+    least that may move."""
     first = call.tensor_list(0)
-    return _updated(first, read=_bytes(*map(call.tensor_list, reads)), written=_bytes(first), flops=flops)
+    return _updated(
+        first, read=_bytes(*map(call.tensor_list, reads)), written=_bytes(first), flops=flops
+    )
 
 
 def foreach_norm(call: Call) -> Work:
-    """`_foreach_norm(list, order)`: reads it, writes a number for each tensor; 2 FLOPs an element."""
+    """`_foreach_norm(list, order)`: reads it, writes a number for each tensor; 2 FLOPs an
+    element."""
     first = call.tensor_list(0)
     return _updated(first, read=_bytes(first), written=len(first) * first[0].dtype.bytes, flops=2.0)
 
 
 def fused(
-    call: Call, flops: float, state: tuple[int, ...], kept: Callable[[Call], tuple[int, ...]] = lambda _: ()
+    call: Call,
+    flops: float,
+    state: tuple[int, ...],
+    kept: Callable[[Call], tuple[int, ...]] = lambda _: (),
 ) -> Work:
-    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads gradients and its
-    state, parameters too, and writes these; settings say which are `kept`."""
-    parameters, gradients = call.tensor_list(0), call.tensor_list(1)
+    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)` and its kin: reads
+    gradients and its state, parameters too, and writes these; settings say which are `kept`."""
+    parameters = call.tensor_list(0)
+    gradients = call.tensor_list(1)
     moved = _bytes(parameters, *map(call.tensor_list, (*state, *kept(call))))
     return _updated(parameters, read=_bytes(gradients) + moved, written=moved, flops=flops)
 
@@ -58,23 +81,23 @@ def _bytes(*lists: TensorList) -> float:
     return sum((t.bytes for tensors in lists for t in tensors), 0.0)
 
 
-ACCUMULATE = "torch::autograd::AccumulateGrad"
-ON_PARAMETERS = {f"aten::_fused_{name}_" for name in ("adam", "adamw", "sgd", "adagrad")} | {
-    f"aten::_foreach_{name}" for name in ("lerp_", "addcmul_", "addcdiv_", "mul_", "sqrt", "div_", "zero_")
-}
-"""Operators that optimizers call on all parameters, their gradients or their moments."""
-CHUNK = 65_536
-"""Elements that one block of such a kernel takes, of one tensor (`kChunkSize` of ATen's MultiTensorApply.cuh)."""
-
-
 def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
-    """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated, where it is known."""
-    trace, ranges = joined.trace, joined.trace.host_ranges
-    gradients = np.flatnonzero(texts_where(trace.strings, ACCUMULATE.__eq__)[ranges.name] & (ranges.shapes >= 0))
+    """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated,
+    where it is known."""
+    trace = joined.trace
+    ranges = joined.trace.host_ranges
+    gradients = np.flatnonzero(
+        texts_where(trace.strings, ACCUMULATE.__eq__)[ranges.name] & (ranges.shapes >= 0)
+    )
     if not len(gradients) or not len(rows):
         return {}
-    # How many forward operators the thread had begun is equal within one backward pass: its thread waits for that.
-    forward = (ranges.kind == RangeKind.OP) & (ranges.thread == ranges.thread[rows[0]]) & (ranges.sequence >= 0)
+    # How many forward operators the thread had begun is equal within one backward pass: its thread
+    # waits for that.
+    forward = (
+        (ranges.kind == RangeKind.OP)
+        & (ranges.thread == ranges.thread[rows[0]])
+        & (ranges.sequence >= 0)
+    )
     passes = np.searchsorted(ranges.start[forward], ranges.start[gradients])
     before = np.searchsorted(ranges.start[gradients], ranges.start[rows]) - 1
     of_row = np.where(before >= 0, passes[before], -1)
@@ -86,19 +109,26 @@ def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
 
 
 def _blocks(joined: Joined, rows: I64) -> I64:
-    """Thread blocks of all kernels that each of these operators launched itself; 0 where they were not recorded."""
+    """Thread blocks of all kernels that each of these operators launched itself; 0 where they were
+    not recorded."""
     launched = owner_nodes(joined.linked, joined.launch_node)
-    inside = np.flatnonzero((launched >= 0) & joined.linked.is_kernel & (joined.trace.device_ops.blocks > 0))
+    inside = np.flatnonzero(
+        (launched >= 0) & joined.linked.is_kernel & (joined.trace.device_ops.blocks > 0)
+    )
     of_op = np.where(joined.linked.tree.is_call, -1, joined.linked.tree.row[:])[launched[inside]]
     order = np.searchsorted(rows, of_op)
     hit = rows[np.minimum(order, len(rows) - 1)] == of_op
-    sums = np.bincount(order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows))
+    sums = np.bincount(
+        order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows)
+    )
     return sums.astype(np.int64)
 
 
 def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorList:
-    """The gradients' tensors; none if one of them cannot be read. Steps that are alike (`read`) share one tuple."""
-    shapes, dtypes = trace.host_ranges.shapes[rows], trace.host_ranges.dtypes[rows]
+    """The gradients' tensors; none if one of them cannot be read. Steps that are alike (`read`)
+    share one tuple."""
+    shapes = trace.host_ranges.shapes[rows]
+    dtypes = trace.host_ranges.dtypes[rows]
     key = shapes.tobytes() + dtypes.tobytes()
     if key not in read:
         texts = zip(map(trace.text, shapes.tolist()), map(trace.text, dtypes.tolist()), strict=True)

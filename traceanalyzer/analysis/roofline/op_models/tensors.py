@@ -1,4 +1,5 @@
-"""Tensors as a recording describes them: shape, strides and element type, parsed once for each distinct text."""
+"""Tensors as a recording describes them: shape, strides and element type, parsed once for each
+distinct text."""
 
 import enum
 import math
@@ -36,30 +37,66 @@ class DType:
 
 
 UNKNOWN = DType(NAN)
-DOUBLE, FLOAT = DType(8, Precision.FP64), DType(4, Precision.FP32)
-HALF, BFLOAT16 = DType(2, Precision.FP16), DType(2, Precision.BF16)
-FP8, FP4 = DType(1, Precision.FP8), DType(1, Precision.FP4)
+DOUBLE = DType(8, Precision.FP64)
+FLOAT = DType(4, Precision.FP32)
+HALF = DType(2, Precision.FP16)
+BFLOAT16 = DType(2, Precision.BF16)
+FP8 = DType(1, Precision.FP8)
+FP4 = DType(1, Precision.FP4)
 COMPLEX = DType(8, Precision.FP32, Kind.COMPLEX)
 COMPLEX_DOUBLE = DType(16, Precision.FP64, Kind.COMPLEX)
 BYTE = DType(1, Precision.INT8, Kind.INTEGER)
 SHORT, INT32, LONG = (DType(size, kind=Kind.INTEGER) for size in (2, 4, 8))
 BOOL = DType(1, kind=Kind.BOOL)
 DTYPES = {
-    "double": DOUBLE, "float": FLOAT, "c10::Half": HALF, "c10::BFloat16": BFLOAT16,
-    "c10::Float8_e4m3fn": FP8, "c10::Float8_e5m2": FP8, "c10::Float8_e4m3fnuz": FP8, "c10::Float8_e5m2fnuz": FP8,
-    "c10::Float8_e8m0fnu": FP8, "c10::Float4_e2m1fn_x2": FP4,  # two values share a byte, and shapes count bytes
-    "c10::complex<float>": COMPLEX, "c10::complex<double>": COMPLEX_DOUBLE,
+    "double": DOUBLE,
+    "float": FLOAT,
+    "c10::Half": HALF,
+    "c10::BFloat16": BFLOAT16,
+    "c10::Float8_e4m3fn": FP8,
+    "c10::Float8_e5m2": FP8,
+    "c10::Float8_e4m3fnuz": FP8,
+    "c10::Float8_e5m2fnuz": FP8,
+    "c10::Float8_e8m0fnu": FP8,
+    "c10::Float4_e2m1fn_x2": FP4,  # two values share a byte, and shapes count bytes
+    "c10::complex<float>": COMPLEX,
+    "c10::complex<double>": COMPLEX_DOUBLE,
     "c10::complex<c10::Half>": DType(4, Precision.FP16, Kind.COMPLEX),
-    "long int": LONG, "long": LONG, "long long": LONG, "unsigned long": LONG,
-    "int": INT32, "unsigned int": INT32, "c10::qint32": INT32,
-    "short int": SHORT, "short": SHORT, "unsigned short": SHORT,
-    "signed char": BYTE, "unsigned char": BYTE, "c10::qint8": BYTE, "c10::quint8": BYTE, "bool": BOOL,
-}  # fmt: skip
-"""Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch (c10/core/ScalarType.h)."""
+    "long int": LONG,
+    "long": LONG,
+    "long long": LONG,
+    "unsigned long": LONG,
+    "int": INT32,
+    "unsigned int": INT32,
+    "c10::qint32": INT32,
+    "short int": SHORT,
+    "short": SHORT,
+    "unsigned short": SHORT,
+    "signed char": BYTE,
+    "unsigned char": BYTE,
+    "c10::qint8": BYTE,
+    "c10::quint8": BYTE,
+    "bool": BOOL,
+}
+"""Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch
+(c10/core/ScalarType.h)."""
 SCALAR_TYPES = {
-    0: BYTE, 1: BYTE, 2: SHORT, 3: INT32, 4: LONG, 5: HALF, 6: FLOAT, 7: DOUBLE, 9: COMPLEX, 10: COMPLEX_DOUBLE,
-    11: BOOL, 15: BFLOAT16, 23: FP8, 24: FP8, 45: FP4,
-}  # fmt: skip
+    0: BYTE,
+    1: BYTE,
+    2: SHORT,
+    3: INT32,
+    4: LONG,
+    5: HALF,
+    6: FLOAT,
+    7: DOUBLE,
+    9: COMPLEX,
+    10: COMPLEX_DOUBLE,
+    11: BOOL,
+    15: BFLOAT16,
+    23: FP8,
+    24: FP8,
+    45: FP4,
+}
 """`c10::ScalarType` as an argument (`aten::_to_copy`), by its number."""
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
 MAX_ELEMENTS = 2**44  # of one tensor: more is in no memory, and products of sizes would leave int64
@@ -81,11 +118,19 @@ class Tensor:
 
     @property
     def stored(self) -> int:
-        """Distinct elements in memory: a dimension with stride 0 is one element, windows that overlap count once."""
+        """Distinct elements in memory: a dimension with stride 0 is one element, windows that
+        overlap count once."""
         if self.strides is None or not self.numel:
             return self.numel
-        steps = [(size, abs(stride)) for size, stride in zip(self.shape, self.strides, strict=True) if stride]
-        return min(math.prod(size for size, _ in steps), 1 + sum((size - 1) * stride for size, stride in steps))
+        steps = [
+            (size, abs(stride))
+            for size, stride in zip(self.shape, self.strides, strict=True)
+            if stride
+        ]
+        return min(
+            math.prod(size for size, _ in steps),
+            1 + sum((size - 1) * stride for size, stride in steps),
+        )
 
     @property
     def bytes(self) -> float:
@@ -98,25 +143,45 @@ class Tensor:
         return self.numel * self.dtype.bytes
 
 
+_NO_NUMBER = re.compile(
+    r"-?\d{19,}|-{2,}\d+"
+)  # what looks like a number that 64 bits hold, and is none
+_TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
+"""The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
+_OPAQUE = re.compile(r"OpaqueType<(\d{1,18})u?>")
+"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
+_VECTORISED = re.compile(
+    r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>"
+)
+"""Its last arguments are the bytes of a vector and its elements."""
+
+
 def _types(kind: Kind, tensors: list[Tensor] | tuple[Tensor, ...]) -> set[DType]:
     return {t.dtype for t in tensors if t.dtype.kind is kind}
 
 
 def promoted(*tensors: Tensor) -> DType:
-    """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
+    """The type of a result: the highest family wins, within it the widest; those without dimensions
+    only by family.
 
-    PyTorch's rule (torch.result_type); half and bfloat16 make float, and so does a Python number with integers."""
+    PyTorch's rule (torch.result_type); half and bfloat16 make float, and so does a Python number
+    with integers."""
     highest = max((t.dtype.kind for t in tensors), default=Kind.FLOAT)
     shaped = [t for t in tensors if t.shape]
     with_dimensions = _types(highest, shaped)
     types = with_dimensions or _types(highest, tensors)
     by_family = highest is Kind.FLOAT and not with_dimensions and shaped
-    return FLOAT if by_family or {HALF, BFLOAT16} <= types else max(types, key=lambda one: one.bytes, default=UNKNOWN)
+    return (
+        FLOAT
+        if by_family or {HALF, BFLOAT16} <= types
+        else max(types, key=lambda one: one.bytes, default=UNKNOWN)
+    )
 
 
 TensorList = tuple[Tensor, ...]
 Input = Tensor | TensorList | None
-"""A tensor, a list of tensors (empty where the recorder left a long one out), None for anything else."""
+"""A tensor, a list of tensors (empty where the recorder left a long one out), None for anything
+else."""
 _Dims = msgspec.json.Decoder(list[list[Any]])
 _Types = msgspec.json.Decoder(list[str])
 _Values = msgspec.json.Decoder(list[Any])
@@ -124,7 +189,8 @@ _Values = msgspec.json.Decoder(list[Any])
 
 @lru_cache(maxsize=4096)
 def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[Input, ...] | None:
-    """The inputs that `Input Dims`, `Input type` and `Input Strides` describe; None where the text is no such thing."""
+    """The inputs that `Input Dims`, `Input type` and `Input Strides` describe; None where the text
+    is no such thing."""
     try:
         dims = _Dims.decode(shapes)
         # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
@@ -136,17 +202,18 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return None
 
 
-def inputs_of(shapes: str | None, dtypes: str | None = None, strides: str | None = None) -> tuple[Input, ...]:
+def inputs_of(
+    shapes: str | None, dtypes: str | None = None, strides: str | None = None
+) -> tuple[Input, ...]:
     """The same; none where they were not recorded, or the text is damaged."""
     return parse_inputs(shapes or "", dtypes, strides) or ()
 
 
-def tensors_of(shapes: str | None, dtypes: str | None = None, strides: str | None = None) -> list[Tensor]:
+def tensors_of(
+    shapes: str | None, dtypes: str | None = None, strides: str | None = None
+) -> list[Tensor]:
     """Those of the inputs that are tensors, lists of them left out."""
     return [one for one in inputs_of(shapes, dtypes, strides) if isinstance(one, Tensor)]
-
-
-_NO_NUMBER = re.compile(r"-?\d{19,}|-{2,}\d+")  # what looks like a number that 64 bits hold, and is none
 
 
 def parse_values(concrete: str | None) -> tuple[str, ...]:
@@ -172,23 +239,21 @@ def _tensor(dims: Any, dtype: DType, strides: Any) -> Tensor:
     shape = _sizes(dims)
     if min(shape, default=0) < 0 or math.prod(shape) > MAX_ELEMENTS:
         raise ValueError("a size below zero, or larger than any memory")
-    return Tensor(shape, dtype, None if strides is None or len(strides) != len(shape) else _sizes(strides))
+    return Tensor(
+        shape, dtype, None if strides is None or len(strides) != len(shape) else _sizes(strides)
+    )
 
 
 def _sizes(values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list) or len(values) > MAX_DIMS or not all(type(v) is int for v in values):
+    if (
+        not isinstance(values, list)
+        or len(values) > MAX_DIMS
+        or not all(type(v) is int for v in values)
+    ):
         raise ValueError("not a list of sizes")
     if not all(abs(v) <= MAX_ELEMENTS for v in values):
         raise ValueError("larger than any memory")
     return tuple(values)
-
-
-_TEMPLATE = re.compile(r"<(float|double|c10::Half|c10::BFloat16|long|int|bool)[,>]")
-"""The first type in a kernel's template arguments, of `multi_tensor_apply_kernel`'s functor."""
-_OPAQUE = re.compile(r"OpaqueType<(\d{1,18})u?>")
-"""`CatArrayBatchedCopy<OpaqueType<2>>`: only the size matters to a copy."""
-_VECTORISED = re.compile(r"CatArrayBatchedCopy_vectorized<char(?:, [^,>]+){4}, (\d{1,18}), (\d{1,18})>")
-"""Its last arguments are the bytes of a vector and its elements."""
 
 
 def element_type(kernel: str) -> DType:

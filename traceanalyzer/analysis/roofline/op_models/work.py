@@ -1,9 +1,11 @@
-"""Models applied to the recorded operators of a trace, each distinct call once; which row stands for which work.
+"""Models applied to the recorded operators of a trace, each distinct call once; which row stands
+for which work.
 
-Recorded operators are nested (`aten::linear` calls `aten::addmm`), so a model of each must not count the work
-twice. Models of operators that do the work come first: of several nested ones the outermost describes it whole
-(`aten::_scaled_dot_product_flash_attention` around `aten::_flash_attention_forward`). Models of operators that
-usually call others (`aten::linear`) are only used where nothing beneath them is modelled."""
+Recorded operators are nested (`aten::linear` calls `aten::addmm`), so a model of each must not
+count the work twice. Models of operators that do the work come first: of several nested ones the
+outermost describes it whole (`aten::_scaled_dot_product_flash_attention` around
+`aten::_flash_attention_forward`). Models of operators that usually call others (`aten::linear`) are
+only used where nothing beneath them is modelled."""
 
 import enum
 from collections.abc import Callable, Set
@@ -18,7 +20,13 @@ from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Model
 from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, parameters_of
-from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, element_type, parse_inputs, parse_values
+from traceanalyzer.analysis.roofline.op_models.tensors import (
+    NAN,
+    Tensor,
+    element_type,
+    parse_inputs,
+    parse_values,
+)
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, Bool, RangeKind, Trace, distinct
 
@@ -26,8 +34,8 @@ Row = tuple[float, ...]  # a value for each `Figure`
 
 
 class Figure(enum.IntEnum):
-    """Places in a row: FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch;
-    elements of the largest input, and bytes of one."""
+    """Places in a row: FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries
+    of a batch; elements of the largest input, and bytes of one."""
 
     FLOPS, BYTES, PRECISION, INPUTS, ENTRIES, ELEMENTS, WIDTH = range(7)
 
@@ -35,17 +43,23 @@ class Figure(enum.IntEnum):
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
 OVER_CACHES = frozenset(("unified_attention", "unified_attention_with_output", "mha_batch_prefill"))
 """Attention of serving engines: its shapes do not say how long the requests are."""
-MOST = 0.5  # of a composite operator's FLOPs: below this share its children are its preparation, not its work
+MOST = 0.5
+"""Of a composite operator's FLOPs: below this share its children are its preparation, not its
+work."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpWork:
-    """What recorded operators have to do at least. Arrays are aligned with rows of the trace's tables."""
+    """What recorded operators have to do at least. Arrays are aligned with rows of the trace's
+    tables."""
 
     figures: F64  # `Row`s, one for each distinct call; the first is that of what has no model
     kind: I32  # for each host range its row of the figures
-    counts: Bool  # which host ranges stand for work: figures of these rows may be added up, nothing is counted twice
-    of_device_op: I64  # for each device op the host range whose work it is part of, -1 where no model describes it
+    # which host ranges stand for work: figures of these rows may be added up, nothing is counted
+    # twice
+    counts: Bool
+    # for each device op the host range whose work it is part of, -1 where no model describes it
+    of_device_op: I64
 
     def of(self, figure: Figure, rows: I64) -> F64:
         """A figure of these host ranges; NaN for row -1, and where it is not known."""
@@ -53,12 +67,14 @@ class OpWork:
 
     @property
     def flops(self) -> F64:
-        """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
+        """For each host range its floating-point operations (a multiply-add is two), NaN where
+        unmodelled."""
         return self.figures[self.kind, Figure.FLOPS]
 
     @property
     def bytes(self) -> F64:
-        """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
+        """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN
+        where unmodelled."""
         return self.figures[self.kind, Figure.BYTES]
 
 
@@ -66,30 +82,42 @@ class OpWork:
 class Models:
     """The models by operator name."""
 
-    working: dict[str, Model]  # operators that do the work themselves, or whose children do just what the model says
-    composite: dict[str, Model]  # operators that call others which have models; used where none of those was recorded
+    working: dict[
+        str, Model
+    ]  # operators that do the work themselves, or whose children do just what the model says
+    composite: dict[
+        str, Model
+    ]  # operators that call others which have models; used where none of those was recorded
     prefixes: dict[str, Model]
     """Working operators whose names are made up as the program is compiled, by how these begin."""
 
     def find(self, name: str) -> tuple[Model | None, bool]:
-        """The model of an operator and whether it is composite; an in-place variant has that of its namesake."""
+        """The model of an operator and whether it is composite; an in-place variant has that of its
+        namesake."""
         for key in (name, name.removesuffix("_")):
             if found := self.working.get(key) or self.composite.get(key):
                 return found, key not in self.working
-        return next((m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None), False
+        return next(
+            (m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None
+        ), False
 
 
 def apply_models(joined: Joined, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
-    ranges, strings = joined.trace.host_ranges, joined.trace.strings
+    ranges = joined.trace.host_ranges
+    strings = joined.trace.strings
     named = {int(code): models.find(strings[code]) for code in distinct(ranges.name) if code >= 0}
-    table = _Table(joined.trace, {code: model for code, (model, _) in named.items() if model is not None})
+    table = _Table(
+        joined.trace, {code: model for code, (model, _) in named.items() if model is not None}
+    )
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(table.found)))
     groups = _distinct_calls(joined.trace, rows)
     table.kind[rows] = groups.index + len(table.rows)
     table.rows += [table.row_of(row) for row in rows[groups.first]]
     composite = np.zeros(len(ranges), np.bool_)
-    composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in named.items() if of_others])
+    composite[rows] = np.isin(
+        ranges.name[rows], [code for code, (_, of_others) in named.items() if of_others]
+    )
     del groups
     _fill_lists(joined, table)
     _fill_iterations(joined, table)
@@ -103,7 +131,8 @@ class _Table:
 
     def __init__(self, trace: Trace, found: dict[int, Model]) -> None:
         """With the models by the codes of their operators' names."""
-        self.trace, self.found = trace, found
+        self.trace = trace
+        self.found = found
         self.rows = [UNKNOWN_ROW]
         self.kind = np.zeros(len(trace.host_ranges), np.int32)
 
@@ -113,29 +142,47 @@ class _Table:
 
     def ranges_of(self, names: Set[str]) -> I64:
         """Host ranges of modelled operators of these names; engines call one by several."""
-        codes = [c for c in self.found if names & {self.trace.strings[c], self.trace.strings[c].partition("::")[2]}]
+        codes = [
+            c
+            for c in self.found
+            if names & {self.trace.strings[c], self.trace.strings[c].partition("::")[2]}
+        ]
         return np.flatnonzero(np.isin(self.trace.host_ranges.name, codes))
 
-    def amend(self, ranges: I64, key: I32 | I64, amend: Callable[[int], Callable[[Call], Call]]) -> None:
-        """Give host ranges that are alike in call and key a row of their own: of the call, amended as the key says."""
+    def amend(
+        self, ranges: I64, key: I32 | I64, amend: Callable[[int], Callable[[Call], Call]]
+    ) -> None:
+        """Give host ranges that are alike in call and key a row of their own: of the call, amended
+        as the key says."""
         groups = Groups.of(_distinct_calls(self.trace, ranges).index, key)
         for group, i in enumerate(groups.first.tolist()):
             self.kind[ranges[groups.index == group]] = len(self.rows)
             self.rows.append(self.row_of(int(ranges[i]), amend(int(key[i]))))
 
     def _link(self, one: int) -> Link:
-        text, made = self.trace.text, self.trace.collectives
+        text = self.trace.text
+        made = self.trace.collectives
         sizes = int(made.in_elements[one]), int(made.out_elements[one])
-        return Link(text(made.name[one]) or "", *sizes, text(made.dtype[one]) or "", int(made.group_size[one]))
+        return Link(
+            text(made.name[one]) or "",
+            *sizes,
+            text(made.dtype[one]) or "",
+            int(made.group_size[one]),
+        )
 
     def row_of(self, row: int, amend: Callable[[Call], Call] | None = None) -> Row:
         """What its model says of this host range; nothing where the recording does not suffice."""
-        text, ranges = self.trace.text, self.trace.host_ranges
-        shapes, dtypes, strides = (text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides))
+        text = self.trace.text
+        ranges = self.trace.host_ranges
+        shapes, dtypes, strides = (
+            text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides)
+        )
         if (inputs := parse_inputs(shapes or "[]", dtypes, strides)) is None:
             return UNKNOWN_ROW
         link = self._link(one) if (one := int(ranges.collective[row])) >= 0 else None
-        call = Call(text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link)
+        call = Call(
+            text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link
+        )
         try:
             call = amend(call) if amend else call
             work = self.found[int(ranges.name[row])](call)
@@ -148,28 +195,42 @@ class _Table:
 
 
 def _fill_lists(joined: Joined, table: _Table) -> None:
-    """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
+    """Model optimizer calls whose lists were left out of the recording with the parameters known
+    elsewhere."""
     rows = table.ranges_of(ON_PARAMETERS)
     given = parameters_of(joined, rows[np.isnan(table.figure(Figure.FLOPS))[table.kind[rows]]])
     lists = {id(parameters): parameters for parameters in given.values()}
     keys = np.array([id(parameters) for parameters in given.values()], np.int64)
-    table.amend(np.array(list(given), np.int64), keys, lambda key: partial(Call.with_lists, tensors=lists[key]))
+    table.amend(
+        np.array(list(given), np.int64),
+        keys,
+        lambda key: partial(Call.with_lists, tensors=lists[key]),
+    )
 
 
 def _fill_iterations(joined: Joined, table: _Table) -> None:
-    """Model attention over a cache by the lengths that the marker of the iteration around it says."""
-    tree, texts = joined.linked.tree, joined.trace.strings
-    said = {code: one for code, text in enumerate(texts) if (one := iteration(text)) and one.pairs is not None}
+    """Model attention over a cache by the lengths that the marker of the iteration around it
+    says."""
+    tree = joined.linked.tree
+    texts = joined.trace.strings
+    said = {
+        code: one
+        for code, text in enumerate(texts)
+        if (one := iteration(text)) and one.pairs is not None
+    }
     rows = table.ranges_of(OVER_CACHES)
     if not said or not len(rows):
         return
     marked = tree.innermost(np.isin(tree.names(np.arange(len(tree.start))), list(said)))
     mark = tree.names(at(marked, tree.node_of_range[rows], -1))
-    table.amend(rows[mark >= 0], mark[mark >= 0], lambda code: partial(replace, iteration=said[code]))
+    table.amend(
+        rows[mark >= 0], mark[mark >= 0], lambda code: partial(replace, iteration=said[code])
+    )
 
 
 def _type_lists(trace: Trace, table: _Table, of_device_op: I64) -> None:
-    """Model calls on lists of tensors again with the type that the kernel they launched first tells."""
+    """Model calls on lists of tensors again with the type that the kernel they launched first
+    tells."""
     covered = np.flatnonzero(of_device_op >= 0)
     rows, first = np.unique(of_device_op[covered], return_index=True)
     wanted = np.isnan(table.figure(Figure.BYTES))[table.kind[rows]]
@@ -181,7 +242,8 @@ def _type_lists(trace: Trace, table: _Table, of_device_op: I64) -> None:
 
 
 def _distinct_calls(trace: Trace, rows: I64) -> Groups:
-    """Rows with the same operator and inputs. One key at a time: the product of all would not fit an integer."""
+    """Rows with the same operator and inputs. One key at a time: the product of all would not fit
+    an integer."""
     ranges = trace.host_ranges
     groups = Groups.of(ranges.name[rows], ranges.shapes[rows])
     for key in (ranges.dtypes, ranges.strides, ranges.concrete, ranges.collective):
@@ -191,14 +253,20 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
 
 def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
-    tree, node = joined.linked.tree, joined.launch_node
-    counts, of_device_op = np.zeros(len(flops), np.bool_), np.full(len(joined.trace.device_ops), -1, np.int64)
+    tree = joined.linked.tree
+    node = joined.launch_node
+    counts = np.zeros(len(flops), np.bool_)
+    of_device_op = np.full(len(joined.trace.device_ops), -1, np.int64)
     if not np.isfinite(flops).any():
         return counts, of_device_op
     row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
-    whole = np.isfinite(here) & ~working & ~_done_below(joined.linked, np.where(working, here, 0.0), working, here)
+    whole = (
+        np.isfinite(here)
+        & ~working
+        & ~_done_below(joined.linked, np.where(working, here, 0.0), working, here)
+    )
     covering = tree.outermost(working | whole)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
     inside = np.flatnonzero(node >= 0)
@@ -208,8 +276,9 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
 
 
 def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
-    """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
-    it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
+    """For each node whether working operators beneath it do what its own model says: most of its
+    FLOPs, or, where it has none, anything. (A transposed convolution that clears its result has a
+    child, but that is not the work.)"""
     end = linked.tree.subtree_end[:]
     many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
     done: Bool = many.take(end) > many[:-1]

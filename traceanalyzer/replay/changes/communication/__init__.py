@@ -1,1 +1,2 @@
-"""What ranks send each other: what is reduced or gathered, how often, when, and in how many bytes."""
+"""What ranks send each other: what is reduced or gathered, how often, when, and in how many
+bytes."""

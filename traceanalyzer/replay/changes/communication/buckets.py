@@ -1,9 +1,11 @@
-"""Gradient buckets of another size: the same bytes in collectives that begin when their last gradient is there.
+"""Gradient buckets of another size: the same bytes in collectives that begin when their last
+gradient is there.
 
-What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
-shortest time of each size (the alpha-beta model of communication); where the buckets are of one size the latency is
-what the recording's own short messages take, and without such larger ones go at the best recorded rate. The host calls
-each bucket one time. Between two buckets gradients come evenly. All is compared with the model's recorded buckets."""
+What a collective of a size would take comes from those recorded: time = latency + bytes /
+bandwidth, fitted to the shortest time of each size (the alpha-beta model of communication); where
+the buckets are of one size the latency is what the recording's own short messages take, and without
+such larger ones go at the best recorded rate. The host calls each bucket one time. Between two
+buckets gradients come evenly. All is compared with the model's recorded buckets."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,13 +22,17 @@ from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import F64, I64
 
 MB = 2**20  # as PyTorch's `bucket_cap_mb` counts
-MAX_BUCKETS = 10_000  # of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes
+MAX_BUCKETS = 10_000
+"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message
+sizes."""
 AS_RECORDED = ("stream", "alone", "latency", "gap", "communication", "copy", "row")
 """What an inserted op has of the one that it replaces."""
 SHORT_BYTES = 2**16
-"""Messages up to this size take as long as one without content: links move so much in a microsecond or two."""
+"""Messages up to this size take as long as one without content: links move so much in a microsecond
+or two."""
 SIZE_RATIO = 2.0
-"""The largest message must be so many times the smallest for a line through their times to mean something."""
+"""The largest message must be so many times the smallest for a line through their times to mean
+something."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,9 @@ class BucketSize:
     def __str__(self) -> str:
         if self.bytes is not None:
             return f"of {self.bytes / MB:g} MB"
-        return {2.0: "twice as large", 0.5: "half as large"}.get(self.factor, f"{self.factor:g} times as large")
+        return {2.0: "twice as large", 0.5: "half as large"}.get(
+            self.factor, f"{self.factor:g} times as large"
+        )
 
     def of(self, size: I64) -> float:
         """The size in bytes, given the buckets' recorded ones."""
@@ -60,10 +68,11 @@ class BucketSize:
 
 @parametric
 def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
-    """Buckets of another size, or those recorded (None), as the model has them; None where recorded sizes and times do
-    not tell what smaller ones would take."""
+    """Buckets of another size, or those recorded (None), as the model has them; None where recorded
+    sizes and times do not tell what smaller ones would take."""
     size = reduced_bytes(tape)
-    runs, cost = _runs(tape, size), cost_of(tape, size) or _cost_of_larger(tape, size, wanted)
+    runs = _runs(tape, size)
+    cost = cost_of(tape, size) or _cost_of_larger(tape, size, wanted)
     if cost is None or not runs or not tape.compute.any():
         return None
     target = None if wanted is None else wanted.of(size[np.concatenate(runs)])
@@ -73,7 +82,8 @@ def rebucketed(tape: Tape, wanted: BucketSize | None) -> Tape | None:
 
 
 def _cost_of_larger(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | None:
-    """Larger messages, where those recorded are all about as large: no faster than the best of them."""
+    """Larger messages, where those recorded are all about as large: no faster than the best of
+    them."""
     known = size > 0
     if not known.any() or (wanted is not None and wanted.of(size[known]) <= np.median(size[known])):
         return None
@@ -86,9 +96,14 @@ def reduced_bytes(tape: Tape) -> I64:
 
 
 def cost_of(tape: Tape, size: I64) -> Cost | None:
-    """The cost of collectives of these sizes (-1: none), from their own times, else with the latency of other, short
-    ones; None where neither tells."""
-    short = tape.communication & (size < 0) & (sizes(tape) <= SHORT_BYTES) & (of_kind(tape, *SYNCHRONISING))
+    """The cost of collectives of these sizes (-1: none), from their own times, else with the
+    latency of other, short ones; None where neither tells."""
+    short = (
+        tape.communication
+        & (size < 0)
+        & (sizes(tape) <= SHORT_BYTES)
+        & (of_kind(tape, *SYNCHRONISING))
+    )
     known = size > 0
     fitted = fit_cost(size, tape.duration)
     if fitted is not None or not short.any() or not known.any():
@@ -99,7 +114,8 @@ def cost_of(tape: Tape, size: I64) -> Cost | None:
 
 
 def fit_cost(size: I64, duration: I64) -> Cost | None:
-    """The cost of a collective from sizes (-1: none) and times; None where they differ too little to tell."""
+    """The cost of a collective from sizes (-1: none) and times; None where they differ too little
+    to tell."""
     known = size > 0
     sizes, index = np.unique(size[known], return_inverse=True)
     if len(sizes) < 2 or sizes[-1] < SIZE_RATIO * sizes[0]:
@@ -113,14 +129,17 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
 
 
 def _runs(tape: Tape, size: I64) -> list[I64]:
-    """Reductions on one stream one after the other, none of which anything waits for before the last is launched. What
-    waits in one step and not in another that reduces the same does so by chance."""
-    buckets, index = np.flatnonzero(size > 0), np.arange(len(tape.row))
+    """Reductions on one stream one after the other, none of which anything waits for before the
+    last is launched. What waits in one step and not in another that reduces the same does so by
+    chance."""
+    buckets = np.flatnonzero(size > 0)
+    index = np.arange(len(tape.row))
     needed = np.full(len(tape.row), len(tape.row), np.int64)
     for on in (tape.dependencies.on, tape.dependencies.also_on):
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
-    on, waited = tape.dependencies.on, np.cumsum(tape.waits)[tape.event]
+    on = tape.dependencies.on
+    waited = np.cumsum(tape.waits)[tape.event]
     for_compute = (on >= 0) & ~tape.communication[np.maximum(on, 0)]
     new = ~for_compute[buckets]
     for one in (tape.stream, tape.step_of_op, waited):
@@ -135,33 +154,54 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
 
 
 def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
-    """The recorded buckets stay as marks that take no time; what they did is done, and launched, by inserted ones."""
-    compute, parts, dispatch = np.flatnonzero(tape.compute), [], tape.dispatch.copy()
-    duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
-    # What waits for what, but for the compute launched before a run's last reduction that seems to wait for one.
+    """The recorded buckets stay as marks that take no time; what they did is done, and launched, by
+    inserted ones."""
+    compute = np.flatnonzero(tape.compute)
+    parts = []
+    dispatch = tape.dispatch.copy()
+    duration, meeting, gap, latency = (
+        a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency)
+    )
+    # What waits for what, but for the compute launched before a run's last reduction that seems to
+    # wait for one.
     last = np.full(len(tape.row) + 1, -1, np.int64)
     for run in runs:
-        bounds, last[run] = np.cumsum(size[run], dtype=np.float64), run[-1]
+        bounds = np.cumsum(size[run], dtype=np.float64)
+        last[run] = run[-1]
         if target is not None:
             bounds = np.append(np.arange(target, int(bounds[-1]), target), int(bounds[-1]))
         after = _produced(tape, run, size[run], bounds, compute)
-        parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
-        duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
+        parts.append(
+            (
+                np.maximum(after, 0),
+                run[0] + np.zeros(len(after), np.int64),
+                np.diff(bounds, prepend=0.0),
+            )
+        )
+        duration[run] = 0
+        meeting[run] = -1
+        gap[run] = 0
+        latency[run] = 0
         # A call ends after its launch: what is left of it lies before the next event.
         calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
         spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
         dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
-    waits, index = tape.dependencies, np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
-    on, also_on = (np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on))
+    waits = tape.dependencies
+    index = np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
+    on, also_on = (
+        np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on)
+    )
     waits = Dependencies(on, waits.delay, also_on)
-    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits)
+    marked = replace(
+        tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits
+    )
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _inserted(marked.with_dispatch(dispatch), tape, after, like, cost.of(moved))
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
-    """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
-    as evenly as the others, but not before the step begins."""
+    """The compute op after which the gradients up to each of these bytes are there. Those of the
+    first bucket come as evenly as the others, but not before the step begins."""
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
     earliest = int(np.argmax(tape.step_of_op == tape.step_of_op[run[0]]))
@@ -171,8 +211,10 @@ def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64
 
 
 def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) -> Tape:
-    """The tape with ops inserted behind those at `after`, which they wait for; otherwise as those at `like`."""
-    count, new = len(marked.row), len(after)
+    """The tape with ops inserted behind those at `after`, which they wait for; otherwise as those
+    at `like`."""
+    count = len(marked.row)
+    new = len(after)
     order = np.argsort(np.append(np.arange(count) * 2, after * 2 + 1), kind="stable")
     moved = np.empty(count + new, np.int64)
     moved[order] = np.arange(count + new)
@@ -180,11 +222,22 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     def shifted(on: I64) -> I64:
         return np.where(on >= 0, moved[np.maximum(on, 0)], -1)
 
-    meeting = np.where(tape.meeting[like] >= 0, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1)
+    meeting = np.where(
+        tape.meeting[like] >= 0, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1
+    )
     inserted = {name: getattr(tape, name)[like] for name in AS_RECORDED}
     inserted |= {"event": tape.event[after], "duration": duration, "meeting": meeting}
-    columns: dict[str, Any] = {name: np.append(getattr(marked, name), own)[order] for name, own in inserted.items()}
-    waits, nothing = marked.dependencies, np.zeros(new, np.int64)
-    pairs = ((shifted(waits.on), moved[after]), (waits.delay, nothing), (shifted(waits.also_on), nothing - 1))
+    columns: dict[str, Any] = {
+        name: np.append(getattr(marked, name), own)[order] for name, own in inserted.items()
+    }
+    waits = marked.dependencies
+    nothing = np.zeros(new, np.int64)
+    pairs = (
+        (shifted(waits.on), moved[after]),
+        (waits.delay, nothing),
+        (shifted(waits.also_on), nothing - 1),
+    )
     dependencies = Dependencies(*(np.append(*pair)[order] for pair in pairs))
-    return replace(marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies)
+    return replace(
+        marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies
+    )

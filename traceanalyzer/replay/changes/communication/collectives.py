@@ -1,4 +1,5 @@
-"""Changes of communication, one for each remedy: what is reduced or gathered, how often, when, in how many bytes."""
+"""Changes of communication, one for each remedy: what is reduced or gathered, how often, when, in
+how many bytes."""
 
 import re
 from dataclasses import replace
@@ -17,19 +18,31 @@ REDUCTIONS = ("all_reduce", "reduce_scatter")
 IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
 """How the layers of a model that is spread over ranks exchange their results."""
 OVERLAP_COST = 0.5
-"""Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
-(0.2 to 0.7 in recordings of two GPUs; with 24 of 132 multiprocessors gone a product of 128 blocks has two waves)."""
+"""Share of a collective's time by which computation beside it becomes longer: it holds
+multiprocessors and bandwidth (0.2 to 0.7 in recordings of two GPUs; with 24 of 132 multiprocessors
+gone a product of 128 blocks has two waves)."""
 MOST_OVERLAP_COST = 0.75  # the same by the pessimistic reading
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
-SHARDING = re.compile(r"^FSDP::")  # what FSDP calls all that it does around the modules whose parameters it shards
+SHARDING = re.compile(
+    r"^FSDP::"
+)  # what FSDP calls all that it does around the modules whose parameters it shards
 IN_FP32 = re.compile(rf"^({'|'.join(WIDE)})$")
-FORWARD_SHARE = 0.25  # with less of them in the forward pass, reductions are of gradients, and some of losses
+FORWARD_SHARE = 0.25
+"""With less of them in the forward pass, reductions are of gradients, and some of losses."""
 CAST_PASSES = 5.0
-"""How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
-half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""
+"""How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast
+reads all and writes half, the mean reads and writes half, the cast back reads half and writes all,
+and none of them reaches the limit."""
 LAST_BUCKET = 25 * 2**20
-"""Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's usual size."""
+"""Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's
+usual size."""
+
+
+GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
+"""What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
+UNIT = re.compile(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
+"""The same where it names the module whose parameters are gathered."""
 
 
 def kinds(tape: Tape) -> I64:
@@ -57,8 +70,8 @@ def of_kind(tape: Tape, *names: str) -> Bool:
 
 
 def transfers(tape: Tape) -> I64:
-    """For each op how much of its time may be transfer: all where ranks meet, for then waiting is known; else no more
-    than the quickest of its kind and size took."""
+    """For each op how much of its time may be transfer: all where ranks meet, for then waiting is
+    known; else no more than the quickest of its kind and size took."""
     alone = tape.communication & (tape.meeting < 0)
     index = codes(kinds(tape)[alone], sizes(tape)[alone])
     least = np.full(int(index.max(initial=-1)) + 1, np.iinfo(np.int64).max)
@@ -69,18 +82,22 @@ def transfers(tape: Tape) -> I64:
 
 
 def removed(tape: Tape, ops: Bool) -> Tape | None:
-    """Without these collectives: computation beside them is as fast as without; None without any."""
+    """Without these collectives: computation beside them is as fast as without; None without
+    any."""
     if not ops.any():
         return None
     index = np.arange(len(ops))
     last_gone = np.maximum.accumulate(np.where(ops, index, -1))
     last_staying = np.maximum.accumulate(np.where(tape.communication & ~ops, index, -1))
     duration = np.where(last_gone > last_staying, tape.alone, tape.duration)
-    return replace(tape, duration=duration, meeting=np.where(ops, -1, tape.meeting)).without_launches(ops)
+    return replace(
+        tape, duration=duration, meeting=np.where(ops, -1, tape.meeting)
+    ).without_launches(ops)
 
 
 def accumulated_without_sync(tape: Tape) -> Tape | None:
-    """Gradients are reduced with the last of several backward passes of a step; None where each has its own step."""
+    """Gradients are reduced with the last of several backward passes of a step; None where each has
+    its own step."""
     gone = repeated_reductions(tape)
     if (left := removed(tape, gone)) is None:
         return None
@@ -89,12 +106,18 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
 
 
 def repeated_reductions(tape: Tape) -> Bool:
-    """Reductions whose bytes are reduced again later in the same step: all but the last round of equal messages. Rounds
-    are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
-    size, step, pass_ = sizes(tape), tape.step_of_op, backward_passes(tape)
+    """Reductions whose bytes are reduced again later in the same step: all but the last round of
+    equal messages. Rounds are told apart by the backward passes of the step; a model whose layers
+    reduce alike has one round."""
+    size = sizes(tape)
+    step = tape.step_of_op
+    pass_ = backward_passes(tape)
     result = np.zeros(len(size), bool)
     for rows in each_step(step, of_kind(tape, *REDUCTIONS) & (size > 0)):
-        rounds = [rows[pass_[rows] == number] for number in range(int(pass_[step == step[rows[0]]].max()) + 1)]
+        rounds = [
+            rows[pass_[rows] == number]
+            for number in range(int(pass_[step == step[rows[0]]].max()) + 1)
+        ]
         messages = [np.sort(size[mine]).tolist() for mine in rounds if len(mine)]
         if len(messages) == len(rounds) > 1 and all(some == messages[-1] for some in messages):
             result[np.concatenate(rounds[:-1])] = True
@@ -102,24 +125,30 @@ def repeated_reductions(tape: Tape) -> Bool:
 
 
 def backward_passes(tape: Tape) -> I64:
-    """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
-    before the first."""
+    """For each op the number of the backward pass of its step that it belongs to, or that was the
+    last before it; -1 before the first."""
     step = tape.step_of_op
     backward = tape.in_backward | tape.communication
     begins = backward & ~after_each(backward) & ~tape.communication
     begins |= backward & (np.diff(step, prepend=-2) != 0)
     count = np.cumsum(begins)
-    first = np.searchsorted(step, step, side="left") if (np.diff(step) >= 0).all() else np.zeros(len(step), np.int64)
+    first = (
+        np.searchsorted(step, step, side="left")
+        if (np.diff(step) >= 0).all()
+        else np.zeros(len(step), np.int64)
+    )
     return count - np.append(0, count)[first] - 1
 
 
 def compressed(tape: Tape) -> Tape | None:
-    """Reductions of gradients move half as many bytes; casts before and after run among the computation. None without
-    any."""
+    """Reductions of gradients move half as many bytes; casts before and after run among the
+    computation. None without any."""
     chosen = of_kind(tape, *REDUCTIONS)
     if not chosen.any():
         return None
-    casts = float(tape.moving_ns(np.where(chosen, np.maximum(sizes(tape), 0), 0), CAST_PASSES).sum())
+    casts = float(
+        tape.moving_ns(np.where(chosen, np.maximum(sizes(tape), 0), 0), CAST_PASSES).sum()
+    )
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return tape.retimed(np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
@@ -127,17 +156,22 @@ def compressed(tape: Tape) -> Tape | None:
 
 @parametric
 def overlapped(tape: Tape, cost: float) -> Tape | None:
-    """Reductions begin with the backward pass and run beside it, which becomes longer by this share of theirs; the last
-    bucket stays behind it. None without such reductions."""
-    chosen, size = late_reductions(tape), sizes(tape)
+    """Reductions begin with the backward pass and run beside it, which becomes longer by this share
+    of theirs; the last bucket stays behind it. None without such reductions."""
+    chosen = late_reductions(tape)
+    size = sizes(tape)
     if not chosen.any():
         return None
     last = np.zeros(len(size), bool)
     last[[rows[-1] for rows in each_step(tape.step_of_op, chosen)]] = True
     # One message of everything would be cut into buckets, of which the last stays.
-    left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
+    left = np.where(
+        last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0)
+    )
     beside = transfers(tape) * np.where(chosen, 1.0 - left, 0.0)
-    return tape.retimed(np.where(tape.compute, tape.duration * _slower(tape, beside, cost), tape.duration - beside))
+    return tape.retimed(
+        np.where(tape.compute, tape.duration * _slower(tape, beside, cost), tape.duration - beside)
+    )
 
 
 def _slower(tape: Tape, beside: F64 | I64, cost: float) -> float:
@@ -148,26 +182,36 @@ def _slower(tape: Tape, beside: F64 | I64, cost: float) -> float:
 
 @parametric
 def on_own_stream_each(tape: Tape, cost: float) -> Tape:
-    """Collectives run on streams of their own once what they wait for is done, computation becomes longer by this share
-    of what of them was exposed, and only the end of the step waits for them."""
-    ops, gone = tape.source.trace.device_ops, tape.communication
-    start, end = ops.start[tape.row], ops.end[tape.row]
-    exposed = measure(subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end)
+    """Collectives run on streams of their own once what they wait for is done, computation becomes
+    longer by this share of what of them was exposed, and only the end of the step waits for
+    them."""
+    ops = tape.source.trace.device_ops
+    gone = tape.communication
+    start = ops.start[tape.row]
+    end = ops.end[tape.row]
+    exposed = measure(
+        subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end
+    )
     slower = _slower(tape, np.where(gone, np.minimum(exposed, transfers(tape)), 0), cost)
     left = tape.on_own_stream(gone, at_once=False)
-    return replace(left, duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64))
+    return replace(
+        left,
+        duration=np.where(tape.compute, tape.duration * slower, tape.duration).astype(np.int64),
+    )
 
 
 @parametric
 def overlapped_by_halves(tape: Tape, cost: float) -> Tape | None:
-    """A model that is spread over ranks works on two halves of its batch in turn: one computes, longer by this share of
-    the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
-    collectives that the forward pass waits for."""
+    """A model that is spread over ranks works on two halves of its batch in turn: one computes,
+    longer by this share of the time that collectives run beside it, while those of the other run;
+    the host launches twice as much. None without collectives that the forward pass waits for."""
     chosen = of_kind(tape, *IN_LAYERS) & ~late_reductions(tape)
     if (chosen & ~tape.in_backward).sum() <= FORWARD_SHARE * chosen.sum():
         return None
-    moved, busy = transfers(tape) * chosen, float(tape.duration[tape.compute].sum())
-    moving, slower = float(moved.sum()), _slower(tape, moved, cost)
+    moved = transfers(tape) * chosen
+    busy = float(tape.duration[tape.compute].sum())
+    moving = float(moved.sum())
+    slower = _slower(tape, moved, cost)
     left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
     tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)
@@ -175,20 +219,24 @@ def overlapped_by_halves(tape: Tape, cost: float) -> Tape | None:
 
 
 def late_reductions(tape: Tape) -> Bool:
-    """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when they begin."""
+    """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when
+    they begin."""
     return of_kind(tape, *REDUCTIONS) & ~tape.up_to_last(tape.source.linked.is_matrix[tape.row])
 
 
 @parametric
 def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None:
-    """Exchanges between all ranks move this share of their bytes, and what computes between two of them takes this
-    share of its time; sums of wide results move half of theirs. None without any."""
-    exchanges, wide = of_kind(tape, "all_to_all"), tape.memo(wide_sums)
+    """Exchanges between all ranks move this share of their bytes, and what computes between two of
+    them takes this share of its time; sums of wide results move half of theirs. None without
+    any."""
+    exchanges = of_kind(tape, "all_to_all")
+    wide = tape.memo(wide_sums)
     if not (exchanges | wide).any():
         return None
-    # Ops after an odd number of exchanges work on what the last one brought, and the next takes it back; none where a
-    # step has an odd number of them.
-    step, between = tape.step_of_op, np.zeros(len(exchanges), bool)
+    # Ops after an odd number of exchanges work on what the last one brought, and the next takes it
+    # back; none where a step has an odd number of them.
+    step = tape.step_of_op
+    between = np.zeros(len(exchanges), bool)
     for rows in each_step(step, exchanges):
         here = np.flatnonzero(step == step[rows[0]])
         between[here] = (len(rows) % 2 == 0) & (np.cumsum(exchanges[here]) % 2 == 1)
@@ -198,9 +246,10 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
 
 
 def wide_sums(tape: Tape) -> Bool:
-    """Sums over ranks of fp32 results, where a model that is spread over them multiplies in 16 bits: it needs them in
-    its forward pass, too, which tells them from gradients."""
-    table, calls = tape.source.trace.collectives, tape.source.timed.collective_calls
+    """Sums over ranks of fp32 results, where a model that is spread over them multiplies in 16
+    bits: it needs them in its forward pass, too, which tells them from gradients."""
+    table = tape.source.trace.collectives
+    calls = tape.source.timed.collective_calls
     of_table = np.append(texts(tape.source.linked, IN_FP32)[table.dtype], False)
     in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
     chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
@@ -208,21 +257,19 @@ def wide_sums(tape: Tape) -> Bool:
     return chosen & (in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum())
 
 
-GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
-"""What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
-UNIT = re.compile(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
-"""The same where it names the module whose parameters are gathered."""
-
-
 def parameters_kept(tape: Tape) -> Tape | None:
-    """Parameters gathered once stay for the rest of the step, and what the host and the device do to gather them again
-    is not done; where nothing is learnt they stay for good. None where none are gathered again."""
+    """Parameters gathered once stay for the rest of the step, and what the host and the device do
+    to gather them again is not done; where nothing is learnt they stay for good. None where none
+    are gathered again."""
     again = gathered_again(tape)
     left = removed(tape, again)
     if left is None or (of_kind(tape, "all_gather") & tape.in_backward & ~again).any():
         return left
-    # Ranges of gathers, and of the copies around them, that are of the backward pass, or of modules gathered before.
-    source, ranges, tree = tape.source, tape.source.trace.host_ranges, tape.source.linked.tree
+    # Ranges of gathers, and of the copies around them, that are of the backward pass, or of modules
+    # gathered before.
+    source = tape.source
+    ranges = tape.source.trace.host_ranges
+    tree = tape.source.linked.tree
     gone = np.zeros(len(ranges), bool)
     gone[tree.row[~tree.is_call]] = source.joined.in_backward[~tree.is_call]
     gone &= texts(source.linked, GATHERING)[ranges.name]
@@ -235,12 +282,16 @@ def parameters_kept(tape: Tape) -> Tape | None:
 
 
 def gathered_again(tape: Tape) -> Bool:
-    """Gathers of a module's parameters that its step has gathered before; where modules are not named those within the
-    backward pass of messages as large as some of the forward pass."""
-    size, step = sizes(tape), tape.step_of_op
-    gathering, tree = of_kind(tape, "all_gather") & (size > 0), tape.source.linked.tree
+    """Gathers of a module's parameters that its step has gathered before; where modules are not
+    named those within the backward pass of messages as large as some of the forward pass."""
+    size = sizes(tape)
+    step = tape.step_of_op
+    gathering = of_kind(tape, "all_gather") & (size > 0)
+    tree = tape.source.linked.tree
     nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
-    unit = tape.of_launches(np.where(nearest >= 0, tree.names(np.maximum(nearest, 0)), -1).astype(np.int64))
+    unit = tape.of_launches(
+        np.where(nearest >= 0, tree.names(np.maximum(nearest, 0)), -1).astype(np.int64)
+    )
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         result[gathering] = _again(tape, step[gathering], unit[gathering])
@@ -252,7 +303,8 @@ def gathered_again(tape: Tape) -> Bool:
 
 
 def _again(tape: Tape, step: I32 | I64, unit: I32 | I64) -> Bool:
-    """Which of these, in order, are not the first of their step and unit; all, where nothing is learnt."""
+    """Which of these, in order, are not the first of their step and unit; all, where nothing is
+    learnt."""
     result = np.ones(len(step), bool)
     if of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any():
         result[np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]] = False
@@ -260,7 +312,7 @@ def _again(tape: Tape, step: I32 | I64, unit: I32 | I64) -> Bool:
 
 
 def prefetched(tape: Tape) -> Tape | None:
-    """Parameters are gathered one layer ahead, on a stream of their own: nothing waits for them but the order of their
-    stream; None without gathers."""
+    """Parameters are gathered one layer ahead, on a stream of their own: nothing waits for them but
+    the order of their stream; None without gathers."""
     gathering = of_kind(tape, "all_gather")
     return tape.on_own_stream(gathering) if gathering.any() else None

@@ -1,5 +1,6 @@
-"""Data in host memory that the GPU could have: tables out of which the program picks and copies a batch in every step,
-and state (averaged weights, sums) that the host updates from what each step copies to it."""
+"""Data in host memory that the GPU could have: tables out of which the program picks and copies a
+batch in every step, and state (averaged weights, sums) that the host updates from what each step
+copies to it."""
 
 import re
 from collections.abc import Iterator
@@ -10,18 +11,27 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
-from traceanalyzer.replay.changes.data.loading import LEAST_COPY_NS, MOVES, large_copies, waiting_for
+from traceanalyzer.replay.changes.data.loading import (
+    LEAST_COPY_NS,
+    MOVES,
+    large_copies,
+    waiting_for,
+)
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
-PICKS = re.compile(r"^aten::(index|index_select)$")  # operators that take rows of their first operand
+PICKS = re.compile(
+    r"^aten::(index|index_select)$"
+)  # operators that take rows of their first operand
 OPERATORS_BEFORE = 16  # so many before a copy are searched for the one that picked its data
 PICKING_PASSES = 2.0  # what picking rows on the GPU moves: it reads and writes them
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
-"""Operators that update a tensor by another of its shape: what only calculates with it may be read next."""
-OPERATORS_AFTER = 4  # so many after a copy are searched for the host's update: the data may be scaled first
+"""Operators that update a tensor by another of its shape: what only calculates with it may be read
+next."""
+OPERATORS_AFTER = 4
+"""So many after a copy are searched for the host's update: the data may be scaled first."""
 UPDATE_PASSES = 3.0  # what an update on the GPU moves: both tensors are read, and one is written
 TENSORS_A_LAUNCH = 32  # tensors that one launch of a `_foreach_` operator takes
 
@@ -42,9 +52,12 @@ class Updated(NamedTuple):
 
 
 def picked_on_host(tape: Tape) -> Picked:
-    """Copies to the device of what an operator on the host took out of a larger tensor right before."""
-    outermost, bytes_ = Outermost(tape), tape.source.trace.device_ops.bytes[tape.row]
-    found, tables = np.zeros(len(tape.row), bool), dict[tuple[Shape, Shape], float]()
+    """Copies to the device of what an operator on the host took out of a larger tensor right
+    before."""
+    outermost = Outermost(tape)
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    found = np.zeros(len(tape.row), bool)
+    tables = dict[tuple[Shape, Shape], float]()
     for i, place, shape in _moved(tape, outermost, large_copies(tape, CopyKind.HOST_TO_DEVICE)):
         near = (_table(one.operator, shape) for one in outermost.before(place, OPERATORS_BEFORE))
         if table := next(filter(None, near), None):
@@ -54,7 +67,8 @@ def picked_on_host(tape: Tape) -> Picked:
 
 
 def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> Iterator[tuple[int, int, Shape]]:
-    """Each of these copies that an operator for it makes, that operator's place, and the shape of what it moves."""
+    """Each of these copies that an operator for it makes, that operator's place, and the shape of
+    what it moves."""
     for i, place in movers(tape, copies):
         mover = outermost.at(place, place + 1)[0].operator
         if mover.shapes and mover.named(MOVES):
@@ -62,20 +76,33 @@ def _moved(tape: Tape, outermost: Outermost, copies: Bool) -> Iterator[tuple[int
 
 
 def _table(one: Operator, rows: Shape) -> Shape | None:
-    """The shape of the table that an operator picks these rows from; None if it does no such thing."""
+    """The shape of the table that an operator picks these rows from; None if it does no such
+    thing."""
     table = one.first_tensor if one.named(PICKS) else ()
-    return table if table and len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0 else None
+    return (
+        table
+        if table and len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0
+        else None
+    )
 
 
 def picked_on_device(tape: Tape) -> Tape | None:
-    """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of the host before it,
-    which launches what picks like any other kernel; None where the host picks nothing."""
+    """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of
+    the host before it, which launches what picks like any other kernel; None where the host picks
+    nothing."""
     copies = tape.memo(picked_on_host).copies
     if not copies.any():
         return None
-    there, least = tape.events_of(copies), np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
-    left = tape.retimed(np.where(copies, np.minimum(least, tape.duration), tape.duration)).without_work(there)
-    left = replace(left, loading=np.where(there, 0, left.loading), waits=left.waits & ~waiting_for(tape, copies))
+    there = tape.events_of(copies)
+    least = np.maximum(_passes_ns(tape, PICKING_PASSES), LEAST_COPY_NS)
+    left = tape.retimed(
+        np.where(copies, np.minimum(least, tape.duration), tape.duration)
+    ).without_work(there)
+    left = replace(
+        left,
+        loading=np.where(there, 0, left.loading),
+        waits=left.waits & ~waiting_for(tape, copies),
+    )
     return left.dispatch_at_most(there, tape.usual_dispatch_ns(tape.compute))
 
 
@@ -84,23 +111,32 @@ def _passes_ns(tape: Tape, passes: float) -> F64:
 
 
 def updated_on_host(tape: Tape) -> Updated:
-    """Copies to the host whose data it then works into a tensor of the same shape, with operators that launch nothing:
-    what is only kept, or looked at, is not. Small ones that come with large ones count, too."""
-    tree, outermost = tape.source.linked.tree, Outermost(tape)
-    found, (begin, until) = np.zeros(len(tape.row), bool), np.zeros((2, len(tape.row)), np.int64)
+    """Copies to the host whose data it then works into a tensor of the same shape, with operators
+    that launch nothing: what is only kept, or looked at, is not. Small ones that come with large
+    ones count, too."""
+    tree = tape.source.linked.tree
+    outermost = Outermost(tape)
+    found = np.zeros(len(tape.row), bool)
+    (begin, until) = np.zeros((2, len(tape.row)), np.int64)
     unread = tape.copies_of(CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]
     for i, place, shape in _moved(tape, outermost, unread):
         near = outermost.after(place, OPERATORS_AFTER)
-        updates = (one.node for one in near if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1)
+        updates = (
+            one.node
+            for one in near
+            if one.operator.named(UPDATES) and one.operator.shapes.count(shape) > 1
+        )
         if (node := next(updates, None)) is not None:
-            found[i], begin[i], until[i] = True, tree.start[outermost.nodes[place]], tree.end[node]
+            found[i] = True
+            begin[i] = tree.start[outermost.nodes[place]]
+            until[i] = tree.end[node]
     found &= (found & large_copies(tape, CopyKind.DEVICE_TO_HOST)).any()
     return Updated(found, begin[found], until[found])
 
 
 def updated_on_device(tape: Tape) -> Tape | None:
-    """The GPU updates them: a pass over the data instead of each copy, one launch for every few dozen, and no wait or
-    work of the host; None where the host updates nothing so."""
+    """The GPU updates them: a pass over the data instead of each copy, one launch for every few
+    dozen, and no wait or work of the host; None where the host updates nothing so."""
     found = tape.memo(updated_on_host)
     if not found.copies.any():
         return None
@@ -111,7 +147,8 @@ def updated_on_device(tape: Tape) -> Tape | None:
     rest = 1.0 - tape.share_within(union(found.start, found.end))
     dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
     dispatch[tape.events_of(kept)] = int(tape.usual_dispatch_ns(tape.compute))
-    waits, tail = left.waits & ~waiting_for(tape, found.copies), tape.tail
+    waits = left.waits & ~waiting_for(tape, found.copies)
+    tail = tape.tail
     begins = np.flatnonzero(np.diff(tape.step_of_event)) + 1
     if len(begins):  # after the last event the host does no more than between two steps
         most, most_work = (int(np.median(times[begins])) for times in (dispatch, work))

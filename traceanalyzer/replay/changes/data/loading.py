@@ -1,4 +1,5 @@
-"""Input that workers load, copies that run ahead or bring the same in every step, memory that is not allocated."""
+"""Input that workers load, copies that run ahead or bring the same in every step, memory that is
+not allocated."""
 
 import math
 import re
@@ -23,23 +24,60 @@ from traceanalyzer.trace import Bool, CopyKind, MemoryKind
 
 BATCH_QUEUE_NS = 150_000  # taking a finished batch from the workers' queue
 WORKER_EFFICIENCY = 0.7
-"""Share of its time that a worker loads: the rest it starts, pickles and waits for the others' cores."""
+"""Share of its time that a worker loads: the rest it starts, pickles and waits for the others'
+cores."""
 MAX_WORKERS = 8  # a host seldom has cores for more of them beside each of its GPUs
 PINNED_SHARE = 0.85  # share of the link's rate that a copy from pinned memory reaches
-PINNED_BYTES_PER_NS = 25.0  # what it reaches where neither the link's rate nor such a copy was recorded: PCIe 4
+PINNED_BYTES_PER_NS = 25.0
+"""What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000  # a copy takes at least this long, however little it brings
-LEAST_AWAY_NS = 100_000  # the host works on data for at least this long where it calculates with them
+LEAST_AWAY_NS = 100_000
+"""The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096  # copies of fewer bytes are scalars
 COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
 
 
+TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
+"""Operators whose first operand is looked up in."""
+PRODUCT = re.compile(r"^aten::(linear|matmul|mm)$")
+"""Operators whose second operand is a weight where it has two dimensions."""
+SPREAD = re.compile(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
+"""Operators that spread a smaller operand over a larger one: positions, masks, scales."""
+ATTENTION = re.compile(r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+)$")
+MASK = 3
+"""Attention, and the place of its mask or bias among its operands."""
+CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")  # operators whose second operand is a weight
+PARAMETERS = re.compile(
+    r"^aten::(linear|addmm|conv(\dd|olution)|(layer|batch|group|instance|rms)_norm)$"
+)
+"""Operators that take parameters of a layer, of whatever size, after what they work on."""
+TURNS = re.compile(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
+"""Operators that give the same data with its dimensions in another order."""
+PASSES_ON = re.compile(
+    r"^aten::(unsqueeze|squeeze|view|reshape|expand|contiguous|detach|alias|type_as|half|float)$"
+)
+"""Operators that give the same data, as they are or in another format."""
+MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
+GIVES_THE_SAME = re.compile(f"{MOVES.pattern}|{PASSES_ON.pattern}")
+TURNS_OR_PASSES_ON = re.compile(f"{TURNS.pattern}|{GIVES_THE_SAME.pattern}")
+USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
+USE_OPERATORS_OF_BLOCK = 32
+"""The same for what comes together with a weight: the other parameters of a block of layers."""
+FARTHEST_OPERATORS = 256  # so many operators are looked at at most, copies included
+
+
 def loaded_by_workers(tape: Tape) -> Tape | None:
-    """Batches are ready when they are asked for, and only taken from a queue; None where nothing is loaded."""
+    """Batches are ready when they are asked for, and only taken from a queue; None where nothing is
+    loaded."""
     if not tape.loading.any():
         return None
     fetches = (tape.loading > 0).sum() / tape.steps
     ratio = min(BATCH_QUEUE_NS * fetches / max(loading_ns(tape), 1.0), 1.0)
-    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=tape.tail._replace(loading=0))
+    return replace(
+        tape,
+        loading=np.rint(tape.loading * ratio).astype(np.int64),
+        tail=tape.tail._replace(loading=0),
+    )
 
 
 @parametric
@@ -49,7 +87,9 @@ def waited_less(tape: Tape, less_ns: float) -> Tape | None:
         return None
     share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
     left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
-    return replace(ready, loading=left, tail=tape.tail._replace(loading=round(tape.tail.loading * share)))
+    return replace(
+        ready, loading=left, tail=tape.tail._replace(loading=round(tape.tail.loading * share))
+    )
 
 
 def loading_ns(tape: Tape) -> float:
@@ -63,8 +103,11 @@ def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
 
 
 def no_allocations(tape: Tape) -> Tape | None:
-    """No memory of the device or pinned memory is allocated or freed; None where the host never does."""
-    time = np.minimum(tape.before_events(tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work)
+    """No memory of the device or pinned memory is allocated or freed; None where the host never
+    does."""
+    time = np.minimum(
+        tape.before_events(tape.source.timed.timeline.states[HostState.ALLOCATE]), tape.work
+    )
     calls = one_of(tape.source.linked.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
     if not time.any() and not (calls & tape.waits).any():
         return None
@@ -77,21 +120,24 @@ def large_copies(tape: Tape, kind: CopyKind) -> Bool:
 
 
 def copied_together(tape: Tape) -> Tape | None:
-    """Of the small copies from the host the first of each step stays; None where no step has two."""
+    """Of the small copies from the host the first of each step stays; None where no step has
+    two."""
     gone = which_small(tape.source.joined)[tape.row]
     gone[[rows[0] for rows in each_step(tape.step_of_op, gone)]] = False
     return tape.without_launches(gone) if gone.any() else None
 
 
 def pinned(tape: Tape) -> Tape | None:
-    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
-    them is first copied to a buffer of the driver's; None without any."""
+    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for
+    them, and no part of them is first copied to a buffer of the driver's; None without any."""
     large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
     slow = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE)
     if not slow.any():
         return None
-    # Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the link reaches.
-    bytes_, link = tape.source.trace.device_ops.bytes[tape.row], tape.source.linked.limit("host")[tape.row]
+    # Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the
+    # link reaches.
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    link = tape.source.linked.limit("host")[tape.row]
     recorded = large & (tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PINNED)
     rate = link[np.isfinite(link)].max(initial=0.0) * PINNED_SHARE / NS_PER_S or PINNED_BYTES_PER_NS
     if recorded.any():
@@ -103,14 +149,15 @@ def pinned(tape: Tape) -> Tape | None:
 
 
 def waiting_for(tape: Tape, copies: Bool) -> Bool:
-    """Events that wait for these copies: those that launch them, and calls right after that only wait."""
+    """Events that wait for these copies: those that launch them, and calls right after that only
+    wait."""
     copying = tape.events_of(copies)
     return copying | (after_each(copying) & ~tape.launching_events)
 
 
 def copied_ahead(tape: Tape) -> Tape | None:
-    """Input is copied from pinned memory on a stream of its own while the step before computes: the step takes the
-    longer of its copies and the rest; None without copies of input."""
+    """Input is copied from pinned memory on a stream of its own while the step before computes: the
+    step takes the longer of its copies and the rest; None without copies of input."""
     ahead = input_copies(tape)
     if not ahead.any():
         return None
@@ -119,37 +166,42 @@ def copied_ahead(tape: Tape) -> Tape | None:
 
 
 def input_copies(tape: Tape) -> Bool:
-    """Copies to the device that carry data; not those that bring the same in every step, which need not be made."""
+    """Copies to the device that carry data; not those that bring the same in every step, which need
+    not be made."""
     large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
     return large & ~constants(tape, large)
 
 
 def kept_on_device(tape: Tape) -> Tape | None:
-    """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
-    mask), stays on the device; None where nothing is."""
+    """What is copied to the host and back in the same step, and what each step brings alike (a
+    table, a weight, a mask), stays on the device; None where nothing is."""
     away = tape.memo(away_from_device)
     gone = tape.memo(round_trips) | away | tape.memo(copied_alike)
     return _staying(tape, gone, away) if gone.any() else None
 
 
 def copied_alike(tape: Tape) -> Bool:
-    """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
-    bring back what went to the host."""
+    """Copies of tables, weights and masks to the device, small parameters that come with them
+    included; not those that bring back what went to the host."""
     other = ~(tape.memo(round_trips) | tape.memo(away_from_device))
-    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    all_sizes = tape.copies_of(CopyKind.HOST_TO_DEVICE)
     return constants(tape, large & other, all_sizes & other)
 
 
 def worked_on_device(tape: Tape) -> Tape | None:
-    """What the host works on between a copy to it and one back is done on the device: without those copies, the waits
-    for them and that work; None where it works on nothing so."""
+    """What the host works on between a copy to it and one back is done on the device: without those
+    copies, the waits for them and that work; None where it works on nothing so."""
     away = tape.memo(away_from_device)
     return _staying(tape, away, away) if away.any() else None
 
 
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
-    """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
-    operator = tape.of_launches(tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES)))
+    """Without these copies, what lays data out for them, their waits, and the host's work on what
+    it brings back."""
+    operator = tape.of_launches(
+        tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES))
+    )
     to_host = gone & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
     left = tape.without_launches(gone | (before & (operator >= 0) & tape.compute))
@@ -158,10 +210,12 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
 
 
 def away_from_device(tape: Tape) -> Bool:
-    """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
-    in the same step."""
-    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
-    worked, result = np.cumsum(tape.work)[tape.event], np.zeros(len(tape.row), bool)
+    """Copies to the host whose data the host works on, and those that bring back what it made of
+    them: no more bytes, in the same step."""
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    step = tape.step_of_op
+    worked = np.cumsum(tape.work)[tape.event]
+    result = np.zeros(len(tape.row), bool)
     for gone in each_step(step, large_copies(tape, CopyKind.DEVICE_TO_HOST)):
         back = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (step == step[gone[0]])
         came = np.flatnonzero(back & (np.arange(len(step)) > gone[0]))
@@ -173,31 +227,42 @@ def away_from_device(tape: Tape) -> Bool:
 
 
 def round_trips(tape: Tape) -> Bool:
-    """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
-    where large ones do, but for values that the program reads: what autograd saves there has both."""
+    """Copies to the host that are followed, in the same step, by one of as many bytes back, and
+    these. Small ones count where large ones do, but for values that the program reads: what
+    autograd saves there has both."""
     ways = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_DEVICE)
     out, back = (large_copies(tape, way) for way in ways)
     large = _there_and_back(tape, out, back)
-    small_out, small_back = (tape.copies_of(way) & ~(out | back) & ~tape.reads[tape.event] for way in ways)
+    small_out, small_back = (
+        tape.copies_of(way) & ~(out | back) & ~tape.reads[tape.event] for way in ways
+    )
     return large | _there_and_back(tape, small_out, small_back) if large.any() else large
 
 
 def results_sent(tape: Tape) -> Bool:
     """Large copies to the host of what does not come back."""
-    return large_copies(tape, CopyKind.DEVICE_TO_HOST) & ~tape.memo(round_trips) & ~tape.memo(away_from_device)
+    return (
+        large_copies(tape, CopyKind.DEVICE_TO_HOST)
+        & ~tape.memo(round_trips)
+        & ~tape.memo(away_from_device)
+    )
 
 
 def results_kept(tape: Tape) -> Tape | None:
-    """Results stay on the GPU: no copy, no launch of it, no wait for it; None where none are sent."""
+    """Results stay on the GPU: no copy, no launch of it, no wait for it; None where none are
+    sent."""
     sent = tape.memo(results_sent)
     left = tape.without_launches(sent)
     return replace(left, waits=left.waits & ~waiting_for(tape, sent)) if sent.any() else None
 
 
 def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
-    """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
-    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
-    result, waiting = np.zeros(len(tape.row), bool), defaultdict[tuple[int, int], list[int]](list)
+    """Which of these copies out have one of these back of as many bytes after them in the same
+    step, and these."""
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    step = tape.step_of_op
+    result = np.zeros(len(tape.row), bool)
+    waiting = defaultdict[tuple[int, int], list[int]](list)
     for i in np.flatnonzero(out | back).tolist():
         key = int(step[i]), int(bytes_[i])
         if out[i]:
@@ -207,51 +272,36 @@ def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
     return result
 
 
-TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
-"""Operators whose first operand is looked up in."""
-PRODUCT = re.compile(r"^aten::(linear|matmul|mm)$")
-"""Operators whose second operand is a weight where it has two dimensions."""
-SPREAD = re.compile(r"^aten::(add_?|sub_?|mul_?|div_?|where|masked_fill_?)$")
-"""Operators that spread a smaller operand over a larger one: positions, masks, scales."""
-ATTENTION, MASK = re.compile(r"^aten::(scaled_dot_product_attention|_scaled_dot_product_\w+)$"), 3
-"""Attention, and the place of its mask or bias among its operands."""
-CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")  # operators whose second operand is a weight
-PARAMETERS = re.compile(r"^aten::(linear|addmm|conv(\dd|olution)|(layer|batch|group|instance|rms)_norm)$")
-"""Operators that take parameters of a layer, of whatever size, after what they work on."""
-TURNS = re.compile(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
-"""Operators that give the same data with its dimensions in another order."""
-PASSES_ON = re.compile(r"^aten::(unsqueeze|squeeze|view|reshape|expand|contiguous|detach|alias|type_as|half|float)$")
-"""Operators that give the same data, as they are or in another format."""
-MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
-GIVES_THE_SAME = re.compile(f"{MOVES.pattern}|{PASSES_ON.pattern}")
-TURNS_OR_PASSES_ON = re.compile(f"{TURNS.pattern}|{GIVES_THE_SAME.pattern}")
-USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
-USE_OPERATORS_OF_BLOCK = 32  # the same for what comes together with a weight: the other parameters of a block of layers
-FARTHEST_OPERATORS = 256  # so many operators are looked at at most, copies included
-
-
 def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
-    """Which of these copies bring a table, a weight or a mask: data that the program has, not input. And which of them,
-    and of `smaller` ones, bring the other parameters of the layers that a weight came for: together, with no kernel
-    between."""
+    """Which of these copies bring a table, a weight or a mask: data that the program has, not
+    input. And which of them, and of `smaller` ones, bring the other parameters of the layers that a
+    weight came for: together, with no kernel between."""
     result, weights = np.zeros((2, len(tape.row)), bool)
     if not copies.any():
         return result
-    kernels, step = np.cumsum(tape.compute), tape.step_of_op
-    begun = kernels > np.maximum.accumulate(np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0))
+    kernels = np.cumsum(tape.compute)
+    step = tape.step_of_op
+    begun = kernels > np.maximum.accumulate(
+        np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0)
+    )
     outermost = Outermost(tape)
     for i, place in movers(tape, copies):
         result[i], parameter = _first_use(outermost, place, USE_OPERATORS, turned=bool(begun[i]))
         weights[i] = result[i] and parameter
-    together = np.isin(kernels, kernels[weights]) & ~result & (copies if smaller is None else copies | smaller)
+    together = (
+        np.isin(kernels, kernels[weights])
+        & ~result
+        & (copies if smaller is None else copies | smaller)
+    )
     for i, place in movers(tape, together):
         result[i] = _first_use(outermost, place, USE_OPERATORS_OF_BLOCK, turned=True)[1]
     return result
 
 
 def _first_use(outermost: Outermost, place: int, uses: int, *, turned: bool) -> tuple[bool, bool]:
-    """Whether the first of so many operators that calculate takes what the one at this place moves (`turned`: with its
-    dimensions in another order, too) as something that stays, and whether as a parameter of a layer."""
+    """Whether the first of so many operators that calculate takes what the one at this place moves
+    (`turned`: with its dimensions in another order, too) as something that stays, and whether as a
+    parameter of a layer."""
     order: Callable[[Shape], object] = tuple
     following = outermost.follow(place, FARTHEST_OPERATORS)
     mover = next(following)
@@ -276,7 +326,8 @@ def _without_ones(shape: Shape) -> Shape:
 
 def _stays(one: Operator, place: int) -> bool:
     """Whether an operator takes the operand at this place as something that stays."""
-    shapes, moved = one.shapes, one.shapes[place]
+    shapes = one.shapes
+    moved = one.shapes[place]
     if one.named(TABLE):
         return place == 0 and len(_without_ones(moved)) > 1
     if one.named(PRODUCT):

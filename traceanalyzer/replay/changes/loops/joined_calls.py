@@ -1,9 +1,10 @@
 """Calls that need nothing of each other, as one call.
 
-Lookups in many tables: a lookup takes whole numbers and gives vectors, so one can never need what another found.
-Small networks of one shape (an ensemble), as batched products: what a member begins with is not what one ends with, and
-within a member each operator takes what the one before it gives; layers repeat alike, too, but each needs what the one
-before it found. And a model that is called several times in a row, each on inputs of its own (`patterns.independent`).
+Lookups in many tables: a lookup takes whole numbers and gives vectors, so one can never need what
+another found. Small networks of one shape (an ensemble), as batched products: what a member begins
+with is not what one ends with, and within a member each operator takes what the one before it
+gives; layers repeat alike, too, but each needs what the one before it found. And a model that is
+called several times in a row, each on inputs of its own (`patterns.independent`).
 """
 
 import re
@@ -15,7 +16,12 @@ import numpy as np
 
 from traceanalyzer.replay.changes.loops.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.replay.patterns import repeats
-from traceanalyzer.replay.patterns.independent import has_weights, of_other_size, put_together, share_weights_only
+from traceanalyzer.replay.patterns.independent import (
+    has_weights,
+    of_other_size,
+    put_together,
+    share_weights_only,
+)
 from traceanalyzer.replay.patterns.named import launched_within, operators_named
 from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
@@ -26,9 +32,19 @@ LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offsets, a cast, a shift
 
 
+LONGEST_MEMBER_OPERATORS = 64  # of a member at most: longer ones are models of their own
+MOST_ENSEMBLES = 64  # in a step at most: those of an agent are a handful
+ENSEMBLE = Loop(fewest=FEWEST_CALLS, longest=LONGEST_MEMBER_OPERATORS, is_turn=is_chain)
+MOST_CALLS = 4  # more calls in a row may be time steps, of which each needs the one before it
+SHORTEST_CALL = 24  # launching operators of a call: shorter ones may be blocks of a model
+LONGEST_CALL = 1000
+MOST_PERIODS_TRIED = 100  # lengths of calls, the commonest of what they may be
+FEWEST_WEIGHTS = 6  # operators with weights of a call at least
+
+
 def lookups_joined(tape: Tape) -> Tape | None:
-    """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
-    fewer than a handful do."""
+    """Lookups that follow each other are one call, and so is what they give rise to in the backward
+    pass; None where fewer than a handful do."""
     lookups = operators_named(tape.source.linked, LOOKUP) & ~tape.source.joined.in_backward
     outer = tape.source.linked.tree.outermost(lookups)
     call = tape.of_launches(outer)
@@ -38,28 +54,30 @@ def lookups_joined(tape: Tape) -> Tape | None:
     place = np.cumsum(np.diff(tape.nodes[tape.event], prepend=-1) != 0)
     made = tape.backward_of(outer >= 0) & (call < 0)
     backward = _runs(tape, np.where(made, place, -1))
-    kept, gone = forward[0] | backward[0], forward[1] | backward[1]
+    kept = forward[0] | backward[0]
+    gone = forward[1] | backward[1]
     gone |= after_each(gone) & launched_within(tape, JOINING) & ~kept
     return joined(tape, kept, gone, np.maximum(forward[2], backward[2]))
 
 
 def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
-    """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those from there to the
-    end of the last, and for each op how many calls its run has."""
-    kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)
-    rows, step = np.flatnonzero(call >= 0), tape.step_of_op
-    for run in repeats.split_where(rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)):
+    """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those
+    from there to the end of the last, and for each op how many calls its run has."""
+    kept = np.zeros(len(call), bool)
+    gone = np.zeros(len(call), bool)
+    count = np.ones(len(call), np.int64)
+    rows = np.flatnonzero(call >= 0)
+    step = tape.step_of_op
+    for run in repeats.split_where(
+        rows, (np.diff(rows) > MOST_KERNELS_BETWEEN + 1) | (np.diff(step[rows]) != 0)
+    ):
         calls = len(distinct(call[run]))
         if calls >= FEWEST_CALLS:
             first = run[call[run] == call[run[0]]]
-            kept[first], count[first] = True, calls
+            kept[first] = True
+            count[first] = calls
             gone[first[-1] + 1 : run[-1] + 1] = True
     return kept, gone & ~kept, count
-
-
-LONGEST_MEMBER_OPERATORS = 64  # of a member at most: longer ones are models of their own
-MOST_ENSEMBLES = 64  # in a step at most: those of an agent are a handful
-ENSEMBLE = Loop(fewest=FEWEST_CALLS, longest=LONGEST_MEMBER_OPERATORS, is_turn=is_chain)
 
 
 class Members(NamedTuple):
@@ -71,31 +89,45 @@ class Members(NamedTuple):
 
 
 def ensembles_joined(tape: Tape) -> Tape | None:
-    """Each ensemble is one network with batched products, forward and backward; None without any."""
+    """Each ensemble is one network with batched products, forward and backward; None without
+    any."""
     found = members(tape)
     if found is None:
         return None
-    of_outer = (np.append(some, False)[tape.source.linked.tree.outer_operator] for some in (found.first, found.others))
+    of_outer = (
+        np.append(some, False)[tape.source.linked.tree.outer_operator]
+        for some in (found.first, found.others)
+    )
     kept, gone = (tape.of_launches(inside) | tape.backward_of(inside) for inside in of_outer)
     if not mostly_small(tape, gone):
         return None
     gone |= after_each(gone) & launched_within(tape, JOINING)
     left = joined(tape, kept & ~gone, gone, found.number)
-    # The optimizer goes through the weights of one member instead of all, as far as these are the model's.
+    # The optimizer goes through the weights of one member instead of all, as far as these are the
+    # model's.
     matrix = tape.source.linked.is_matrix[tape.row]
-    share = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / found.number)
+    share = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1)) * (
+        1.0 - 1.0 / found.number
+    )
     rest = np.where(left.events_of(tape.in_optimizer), 1.0 - share, 1.0)
-    return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(left.dispatch * rest)
+    return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(
+        left.dispatch * rest
+    )
 
 
 def members(tape: Tape) -> Members | None:
-    """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
-    tree, steps, ranges = tape.source.linked.tree, tape.source.timed.steps, tape.source.trace.host_ranges
-    outer, counts = tape.forward_operators, list[int]()
+    """The ensembles of the steps on a tape: at least a handful of members of the same operators and
+    shapes in a row."""
+    tree = tape.source.linked.tree
+    steps = tape.source.timed.steps
+    ranges = tape.source.trace.host_ranges
+    outer = tape.forward_operators
+    counts = list[int]()
     code = codes(ranges.name[tree.row[outer]], ranges.shapes[tree.row[outer]])
     first, others = np.zeros((2, len(tree.start)), bool)
     for step in distinct(steps.of_op[tape.row]).tolist():
-        begin, end = steps.host_start[step], steps.host_end[step]
+        begin = steps.host_start[step]
+        end = steps.host_end[step]
         here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
         for run in ENSEMBLE.find(tape, outer[here], code[here])[:MOST_ENSEMBLES]:
             first[outer[here[run.first : run.first + run.period]]] = True
@@ -104,15 +136,11 @@ def members(tape: Tape) -> Members | None:
     return Members(first, others, float(np.mean(counts))) if counts else None
 
 
-MOST_CALLS = 4  # more calls in a row may be time steps, of which each needs the one before it
-SHORTEST_CALL, LONGEST_CALL = 24, 1000  # launching operators of a call: shorter ones may be blocks of a model
-MOST_PERIODS_TRIED = 100  # lengths of calls, the commonest of what they may be
-FEWEST_WEIGHTS = 6  # operators with weights of a call at least
-
-
 def calls_joined(tape: Tape) -> Tape | None:
-    """Calls of a model that follow each other are one, for so many times the data; None without any."""
-    calls, ops = tape.memo(repeats.launching), len(tape.row)
+    """Calls of a model that follow each other are one, for so many times the data; None without
+    any."""
+    calls = tape.memo(repeats.launching)
+    ops = len(tape.row)
     rows = calls.forward
     found = _consecutive(tape, calls, rows)
     if not found:
@@ -121,11 +149,16 @@ def calls_joined(tape: Tape) -> Tape | None:
     event, at = np.unique(tape.event, return_index=True)
     entry = calls.of_ops(np.arange(len(calls.node)), ops)[at]
     spent = np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
-    count, usual = np.ones(len(calls.node), np.int64), spent.copy()
+    count = np.ones(len(calls.node), np.int64)
+    usual = spent.copy()
     for run in found:
         mine = rows[run.first : run.stop]
-        first[mine[: run.period]], others[mine[run.period :]], count[mine] = True, True, run.times
-        usual[mine[: run.period]] = np.median(spent[mine].reshape(run.times, run.period)[1:], axis=0)
+        first[mine[: run.period]] = True
+        others[mine[run.period :]] = True
+        count[mine] = run.times
+        usual[mine[: run.period]] = np.median(
+            spent[mine].reshape(run.times, run.period)[1:], axis=0
+        )
     kept, learned = _with_backward(tape, calls, first)
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
@@ -139,8 +172,11 @@ def calls_joined(tape: Tape) -> Tape | None:
 
 def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bool]:
     """The ops of these operators, and those that they give rise to in the backward pass."""
-    tree, outer, launches = tape.source.linked.tree, tape.forward_operators, np.sort(calls.node[calls.forward])
-    # Those right before them that launch nothing are views, whose backward pass may launch something.
+    tree = tape.source.linked.tree
+    outer = tape.forward_operators
+    launches = np.sort(calls.node[calls.forward])
+    # Those right before them that launch nothing are views, whose backward pass may launch
+    # something.
     place = np.searchsorted(launches, outer)
     following = launches[np.minimum(place, len(launches) - 1)]
     nodes_of = np.zeros(len(tree.start) + 1, bool)
@@ -149,20 +185,27 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
 
 
 def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
-    """Runs of calls, each on inputs of its own, among these operators: a few calls that were recorded alike, else any
-    number of those with operators alike that share only their weights."""
-    run_of, step = operators(tape.source.linked).of_nodes(calls.node[rows]), calls.step[rows]
+    """Runs of calls, each on inputs of its own, among these operators: a few calls that were
+    recorded alike, else any number of those with operators alike that share only their weights."""
+    run_of = operators(tape.source.linked).of_nodes(calls.node[rows])
+    step = calls.step[rows]
     weights = np.cumsum([0, *(has_weights(one) for one in run_of)])
 
     def repeated(code: I64) -> list[Repeat]:
         runs = repeats.by_distance(code, SHORTEST_CALL, LONGEST_CALL, MOST_PERIODS_TRIED)
-        return [run for run in runs if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
+        return [
+            run
+            for run in runs
+            if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS
+        ]
 
     code = codes(calls.name[rows], calls.shapes[rows], step)
     few = [run for run in repeated(code) if run.times <= MOST_CALLS]
     inside = sum(int(weights[run.stop] - weights[run.first]) for run in few)
     alone = not calls.backward.any() and inside == int(weights[-1])
-    found = _accepted(code, few, lambda run: of_other_size(run_of, run) or (alone and put_together(run_of, run)))
+    found = _accepted(
+        code, few, lambda run: of_other_size(run_of, run) or (alone and put_together(run_of, run))
+    )
     if found:
         return found
     name = codes(calls.name[rows], step)
@@ -171,5 +214,7 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
 
 def _accepted(code: I64, runs: list[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
     """The runs that pass the test, from where they do."""
-    placed = (next(filter(test, dict.fromkeys((run, repeats.latest(code, run)))), None) for run in runs)
+    placed = (
+        next(filter(test, dict.fromkeys((run, repeats.latest(code, run)))), None) for run in runs
+    )
     return [run for run in placed if run is not None]

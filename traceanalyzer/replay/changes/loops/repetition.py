@@ -1,5 +1,5 @@
-"""More data in each launch: what a kernel then takes, calls joined into one, and the same small calls many times a step
-as one batched call."""
+"""More data in each launch: what a kernel then takes, calls joined into one, and the same small
+calls many times a step as one batched call."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,38 +19,55 @@ from traceanalyzer.trace import F64, I64, Bool, CopyKind, distinct
 GREATER_BATCH = 8  # times as large as a batch is tried where the GPU idles: what nearly always fits
 REACHED = 0.75  # share of the GPU's limits that kernels of a large batch reach
 SMALL_SHARE = 0.5
-"""Share of their kernels that must be too small to fill the GPU: others take as much longer as the batch is larger."""
+"""Share of their kernels that must be too small to fill the GPU: others take as much longer as the
+batch is larger."""
 STEPS_A_BATCH = 32  # calls of as many steps that make a batch where each step is one call
 SCALAR_BYTES = 8
 FEWEST_CALLS = 4  # fewer calls of the same kind a step are not worth batching
 FEWEST_KERNELS = 3  # kernels that a call launches at least: fewer are no model...
 FEWEST_IF_READ = 10
-"""... and where calls are told apart by what is read after them alone: fewer are layers whose values are looked at."""
+"""... and where calls are told apart by what is read after them alone: fewer are layers whose
+values are looked at."""
 ALIKE_SHARE = 0.5
-"""Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
-SPREAD = 0.25  # how much the number of kernels may differ from call to call: other lengths have other tiles and splits
+"""Share of a step's ops that must belong to calls of the same kind: the rest may be an update of
+the model."""
+SPREAD = 0.25
+"""How much the number of kernels may differ from call to call: other lengths have other tiles and
+splits."""
 
 
 def mostly_small(tape: Tape, ops: Bool) -> bool:
     """Whether most of these kernels are too small to fill the GPU."""
     kernels = tape.row[ops & tape.source.linked.is_kernel[tape.row]]
-    small = tape.source.roofline.small | (tape.source.trace.device_ops.blocks < tape.source.linked.limit("sms"))
+    small = tape.source.roofline.small | (
+        tape.source.trace.device_ops.blocks < tape.source.linked.limit("sms")
+    )
     return len(kernels) > 0 and float(small[kernels].mean()) >= SMALL_SHARE
 
 
 def growth(tape: Tape, count: float | F64) -> F64:
-    """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU, which
-    holds several a multiprocessor, or the work reaches the GPU's limits."""
+    """How much longer each kernel takes for so many times the data: not at all until its blocks
+    fill the GPU, which holds several a multiprocessor, or the work reaches the GPU's limits."""
     rated = tape.source
-    blocks, sms = rated.trace.device_ops.blocks[tape.row], rated.linked.limit("sms")[tape.row]
+    blocks = rated.trace.device_ops.blocks[tape.row]
+    sms = rated.linked.limit("sms")[tape.row]
     waves = rated.roofline.waves[tape.row]
     filled = np.where((blocks > 0) & np.isfinite(sms), blocks / sms, 1.0)
     filled = np.where(np.isfinite(waves), np.minimum(waves, filled), filled)
-    copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(
+        tape, CopyKind.DEVICE_TO_HOST
+    )
     longer = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
-    least = np.nan_to_num(rated.roofline.attainable[tape.row]) / REACHED / np.maximum(tape.duration, 1) * count
+    least = (
+        np.nan_to_num(rated.roofline.attainable[tape.row])
+        / REACHED
+        / np.maximum(tape.duration, 1)
+        * count
+    )
     fixed = np.minimum(LEAST_COPY_NS / np.maximum(tape.duration, 1), 1.0)
-    return np.where(copies, fixed + (1.0 - fixed) * count, np.clip(least, longer, np.maximum(longer, count)))
+    return np.where(
+        copies, fixed + (1.0 - fixed) * count, np.clip(least, longer, np.maximum(longer, count))
+    )
 
 
 def grown(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
@@ -59,9 +76,12 @@ def grown(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
     return replace(tape, duration=np.rint(times).astype(np.int64)).without_launches(gone)
 
 
-def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False) -> Tape:
-    """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
-    begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
+def joined(
+    tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False
+) -> Tape:
+    """What is gone is done by what is kept, for so many times the data, which is launched like any
+    of them: what a step begins with, and the recorder does there, are before the first, unless that
+    is taken to be as usual."""
     left = grown(tape, kept, gone, count).without_work(tape.events_of_only(gone))
     if first_is_usual:
         return left
@@ -70,15 +90,19 @@ def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_u
 
 def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
     """A batch so many times as large; the time of as many samples as before."""
-    share, shared = 1.0 / times, ("dispatch", "work", "reading", "latency", "gap")
+    share = 1.0 / times
+    shared = ("dispatch", "work", "reading", "latency", "gap")
     duration = np.rint(tape.duration * growth(tape, times) * share).astype(np.int64)
     left = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in shared}
-    tail = tape.tail._replace(dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share))
+    tail = tape.tail._replace(
+        dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share)
+    )
     return replace(tape, **left, duration=duration, tail=tail)
 
 
 def enlarged_at_full_cost(tape: Tape, times: float = GREATER_BATCH) -> Tape:
-    """The same where every kernel takes as much longer as the batch is larger: only the host's time is shared."""
+    """The same where every kernel takes as much longer as the batch is larger: only the host's time
+    is shared."""
     return replace(enlarged(tape, times), duration=tape.duration)
 
 
@@ -90,12 +114,14 @@ class Calls(NamedTuple):
 
 
 def batched(tape: Tape) -> Tape | None:
-    """The calls of each step are one: it launches what one of them launches, and waits once; None without such calls.
-    A kernel that does not fill the GPU takes as long for all as for one, until it does."""
+    """The calls of each step are one: it launches what one of them launches, and waits once; None
+    without such calls. A kernel that does not fill the GPU takes as long for all as for one, until
+    it does."""
     calls = tape.memo(repeated_calls)
     if calls is None:
         return None
-    number, inside = calls.number, calls.number >= 0
+    number = calls.number
+    inside = calls.number >= 0
     first = np.zeros(len(number), bool)
     for rows in each_step(tape.step_of_op, inside):
         first[rows[number[rows] == number[rows[0]]]] = True
@@ -104,7 +130,8 @@ def batched(tape: Tape) -> Tape | None:
     gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
     there = between(tape, gone)
     left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
-    # The first call takes no longer than the others: what a step begins with, and the recorder does there, are in it.
+    # The first call takes no longer than the others: what a step begins with, and the recorder does
+    # there, are in it.
     of_event = np.full(len(tape.dispatch), -1, np.int64)
     of_event[tape.event] = number
     spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
@@ -114,16 +141,24 @@ def batched(tape: Tape) -> Tape | None:
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
-    """Stretches of each step that begin with data from the host or the next item, or end with a read, and launch nearly
-    the same number of kernels each; None where there are few, where the kernels fill the GPU, or where reads alone tell
-    them apart and nothing says that each has an item of its own."""
-    (number, brought, items), enough = _stretches(tape), FEWEST_CALLS * tape.steps
+    """Stretches of each step that begin with data from the host or the next item, or end with a
+    read, and launch nearly the same number of kernels each; None where there are few, where the
+    kernels fill the GPU, or where reads alone tell them apart and nothing says that each has an
+    item of its own."""
+    (number, brought, items) = _stretches(tape)
+    enough = FEWEST_CALLS * tape.steps
     least = FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ
-    count = np.bincount(number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1)
+    count = np.bincount(
+        number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1
+    )
     usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
     alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
     chosen = alike[number]
-    if alike.sum() < enough or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
+    if (
+        alike.sum() < enough
+        or chosen.sum() < ALIKE_SHARE * len(number)
+        or not mostly_small(tape, chosen)
+    ):
         return None
     needing = max(len(distinct(number[ops])) for ops in (tape.in_optimizer, single_tokens(tape)))
     if needing >= enough or (max(brought, items) < enough and not takes_items(tape, chosen)):
@@ -132,27 +167,34 @@ def repeated_calls(tape: Tape) -> Calls | None:
 
 
 def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
-    """The same, where what is before the first call of each step and what is after the last are a call, too: its begin
-    and its end, if reads in the middle of calls tell them apart."""
-    launched, number = tape.memo(launching), calls.number.copy()
+    """The same, where what is before the first call of each step and what is after the last are a
+    call, too: its begin and its end, if reads in the middle of calls tell them apart."""
+    launched = tape.memo(launching)
+    number = calls.number.copy()
     call = calls.number[launched.first]
     for i, inside in enumerate(each_step(launched.step, call >= 0)):
         here = np.flatnonzero(launched.step == launched.step[inside[0]])
         usual = launched.name[inside[call[inside] == call[inside[0]]]]
-        before, after = here[here < inside[0]], here[here > inside[-1]]
+        before = here[here < inside[0]]
+        after = here[here > inside[-1]]
         left = len(usual) - len(before)
         cut = np.append(after[:left], before)
         if not 0 < left < len(usual) or not np.array_equal(launched.name[cut], usual):
             return calls
-        number[launched.of_ops(np.isin(np.arange(len(call)), cut), len(number))] = int(calls.number.max()) + 1 + i
+        number[launched.of_ops(np.isin(np.arange(len(call)), cut), len(number))] = (
+            int(calls.number.max()) + 1 + i
+        )
     return Calls(number, calls.per_step + 1)
 
 
 def _stretches(tape: Tape) -> tuple[I64, int, int]:
-    """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
-    of a batch; and how many begin with the first, and with the last. What is read before a call for an item has ended
-    is read within it, unless a read follows every few kernels."""
-    step, brings, items = tape.step_of_op, tape.copies_of(CopyKind.HOST_TO_DEVICE), item_starts(tape)
+    """For each op the stretch between two moments at which the host hands data over, reads some, or
+    takes the next item of a batch; and how many begin with the first, and with the last. What is
+    read before a call for an item has ended is read within it, unless a read follows every few
+    kernels."""
+    step = tape.step_of_op
+    brings = tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    items = item_starts(tape)
     reads = read_at_once(tape)[tape.event] & tape.copies_of(CopyKind.DEVICE_TO_HOST)
     within = np.zeros(len(items), bool)
     for mine in each_step(step, items):
@@ -160,28 +202,37 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
             within[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
     if reads[within].sum() * FEWEST_IF_READ <= within.sum():
         reads &= ~within
-    starts = (brings & ~after_each(brings)) | (after_each(reads) & ~brings) | where_changed(step) | items
+    starts = (
+        (brings & ~after_each(brings)) | (after_each(reads) & ~brings) | where_changed(step) | items
+    )
     return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
 
 
 def between(tape: Tape, gone: Bool) -> Bool:
     """Events that launch only what is gone, and those in the same step between two of them."""
-    removed, kept = tape.events_of_only(gone), tape.events_of(~gone)
-    index, step = np.arange(len(removed)), tape.step_of_event
+    removed = tape.events_of_only(gone)
+    kept = tape.events_of(~gone)
+    index = np.arange(len(removed))
+    step = tape.step_of_event
     last_gone = np.maximum.accumulate(np.where(removed, index, -1))
     last_kept = np.maximum.accumulate(np.where(kept, index, -1))
     return removed | ((last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)]))
 
 
 def one_call_a_step(tape: Tape) -> bool:
-    """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
-    kernels do not fill the GPU."""
-    step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
+    """Whether each step is one small call of its own: it brings one item from the host, reads a
+    result back, and its kernels do not fill the GPU."""
+    step = tape.step_of_op
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     brings = tape.copies_of(CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
     operator = distinct(tape.of_launches(tape.source.linked.tree.outer_operator)[brings])
-    if any(len(one.first) > 1 and one.first[0] > 1 for one in operators(tape.source.linked).of_nodes(operator)):
+    if any(
+        len(one.first) > 1 and one.first[0] > 1
+        for one in operators(tape.source.linked).of_nodes(operator)
+    ):
         return False
-    steps, reads = distinct(step), tape.copies_of(CopyKind.DEVICE_TO_HOST)
+    steps = distinct(step)
+    reads = tape.copies_of(CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
 

@@ -1,9 +1,10 @@
-"""Recurrent layers that are called, or written out, one time step after the other, as a library's layer.
+"""Recurrent layers that are called, or written out, one time step after the other, as a library's
+layer.
 
-A cell that is written out is known by its parts: an LSTM has sigmoids, two hyperbolic tangents and three products of
-gates, a GRU sigmoids, one and three, a plain one a product each of what comes in and of what it kept; nothing else may
-be in the loop. Its input has to be there before, a part of a sequence for each time step: a decoder that goes on from
-its own output cannot be one call."""
+A cell that is written out is known by its parts: an LSTM has sigmoids, two hyperbolic tangents and
+three products of gates, a GRU sigmoids, one and three, a plain one a product each of what comes in
+and of what it kept; nothing else may be in the loop. Its input has to be there before, a part of a
+sequence for each time step: a decoder that goes on from its own output cannot be one call."""
 
 import math
 import re
@@ -23,15 +24,19 @@ from traceanalyzer.replay.patterns.repeats import Loop, codes, every, launching,
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I32, I64, Bool, CopyKind, distinct
 
-# Loops over weights or gradients: the same few elementwise operators on one tensor after the other, as lists. What such
-# a loop does to one tensor cannot need what it did to another of another size, so sizes tell it from a chain of
-# operators on the same data: in a loop each operator has tensors of one size, and the next tensor's is another.
-FEWEST_OPERATORS = 24  # operators of a loop at least: fewer launches are not worth another way to write it
+# Loops over weights or gradients: the same few elementwise operators on one tensor after the other,
+# as lists. What such a loop does to one tensor cannot need what it did to another of another size,
+# so sizes tell it from a chain of operators on the same data: in a loop each operator has tensors
+# of one size, and the next tensor's is another.
+FEWEST_OPERATORS = 24
+"""Operators of a loop at least: fewer launches are not worth another way to write it."""
 FEWEST_SIZE_CHANGES = 8
-"""Times that the next tensor must have another size than the one before: fewer may be a chain that reduces."""
+"""Times that the next tensor must have another size than the one before: fewer may be a chain that
+reduces."""
 LONGEST_BODY_OPERATORS = 12  # operators on one tensor at most: an optimizer has no more
 ALIKE_SHARE = 0.9
-"""Share of the operators that are the same as so many before: weights without a decay, say, may have one fewer."""
+"""Share of the operators that are the same as so many before: weights without a decay, say, may
+have one fewer."""
 ELEMENTWISE = re.compile(
     r"^aten::(_foreach_\w+|mul_?|add_?|sub_?|div_?|copy_|clone|to|lerp_?|addcmul_?|addcdiv_?|r?sqrt_?|neg_?|abs_?|sign_?"
     r"|pow_?|square_?|exp_?|clamp_?|clamp_m(in|ax)_?|reciprocal_?|maximum|minimum|zero_|norm|linalg_norm|linalg_vector_norm"
@@ -47,63 +52,26 @@ class Loops(NamedTuple):
     names: tuple[str, ...]  # what their operators are called, in order
 
 
-def tensors_listed(tape: Tape) -> Tape | None:
-    """Each operator of such a loop takes a few dozen tensors in one launch; None without one outside the optimizer."""
-    found = tape.memo(tensor_loops)
-    return None if found is None else by_lists(tape, found.number)
-
-
-def tensor_loops(tape: Tape) -> Loops | None:
-    """Loops over tensors outside the optimizer; None without any."""
-    calls, known = tape.memo(launching), operators(tape.source.linked)
-    sizes = known.tell(calls.node, _size)
-    usable = np.array([size is not None for size in sizes], bool) & ~calls.backward
-    # Only kernels and copies within the device, outside an optimizer's step.
-    away = tape.copies_of(CopyKind.HOST_TO_DEVICE) | tape.copies_of(CopyKind.DEVICE_TO_HOST) | updating(tape)
-    usable &= ~np.logical_or.reduceat(away, calls.first)
-    number, names = np.full(len(sizes), -1, np.int64), set[str]()
-    for mine in split_where(np.arange(len(sizes)), where_changed(np.where(usable, calls.step, -1))[1:]):
-        if usable[mine[0]] and _is_loop(calls.name[mine], sizes[mine[0] : mine[-1] + 1]):
-            number[mine] = number.max() + 1
-            names |= {one.name for one in known.of_nodes(calls.node[mine])}
-    return Loops(calls.of_ops(number, len(tape.row)), tuple(sorted(names))) if names else None
-
-
-def _size(one: Operator) -> Shape | None:
-    """The one size of the tensors that an operator for lists works on, () for a number; None for other operators."""
-    if not one.inputs or any(len(listed) != 1 for listed in one.lists) or not one.named(ELEMENTWISE):
-        return None
-    sizes = {shape for shape in (*one.shapes, *(listed[0] for listed in one.lists)) if math.prod(shape) > 1}
-    return None if len(sizes) > 1 else next(iter(sizes), ())
-
-
-def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
-    """Whether the same few operators come again and again, and sizes change often."""
-    if len(names) < FEWEST_OPERATORS:
-        return False
-    changes = sum(a != b for a, b in pairwise([size for size in sizes if size]))
-    alike = max(float((names[body:] == names[:-body]).mean()) for body in range(1, LONGEST_BODY_OPERATORS + 1))
-    return changes >= FEWEST_SIZE_CHANGES and alike >= ALIKE_SHARE
-
-
 CELL = re.compile(
     r"^aten::((_thnn_fused_)?(lstm|gru)_cell|rnn_(tanh|relu)_cell)$"
 )  # one time step of a recurrent layer
 LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
 """A recurrent layer on a sequence, which may have one time step only."""
-NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7  # places of these among its operands
+NUMBER_OF_LAYERS = 4  # places of these among its operands
+BIDIRECTIONAL = 7
 YES = "True"
 FEWEST_CELLS = 4  # a layer of fewer time steps is not worth a library's
 SEQUENCES = 3  # dimensions of a batch of sequences
 CELL_LAUNCH_NS = 12_000
-"""What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and GRU, forward
-and backward, recorded on an H100 and an H200, without the profiler's share)."""
+"""What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and
+GRU, forward and backward, recorded on an H100 and an H200, without the profiler's share)."""
 CELL_SHARE = 0.5
-"""Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
-fused."""
+"""Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its
+pointwise part is fused."""
 FEWEST_TIME_STEPS = 8  # fewer may be layers with gates
 LONGEST_CELL_OPERATORS = 40
-"""Launching ones of a cell at most: one product and one function for each gate of an LSTM are 25."""
+"""Launching ones of a cell at most: one product and one function for each gate of an LSTM are
+25."""
 PRODUCT = re.compile(r"^aten::(linear|mm|addmm|matmul)$")
 SIGMOID = re.compile(r"^aten::sigmoid_?$")
 TANH = re.compile(r"^aten::tanh_?$")
@@ -113,12 +81,76 @@ FEWEST_GATED = 3
 JOINS = re.compile(r"^aten::cat")
 OTHERS = re.compile(r"^aten::(add_?|sub_?|rsub|cat|concat|copy_|clone|contiguous|dropout|neg)$")
 PARTS = re.compile(r"^aten::(select|slice|narrow)$")  # takes a time step out of a sequence...
-APART = re.compile(r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$")  # ... or all of them
+APART = re.compile(
+    r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor_split)$"
+)  # ... or all of them
+
+
+def tensors_listed(tape: Tape) -> Tape | None:
+    """Each operator of such a loop takes a few dozen tensors in one launch; None without one
+    outside the optimizer."""
+    found = tape.memo(tensor_loops)
+    return None if found is None else by_lists(tape, found.number)
+
+
+def tensor_loops(tape: Tape) -> Loops | None:
+    """Loops over tensors outside the optimizer; None without any."""
+    calls = tape.memo(launching)
+    known = operators(tape.source.linked)
+    sizes = known.tell(calls.node, _size)
+    usable = np.array([size is not None for size in sizes], bool) & ~calls.backward
+    # Only kernels and copies within the device, outside an optimizer's step.
+    away = (
+        tape.copies_of(CopyKind.HOST_TO_DEVICE)
+        | tape.copies_of(CopyKind.DEVICE_TO_HOST)
+        | updating(tape)
+    )
+    usable &= ~np.logical_or.reduceat(away, calls.first)
+    number = np.full(len(sizes), -1, np.int64)
+    names = set[str]()
+    for mine in split_where(
+        np.arange(len(sizes)), where_changed(np.where(usable, calls.step, -1))[1:]
+    ):
+        if usable[mine[0]] and _is_loop(calls.name[mine], sizes[mine[0] : mine[-1] + 1]):
+            number[mine] = number.max() + 1
+            names |= {one.name for one in known.of_nodes(calls.node[mine])}
+    return Loops(calls.of_ops(number, len(tape.row)), tuple(sorted(names))) if names else None
+
+
+def _size(one: Operator) -> Shape | None:
+    """The one size of the tensors that an operator for lists works on, () for a number; None for
+    other operators."""
+    if (
+        not one.inputs
+        or any(len(listed) != 1 for listed in one.lists)
+        or not one.named(ELEMENTWISE)
+    ):
+        return None
+    sizes = {
+        shape
+        for shape in (*one.shapes, *(listed[0] for listed in one.lists))
+        if math.prod(shape) > 1
+    }
+    return None if len(sizes) > 1 else next(iter(sizes), ())
+
+
+def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
+    """Whether the same few operators come again and again, and sizes change often."""
+    if len(names) < FEWEST_OPERATORS:
+        return False
+    changes = sum(a != b for a, b in pairwise([size for size in sizes if size]))
+    alike = max(
+        float((names[body:] == names[:-body]).mean())
+        for body in range(1, LONGEST_BODY_OPERATORS + 1)
+    )
+    return changes >= FEWEST_SIZE_CHANGES and alike >= ALIKE_SHARE
 
 
 def is_cell(turn: Sequence[Operator]) -> bool:
     """Whether these operators are a cell's."""
-    products, sigmoids, tanhs, others, joins = (count(turn, one) for one in (PRODUCT, SIGMOID, TANH, OTHERS, JOINS))
+    products, sigmoids, tanhs, others, joins = (
+        count(turn, one) for one in (PRODUCT, SIGMOID, TANH, OTHERS, JOINS)
+    )
     gates = [GATED[one.name] for one in turn if one.name in GATED]
     if products + sigmoids + tanhs + others + len(gates) < len(turn):
         return False
@@ -131,35 +163,44 @@ WRITTEN_OUT = Loop(fewest=FEWEST_TIME_STEPS, longest=LONGEST_CELL_OPERATORS, is_
 
 
 def recurrent_fused(tape: Tape) -> Tape | None:
-    """Cells of a recurrent layer, called one time step after the other, and what they give rise to in the backward
-    pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
+    """Cells of a recurrent layer, called one time step after the other, and what they give rise to
+    in the backward pass, as a library's layer: one launch a time step, without dispatch; None where
+    there are only a few."""
     cell, backward = _cells(tape)
     of_op = cell[tape.event]
-    forward, cells = of_op >= 0, len(distinct(of_op[of_op >= 0]))
+    forward = of_op >= 0
+    cells = len(distinct(of_op[of_op >= 0]))
     if cells < FEWEST_CELLS * tape.steps:
         return None
-    again, first = backward[tape.event] & ~forward, forward & where_changed(of_op)
+    again = backward[tape.event] & ~forward
+    first = forward & where_changed(of_op)
     kept = first | (again & every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = tape.retimed(np.where(kept, each, tape.duration)).without_launches(ops & ~kept)
-    layers = float(np.mean(operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of)))
+    layers = float(
+        np.mean(operators(tape.source.linked).tell(distinct(cell[cell >= 0]), _layers_of))
+    )
     dispatch = np.where(tape.events_of(kept), CELL_LAUNCH_NS * layers, left.dispatch)
     return left.without_work(tape.events_of(ops) & ~tape.events_of(first)).with_dispatch(dispatch)
 
 
 def _layers_of(call: Operator) -> int:
-    """Layers of a call, one after the other or in the other direction: what a library launches one by one."""
+    """Layers of a call, one after the other or in the other direction: what a library launches one
+    by one."""
     if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdecimal():
         return 1
     return max(int(call.values[NUMBER_OF_LAYERS]), 1) * (1 + (call.values[BIDIRECTIONAL] == YES))
 
 
 def _cells(tape: Tape) -> tuple[I32, Bool]:
-    """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
-    that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
-    linked, node = tape.source.linked, tape.nodes
-    layers, cells = np.flatnonzero(operators_named(linked, LAYER)), operators_named(linked, CELL)
+    """For each event the outermost node of the host tree that is a recurrent cell around it, else
+    the cell written out that it belongs to, -1 without; and which events belong to the backward
+    pass of such cells."""
+    linked = tape.source.linked
+    node = tape.nodes
+    layers = np.flatnonzero(operators_named(linked, LAYER))
+    cells = operators_named(linked, CELL)
     cells[layers] |= np.array(operators(linked).tell(layers, _is_one_time_step), bool)
     outer = linked.tree.outermost(cells)
     outer = outer if (outer >= 0).any() else unfused_cells(tape)
@@ -167,18 +208,29 @@ def _cells(tape: Tape) -> tuple[I32, Bool]:
 
 
 def _is_one_time_step(layer: Operator) -> bool:
-    """Whether a recurrent layer gets one time step: the second dimension of its input where the last of the operator's
-    values says that batches come first, else the first one; not where that was not recorded."""
-    return len(layer.first) == SEQUENCES and layer.values != () and layer.first[layer.values[-1] == YES] == 1
+    """Whether a recurrent layer gets one time step: the second dimension of its input where the
+    last of the operator's values says that batches come first, else the first one; not where that
+    was not recorded."""
+    return (
+        len(layer.first) == SEQUENCES
+        and layer.values != ()
+        and layer.first[layer.values[-1] == YES] == 1
+    )
 
 
 def unfused_cells(tape: Tape) -> I32:
-    """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
-    launch anything, as taking parts of tensors, belongs to the cell after it."""
-    tree, calls, outer = tape.source.linked.tree, tape.memo(launching), tape.forward_operators
-    rows, of_outer = calls.forward, np.full(len(tree.start) + 1, -1, np.int32)
+    """For each node of the host tree the cell that it is part of, by the number of a node, -1:
+    none. What does not launch anything, as taking parts of tensors, belongs to the cell after
+    it."""
+    tree = tape.source.linked.tree
+    calls = tape.memo(launching)
+    outer = tape.forward_operators
+    rows = calls.forward
+    of_outer = np.full(len(tree.start) + 1, -1, np.int32)
     node = calls.node[rows]
-    for run in WRITTEN_OUT.find(tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])):
+    for run in WRITTEN_OUT.find(
+        tape, node, codes(calls.name[rows], calls.shapes[rows], calls.step[rows])
+    ):
         ends = node[run.first + run.period - 1 : run.stop : run.period]
         inside = outer[(outer >= node[run.first]) & (outer <= ends[-1])]
         if _takes_parts(tape, inside, run.times):
@@ -187,10 +239,17 @@ def unfused_cells(tape: Tape) -> I32:
 
 
 def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
-    """Whether these operators take one of so many parts for each time step, or follow one that makes as many."""
+    """Whether these operators take one of so many parts for each time step, or follow one that
+    makes as many."""
     if are_named(tape.source.linked, inside, PARTS).sum() >= count - 1:
         return True
-    tree, before = tape.source.linked.tree, tape.source.linked.tree.outermost_operators
-    before = before[(before < inside[0]) & (tree.thread[before] == tree.thread[inside[0]])][-LONGEST_CELL_OPERATORS:]
-    into, known = re.compile(rf"\b{count}\b"), operators(tape.source.linked)
-    return any(one.named(APART) and into.search(one.texts[0] or "") for one in known.of_nodes(before))
+    tree = tape.source.linked.tree
+    before = tape.source.linked.tree.outermost_operators
+    before = before[(before < inside[0]) & (tree.thread[before] == tree.thread[inside[0]])][
+        -LONGEST_CELL_OPERATORS:
+    ]
+    into = re.compile(rf"\b{count}\b")
+    known = operators(tape.source.linked)
+    return any(
+        one.named(APART) and into.search(one.texts[0] or "") for one in known.of_nodes(before)
+    )

@@ -7,34 +7,42 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
 from traceanalyzer.replay.changes.fusion import Reading
-from traceanalyzer.replay.changes.syncs.values import kept_as_tensors, masks_spread, read_at_the_end, scalars_reuploaded
+from traceanalyzer.replay.changes.syncs.values import (
+    kept_as_tensors,
+    masks_spread,
+    read_at_the_end,
+    scalars_reuploaded,
+)
 from traceanalyzer.replay.patterns.named import are_named
 from traceanalyzer.replay.patterns.repeats import after_each
 from traceanalyzer.replay.tape import Tape, parametric
 from traceanalyzer.trace import Bool, CopyKind, MemoryKind, distinct
 
-READ_CHAIN_OPERATORS = 4  # those before a read that may exist for it alone: cast, absolute value, reduction
+READ_CHAIN_OPERATORS = 4
+"""Those before a read that may exist for it alone: cast, absolute value, reduction."""
 SUMMARY = re.compile(
     r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
     r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
 )
 """Operators that summarise or test values. Others before a read are the program's own."""
-LAUNCHES, MORE_LAUNCHES = 1.0, 2.0
-"""What it takes to calculate on the device with a number that Python calculated with: an operator, or some."""
+LAUNCHES = 1.0
+MORE_LAUNCHES = 2.0
+"""What it takes to calculate on the device with a number that Python calculated with: an operator,
+or some."""
 FEWEST_READS = 2  # with one read a step nothing tells what before it belongs to the program
 
 
 def is_read(tape: Tape) -> Bool:
-    """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
-    memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
-    nothing (its call took long by chance)."""
+    """Which events wait for results of the device: they launch nothing, or a copy to the host.
+    Copies from pageable memory, and calls right after them in the same operator, wait for something
+    else, and a copy on the device for nothing (its call took long by chance)."""
     reading = tape.events_of(tape.copies_of(CopyKind.DEVICE_TO_HOST))
     return tape.waits & ((~tape.launching_events & ~follows_pageable_copy(tape)) | reading)
 
 
 def follows_pageable_copy(tape: Tape) -> Bool:
-    """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
-    memory can be written to again."""
+    """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits
+    there until the memory can be written to again."""
     operator = tape.source.linked.tree.outer_operator[tape.nodes]
     pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
     copying = tape.events_of(tape.copies_of(CopyKind.HOST_TO_DEVICE) & pageable)
@@ -42,19 +50,21 @@ def follows_pageable_copy(tape: Tape) -> Bool:
 
 
 def read_at_once(tape: Tape) -> Bool:
-    """Which events launch something that the host then waits for: in their own call, or in one right after it that
-    launches nothing. The first does not hold the host up where the device has nothing else left to do."""
+    """Which events launch something that the host then waits for: in their own call, or in one
+    right after it that launches nothing. The first does not hold the host up where the device has
+    nothing else left to do."""
     launching = tape.launching_events
     return launching & (tape.waits | np.append((tape.waits & ~launching)[1:], False))
 
 
 @parametric
 def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
-    """The host waits for the device only where it copies from pageable memory, operators that only read a value are
-    gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
-    item by item is read once. What comes back as a number is calculated with on the device: for nothing by the
-    optimistic reading; by the pessimistic one all values are still calculated, masks and loops stay, and numbers cost
-    more. None without such waits."""
+    """The host waits for the device only where it copies from pageable memory, operators that only
+    read a value are gone, and chains of operators that lead to nothing but a read; what a mask
+    picks is all there, and what a loop reads item by item is read once. What comes back as a number
+    is calculated with on the device: for nothing by the optimistic reading; by the pessimistic one
+    all values are still calculated, masks and loops stay, and numbers cost more. None without such
+    waits."""
     if not is_read(tape).any():
         return None
     back = tape.memo(scalars_reuploaded)
@@ -65,7 +75,9 @@ def syncs_removed(tape: Tape, reading: Reading) -> Tape | None:
     if back.any():
         return found if reading is Reading.OPTIMISTIC else kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
-    return found.without_launches(chain) if operators > 1 or reading is Reading.OPTIMISTIC else found
+    return (
+        found.without_launches(chain) if operators > 1 or reading is Reading.OPTIMISTIC else found
+    )
 
 
 def _unwaited(tape: Tape) -> Tape:
@@ -73,20 +85,26 @@ def _unwaited(tape: Tape) -> Tape:
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
-    """Ops that lead to a read and to nothing else, and how many operators they are of at each read. They are the
-    summaries that come before all reads of a step alike; operators are compared by name. What precedes only some of the
-    reads belongs to the program, and with a single read a step nothing tells."""
-    operator, read = tape.of_launches(tape.source.linked.tree.outer_operator), tape.reads[tape.event]
+    """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
+    They are the summaries that come before all reads of a step alike; operators are compared by
+    name. What precedes only some of the reads belongs to the program, and with a single read a step
+    nothing tells."""
+    operator = tape.of_launches(tape.source.linked.tree.outer_operator)
+    read = tape.reads[tape.event]
     row = np.flatnonzero(where_changed(operator) | (operator < 0))
     reads = np.flatnonzero(read[row] & ~after_each(read[row]))
-    gone, count = np.zeros(len(tape.row), bool), 0
+    gone = np.zeros(len(tape.row), bool)
+    count = 0
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
     name = tape.of_operators(operator, tape.source.trace.host_ranges.name)
     summary = are_named(tape.source.linked, operator, SUMMARY)
     while count < READ_CHAIN_OPERATORS:
         here = row[np.maximum(reads - count - 1, 0)]
-        if not (summary[here] & ~read[here] & (reads > count)).all() or len(distinct(name[here])) > 1:
+        if (
+            not (summary[here] & ~read[here] & (reads > count)).all()
+            or len(distinct(name[here])) > 1
+        ):
             break
         gone |= np.isin(operator, operator[here])
         count += 1

@@ -1,9 +1,9 @@
-"""Values that the host waits for one by one: those picked by a boolean mask, as a pass over all of them
-(`torch.where`); those that a loop reads, as one read (`tolist()`); and those that the GPU gets back as numbers, kept
-there.
+"""Values that the host waits for one by one: those picked by a boolean mask, as a pass over all of
+them (`torch.where`); those that a loop reads, as one read (`tolist()`); and those that the GPU gets
+back as numbers, kept there.
 
-In Python the arithmetic of the last costs next to nothing. Kept on the GPU each is a tensor, which takes a launch or
-more; and what leads to it is still calculated."""
+In Python the arithmetic of the last costs next to nothing. Kept on the GPU each is a tensor, which
+takes a launch or more; and what leads to it is still calculated."""
 
 import re
 from collections import Counter
@@ -28,9 +28,25 @@ PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convol
 PRODUCT_WITHIN = 4  # so many after a pick are searched for such a product
 
 
+LOOKS = re.compile(
+    r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
+    r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
+)
+"""Operators that pick or test a value for the host."""
+LONGEST_LOOK_NS = 5_000  # a kernel that picks or tests a few values takes no longer
+MOST_VALUE_BYTES = 4096  # a read of more brings data, not an item's values
+FEWEST_READS_OF_LOOP = 16  # with fewer reads in a row a loop over items is not what makes them
+OPERATORS_AFTER = 4  # so many after a read are searched for the first that launches anything
+FEWEST_READS = 4  # with fewer reads a step it is not told whether their numbers come back
+MOST_OF_READS = 0.5
+"""Share of a step's reads whose numbers come back: then all are taken to, in one form or
+another."""
+NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an operator's arguments
+
+
 def masks_spread(tape: Tape) -> Tape | None:
-    """Each pick by a mask, and its backward pass, is one kernel over all values; None without any, or where a product
-    follows, for which fewer values are the point."""
+    """Each pick by a mask, and its backward pass, is one kernel over all values; None without any,
+    or where a product follows, for which fewer values are the point."""
     outer = tape.source.linked.tree.outer_operator
     picks = _picks(tape, outer)
     if not len(picks):
@@ -40,8 +56,11 @@ def masks_spread(tape: Tape) -> Tape | None:
     group = np.where(mine, outer[tape.nodes], -1)
     of_op = group[tape.event]
     last = (of_op >= 0) & np.append(of_op[1:] != of_op[:-1], True)[: len(of_op)]
-    passes, kept = np.maximum(tape.duration, _pass_ns(tape, picks)), tape.events_of(last)
-    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches((of_op >= 0) & ~last)
+    passes = np.maximum(tape.duration, _pass_ns(tape, picks))
+    kept = tape.events_of(last)
+    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches(
+        (of_op >= 0) & ~last
+    )
     left = left.without_dispatch(mine & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
     begins = np.where(found >= 0, tape.dispatch[first], 0)[index]
@@ -50,13 +69,19 @@ def masks_spread(tape: Tape) -> Tape | None:
 
 
 def _picks(tape: Tape, outer: I32) -> I64:
-    """The operators of the forward pass, nodes of the host tree, that pick by a mask and that no product follows."""
-    source, all_outer = tape.source, tape.source.linked.tree.outermost_operators
-    found = distinct(outer[nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward])
+    """The operators of the forward pass, nodes of the host tree, that pick by a mask and that no
+    product follows."""
+    source = tape.source
+    all_outer = tape.source.linked.tree.outermost_operators
+    found = distinct(
+        outer[nodes_named(source.linked, COUNTS) & (outer >= 0) & ~source.joined.in_backward]
+    )
     found = found[are_named(source.linked, found, PICKS)]
     products = np.flatnonzero(are_named(source.linked, all_outer, PRODUCT))
     place = np.searchsorted(all_outer, found)
-    next_product = np.append(products, len(all_outer) + PRODUCT_WITHIN)[np.searchsorted(products, place, side="right")]
+    next_product = np.append(products, len(all_outer) + PRODUCT_WITHIN)[
+        np.searchsorted(products, place, side="right")
+    ]
     return found[next_product - place > PRODUCT_WITHIN].astype(np.int64)
 
 
@@ -65,7 +90,11 @@ def _pass_ns(tape: Tape, picks: I64) -> float:
 
     def bytes_of(pick: Operator) -> float:
         first = pick.typed[0] if pick.typed else None
-        return float(np.nan_to_num(first.numel * first.dtype.bytes)) if isinstance(first, Tensor) else 0.0
+        return (
+            float(np.nan_to_num(first.numel * first.dtype.bytes))
+            if isinstance(first, Tensor)
+            else 0.0
+        )
 
     bandwidth = tape.source.linked.limit("bandwidth")[tape.row]
     known = bandwidth[np.isfinite(bandwidth)]
@@ -73,19 +102,9 @@ def _pass_ns(tape: Tape, picks: I64) -> float:
     return 2.0 * size / float(known.max()) * NS_PER_S if len(known) else 0.0
 
 
-LOOKS = re.compile(
-    r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
-    r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
-)
-"""Operators that pick or test a value for the host."""
-LONGEST_LOOK_NS = 5_000  # a kernel that picks or tests a few values takes no longer
-MOST_VALUE_BYTES = 4096  # a read of more brings data, not an item's values
-FEWEST_READS_OF_LOOP = 16  # with fewer reads in a row a loop over items is not what makes them
-
-
 def after_first_read(tape: Tape) -> Bool:
-    """Events of loops that read item by item, with nothing between but what picks or tests the next values: those that
-    come after the first read. One read of all items would take their place."""
+    """Events of loops that read item by item, with nothing between but what picks or tests the next
+    values: those that come after the first read. One read of all items would take their place."""
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     small = tape.copies_of(CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
     copying = tape.events_of_only(small)
@@ -99,7 +118,11 @@ def after_first_read(tape: Tape) -> Bool:
     run = np.cumsum(other | (np.diff(tape.step_of_event, prepend=-1) != 0))
     operator = tape.source.linked.tree.outer_operator[tape.nodes]
     at = np.flatnonzero(reading & ~other)
-    begins = at[np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[: len(at)]]
+    begins = at[
+        np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[
+            : len(at)
+        ]
+    ]
     result = np.zeros(len(tape.dispatch), bool)
     for own in split_where(begins, np.diff(run[begins]) != 0):
         if len(own) >= FEWEST_READS_OF_LOOP:
@@ -113,17 +136,16 @@ def read_at_the_end(tape: Tape) -> Tape | None:
     return tape.without_launches(gone[tape.event]).without_dispatch(gone) if gone.any() else None
 
 
-OPERATORS_AFTER = 4  # so many after a read are searched for the first that launches anything
-FEWEST_READS = 4  # with fewer reads a step it is not told whether their numbers come back
-MOST_OF_READS = 0.5  # share of a step's reads whose numbers come back: then all are taken to, in one form or another
-NUMBER = re.compile(r"\d\.\d")  # a number with decimals among the values of an operator's arguments
-
-
 def scalars_reuploaded(tape: Tape) -> Bool:
-    """Which events read a value that the next operator takes as a number; none where most reads are only looked at."""
-    tree, result = tape.source.linked.tree, np.zeros(len(tape.dispatch), bool)
-    outer, operator = tree.outermost_operators, tree.outer_operator[tape.nodes]
-    first = np.flatnonzero(tape.reads & (operator >= 0) & where_changed(operator))  # event of each read
+    """Which events read a value that the next operator takes as a number; none where most reads are
+    only looked at."""
+    tree = tape.source.linked.tree
+    result = np.zeros(len(tape.dispatch), bool)
+    outer = tree.outermost_operators
+    operator = tree.outer_operator[tape.nodes]
+    first = np.flatnonzero(
+        tape.reads & (operator >= 0) & where_changed(operator)
+    )  # event of each read
     if len(first) < FEWEST_READS * tape.steps:
         return result
     # The operator that launches something next, -1 where that is not near.
@@ -147,7 +169,10 @@ def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
 
 
 def _plain(one: Operator) -> bool:
-    """Whether an operator takes a number of Python's beside a tensor: without a size, and of another format."""
+    """Whether an operator takes a number of Python's beside a tensor: without a size, and of
+    another format."""
     tensors = [found for found in one.typed if isinstance(found, Tensor)]
     formats = {found.dtype for found in tensors}
-    return len(tensors) == 2 and tensors[0].shape != () and tensors[1].shape == () and len(formats) > 1
+    return (
+        len(tensors) == 2 and tensors[0].shape != () and tensors[1].shape == () and len(formats) > 1
+    )

@@ -1,4 +1,5 @@
-"""Colours by meaning. Their values are the style sheet's (`assets/colours.css`), for light and for dark pages."""
+"""Colours by meaning. Their values are the style sheet's (`assets/colours.css`), for light and for
+dark pages."""
 
 import re
 from functools import cache
@@ -23,7 +24,8 @@ def light() -> dict[str, str]:
 
 
 def on(name: str) -> str:
-    """The colour of text that can be read on a colour, as CSS has it: `light-dark()` where light and dark differ."""
+    """The colour of text that can be read on a colour, as CSS has it: `light-dark()` where light
+    and dark differ."""
     texts = []
     for palette in palettes():
         red, green, blue = (int(palette[name][i : i + 2], 16) for i in (1, 3, 5))
@@ -34,6 +36,8 @@ def on(name: str) -> str:
 @cache
 def palettes() -> tuple[dict[str, str], dict[str, str]]:
     """The values by name, on light pages and on dark ones."""
-    text = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(encoding="utf-8")
+    text = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(
+        encoding="utf-8"
+    )
     first, _, second = text.partition("@media")
     return dict(_DEFINED.findall(first)), dict(_DEFINED.findall(second))

@@ -1,8 +1,9 @@
-"""What a picture shows, as values: marks on two axes, and where these are on it. A colour is the name of a CSS variable
-without its dashes.
+"""What a picture shows, as values: marks on two axes, and where these are on it. A colour is the
+name of a CSS variable without its dashes.
 
-Everything that has an extent is a rectangle: bars, cells of a heat map, boxes of an icicle. Marks are in the units of
-the axes; places of an axis with names are 0, 1, 2, ..., each taking the room from half before to half after it."""
+Everything that has an extent is a rectangle: bars, cells of a heat map, boxes of an icicle. Marks
+are in the units of the axes; places of an axis with names are 0, 1, 2, ..., each taking the room
+from half before to half after it."""
 
 import math
 from collections.abc import Sequence
@@ -65,7 +66,11 @@ class Rects:
     @property
     def drawn(self) -> set[tuple[str, str]]:
         """The colours that can be seen of it, each with the form that it has in a legend."""
-        return {(b.colour or self.colour, self.form) for b in self.boxes if b.x0 != b.x1 and b.y0 != b.y1}
+        return {
+            (b.colour or self.colour, self.form)
+            for b in self.boxes
+            if b.x0 != b.x1 and b.y0 != b.y1
+        }
 
     def values(self, direction: str) -> Sequence[float]:
         """Where it is along an axis (`x` or `y`)."""
@@ -82,7 +87,9 @@ class Lines:
     y: Numbers
     dash: str = ""  # as SVG writes it
     steps: bool = False  # whether a value holds until the next point
-    hints: Sequence[str] = ()  # shown where a point is pointed at; of an area one text for all of it
+    hints: Sequence[
+        str
+    ] = ()  # shown where a point is pointed at; of an area one text for all of it
     base: Numbers = ()  # what an area is filled down to; without: a line
 
     @property
@@ -133,7 +140,8 @@ class Words:
 
 
 Mark: TypeAlias = "Rects | Lines | Dots | Words"
-Key: TypeAlias = "tuple[str, str, str]"  # of a legend: name, colour, and form: empty for a box, else `dot` or `line`
+# of a legend: name, colour, and form: empty for a box, else `dot` or `line`
+Key: TypeAlias = "tuple[str, str, str]"
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,8 @@ class Plot:
     x: Axis = field(default_factory=Axis)
     y: Axis = field(default_factory=Axis)
     down: bool = False  # whether the vertical axis begins at the top
-    keys: Sequence[Key] | None = None  # of the legend; None: those of the marks, where there are several
+    # of the legend; None: those of the marks, where there are several
+    keys: Sequence[Key] | None = None
 
     @property
     def legend(self) -> list[Key]:
@@ -152,7 +161,9 @@ class Plot:
         if self.keys is not None:
             drawn = set[tuple[str, str]]().union(*(mark.drawn for mark in self.marks))
             return [key for key in self.keys if key[1:] in drawn]
-        named = [(mark.name, mark.colour, mark.form) for mark in self.marks if mark.name and mark.drawn]
+        named = [
+            (mark.name, mark.colour, mark.form) for mark in self.marks if mark.name and mark.drawn
+        ]
         return list(dict.fromkeys(named)) if len(named) > 1 else []
 
 
@@ -176,14 +187,16 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     if axis.names is not None:
         return Scale(-0.5, max(len(axis.names), 1) - 0.5, False)
     low, high = axis.range or _ends(axis.log, [v for mark in marks for v in mark.values(direction)])
-    low, high = max(low, -MOST), min(high, MOST)
+    low = max(low, -MOST)
+    high = min(high, MOST)
     if not high - low > LEAST:
         low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + max(abs(low), 1.0))
     return Scale(low, high, axis.log)
 
 
 def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest value that can be drawn; zero is among those of an axis that has it."""
+    """The least and the largest value that can be drawn; zero is among those of an axis that has
+    it."""
     known = [v for v in values if (LEAST if log else -MOST) < v < MOST] or [1.0]
     return (min(known), max(known)) if log else (min(0.0, *known), max(0.0, *known))
 
@@ -193,9 +206,12 @@ def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
     if axis.names is not None:
         every = -(-len(axis.names) // NAMED)
         return [(float(i), name) for i, name in enumerate(axis.names) if i % every == 0]
-    low, high = scale.low, scale.high
+    low = scale.low
+    high = scale.high
     if scale.log:
-        return [(value, _written(value)) for value in _in_decades(low, high) if low <= value <= high]
+        return [
+            (value, _written(value)) for value in _in_decades(low, high) if low <= value <= high
+        ]
     rough = (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * n for n in (1, 2, 5, 10) if size * n >= rough)
@@ -204,10 +220,13 @@ def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
 
 
 def _in_decades(low: float, high: float) -> list[float]:
-    first, last = math.log10(low), math.log10(high)
+    first = math.log10(low)
+    last = math.log10(high)
     every = max(round((last - first) / TICKS), 1)
     factors = (1, 2, 5) if last - first < 2.0 else (1,)  # of few decades 2 and 5 are written, too
-    return [f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors]
+    return [
+        f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors
+    ]
 
 
 def _written(value: float) -> str:

@@ -1,5 +1,5 @@
-"""Pictures that need no page: SVG files for issues and READMEs, which show no HTML; among them a step as a still
-picture, in a few hundred boxes."""
+"""Pictures that need no page: SVG files for issues and READMEs, which show no HTML; among them a
+step as a still picture, in a few hundred boxes."""
 
 import re
 from collections.abc import Sequence
@@ -19,10 +19,21 @@ from traceanalyzer.trace import distinct
 
 BOXES = 400  # across a lane: less than a pixel of a wide screen each
 MAX_LANES = 10
-ROW_PX, EDGES_PX = 22, 66
-ON_HOST = (Category.OPERATOR, Category.ANNOTATION, Category.LIBRARY, Category.API_CALL, Category.WAIT, Category.COMPILE)
-WIDTH, EDGE = 900, 20  # as wide as a column of an issue shows without shrinking it
-LINE_PX, TITLE_PX, LEGEND_PX = 20, 30, 20
+ROW_PX = 22
+EDGES_PX = 66
+ON_HOST = (
+    Category.OPERATOR,
+    Category.ANNOTATION,
+    Category.LIBRARY,
+    Category.API_CALL,
+    Category.WAIT,
+    Category.COMPILE,
+)
+WIDTH = 900  # as wide as a column of an issue shows without shrinking it
+EDGE = 20
+LINE_PX = 20
+TITLE_PX = 30
+LEGEND_PX = 20
 MOST_LINE = 122  # characters of a line of text that fit the width
 MOST_LINES = 4  # of one text: names can be endless
 KEY_PX = 24  # of a legend's key: its square and the room around it
@@ -32,7 +43,8 @@ Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what 
 
 
 def strip(timeline: Timeline) -> tuple[Plot, int]:
-    """The picture of a timeline's window and its height. Of the host the outermost level of the first thread."""
+    """The picture of a timeline's window and its height. Of the host the outermost level of the
+    first thread."""
     # The lanes of the device, and the first one of the host.
     on_host = np.zeros(len(timeline.lanes), bool)
     on_host[timeline.events.lane[np.isin(timeline.events.category, ON_HOST)]] = True
@@ -42,23 +54,37 @@ def strip(timeline: Timeline) -> tuple[Plot, int]:
     names = [timeline.lanes[lane].title for lane in shown]
     low, high = (moment / NS_PER_MS for moment in timeline.window)
     # A cause has one colour on the path and between the ops, and stands in the legend once.
-    names_of = {mark.colour: mark.name for mark in sorted(rects, key=lambda mark: not mark.name.startswith("path"))}
+    names_of = {
+        mark.colour: mark.name
+        for mark in sorted(rects, key=lambda mark: not mark.name.startswith("path"))
+    }
     keys = [(name, colour, "") for colour, name in names_of.items()]
-    plot = Plot(rects, Axis("ms since the step's start", range=(low, high)), Axis(names=names), down=True, keys=keys)
+    plot = Plot(
+        rects,
+        Axis("ms since the step's start", range=(low, high)),
+        Axis(names=names),
+        down=True,
+        keys=keys,
+    )
     return plot, EDGES_PX + ROW_PX * len(shown)
 
 
 def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     """Boxes of each sort: neighbours nearer than a box are one."""
-    events, (low, high), made = timeline.events, timeline.window, []
+    events = timeline.events
+    (low, high) = timeline.window
+    made = []
     width = max((high - low) // BOXES, 1)
     rows = np.flatnonzero((events.lane == lane) & (events.end > low) & (events.start < high))
     for code in distinct(events.category[rows]).tolist():
         here = rows[events.category[rows] == code]
         start = np.maximum(events.start[here], low)
-        end = np.maximum(np.maximum.accumulate(np.minimum(events.end[here], high)), start + width // 2)
+        end = np.maximum(
+            np.maximum.accumulate(np.minimum(events.end[here], high)), start + width // 2
+        )
         first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + width // 2))
-        begins, ends = start[first] / NS_PER_MS, end[np.append(first[1:] - 1, len(end) - 1)] / NS_PER_MS
+        begins = start[first] / NS_PER_MS
+        ends = end[np.append(first[1:] - 1, len(end) - 1)] / NS_PER_MS
         pairs = zip(begins.tolist(), ends.tolist(), strict=True)
         boxes = [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
         made.append(Rects(Category(code).label, of_category(Category(code)), boxes))
@@ -66,8 +92,10 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
 
 
 def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:
-    """An SVG file: a title, lines of text, and pictures below each other, on a light ground wherever it is shown."""
-    parts, y = [_text(title, 34, 17, bold=True)], 34
+    """An SVG file: a title, lines of text, and pictures below each other, on a light ground
+    wherever it is shown."""
+    parts = [_text(title, 34, 17, bold=True)]
+    y = 34
     for line in (part for text in lines for part in wrap(plain(text), MOST_LINE)[:MOST_LINES]):
         y += LINE_PX
         parts.append(_text(line, y, 13))
@@ -82,14 +110,25 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
     height = y + EDGE
     ground = tag("rect", width=WIDTH, height=height, rx=8, style="fill:var(--page)")
     whole = tag(
-        "svg", ground, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=WIDTH,
-        height=height, role="img", aria_label=" ".join([title, *lines]), font_family="system-ui, sans-serif",
+        "svg",
+        ground,
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {height}",
+        width=WIDTH,
+        height=height,
+        role="img",
+        aria_label=" ".join([title, *lines]),
+        font_family="system-ui, sans-serif",
         style="fill:var(--text)",
-    )  # fmt: skip
-    # Programs that draw SVG know no variables: the colours stand in the file, and what a page would say is a title.
+    )
+    # Programs that draw SVG know no variables: the colours stand in the file, and what a page would
+    # say is a title.
     coloured = re.sub(r"var\(--([\w-]+)\)", lambda name: light()[name[1]], whole)
     coloured = re.sub(r"light-dark\((#\w+),#\w+\)", r"\1", coloured)
-    return re.sub(r' data-def="([^"]*)"></(rect|circle)>', r"><title>\1</title></\2>", coloured) + "\n"
+    return (
+        re.sub(r' data-def="([^"]*)"></(rect|circle)>', r"><title>\1</title></\2>", coloured) + "\n"
+    )
 
 
 def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
@@ -99,14 +138,27 @@ def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
 
 def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
     """Squares and names in rows, and how many rows they take."""
-    made, x, row = [], EDGE, 0
+    made = []
+    x = EDGE
+    row = 0
     for name, colour, form in plot.legend:
         width = KEY_PX + round(len(name) * CHARACTER_PX) + 8
         if x + width > WIDTH - EDGE and x > EDGE:
-            x, row = EDGE, row + 1
+            x = EDGE
+            row = row + 1
         top = y + row * LEGEND_PX
         below, high, round_ = {"dot": (2, 11, 6), "line": (6, 3, 0)}.get(form, (2, 11, 2))
-        made.append(tag("rect", x=x, y=top + below, width=11, height=high, rx=round_, style=f"fill:var(--{colour})"))
+        made.append(
+            tag(
+                "rect",
+                x=x,
+                y=top + below,
+                width=11,
+                height=high,
+                rx=round_,
+                style=f"fill:var(--{colour})",
+            )
+        )
         made.append(tag("text", name, x=x + 16, y=top + 12, font_size=12))
         x += width
     return join(*made), row + 1 if made else 0

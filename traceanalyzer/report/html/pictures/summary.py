@@ -1,5 +1,5 @@
-"""A report as one picture: the verdict, the step's budget, the timeline, what changes would bring; and one figure to
-another by the parts of their difference."""
+"""A report as one picture: the verdict, the step's budget, the timeline, what changes would bring;
+and one figure to another by the parts of their difference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +14,12 @@ from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, opening
 from traceanalyzer.report.timeline.lanes import Timeline
 
-ROW_PX, EDGES_PX = 36, 52
+ROW_PX = 36
+EDGES_PX = 52
 MAX_NAME = 90
-TOP, BOTTOM, MIDDLE = -0.06, 0.44, -0.28  # within a row of 1: its bar, and its name above
+TOP = -0.06  # within a row of 1: its bar, and its name above
+BOTTOM = 0.44
+MIDDLE = -0.28
 MOST_CHANGES = 5
 NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 
@@ -24,54 +27,98 @@ NEGLIGIBLE = 0.001  # parts of the step below this are no wider than a line
 def waterfall(
     first: tuple[str, float], parts: Sequence[tuple[str, float]], last: tuple[str, float]
 ) -> tuple[Plot, int]:
-    """A bar for the first figure (ms), one for each signed part where the one before ends, one for the last; and the
-    height. The parts sum to the difference."""
+    """A bar for the first figure (ms), one for each signed part where the one before ends, one for
+    the last; and the height. The parts sum to the difference."""
     steps = np.array([value for _, value in parts], float)
     ends = first[1] + np.cumsum(steps)
     begins = ends - steps
     rows = [(first[0], 0.0, first[1], "neutral", figure(first[1], "ms"))]
     for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True):
-        rows.append((name, begin, end, "less" if value < 0 else "more", "+" * (value > 0) + figure(value, "ms")))
+        rows.append(
+            (
+                name,
+                begin,
+                end,
+                "less" if value < 0 else "more",
+                "+" * (value > 0) + figure(value, "ms"),
+            )
+        )
     rows.append((last[0], 0.0, last[1], "neutral", figure(last[1], "ms")))
     keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
 
 
 def ladder(
-    today: tuple[str, float], changes: Sequence[tuple[str, float, tuple[float, float] | None]],
+    today: tuple[str, float],
+    changes: Sequence[tuple[str, float, tuple[float, float] | None]],
     floor: tuple[str, float] | None,
-) -> tuple[Plot, int]:  # fmt: skip
-    """Today's step, the step after each change alone with its range, the least it could be (ms); and the height."""
+) -> tuple[Plot, int]:
+    """Today's step, the step after each change alone with its range, the least it could be (ms);
+    and the height."""
     rows = [(today[0], 0.0, today[1], "neutral", figure(today[1], "ms"))]
     for name, value, likely in changes:
-        ends = "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"
-        rows.append((name, 0.0, value, "less", f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}"))
+        ends = (
+            "" if likely is None else f" ({figure(likely[0], 'ms')} to {figure(likely[1], 'ms')})"
+        )
+        rows.append(
+            (
+                name,
+                0.0,
+                value,
+                "less",
+                f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}",
+            )
+        )
     past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
     if floor is not None:
         rows.append((floor[0], 0.0, floor[1], "floor", figure(floor[1], "ms")))
         past.append(floor[1])
-    plot = _rows(rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past)
-    ranges = [Box(*likely, y + 0.17, y + 0.21) for y, (_, _, likely) in enumerate(changes, 1) if likely is not None]
-    return replace(plot, marks=[*plot.marks, Rects("", "text", ranges)]), EDGES_PX + ROW_PX * len(rows)
+    plot = _rows(
+        rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past
+    )
+    ranges = [
+        Box(*likely, y + 0.17, y + 0.21)
+        for y, (_, _, likely) in enumerate(changes, 1)
+        if likely is not None
+    ]
+    return replace(plot, marks=[*plot.marks, Rects("", "text", ranges)]), EDGES_PX + ROW_PX * len(
+        rows
+    )
 
 
 def _rows(
-    rows: Sequence[tuple[str, float, float, str, str]], keys: Sequence[Key], reach: float = 1.14,
+    rows: Sequence[tuple[str, float, float, str, str]],
+    keys: Sequence[Key],
+    reach: float = 1.14,
     past: Sequence[float] = (),
-) -> Plot:  # fmt: skip
-    """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more than it; `reach` is
-    room for the figure after the longest."""
+) -> Plot:
+    """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more
+    than it; `reach` is room for the figure after the longest."""
     names = [shorten(plain(name), MAX_NAME) for name, *_ in rows]
     boxes = [
-        Box(min(begin, end), max(begin, end), y + TOP, y + BOTTOM, f"{names[y]}: {text}", colour=colour)
+        Box(
+            min(begin, end),
+            max(begin, end),
+            y + TOP,
+            y + BOTTOM,
+            f"{names[y]}: {text}",
+            colour=colour,
+        )
         for y, (_, begin, end, colour, text) in enumerate(rows)
     ]
     above = Words([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
     ends = past or [box.x1 for box in boxes]
     after = Words([(ends[y], y + (TOP + BOTTOM) / 2, row[-1]) for y, row in enumerate(rows)])
-    least, most = min([0.0, *(box.x0 for box in boxes)]), max([0.0, *(box.x1 for box in boxes)])
+    least = min([0.0, *(box.x0 for box in boxes)])
+    most = max([0.0, *(box.x1 for box in boxes)])
     axis = Axis("ms a step", range=(least, most * reach))
-    return Plot([Rects("", "neutral", boxes), above, after], axis, Axis(names=names, hidden=True), down=True, keys=keys)
+    return Plot(
+        [Rects("", "neutral", boxes), above, after],
+        axis,
+        Axis(names=names, hidden=True),
+        down=True,
+        keys=keys,
+    )
 
 
 def picture(report: Report, timeline: Timeline | None = None) -> str:
@@ -83,13 +130,18 @@ def picture(report: Report, timeline: Timeline | None = None) -> str:
         panels.append((timeline.title or "Timeline", *strip(timeline)))
     if (could := predictions(report)) is not None:
         panels.append(("What each change alone would bring", *could))
-    lines = [report.summary.headline, f"Step time: {opening.step_sentence(report)}", opening.recording(report)]
+    lines = [
+        report.summary.headline,
+        f"Step time: {opening.step_sentence(report)}",
+        opening.recording(report),
+    ]
     return standalone(opening.verdict(report), lines, panels)
 
 
 def budget(report: Report) -> Plot | None:
     """The step's budget as one bar, idle time by cause; None without device work."""
-    marks, at = [], 0.0
+    marks = []
+    at = 0.0
     for share in breakdown.finest(breakdown.budget(report)):
         if not measured(share.share) or share.share < NEGLIGIBLE:
             continue
@@ -104,8 +156,10 @@ def budget(report: Report) -> Plot | None:
 
 
 def predictions(report: Report) -> tuple[Plot, int] | None:
-    """Today's step, the step after each recommended change alone, and the roofline's floor; None without any."""
-    today, roof = breakdown.step_ms(report), report.metrics.roofline
+    """Today's step, the step after each recommended change alone, and the roofline's floor; None
+    without any."""
+    today = breakdown.step_ms(report)
+    roof = report.metrics.roofline
     changes = [
         (r.action, r.predicted_step_ms, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
         for r in report.recommendations

@@ -1,5 +1,5 @@
-"""Draws a `Plot` as SVG. In the page a picture is as wide as its column: places across are shares of the width, texts
-keep their size. Drawn for a width, it stands alone."""
+"""Draws a `Plot` as SVG. In the page a picture is as wide as its column: places across are shares
+of the width, texts keep their size. Drawn for a width, it stands alone."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,15 @@ from traceanalyzer.report.html.pictures import plot as of
 from traceanalyzer.report.html.pictures.colours import on
 
 CHARACTER_PX = 6.9  # a character of 12 px text, on average
-EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18  # room: at the top, to the right, for numbers, for a title
+EDGE_PX = 10  # room: at the top, to the right, for numbers, for a title
+RIGHT_PX = 18
+BELOW_PX = 22
+TITLE_PX = 18
 MAX_LEFT_PX = 130
-LEAST_PX = 34.0  # narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full
-USUAL_PX, NARROW_PX = 1000, 330  # width of a picture on a screen, and on a telephone
+LEAST_PX = 34.0
+"""Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
+USUAL_PX = 1000  # width of a picture on a screen, and on a telephone
+NARROW_PX = 330
 LEAST_WORDS = 12
 FEW_TICKS = 4  # of more, a narrow page shows every second one
 FAR = 0.5  # words to the right of what lies farther across stand to its left
@@ -23,7 +28,8 @@ _ASIDE = re.compile(r" \([^()]*\)")
 
 def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> Markup:
     """The picture, `height` px high; `label` tells what it shows to who does not see it."""
-    across, along = of.scale_of(plot.x, plot.marks, "x"), of.scale_of(plot.y, plot.marks, "y")
+    across = of.scale_of(plot.x, plot.marks, "x")
+    along = of.scale_of(plot.y, plot.marks, "y")
     left = 2  # room for what stands at the vertical axis
     if not plot.y.hidden:
         longest = max((len(text) for _, text in of.ticks(plot.y, along)), default=0)
@@ -32,27 +38,51 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
     top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
     inner = height - top - below
     area = _Area(across, along, inner, plot.down)
-    # In the page the room to the left is a margin: what is across is then a share of the rest, however wide that is.
-    begin, place = 0, f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
+    # In the page the room to the left is a margin: what is across is then a share of the rest,
+    # however wide that is.
+    begin = 0
+    place = f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
     across_px: int | str = "100%"
     more: dict[str, Any] = {"tabindex": 0}
     if width is not None:
-        begin, place, across_px, more = left, "", width - left - RIGHT_PX, {"xmlns": "http://www.w3.org/2000/svg"}
-    title = tag("text", plot.y.title, x=begin - left, y=12, class_="axis") if top > EDGE_PX else None
+        begin = left
+        place = ""
+        across_px = width - left - RIGHT_PX
+        more = {"xmlns": "http://www.w3.org/2000/svg"}
+    title = (
+        tag("text", plot.y.title, x=begin - left, y=12, class_="axis") if top > EDGE_PX else None
+    )
     marks = (_mark(area, mark, width is not None) for mark in plot.marks)
-    grid = tag("g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)")
-    body = tag("svg", grid, *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible")
+    grid = tag(
+        "g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)"
+    )
+    body = tag(
+        "svg", grid, *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible"
+    )
     return tag(
-        "svg", title, body, width=width, height=height, role="img", aria_label=label, class_="picture", font_size=12,
-        font_family="system-ui, sans-serif", style=f"{place}fill:var(--text)", **more,
-    )  # fmt: skip
+        "svg",
+        title,
+        body,
+        width=width,
+        height=height,
+        role="img",
+        aria_label=label,
+        class_="picture",
+        font_size=12,
+        font_family="system-ui, sans-serif",
+        style=f"{place}fill:var(--text)",
+        **more,
+    )
 
 
 class _Area:
     """Where marks are drawn: across in shares of its width, down in px."""
 
     def __init__(self, across: of.Scale, along: of.Scale, height: int, down: bool) -> None:
-        self.across, self.along, self.height, self.down = across, along, height, down
+        self.across = across
+        self.along = along
+        self.height = height
+        self.down = down
 
     def x(self, value: float) -> str:
         return f"{100 * self.across.at(value):.5g}%"
@@ -83,11 +113,22 @@ def _across(area: _Area, axis: of.Axis) -> Iterator[Markup]:
         if axis.names is None:
             yield tag("line", x1=x, x2=x, y1=0, y2=area.height, style="stroke:var(--line)")
         yield tag(
-            "text", text, x=x, y=area.height + 15, text_anchor="middle",
+            "text",
+            text,
+            x=x,
+            y=area.height + 15,
+            text_anchor="middle",
             class_="minor" if place % 2 and len(shown) > FEW_TICKS else None,
-        )  # fmt: skip
+        )
     if axis.title:
-        yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
+        yield tag(
+            "text",
+            axis.title,
+            x="50%",
+            y=area.height + 15 + TITLE_PX,
+            text_anchor="middle",
+            class_="axis",
+        )
 
 
 def _mark(area: _Area, mark: of.Mark, alone: bool) -> Markup:
@@ -96,7 +137,12 @@ def _mark(area: _Area, mark: of.Mark, alone: bool) -> Markup:
     if isinstance(mark, of.Lines):
         return _line(area, mark)
     if isinstance(mark, of.Dots):
-        return tag("g", *_dots(area, mark, alone=alone), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
+        return tag(
+            "g",
+            *_dots(area, mark, alone=alone),
+            style=f"fill:var(--{mark.colour})",
+            fill_opacity=0.75,
+        )
     return tag("g", *_words(area, mark, alone=alone))
 
 
@@ -104,19 +150,30 @@ def _rects(area: _Area, mark: of.Rects) -> Iterator[Markup]:
     for box in mark.boxes:
         left, right = sorted((area.across.at(box.x0), area.across.at(box.x1)))
         high, low = sorted((area.y(box.y0), area.y(box.y1)))
-        place: dict[str, Any] = {"x": f"{100 * left:.5g}%", "width": f"{100 * (right - left):.4g}%", "y": high}
+        place: dict[str, Any] = {
+            "x": f"{100 * left:.5g}%",
+            "width": f"{100 * (right - left):.4g}%",
+            "y": high,
+        }
         yield tag(
-            "rect", **place, height=round(low - high, 1), style=f"fill:var(--{box.colour})" if box.colour else None,
-            data_def=box.hint or None, fill_opacity=None if box.strength >= 1.0 else round(box.strength, 2),
-        )  # fmt: skip
-        words = _written(box, (right - left) * USUAL_PX, (low - high) / 2 + 4, box.colour or mark.colour)
+            "rect",
+            **place,
+            height=round(low - high, 1),
+            style=f"fill:var(--{box.colour})" if box.colour else None,
+            data_def=box.hint or None,
+            fill_opacity=None if box.strength >= 1.0 else round(box.strength, 2),
+        )
+        words = _written(
+            box, (right - left) * USUAL_PX, (low - high) / 2 + 4, box.colour or mark.colour
+        )
         if words is not None:
             # A box of its own cuts what a narrow page has no room for.
             yield tag("svg", words, **place, height=round(low - high, 1), pointer_events="none")
 
 
 def _written(box: of.Box, width: float, y: float, colour: str) -> Markup | None:
-    """The text in a box so many px wide on a usual page; None where it has none, or no room for it."""
+    """The text in a box so many px wide on a usual page; None where it has none, or no room for
+    it."""
     roomy = width >= LEAST_PX
     room = int((width - (4 if roomy else 2)) / CHARACTER_PX)
     if not box.text or (not roomy and len(box.text) > room):
@@ -128,57 +185,100 @@ def _written(box: of.Box, width: float, y: float, colour: str) -> Markup | None:
 
 
 def _line(area: _Area, mark: of.Lines) -> Markup:
-    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its width is not. Hints
-    of its points are in circles that are not seen."""
+    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its
+    width is not. Hints of its points are in circles that are not seen."""
     dots = [
         tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=hint)
         for x, y, hint in zip(mark.x, mark.y, () if mark.base else mark.hints, strict=False)
     ]
-    path, colour = _path(area, mark.x, mark.y, mark.steps, "M"), f"var(--{mark.colour})"
+    path = _path(area, mark.x, mark.y, mark.steps, "M")
+    colour = f"var(--{mark.colour})"
     if mark.base:
         # Back along the base, where a step falls before it goes on.
         back = _path(area, mark.x[::-1], mark.base[::-1], mark.steps, "L", falls_first=True)
-        shape = tag("path", d=f"{path}{back}Z", style=f"fill:{colour}", data_def=mark.hints[0] if mark.hints else None)
+        shape = tag(
+            "path",
+            d=f"{path}{back}Z",
+            style=f"fill:{colour}",
+            data_def=mark.hints[0] if mark.hints else None,
+        )
     else:
         shape = tag(
-            "path", d=path, fill="none", stroke_width=1.5, stroke_dasharray=mark.dash or None,
-            style=f"stroke:{colour}", vector_effect="non-scaling-stroke",
-        )  # fmt: skip
+            "path",
+            d=path,
+            fill="none",
+            stroke_width=1.5,
+            stroke_dasharray=mark.dash or None,
+            style=f"stroke:{colour}",
+            vector_effect="non-scaling-stroke",
+        )
     drawn = tag(
-        "svg", shape, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=area.height,
+        "svg",
+        shape,
+        viewBox="0 0 1000 1000",
+        preserveAspectRatio="none",
+        width="100%",
+        height=area.height,
         overflow="visible",
-    )  # fmt: skip
+    )
     return join(drawn, tag("g", *dots, fill_opacity=0) if dots else None)
 
 
 def _path(
-    area: _Area, x: Sequence[float], y: Sequence[float], steps: bool, first: str, *, falls_first: bool = False
+    area: _Area,
+    x: Sequence[float],
+    y: Sequence[float],
+    steps: bool,
+    first: str,
+    *,
+    falls_first: bool = False,
 ) -> str:
     """The way through some points, as SVG writes it."""
-    points = [(1000 * area.across.at(a), 1000 * (area.y(b) / area.height)) for a, b in zip(x, y, strict=True)]
-    way = ("V{1:.4g}H{0:.4g}" if falls_first else "H{0:.4g}V{1:.4g}") if steps else "L{0:.4g} {1:.4g}"
-    return "".join(way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points))
+    points = [
+        (1000 * area.across.at(a), 1000 * (area.y(b) / area.height))
+        for a, b in zip(x, y, strict=True)
+    ]
+    way = (
+        ("V{1:.4g}H{0:.4g}" if falls_first else "H{0:.4g}V{1:.4g}") if steps else "L{0:.4g} {1:.4g}"
+    )
+    return "".join(
+        way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points)
+    )
 
 
 def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
     """Dots and their names; a page too narrow for a name shortens it."""
     for dot in mark.dots:
-        yield tag("circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None)
+        yield tag(
+            "circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None
+        )
         if dot.text:
-            at, aside = area.across.at(dot.x), dot.radius_px + 4
+            at = area.across.at(dot.x)
+            aside = dot.radius_px + 4
             beyond = at > FAR
             room = int(((at if beyond else 1 - at) * NARROW_PX - aside) / CHARACTER_PX)
             short = shorten(dot.text, max(room, LEAST_WORDS))
             fits = alone or short == dot.text
-            for text, class_ in ((dot.text, "label" if fits else "label minor"), (short, "label short"))[: 2 - fits]:
+            for text, class_ in (
+                (dot.text, "label" if fits else "label minor"),
+                (short, "label short"),
+            )[: 2 - fits]:
                 yield tag(
-                    "text", text, x=area.x(dot.x), y=area.y(dot.y) + 4, dx=-aside if beyond else aside, class_=class_,
-                    text_anchor="end" if beyond else None, style="fill:var(--text)", fill_opacity=1,
-                )  # fmt: skip
+                    "text",
+                    text,
+                    x=area.x(dot.x),
+                    y=area.y(dot.y) + 4,
+                    dx=-aside if beyond else aside,
+                    class_=class_,
+                    text_anchor="end" if beyond else None,
+                    style="fill:var(--text)",
+                    fill_opacity=1,
+                )
 
 
 def _words(area: _Area, mark: of.Words, *, alone: bool) -> Iterator[Markup]:
-    """Texts; a page too narrow for one shows it without what stands in brackets, shortened, or to the left."""
+    """Texts; a page too narrow for one shows it without what stands in brackets, shortened, or to
+    the left."""
     for x, y, text in mark.words:
         room = int((1 - area.across.at(x)) * NARROW_PX / CHARACTER_PX)
         place: dict[str, Any] = {"x": area.x(x), "y": area.y(y) + 4}
@@ -189,4 +289,11 @@ def _words(area: _Area, mark: of.Words, *, alone: bool) -> Iterator[Markup]:
         yield tag("text", text, **place, dx=5, class_="minor")
         left = area.across.at(x) > FAR and len(short) > room
         words = short if left else shorten(short, max(room, LEAST_WORDS))
-        yield tag("text", words, **place, dx=-5 if left else 5, text_anchor="end" if left else None, class_="short")
+        yield tag(
+            "text",
+            words,
+            **place,
+            dx=-5 if left else 5,
+            text_anchor="end" if left else None,
+            class_="short",
+        )
