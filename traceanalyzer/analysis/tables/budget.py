@@ -235,6 +235,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     """A row a step, warm-up included."""
     steps = timed.steps
     count = len(timed.steps)
+    duration = steps.duration
     launches = launches_by_step(timed)
     kernels = np.bincount(steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)], minlength=count)
     samples = None if timed.device is None else samples_of(timed, timed.device)
@@ -257,7 +258,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
             warmup=i < steps.warmup,
             start_ns=int(steps.start[i]),
             end_ns=int(steps.end[i]),
-            duration_ms=ms(steps.duration[i]),
+            duration_ms=ms(duration[i]),
             compute_ms=part("compute", i),
             exposed_communication_ms=part("exposed_communication", i),
             exposed_copy_ms=part("exposed_copy", i),

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.causes.gaps import Gaps, GapSide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.budget import Idle
-from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
+from traceanalyzer.analysis.tables.path_rows import NodeNames, is_named, within
 from traceanalyzer.analysis.tables.syncs import op_path, same_path, steady_lengths
 from traceanalyzer.analysis.time.host_timeline import dominant_nodes
 from traceanalyzer.analysis.time.timed import Timed
@@ -260,7 +260,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     cause = gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
-    name = names_at(timed, node, nowhere)
+    name = NodeNames.of(timed).at(node, nowhere)
     name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, blockwise, one_of, run_lengths, texts_where
+from traceanalyzer.analysis.algebra import Column, at, blockwise, one_of, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -79,8 +79,9 @@ def path_tables(
     """The time of each kind of segment in a mean steady step (None without segments), and a row for
     each kind and name of segments, by time."""
     sums = _Sums(len(timed.trace.strings) + len(Part))
+    names = NodeNames.of(timed)
     for part in parts:
-        sums.add(_segment_codes(timed, part), part)
+        sums.add(_segment_codes(names, part), part)
     if not sums.segments:
         return None, []
     spent = sums.total.sum(axis=0) / timed.steps.steady_count
@@ -155,7 +156,7 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs
     (shortened), the operator or range that the host is in, the call that waits, or what lies
     between."""
-    code = _segment_codes(timed, path)
+    code = _segment_codes(NodeNames.of(timed), path)
     running = (
         np.bincount(code[path.part == Part.OP], minlength=len(timed.trace.strings) + len(Part)) > 0
     )
@@ -175,39 +176,49 @@ def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I3
     return list(texts), index
 
 
-def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
+def _segment_codes(names: "NodeNames", path: CriticalPath) -> I32:
     """For each segment the code of its name among the trace's strings, beyond them its part."""
-    trace = timed.trace
-    tree = timed.linked.tree
+    trace = names.timed.trace
+    tree = names.timed.linked.tree
     code = path.part.astype(np.int32)
     code += len(trace.strings)
     runs = path.part == Part.OP
     waits = path.part == Part.RETURN
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = names_at(timed, path.node[inside], len(trace.strings) + Part.HOST)
+    code[inside] = names.at(path.node[inside], len(trace.strings) + Part.HOST)
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     return code
 
 
-def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
-    """For each of these nodes of the host tree the name of the innermost operator or annotation
-    around it (or itself), of the call where there is none, and `outside` where there is nothing but
-    the step, and for -1."""
-    tree = timed.linked.tree
-    trace = timed.trace
-    innermost = run_lengths(tree.innermost(is_named(timed)))
+@dataclass(frozen=True, eq=False)
+class NodeNames:
+    """How nodes of the host tree are called. Made once a question: it goes through the whole
+    tree."""
 
-    def name(node: I32 | I64) -> I32:
-        around = at(innermost, node, -1)
+    timed: Timed
+    innermost: Column  # for each node the innermost operator or annotation around it, or itself
+
+    @classmethod
+    def of(cls, timed: Timed) -> "NodeNames":
+        """The names that a recording's operators and annotations give."""
+        return cls(timed, run_lengths(timed.linked.tree.innermost(is_named(timed))))
+
+    def at(self, node: I32 | I64, outside: int) -> I32:
+        """For each of these nodes the name of the innermost operator or annotation around it (or
+        itself), of the call where there is none, and `outside` where there is nothing but the step,
+        and for -1."""
+        return blockwise(lambda nodes: self._at(nodes, outside), node)
+
+    def _at(self, node: I32 | I64, outside: int) -> I32:
+        tree = self.timed.linked.tree
+        around = at(self.innermost, node, -1)
         result = np.full(len(node), outside, np.int32)
         inside = np.flatnonzero(around >= 0)
         result[inside] = tree.names(around[inside])
         calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
-        result[calls] = trace.api_calls.name[tree.row[node[calls]]]
+        result[calls] = self.timed.trace.api_calls.name[tree.row[node[calls]]]
         return result
-
-    return blockwise(name, node)
 
 
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
