@@ -1,7 +1,9 @@
 """Records pairs of runs that differ in one thing, each also timed without a profiler.
 
     python -m benchmarks.ablations_record OUT                                      one GPU
-    torchrun --standalone --nproc-per-node=2 -m benchmarks.ablations_record OUT    two (--set ranks_scenarios: others)
+    torchrun --standalone --nproc-per-node=2 -m benchmarks.ablations_record OUT    two GPUs
+
+(`--set ranks_scenarios`, and `--set four_ranks --plain` on four GPUs: others)
 
 `OUT/NAME.base`, `NAME.base.syncevents` (CUDA sync events), `NAME.base.stacks` (Python stacks, where
 that is asked for) and `NAME.without`, each `.json.gz` or `.rank{N}.json.gz`, and
@@ -97,8 +99,9 @@ def recorded(step: Step, file: Path, events: bool = False, **options: Any) -> No
     file.unlink()
 
 
-def record(pair: Pair, out: Path) -> dict[str, dict[str, Any]]:
-    """Time and record a pair; its entries of the manifest."""
+def record(pair: Pair, out: Path, *, plain: bool) -> dict[str, dict[str, Any]]:
+    """Time and record a pair; its entries of the manifest. `plain`: without the recording of sync
+    events."""
     name = pair.name
     (removes, scenario) = pair.ablation
     torch.manual_seed(0)
@@ -107,7 +110,8 @@ def record(pair: Pair, out: Path) -> dict[str, dict[str, Any]]:
     rounds = timed({"base": base, "without": without})
     suffix = f".rank{RANK}" if WORLD > 1 else ""
     recorded(base, out / f"{name}.base{suffix}.json")
-    recorded(base, out / f"{name}.base.syncevents{suffix}.json", events=True)
+    if not plain:
+        recorded(base, out / f"{name}.base.syncevents{suffix}.json", events=True)
     recorded(without, out / f"{name}.without{suffix}.json")
     if name in STACKS:
         recorded(base, out / f"{name}.base.stacks{suffix}.json", with_stack=True)
@@ -130,6 +134,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--set", default="ranks_ablations" if WORLD > 1 else "ablations")
+    parser.add_argument("--plain", action="store_true", help="no recordings of sync events")
     options = parser.parse_intermixed_args()
     out = options.out
     out.mkdir(parents=True, exist_ok=True)
@@ -149,7 +154,7 @@ def main() -> None:
             continue
         began = time.perf_counter()
         try:
-            cases |= record(pair, out)
+            cases |= record(pair, out, plain=options.plain)
         except Exception:  # one workload that fails leaves the others
             traceback.print_exc()
         gc.collect()
