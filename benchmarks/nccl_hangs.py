@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +23,7 @@ WORLD = 4
 STEPS = 5
 FAULTY_STEP = 2
 SETTLE_S = 6.0
-MOST_S = 45
+MOST_S = 90
 STRUCK = {"skip": 1, "size": 2, "order": 3, "killed": 2, "blocked": 1}
 """The rank that each fault strikes."""
 
@@ -136,7 +137,7 @@ if __name__ == "__main__":
     if "RANK" in os.environ:
         run(Path(sys.argv[1]), sys.argv[2])
     elif sys.argv[1] == "record":
-        for kind in STRUCK:
-            record(Path(sys.argv[2]) / kind, kind)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda fault: record(Path(sys.argv[2]) / fault, fault), STRUCK))
     else:
         explain(Path(sys.argv[2]))
