@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.analysis.algebra import lookup
-from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
+from traceanalyzer.analysis.algebra.lookup import (
+    at,
+    first_with,
+    isin_few,
+    local_searchsorted,
+    look_up,
+)
 
 numbers = st.lists(st.integers(-3, 9), max_size=8)
 ids = st.lists(st.integers(-1, 9) | st.sampled_from([2**40, 2**40 + 1]), max_size=12)
@@ -28,7 +34,8 @@ def test_places_are_those_of_searchsorted(side, keys: list[int], values: list[in
     asked = np.array(values, np.int64)
     with patch.multiple(lookup, AT_ONCE=2, FEW=1):
         assert (
-            places(ordered, asked, side).tolist() == np.searchsorted(ordered, asked, side).tolist()
+            local_searchsorted(ordered, asked, side).tolist()
+            == np.searchsorted(ordered, asked, side).tolist()
         )
 
 
@@ -49,4 +56,4 @@ def test_of_several_rows_with_a_key_the_first_preferred_one_is_found(keys, wante
 def test_what_is_nowhere_gets_the_other_value() -> None:
     assert at(np.array([5, 6], np.int32), np.array([1, -1, 0]), -1).tolist() == [6, -1, 5]
     assert at(np.array([], bool), np.array([-1, -1]), False).tolist() == [False, False]
-    assert one_of(np.array([1, 2, 3, 2], np.uint8), (2, 7)).tolist() == [False, True, False, True]
+    assert isin_few(np.array([1, 2, 3, 2], np.uint8), (2, 7)).tolist() == [False, True, False, True]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.algebra.columns import lean
+from traceanalyzer.analysis.algebra.columns import compact
 from traceanalyzer.analysis.algebra.lookup import largest, sorted_values, where_changed
 from traceanalyzer.trace import is_constant, is_sorted, ordered
 
@@ -40,13 +40,13 @@ def test_the_largest_are_those_of_a_stable_sort(values: list[int], count: int) -
 
 @given(st.lists(st.integers(-(2**40), 2**40) | st.integers(-3, 3), max_size=6))
 def test_a_lean_column_has_the_same_values(values: list[int]) -> None:
-    column = lean(np.array(values, np.int64))
+    column = compact(np.array(values, np.int64))
     assert column.tolist() == values
     assert not values or is_constant(column) == (len(set(values)) == 1)
 
 
 def test_one_value_takes_no_memory_whether_it_is_a_number_or_none() -> None:
-    assert is_constant(lean(np.full(3, np.nan)))
-    assert not is_constant(lean(np.array([np.nan, 0.0])))
-    assert lean(np.array([1, -5])).dtype == np.int32
-    assert lean(np.array([1, 2**31])).dtype == np.int64
+    assert is_constant(compact(np.full(3, np.nan)))
+    assert not is_constant(compact(np.array([np.nan, 0.0])))
+    assert compact(np.array([1, -5])).dtype == np.int32
+    assert compact(np.array([1, 2**31])).dtype == np.int64

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.graph_names import UNNAMED, named_in_graphs
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.diagnosis.serving.sentences import sentences
 from traceanalyzer.ingest.capture import join
@@ -117,4 +117,4 @@ def test_a_recording_without_marks_or_replays_stays_as_it_is() -> None:
     b = TraceBuilder().call("cudaGraphLaunch", 2, 18, 1).kernel("gemm", 20, 30, 1)
     trace = b.build()
     assert measure(trace).trace is trace
-    assert Linked(trace).trace is trace
+    assert TraceJoins(trace).trace is trace

@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.joined.launched import host_was_lost
-from traceanalyzer.analysis.joined.linked import Knowledge, Linked
+from traceanalyzer.analysis.joined.linked import Knowledge, TraceJoins
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_of_ten_kernels(launched: list[int], calls: int, lost: bool) -> None:
         b.kernel("k", 100 + 10 * i, 105 + 10 * i, i + 1 if i in launched else -1)
     for i, kernel in enumerate([*launched, *[50] * 9][:calls]):
         b.call("cudaLaunchKernel", 5 * i, 5 * i + 4, kernel + 1 + (i if kernel == 50 else 0))
-    assert host_was_lost(Linked(b.build(), Knowledge())) is lost
+    assert host_was_lost(TraceJoins(b.build(), Knowledge())) is lost

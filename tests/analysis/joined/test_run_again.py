@@ -6,16 +6,16 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Knowledge, Linked
+from traceanalyzer.analysis.joined.joined import HostAttribution
+from traceanalyzer.analysis.joined.linked import Knowledge, TraceJoins
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
 def again(builder: TraceBuilder) -> list[str]:
     trace = builder.build()
-    tree = Linked(trace, Knowledge()).tree
-    chosen = Joined(Linked(trace, Knowledge())).run_again[:-1]
+    tree = TraceJoins(trace, Knowledge()).tree
+    chosen = HostAttribution(TraceJoins(trace, Knowledge())).run_again[:-1]
     return [trace.strings[code] for code in tree.names(chosen.nonzero()[0])]
 
 

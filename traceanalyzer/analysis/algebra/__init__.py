@@ -8,8 +8,15 @@ from traceanalyzer.analysis.algebra.blocks import (
     running_sums,
     scatter,
 )
-from traceanalyzer.analysis.algebra.columns import Coded, coded, flat, flat_each, lean, run_lengths
-from traceanalyzer.analysis.algebra.grouping import Groups, counts, mostly, sums
+from traceanalyzer.analysis.algebra.columns import (
+    Coded,
+    compact,
+    dedup_constant,
+    dedup_each,
+    dictionary_encoded,
+    run_lengths,
+)
+from traceanalyzer.analysis.algebra.grouping import Groups, counts, sums, weighted_mode
 from traceanalyzer.analysis.algebra.intervals import (
     EMPTY,
     IntervalSet,
@@ -30,19 +37,25 @@ from traceanalyzer.analysis.algebra.lookup import (
     LookedUp,
     at,
     first_with,
+    flatnonzero32,
+    isin_few,
     largest,
+    local_searchsorted,
     look_up,
-    one_of,
-    places,
     robust_sigma,
+    rows_or_slice,
     sorted_values,
     stable_order,
-    stretch,
     texts_where,
-    where,
     where_changed,
 )
-from traceanalyzer.analysis.algebra.nesting import Nesting, from_below, levels, nest, still_open
+from traceanalyzer.analysis.algebra.nesting import (
+    Nesting,
+    innermost_open_at,
+    levels,
+    levels_deepest_first,
+    nest,
+)
 
 __all__ = [
     "EMPTY",
@@ -59,19 +72,28 @@ __all__ = [
     "blockwise_found",
     "clip",
     "coded",
+    "compact",
     "complement",
     "contains",
     "counts",
     "covered_before",
+    "dedup_constant",
+    "dedup_each",
+    "dictionary_encoded",
     "first_with",
     "flat",
     "flat_each",
+    "flatnonzero32",
     "from_below",
+    "innermost_open_at",
     "intersect",
+    "isin_few",
     "join",
     "largest",
     "lean",
     "levels",
+    "levels_deepest_first",
+    "local_searchsorted",
     "look_up",
     "measure",
     "mostly",
@@ -80,6 +102,7 @@ __all__ = [
     "overlaps",
     "places",
     "robust_sigma",
+    "rows_or_slice",
     "run_lengths",
     "running_sums",
     "scatter",
@@ -92,6 +115,19 @@ __all__ = [
     "sums",
     "texts_where",
     "union",
+    "weighted_mode",
     "where",
     "where_changed",
 ]
+
+lean = compact
+flat = dedup_constant
+flat_each = dedup_each
+coded = dictionary_encoded
+places = local_searchsorted
+one_of = isin_few
+where = flatnonzero32
+stretch = rows_or_slice
+mostly = weighted_mode
+from_below = levels_deepest_first
+still_open = innermost_open_at

@@ -23,10 +23,10 @@ that holds them."""
 FEWEST_ROWS = 1 << 16  # shorter ones are, too
 
 
-def lean(values: NDArray[Any]) -> NDArray[Any]:
+def compact(values: NDArray[Any]) -> NDArray[Any]:
     """The same values: of one value without any memory, whole numbers that fit 32 bits in these.
     Not to be written to, and not to be multiplied before it is widened."""
-    values = flat(values)
+    values = dedup_constant(values)
     if (
         values.dtype == np.int64
         and len(values)
@@ -37,14 +37,14 @@ def lean(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def flat_each(made: Any) -> Any:
-    """The same array, or named tuple of arrays and other things, each array as `flat` makes it."""
+def dedup_each(made: Any) -> Any:
+    """The same array, or named tuple of arrays and other things, each array as `dedup_constant` makes it."""
     if isinstance(made, tuple) and hasattr(made, "_fields"):
-        return type(made)(*map(flat_each, made))
-    return flat(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
+        return type(made)(*map(dedup_each, made))
+    return dedup_constant(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
 
 
-def flat(values: NDArray[Any]) -> NDArray[Any]:
+def dedup_constant(values: NDArray[Any]) -> NDArray[Any]:
     """The same values, without any memory where they are all one. Not to be written to."""
     if not len(values) or is_constant(values):
         return values
@@ -72,10 +72,10 @@ class Coded(LookedUp):
         return self[:]
 
 
-def coded(values: F64) -> F64 | Coded:
+def dictionary_encoded(values: F64) -> F64 | Coded:
     """The same numbers, bit by bit, in less memory where there are few distinct ones. Not to be
     written to."""
-    values = flat(values)
+    values = dedup_constant(values)
     if len(values) < FEWEST_ROWS_CODED or is_constant(values):
         return values
     bits = values.view(np.int64)
@@ -184,3 +184,6 @@ def run_lengths(values: I32, *, counts: bool = False) -> Column:
             return values
     first = np.concatenate(parts)
     return RunLengths(first, values[first], len(values), counts)
+
+
+lean = compact

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import blocks, scatter
 from traceanalyzer.analysis.algebra.columns import Coded
-from traceanalyzer.analysis.algebra.lookup import stable_order, stretch
+from traceanalyzer.analysis.algebra.lookup import rows_or_slice, stable_order
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8, Bool, near, ranked
 
@@ -94,7 +94,7 @@ class Groups:
         """The value other than -1 that occurs most often in each group (the smallest of several),
         else -1."""
         result = np.full(len(self), -1, np.int64)
-        known: slice | I64 = stretch(values >= 0)
+        known: slice | I64 = rows_or_slice(values >= 0)
         index = self.index[known]
         values = values[known]
         pairs = Groups.of(index, values)
@@ -131,7 +131,7 @@ def first_rows(index: I32 | I64, count: int) -> I64:
     return first
 
 
-def mostly(groups: Groups, values: I32 | I64, weights: I32 | I64) -> I64:
+def weighted_mode(groups: Groups, values: I32 | I64, weights: I32 | I64) -> I64:
     """The value that holds most of each group's weight; -1 (a value like others here) where that is
     most."""
     pairs = Groups.of(groups.index, values)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blocks, blockwise
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra.lookup import local_searchsorted
 from traceanalyzer.trace import F64, I64, Bool, distinct
 
 FEW = 64  # for so many times fewer times than intervals lengths are added up to these times alone
@@ -129,8 +129,8 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     Quick where `a` has few intervals, however many `b` has."""
     if not len(a.start) or not len(b.start):
         return np.empty(0, np.int64), EMPTY
-    first = places(b.end, a.start, side="right")
-    count = np.maximum(places(b.start, a.end, side="left") - first, 0)
+    first = local_searchsorted(b.end, a.start, side="right")
+    count = np.maximum(local_searchsorted(b.start, a.end, side="left") - first, 0)
     if int(count.max()) <= 1:  # most are asked for what lies within few
         of_a = np.flatnonzero(count)
         of_b = first[of_a]
@@ -151,7 +151,11 @@ def contains(a: IntervalSet, times: I64) -> Bool:
     if not len(a.start):
         return np.zeros(len(times), bool)
     return blockwise(
-        lambda time: places(a.start, time, side="right") > places(a.end, time, side="right"), times
+        lambda time: (
+            local_searchsorted(a.start, time, side="right")
+            > local_searchsorted(a.end, time, side="right")
+        ),
+        times,
     )
 
 
@@ -160,7 +164,7 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
     if not len(a.start):
         return np.zeros(len(times), np.int64)
     if len(times) * FEW < len(a.start):
-        count = places(a.start, times, side="right")
+        count = local_searchsorted(a.start, times, side="right")
         edges = distinct(np.append(count, 0))
         inside = edges[edges < len(a.start)]
         between = np.add.reduceat(a.end, inside) - np.add.reduceat(
@@ -174,7 +178,7 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
     np.cumsum(lengths, out=lengths)
 
     def before(time: I64) -> I64:
-        count = places(a.start, time, side="right")
+        count = local_searchsorted(a.start, time, side="right")
         return lengths[count] - _beyond(a, count, time)
 
     return blockwise(before, times)
@@ -208,8 +212,8 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     if (start[1:] >= end[:-1]).all():  # none side by side
         return measure(within, start, end).astype(np.float64)
     edges = distinct(np.concatenate((start, end)))
-    first = places(edges, start)
-    last = places(edges, end)
+    first = local_searchsorted(edges, start)
+    last = local_searchsorted(edges, end)
     running = np.cumsum(np.bincount(first, None, len(edges)) - np.bincount(last, None, len(edges)))[
         :-1
     ]

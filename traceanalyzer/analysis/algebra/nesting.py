@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
-from traceanalyzer.analysis.algebra.lookup import Column, sorted_values, where
+from traceanalyzer.analysis.algebra.lookup import Column, flatnonzero32, sorted_values
 from traceanalyzer.base.parallel import parallel_map
 from traceanalyzer.trace import I32, I64, Bool, distinct
 
@@ -120,14 +120,14 @@ def levels(depth: NDArray[Any]) -> list[I32]:
     """The nodes of each depth, in order."""
     deepest = int(depth.max(initial=-1))
     if deepest < SHALLOW:
-        return [where(depth == level) for level in range(deepest + 1)]
+        return [flatnonzero32(depth == level) for level in range(deepest + 1)]
     order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(
         np.int32
     )
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
-def from_below(depth: NDArray[Any]) -> Iterator[I32 | I64]:
+def levels_deepest_first(depth: NDArray[Any]) -> Iterator[I32 | I64]:
     """The nodes that are inside of others, the deepest level first, each in order, some at a
     time."""
     deepest = int(depth.max(initial=0))
@@ -140,7 +140,7 @@ def from_below(depth: NDArray[Any]) -> Iterator[I32 | I64]:
             yield here.start + np.flatnonzero(depth[here] == level)
 
 
-def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
+def innermost_open_at(parent: Column, end: Column, node: I64, time: I64) -> I64:
     """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1
     where none does.
 

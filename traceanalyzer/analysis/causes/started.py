@@ -73,7 +73,7 @@ def input_copies(timed: Timed) -> Bool:
     computed its half of the iteration. It is where the same copy is made in (nearly) every step, or
     in functions named like loading."""
     result = np.zeros(len(timed.trace.device_ops), bool)
-    copies = np.flatnonzero(timed.joined.brings_input)
+    copies = np.flatnonzero(timed.joined.is_input_h2d)
     if not timed.steps.found or not len(copies):
         return result
     index = np.arange(len(result))
@@ -100,7 +100,7 @@ def _every_step(timed: Timed) -> Bool:
     ops = timed.trace.device_ops
     steps = timed.steps
     result = np.zeros(len(ops), bool)
-    rows = np.flatnonzero(timed.joined.brings_input & (steps.of_op >= steps.warmup))
+    rows = np.flatnonzero(timed.joined.is_input_h2d & (steps.of_op >= steps.warmup))
     if not len(rows) or steps.steady_count < MIN_STEPS:
         return result
     sort = Groups.of(ops.name[rows])

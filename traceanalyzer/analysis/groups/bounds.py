@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import clip, contains, one_of, texts_where
+from traceanalyzer.analysis.algebra import clip, contains, isin_few, texts_where
 from traceanalyzer.analysis.groups.ops import Group, duration, group, per_step, steady, title
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.names.kernel_names import streams_weights
 from traceanalyzer.analysis.roofline.bounds import MIN_SAMPLES, Bound
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I64, Bool, distinct, ranked
@@ -43,7 +43,7 @@ KNOWN = (Bound.COMPUTE, Bound.MEMORY)
 ENOUGH_SHARE = 0.5  # with a roofline for less of the computation, what it leaves would be a guess
 
 
-def filled(rated: Rated) -> F64:
+def filled(rated: WithRoofline) -> F64:
     """Share of the GPU that each kernel's blocks fill, 0 for a single warp; NaN where not known."""
     ops = rated.trace.device_ops
     waves = rated.roofline.waves[:]
@@ -51,13 +51,13 @@ def filled(rated: Rated) -> F64:
     return np.where(np.isnan(waves) & (threads > 0) & (threads <= WARP), 0.0, waves)
 
 
-def undersized(rated: Rated) -> Bool:
+def undersized(rated: WithRoofline) -> Bool:
     """Kernels that calculate and fill hardly any of the GPU, or of each warp: no arithmetic or
     memory limits them."""
     return rated.linked.is_compute & ((filled(rated) < FEW_WAVES) | _narrow(rated))
 
 
-def _narrow(rated: Rated) -> Bool:
+def _narrow(rated: WithRoofline) -> Bool:
     return (
         rated.linked.is_kernel
         & (rated.trace.device_ops.threads > 0)
@@ -65,7 +65,7 @@ def _narrow(rated: Rated) -> Bool:
     )
 
 
-def undersized_kernels(rated: Rated) -> Undersized | None:
+def undersized_kernels(rated: WithRoofline) -> Undersized | None:
     """The long ones of the steady state, with those of blocks below a warp; None without any."""
     ops = rated.trace.device_ops
     time = duration(rated.linked)
@@ -121,7 +121,7 @@ class AboveRoofline(NamedTuple):
     unexplained_share: float
 
 
-def memory_bound_share(rated: Rated) -> float:
+def memory_bound_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at
     best: as a kernel profiler measured it, else as counters sampled while they ran say, else by the
     roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too small to tell)
@@ -135,26 +135,26 @@ def memory_bound_share(rated: Rated) -> float:
         linked.trace.device_ops.name
     ]
     memory = np.where(r.rated & ~r.small, ~r.arithmetic, by_class & ~undersized(rated))
-    memory = np.where(one_of(sampled, KNOWN), sampled == Bound.MEMORY, memory)
+    memory = np.where(isin_few(sampled, KNOWN), sampled == Bound.MEMORY, memory)
     return _compute_share(
-        rated, np.where(r.counted & one_of(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
+        rated, np.where(r.counted & isin_few(r.bound, KNOWN), r.bound == Bound.MEMORY, memory)
     )
 
 
-def small_share(rated: Rated) -> float:
+def small_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels that fill hardly any of the GPU, of which
     no model or measurement says what limits them: neither arithmetic nor memory does, whatever
     kernels of their name are."""
     return _compute_share(rated, undersized(rated) & ~_told(rated))
 
 
-def unknown_share(rated: Rated) -> float:
+def unknown_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time in kernels of no known class, without a model and
     not measured."""
     return _compute_share(rated, _unknown(rated))
 
 
-def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
+def unknown_kernels(rated: WithRoofline) -> list[tuple[str, float]]:
     """Those with the most time, and their time a step, ms."""
     rows = _unknown(rated) & rated.linked.is_compute & rated.timed.steady_ops
     time = duration(rated.linked)
@@ -166,36 +166,36 @@ def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
     ]
 
 
-def _unknown(rated: Rated) -> Bool:
+def _unknown(rated: WithRoofline) -> Bool:
     by_class = np.array([bound == UNKNOWN for bound in rated.linked.classes.bound])[
         rated.linked.op_class
     ]
     return by_class & ~_told(rated) & ~undersized(rated)
 
 
-def _told(rated: Rated) -> Bool:
+def _told(rated: WithRoofline) -> Bool:
     """Which device ops' limit the roofline or a measurement tells."""
     r = rated.roofline
     return (
         (r.rated & ~r.small)
-        | (r.counted & one_of(r.bound, KNOWN))
-        | one_of(rated.sampled_bounds, KNOWN)
+        | (r.counted & isin_few(r.bound, KNOWN))
+        | isin_few(rated.sampled_bounds, KNOWN)
     )
 
 
-def rated_share(rated: Rated) -> float:
+def rated_share(rated: WithRoofline) -> float:
     """Share of the steady state's compute time that the roofline says something about."""
     return _compute_share(rated, rated.roofline.rated)
 
 
-def _compute_share(rated: Rated, chosen: Bool) -> float:
+def _compute_share(rated: WithRoofline, chosen: Bool) -> float:
     """Share of these device ops in the steady state's compute time."""
     compute = rated.linked.is_compute & rated.timed.steady_ops
     time = duration(rated.linked)
     return float(time[compute & chosen].sum() / time[compute].sum()) if time[compute].any() else 0.0
 
 
-def above_limits_ms(rated: Rated, free: Bool) -> float | None:
+def above_limits_ms(rated: WithRoofline, free: Bool) -> float | None:
     """Time a step that compute among these ops takes beyond its roofline; None: less than
     `ENOUGH_SHARE` has one."""
     r = rated.roofline
@@ -207,7 +207,7 @@ def above_limits_ms(rated: Rated, free: Bool) -> float | None:
     return per_step(rated.timed, np.maximum(time[limited] - r.attainable[limited], 0))
 
 
-def above_roofline(rated: Rated) -> AboveRoofline | None:
+def above_roofline(rated: WithRoofline) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r = rated.roofline
     time = duration(rated.linked)
@@ -224,12 +224,12 @@ def above_roofline(rated: Rated) -> AboveRoofline | None:
     )
 
 
-def _by_time(rated: Rated, rows: Bool) -> list[int]:
+def _by_time(rated: WithRoofline, rows: Bool) -> list[int]:
     names, inverse = ranked(rated.trace.device_ops.name[rows])
     time = np.bincount(inverse, weights=duration(rated.linked)[rows])
     return [int(names[i]) for i in np.argsort(-time, kind="stable")[:3]]
 
 
-def _share(rated: Rated, rows: Bool) -> float:
+def _share(rated: WithRoofline, rows: Bool) -> float:
     time = duration(rated.linked)
     return float(time[rows].sum() / max(time[rated.timed.steady_ops].sum(), 1))

@@ -3,7 +3,7 @@ longest gaps."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import measure, one_of, union
+from traceanalyzer.analysis.algebra import isin_few, measure, union
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import FAULT_NS, IdleDetail
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
@@ -31,7 +31,7 @@ def detail_ms(explained: Causes, detail: IdleDetail) -> float:
         return _mean_ms(explained, gaps.detail == detail)
     fault = np.maximum(gaps.start, gaps.end - FAULT_NS)
     start, end = (fault, gaps.end) if detail is IdleDetail.PAGE_MIGRATION else (gaps.start, fault)
-    return _mean_ms(explained, one_of(gaps.detail, MANAGED), (start, end))
+    return _mean_ms(explained, isin_few(gaps.detail, MANAGED), (start, end))
 
 
 def _mean_ms(explained: Causes, chosen: Bool, part: tuple[I64, I64] | None = None) -> float:

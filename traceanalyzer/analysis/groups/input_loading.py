@@ -11,7 +11,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, intersect, texts_where, union
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.analysis.tables.budget import StepBudgets
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -94,7 +94,7 @@ def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
         waited = (
             budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
         )
-    kinds = timed.trace.device_ops.source_memory[timed.joined.brings_input & timed.steady_ops]
+    kinds = timed.trace.device_ops.source_memory[timed.joined.is_input_h2d & timed.steady_ops]
     code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
     shares = (
         ()
@@ -131,10 +131,10 @@ class SmallCopies(NamedTuple):
     operator: str | None  # the outermost operator that makes most of them
 
 
-def which_small(joined: Joined) -> Bool:
+def which_small(joined: HostAttribution) -> Bool:
     """Which device ops are small copies from the host that the program asks for."""
     size = joined.trace.device_ops.bytes
-    return joined.sent & (size > 0) & (size <= SMALL_BYTES)
+    return joined.user_h2d & (size > 0) & (size <= SMALL_BYTES)
 
 
 def small_copies(timed: Timed) -> SmallCopies | None:

@@ -25,9 +25,9 @@ from traceanalyzer.analysis.groups.ops import (
     per_step,
     steady,
 )
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, tensors_of
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I32, Bool
 
@@ -102,12 +102,12 @@ def layout_copies(timed: Timed, free: Bool) -> Group | None:
     return found if (found := group(timed, rows)).total_ms > 0 else None
 
 
-def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
+def _launched_below(joined: HostAttribution, pattern: re.Pattern[str]) -> Bool:
     """Device ops launched inside an operator of such a name."""
     return at(_around(joined, pattern), joined.launch_node, -1) >= 0
 
 
-def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
+def _around(joined: HostAttribution, pattern: re.Pattern[str]) -> I32:
     """For each node of the host tree the innermost operator of such a name around it, -1
     without."""
     tree = joined.linked.tree
@@ -121,7 +121,7 @@ class StridedWork(NamedTuple):
     examples: list[str]  # operator, shape and strides of the two operands
 
 
-def strided_work(rated: Rated) -> StridedWork | None:
+def strided_work(rated: WithRoofline) -> StridedWork | None:
     """Such kernels of large operands."""
     rows = steady(rated.timed) & of_class(rated.joined, "elementwise", "layout", "other")
     rows &= texts_where(rated.trace.strings, ELEMENTWISE.match)[op_code(rated)]

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, one_of
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.launched import is_nested
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
@@ -41,7 +41,7 @@ MAX_BETWEEN = 16
 it, a copy of the values, and each one's copy."""
 
 
-def api_times(linked: Linked) -> list[ApiTime]:
+def api_times(linked: TraceJoins) -> list[ApiTime]:
     """The calls with the most host time; calls made by others do not count again."""
     calls = linked.trace.api_calls
     rows = np.flatnonzero(~linked.memo(is_nested))
@@ -83,17 +83,17 @@ def steady(timed: Timed) -> Bool:
     )
 
 
-def of_class(joined: Joined, *names: str) -> Bool:
+def of_class(joined: HostAttribution, *names: str) -> Bool:
     """Device ops of these classes."""
-    return one_of(joined.linked.op_class, [joined.linked.classes.index(name) for name in names])
+    return isin_few(joined.linked.op_class, [joined.linked.classes.index(name) for name in names])
 
 
-def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
+def named(linked: TraceJoins, pattern: re.Pattern[str]) -> Bool:
     """Device ops in whose names the pattern is found."""
     return with_text(linked, linked.trace.device_ops.name, pattern)
 
 
-def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
+def with_text(linked: TraceJoins, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Entries of a column of text codes in which the pattern is found."""
     found = np.zeros(len(linked.trace.strings) + 1, bool)
     for code in distinct(column).tolist():
@@ -101,13 +101,13 @@ def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bo
     return found[column]
 
 
-def op_code(rated: Rated) -> I64:
+def op_code(rated: WithRoofline) -> I64:
     """Name code of the modelled operator that each device op is part of, -1 without one."""
     return at(rated.trace.host_ranges.name, rated.roofline.row, -1).astype(np.int64)
 
 
 def judged(
-    rated: Rated, rows: I32 | I64, columns: tuple[str, ...], judge: Callable[..., str | None]
+    rated: WithRoofline, rows: I32 | I64, columns: tuple[str, ...], judge: Callable[..., str | None]
 ) -> tuple[Bool, Groups, list[str | None]]:
     """Which of these host ranges the judge says something of; the kinds that there are by the texts
     of these columns, and what it says of each: it is given the texts (None where one was not
@@ -119,7 +119,7 @@ def judged(
     return np.array([one is not None for one in found], bool)[kinds.index], kinds, found
 
 
-def duration(linked: Linked) -> I64:
+def duration(linked: TraceJoins) -> I64:
     """Duration of each device op, ns."""
     return linked.trace.device_ops.end - linked.trace.device_ops.start
 
@@ -129,7 +129,7 @@ def per_step(timed: Timed, values: I64 | F64) -> float:
     return ms(values.sum()) / timed.steps.steady_count
 
 
-def title(linked: Linked, code: int) -> str:
+def title(linked: TraceJoins, code: int) -> str:
     """A kernel's name as the tables have it, cut where it is longer than 80 characters."""
     name = short_name(linked.trace.strings[code])
     return name if len(name) <= 80 else name[:79] + "…"
@@ -172,7 +172,7 @@ class WrittenOutAttention(NamedTuple):
     bytes_saved: float | None  # what the passes read and write a step; None where not known
 
 
-def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:
+def written_out_attention(rated: WithRoofline, free: Bool) -> WrittenOutAttention | None:
     """Softmax and its neighbours between two batched products, forward or backward, of ops that are
     `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))
@@ -188,7 +188,7 @@ def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | Non
     return WrittenOutAttention(passes, len(distinct(between[between >= 0])) / steps, saved)
 
 
-def between_products(rated: Rated, order: I64) -> I64:
+def between_products(rated: WithRoofline, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside
     of any."""
     operator = op_code(rated)[order]

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.groups.ops import (
     title,
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.base import ms
 from traceanalyzer.trace import F64, I32, I64, Bool, alike, ranked
 
@@ -55,7 +55,7 @@ of its own."""
 FUSED = re.compile("fused", re.IGNORECASE)
 
 
-def written(rated: Rated, op: I32 | I64) -> F64:
+def written(rated: WithRoofline, op: I32 | I64) -> F64:
     """Bytes that each of these device ops writes, as far as its operator's operands say: what it
     moves and does not read, or the first where that is what the operator writes."""
     ranges = rated.trace.host_ranges
@@ -115,7 +115,7 @@ class Chains(NamedTuple):
     is known."""
 
 
-def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
+def optimizer_passes(rated: WithRoofline, free: Bool) -> OptimizerPasses | None:
     """An optimizer step written as many passes over its state, of ops that are `free`."""
     rows = (
         steady(rated.timed)
@@ -133,7 +133,7 @@ def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
     return OptimizerPasses(group(rated.timed, rows), len(names), ms(by_name.max()), longest)
 
 
-def chains(rated: Rated, free: Bool) -> Chains | None:
+def chains(rated: WithRoofline, free: Bool) -> Chains | None:
     """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are
     `free`."""
     order = in_stream_order(rated.timed, steady(rated.timed))
@@ -207,7 +207,7 @@ def _uneven(begins: Bool, size: I64) -> I64:
     ]  # one like that before it says nothing new
 
 
-def largest_operands(rated: Rated) -> I64:
+def largest_operands(rated: WithRoofline) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not
     known."""
     codes = at(rated.trace.host_ranges.shapes, rated.roofline.row, -1)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, texts_where
+from traceanalyzer.analysis.algebra import isin_few, texts_where
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -21,7 +21,7 @@ from traceanalyzer.analysis.groups.ops import (
 from traceanalyzer.analysis.roofline.bounds import NO
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of, tensors_of
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.trace import F64, Bool
 
@@ -73,7 +73,7 @@ CONVOLUTION = re.compile(r"^aten::\w*conv")
 FEW_CHANNELS = 4  # images have one to four, and the layer that reads them is made for it
 
 
-def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
+def fp32_products(rated: WithRoofline, free: Bool) -> Fp32Products | None:
     """Matrix products in fp32 on the ordinary cores, of ops that are `free`."""
     roofline = rated.roofline
     rows = steady(rated.timed) & rated.linked.is_matrix & (roofline.tensor == NO) & free
@@ -93,7 +93,7 @@ def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
     return Fp32Products(found, at, bool((unknown & rows).any()))
 
 
-def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
+def _on_tensor_cores(rated: WithRoofline, rows: Bool, precision: str) -> F64:
     """Time, ns, that these products would take on the tensor cores; of work that is not known, as
     much as the ordinary cores can do in their time. Small ones, which are not limited by
     arithmetic, gain nothing."""
@@ -114,13 +114,13 @@ def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
     return np.where(np.where(known, _by_arithmetic(rated)[rows], fills), faster, time)
 
 
-def _by_arithmetic(rated: Rated) -> Bool:
+def _by_arithmetic(rated: WithRoofline) -> Bool:
     """Which device ops have enough to calculate to fill the GPU, and more of that than to move."""
     roofline = rated.roofline
     return roofline.rated & roofline.arithmetic & ~roofline.small
 
 
-def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
+def odd_products(rated: WithRoofline, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
     roofline = rated.roofline
     time = duration(rated.linked)
@@ -175,7 +175,7 @@ def _is_odd(size: int, element_bytes: float) -> bool:
     return bool(size * element_bytes % ALIGNED_BYTES)
 
 
-def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
+def last_waves(rated: WithRoofline, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
     waves = rated.roofline.waves[:]
     time = duration(rated.linked)
@@ -197,13 +197,13 @@ class OddConvolutions(NamedTuple):
     shapes: list[str]  # of their weights: result channels, input channels of a group, window
 
 
-def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
+def odd_convolutions(rated: WithRoofline, free: Bool) -> OddConvolutions | None:
     """Convolutions in tensor cores' formats with odd channel counts, of `free` ops; not of images
     or groups."""
     roofline = rated.roofline
     code = op_code(rated)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & (code >= 0)
-    rows &= one_of(roofline.precision, (Precision.TF32, Precision.FP16, Precision.BF16))
+    rows &= isin_few(roofline.precision, (Precision.TF32, Precision.FP16, Precision.BF16))
     rows &= texts_where(rated.trace.strings, CONVOLUTION.match)[code]
     rows[rows], _, shapes = judged(
         rated, roofline.row[rows], ("name", "shapes", "dtypes"), _odd_weight

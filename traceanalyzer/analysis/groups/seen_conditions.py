@@ -12,7 +12,7 @@ from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import tensors_of
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.trace import Condition, distinct
 
 LEAST_SHARE = 0.05
@@ -20,7 +20,7 @@ LEAST_SHARE = 0.05
 SHOWN_INPUTS = 4
 
 
-def seen_conditions(rated: Rated) -> Iterator[Condition]:
+def seen_conditions(rated: WithRoofline) -> Iterator[Condition]:
     """What the trace shows of the conditions under which it was recorded."""
     if formats := _formats(rated):
         yield Condition("number formats of matrix kernels", ", ".join(formats))
@@ -35,7 +35,7 @@ def seen_conditions(rated: Rated) -> Iterator[Condition]:
         yield Condition("loader num_workers", "1 or more" if loaders[1] else "0")
 
 
-def _model(rated: Rated) -> str | None:
+def _model(rated: WithRoofline) -> str | None:
     """The class of the outermost module that is called most and calls others; None where none was
     recorded."""
     calls = rated.joined.origins.calls
@@ -50,7 +50,7 @@ def _model(rated: Rated) -> str | None:
     return next((kind for kind, _ in kinds.most_common(1)), None)
 
 
-def _formats(rated: Rated) -> list[str]:
+def _formats(rated: WithRoofline) -> list[str]:
     """Formats that matrix kernels calculate in, those with most of their time first."""
     rows = steady(rated.timed) & rated.linked.is_matrix
     time = duration(rated.linked)[rows]
@@ -60,12 +60,12 @@ def _formats(rated: Rated) -> list[str]:
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
 
 
-def _inputs(rated: Rated) -> str:
+def _inputs(rated: WithRoofline) -> str:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
     tree = rated.linked.tree
     ranges = rated.trace.host_ranges
     text = rated.trace.text
-    node = rated.joined.launch_node[rated.joined.brings_input & rated.timed.steady_ops]
+    node = rated.joined.launch_node[rated.joined.is_input_h2d & rated.timed.steady_ops]
     op = at(tree.operator, node, -1)
     rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}

@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, look_up, texts_where
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
@@ -20,19 +20,19 @@ FORWARD_ONLY = re.compile(
 """Operators that modules call and that no derivative formula does (derivatives.yaml)."""
 
 
-def is_autograd(linked: Linked) -> Bool:
+def is_autograd(linked: TraceJoins) -> Bool:
     """Which host ranges are autograd nodes."""
     ranges = linked.trace.host_ranges
     named = texts_where(linked.trace.strings, lambda text: text.startswith(AUTOGRAD_PREFIX))
     return (ranges.forward_thread > 0) | named[ranges.name]
 
 
-def in_backward(linked: Linked) -> Bool:
+def in_backward(linked: TraceJoins) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
     return linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
 
 
-def run_again(linked: Linked) -> Bool:
+def run_again(linked: TraceJoins) -> Bool:
     """Which nodes of the host tree are, or lie inside, operators of a forward pass that run again
     in the backward pass (activation checkpointing).
 
@@ -64,7 +64,7 @@ def run_again(linked: Linked) -> Bool:
     return (np.arange(len(backward)) < last[around]) & ~autograd
 
 
-def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I64) -> I64:
+def backward_time(linked: TraceJoins, device_own: I64, backward: Bool, node: I32 | I64) -> I64:
     """For each of these nodes of the host tree the device total, ns, of the autograd nodes that the
     forward operators in its subtree gave rise to; -1 where there is none. `device_own`: device time
     of what each node of the tree itself launched; `backward`: which nodes are in the backward pass.
@@ -89,7 +89,7 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
     return result
 
 
-def made_by(linked: Linked, nodes: Bool) -> Bool:
+def made_by(linked: TraceJoins, nodes: Bool) -> Bool:
     """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave
     rise to."""
     result = np.zeros(len(nodes), bool)
@@ -100,7 +100,7 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
     return result
 
 
-def forward_makers(linked: Linked) -> I64:
+def forward_makers(linked: TraceJoins) -> I64:
     """For each node of the host tree the forward operator that made the autograd node it lies in,
     -1 without."""
     maker = np.full(len(linked.tree.start), -1, np.int64)
@@ -109,7 +109,7 @@ def forward_makers(linked: Linked) -> I64:
     return at(maker, linked.tree.innermost(maker >= 0), -1)
 
 
-def _pairs(linked: Linked, backward: Bool) -> tuple[I64, I64]:
+def _pairs(linked: TraceJoins, backward: Bool) -> tuple[I64, I64]:
     """The outermost autograd nodes that carry a number, and for each the forward operator that made
     it, -1 where it was not recorded."""
     tree = linked.tree

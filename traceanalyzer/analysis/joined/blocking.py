@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, one_of, texts_where, union
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import IntervalSet, isin_few, texts_where, union
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I64, Bool, RangeKind
 from traceanalyzer.trace.run import TORCH_PROFILER
@@ -27,7 +27,7 @@ RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
 
 
-def read_ranges(linked: Linked) -> IntervalSet:
+def read_ranges(linked: TraceJoins) -> IntervalSet:
     """When the host is in operators that exist only to bring a value to it."""
     ranges = linked.trace.host_ranges
     rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (
@@ -36,7 +36,7 @@ def read_ranges(linked: Linked) -> IntervalSet:
     return union(ranges.start[rows], ranges.end[rows])
 
 
-def blocking_calls(linked: Linked) -> Bool:
+def blocking_calls(linked: TraceJoins) -> Bool:
     """For each API call whether it waits for device work.
 
     Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable
@@ -70,7 +70,7 @@ def blocking_calls(linked: Linked) -> Bool:
     return blocks
 
 
-def searching_calls(linked: Linked) -> I64:
+def searching_calls(linked: TraceJoins) -> I64:
     """Rows of waits for events inside convolutions: cuDNN and MIOpen time their algorithms so when
     they first meet a shape; a convolution itself waits for nothing."""
     tree = linked.tree
@@ -81,18 +81,18 @@ def searching_calls(linked: Linked) -> I64:
     ]
 
 
-def device_waits(linked: Linked) -> Bool:
+def device_waits(linked: TraceJoins) -> Bool:
     """Which API calls wait for all work of the device, by their names."""
     return texts_where(linked.trace.strings, DEVICE_WAIT.search)[linked.trace.api_calls.name]
 
 
-def closing_waits(linked: Linked) -> Bool:
+def closing_waits(linked: TraceJoins) -> Bool:
     """Which API calls wait for the whole device after the last launch, as torch.profiler does when
     its window closes. Other recorders wait for nothing: there it is the program's own."""
     calls = linked.trace.api_calls
     if linked.trace.source not in TORCH_PROFILER:
         return np.zeros(len(calls), bool)
-    launching = one_of(
+    launching = isin_few(
         linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
     )
     return device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))

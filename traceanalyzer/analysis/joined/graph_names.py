@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, one_of
+from traceanalyzer.analysis.algebra import at, isin_few
 from traceanalyzer.analysis.joined.launched import capture_intervals
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"capture_(\d{1,18})")
 class Launched(NamedTuple):
     """Launches on one thread, in order."""
 
-    linked: Linked
+    linked: TraceJoins
     thread: int
     begin: int  # ranges that began before are around all of them
     time: I64
@@ -51,7 +51,7 @@ class Replay(NamedTuple):
     requests: int | None
 
 
-def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | None:
+def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Trace | None:
     """The recording with ranges inside its graph launches, from itself and the recordings of
     captures beside it; None where it replays no graph, or nothing marks iterations."""
     if not any(map(_GRAPH_LAUNCH.search, linked.trace.strings)) or not any(
@@ -76,7 +76,7 @@ def with_operators(linked: Linked, beside: Sequence[Linked] = ()) -> Trace | Non
     return graft.made()
 
 
-def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
+def named_in_graphs(linked: TraceJoins, launch_node: I32) -> tuple[int, int]:
     """How many ops of CUDA graphs have an operator, and how many there are."""
     inside = np.flatnonzero(
         at(linked.api_kind, linked.launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH
@@ -86,7 +86,7 @@ def named_in_graphs(linked: Linked, launch_node: I32) -> tuple[int, int]:
     return int(((names >= 0) & (names != unnamed)).sum()), len(inside)
 
 
-def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
+def _keys(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> I64:
     """For each device op the number of its kernel and grid."""
     ops = linked.trace.device_ops
     strings = linked.trace.strings
@@ -96,7 +96,7 @@ def _keys(linked: Linked, codes: dict[tuple[str, int, int], int]) -> I64:
     return np.array(numbers, np.int64)[of_op.reshape(-1)] if len(ops) else np.empty(0, np.int64)
 
 
-def _replays(linked: Linked) -> Iterator[Replay]:
+def _replays(linked: TraceJoins) -> Iterator[Replay]:
     """The graph launches. Where nodes are recorded they tell the order, else the starts of the
     ops."""
     ops = linked.trace.device_ops
@@ -121,15 +121,15 @@ def _replays(linked: Linked) -> Iterator[Replay]:
         yield Replay(call, rows, told[int(ranges.name[around[-1]])] if len(around) else None)
 
 
-def _alone(linked: Linked, codes: dict[tuple[str, int, int], int]) -> tuple[I64, I64]:
+def _alone(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> tuple[I64, I64]:
     """The ops that were launched one by one, in the order of their launches, and their kernels."""
-    rows = np.flatnonzero(one_of(at(linked.api_kind, linked.launch, ApiKind.OTHER), LAUNCHES))
+    rows = np.flatnonzero(isin_few(at(linked.api_kind, linked.launch, ApiKind.OTHER), LAUNCHES))
     calls = linked.trace.api_calls
     rows = rows[np.lexsort((calls.start[linked.launch[rows]], calls.thread[linked.launch[rows]]))]
     return rows, _keys(linked, codes)[rows]
 
 
-def _same_kernels(linked: Linked, rows: I64, keys: I64, wanted: I64) -> Launched | None:
+def _same_kernels(linked: TraceJoins, rows: I64, keys: I64, wanted: I64) -> Launched | None:
     """Launches, one behind the other, of just these kernels with these grids."""
     if len(wanted) < FEWEST or len(keys) < len(wanted):
         return None
@@ -142,7 +142,9 @@ def _same_kernels(linked: Linked, rows: I64, keys: I64, wanted: I64) -> Launched
     return None
 
 
-def _launched(linked: Linked, made: I64, begin: int | None, number: int | None = None) -> Launched:
+def _launched(
+    linked: TraceJoins, made: I64, begin: int | None, number: int | None = None
+) -> Launched:
     """These calls; without a `begin` what is inside the innermost annotation around the first of
     them."""
     calls = linked.trace.api_calls
@@ -157,12 +159,12 @@ def _launched(linked: Linked, made: I64, begin: int | None, number: int | None =
     return Launched(linked, thread, begin, calls.start[made], kind.astype(np.int64), number)
 
 
-def _captures(linked: Linked) -> Iterator[Launched]:
+def _captures(linked: TraceJoins) -> Iterator[Launched]:
     """What was launched into each graph while its stream was captured."""
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
     strings = linked.trace.strings
-    launching = one_of(linked.api_kind, LAUNCHES)
+    launching = isin_few(linked.api_kind, LAUNCHES)
     named = {
         code: int(match[1]) for code, text in enumerate(strings) if (match := _NUMBER.match(text))
     }
@@ -184,7 +186,7 @@ def _captures(linked: Linked) -> Iterator[Launched]:
 
 
 def _captured(
-    linked: Linked, replay: Replay, captures: Iterable[Launched]
+    linked: TraceJoins, replay: Replay, captures: Iterable[Launched]
 ) -> tuple[Launched, bool] | None:
     """The capture of as many launches of the same kinds, and whether it is that of this batch: the
     smallest that holds it."""
@@ -202,7 +204,7 @@ def _captured(
 class _Graft:
     """Ranges to add to a recording's own."""
 
-    def __init__(self, linked: Linked) -> None:
+    def __init__(self, linked: TraceJoins) -> None:
         self.linked, self.strings = linked, list(linked.trace.strings)
         self.code = {text: code for code, text in enumerate(self.strings)}
         self.tables: list[HostRanges] = [linked.trace.host_ranges]

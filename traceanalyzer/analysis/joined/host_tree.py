@@ -11,11 +11,11 @@ from traceanalyzer.analysis.algebra import (
     LookedUp,
     at,
     blockwise,
-    from_below,
+    flatnonzero32,
     levels,
+    levels_deepest_first,
     nest,
     run_lengths,
-    where,
 )
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import (
@@ -119,8 +119,8 @@ class HostTree:
         node_of_range, node_of_call = (
             np.full(len(table), -1, np.int32) for table in (ranges, calls)
         )
-        node_of_range[row[~is_call]] = where(~is_call)
-        node_of_call[row[is_call]] = where(is_call)
+        node_of_range[row[~is_call]] = flatnonzero32(~is_call)
+        node_of_call[row[is_call]] = flatnonzero32(is_call)
         rows = run_lengths(row, counts=True)
         of_call = run_lengths(node_of_call, counts=True)
         times: tuple[Column, Column] = start, end
@@ -171,7 +171,7 @@ class HostTree:
         """For each node the node after its last descendant: its subtree is [node,
         subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for nodes in from_below(self.depth):
+        for nodes in levels_deepest_first(self.depth):
             result[self.parent[nodes]] = result[nodes]  # the last of several children stays
         return run_lengths(result, counts=True)
 

@@ -5,10 +5,10 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, flat, look_up, texts_where
+from traceanalyzer.analysis.algebra import at, dedup_constant, look_up, texts_where
 from traceanalyzer.analysis.joined.backward import in_backward, run_again
 from traceanalyzer.analysis.joined.blocking import blocking_calls
-from traceanalyzer.analysis.joined.linked import Linked, Memo
+from traceanalyzer.analysis.joined.linked import Memo, TraceJoins
 from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names import Framework
@@ -23,10 +23,10 @@ pointers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Memo):
+class HostAttribution(Memo):
     """The joins that are made from the joins of the rows."""
 
-    linked: Linked
+    linked: TraceJoins
 
     @property
     def trace(self) -> Trace:
@@ -63,26 +63,26 @@ class Joined(Memo):
     @cached_property
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
-        return flat(in_backward(self.linked))
+        return dedup_constant(in_backward(self.linked))
 
     @cached_property
     def run_again(self) -> Bool:
         """For each node of the host tree, and for none (-1), whether it is of a forward pass that
         runs again in the backward pass."""
-        return flat(np.append(run_again(self.linked), False))
+        return dedup_constant(np.append(run_again(self.linked), False))
 
     @cached_property
     def blocks(self) -> Bool:
         """Which API calls made the host wait for the device."""
-        return flat(blocking_calls(self.linked))
+        return dedup_constant(blocking_calls(self.linked))
 
     @cached_property
-    def brings_input(self) -> Bool:
+    def is_input_h2d(self) -> Bool:
         """Which device ops copy data from the host: what the host did before was to prepare it."""
-        return flat(self.sent & (self.trace.device_ops.bytes >= INPUT_BYTES))
+        return dedup_constant(self.user_h2d & (self.trace.device_ops.bytes >= INPUT_BYTES))
 
     @cached_property
-    def sent(self) -> Bool:
+    def user_h2d(self) -> Bool:
         """Which device ops are copies from the host that the program asks for itself, of any
         size."""
         tree = self.linked.tree
@@ -90,7 +90,7 @@ class Joined(Memo):
             texts_where(self.trace.strings, COPYING.match)
         )
         alone = (self.launch_node < 0) | (at(tree.innermost(computing), self.launch_node, -1) < 0)
-        return flat((self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE) & alone)
+        return dedup_constant((self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE) & alone)
 
     @cached_property
     def python(self) -> PythonStacks:
@@ -108,7 +108,7 @@ _JAX = re.compile(
 )
 
 
-def _by_external_id(linked: Linked, external_id: I64) -> I64:
+def _by_external_id(linked: TraceJoins, external_id: I64) -> I64:
     """The node of the operator with each of these external ids (an annotation where no operator has
     it), or -1."""
     tree = linked.tree
@@ -138,3 +138,6 @@ def names_used(trace: Trace) -> list[str]:
         distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)
     ]
     return [trace.strings[code] for code in distinct(np.concatenate(codes)).tolist() if code >= 0]
+
+
+Joined = HostAttribution

@@ -10,13 +10,13 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     at,
     contains,
+    isin_few,
     join,
-    one_of,
     scatter,
     texts_where,
     union,
 )
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
@@ -35,12 +35,14 @@ _BUILDING = re.compile(
 """Calls that make or change an executable graph."""
 
 
-def is_launch(linked: Linked) -> Bool:
+def is_launch(linked: TraceJoins) -> Bool:
     """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    return one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.memo(is_nested)
+    return isin_few(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.memo(
+        is_nested
+    )
 
 
-def is_nested(linked: Linked) -> Bool:
+def is_nested(linked: TraceJoins) -> Bool:
     """Which API calls were made by another API call (a driver call beneath the runtime's)."""
     tree = linked.tree
 
@@ -57,7 +59,7 @@ def is_nested(linked: Linked) -> Bool:
     )
 
 
-def bore_work(linked: Linked) -> Bool:
+def bore_work(linked: TraceJoins) -> Bool:
     """Which API calls, or the calls they made, launched a device op that is in the recording."""
     tree = linked.tree
     result = np.zeros(len(linked.trace.api_calls), bool)
@@ -67,7 +69,7 @@ def bore_work(linked: Linked) -> Bool:
     return result
 
 
-def host_was_lost(linked: Linked) -> bool:
+def host_was_lost(linked: TraceJoins) -> bool:
     """Whether most of the host's records are missing: device ops then have no launch, and there are
     few calls. Where there are some, and none of them has its work, the device is behind the host,
     and no record is missing."""
@@ -84,20 +86,20 @@ def host_was_lost(linked: Linked) -> bool:
     )
 
 
-def lost_launches(linked: Linked) -> I64:
+def lost_launches(linked: TraceJoins) -> I64:
     """Start times, in order, of launch calls whose kernels should be in the recording but are
     not."""
     lost = is_launch(linked) & ~bore_work(linked) & ~linked.memo(captured_calls)
     return np.sort(linked.trace.api_calls.start[lost])
 
 
-def last_launch(linked: Linked) -> int:
+def last_launch(linked: TraceJoins) -> int:
     """When the last op that has a launch was launched, ns; -1 without. What was launched later had
     not run when the recording ended."""
     return int(linked.launch_time.max(initial=-1))
 
 
-def launched_before(linked: Linked) -> Bool:
+def launched_before(linked: TraceJoins) -> Bool:
     """Which device ops were launched before the recording began: they run on their stream before
     all that have a launch in it."""
     number = np.arange(len(linked.trace.device_ops))
@@ -110,7 +112,7 @@ def launched_before(linked: Linked) -> Bool:
     return (number < first[stream]) & (first[stream] < len(number))
 
 
-def is_cut(linked: Linked) -> bool:
+def is_cut(linked: TraceJoins) -> bool:
     """Whether the recording begins or ends while the device is behind its host."""
     lost = linked.memo(lost_launches)
     return bool(
@@ -118,14 +120,14 @@ def is_cut(linked: Linked) -> bool:
     )
 
 
-def stream_numbers(linked: Linked) -> I32:
+def stream_numbers(linked: TraceJoins) -> I32:
     """For each device op the number of its stream, the same for ops of one device, context and
     stream."""
     ops = linked.trace.device_ops
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
+def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
     """By thread when it captured a stream: between the calls that begin and end it (without an end
     as long as the recording), or in a range that is named so, where the recorder leaves these calls
     out."""
@@ -149,7 +151,7 @@ def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
     return found
 
 
-def captured_calls(linked: Linked) -> Bool:
+def captured_calls(linked: TraceJoins) -> Bool:
     """Which API calls were made on a thread while it captured a stream."""
     calls = linked.trace.api_calls
     result = np.zeros(len(calls), bool)
@@ -159,7 +161,7 @@ def captured_calls(linked: Linked) -> Bool:
     return result
 
 
-def building_time(linked: Linked) -> IntervalSet:
+def building_time(linked: TraceJoins) -> IntervalSet:
     """When the host captured graphs, made them executable or changed them, on any thread."""
     calls = linked.trace.api_calls
     captured = linked.memo(capture_intervals).values()

@@ -8,7 +8,15 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at, first_with, flat, flat_each, look_up, one_of, places
+from traceanalyzer.analysis.algebra import (
+    at,
+    dedup_constant,
+    dedup_each,
+    first_with,
+    isin_few,
+    local_searchsorted,
+    look_up,
+)
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
@@ -43,7 +51,7 @@ class Memo:
         """`make(self)`, calculated when first asked for. `make` is a function of a module, which
         outlives it."""
         if make not in self._made:
-            self._made[make] = flat_each(make(self))
+            self._made[make] = dedup_each(make(self))
         return self._made[make]
 
     def has(self, make: Callable[[Self], object]) -> bool:
@@ -80,7 +88,7 @@ MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
-def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
+def owner_nodes(linked: "TraceJoins", launched_at: I32 | I64) -> I32:
     """For each of these nodes the innermost operator around it, else the innermost annotation, else
     -1."""
     annotation = at(linked.tree.annotation, launched_at, -1)
@@ -91,7 +99,7 @@ def owner_nodes(linked: "Linked", launched_at: I32 | I64) -> I32:
 
 
 @dataclass(frozen=True, eq=False)
-class Linked(Memo):
+class TraceJoins(Memo):
     """The joins that need nothing but the rows. Arrays are aligned with the rows of the trace's
     tables."""
 
@@ -116,7 +124,7 @@ class Linked(Memo):
         driver call beneath it), the one that launches, copies or sets wins."""
         calls = self.trace.api_calls
         ops = self.trace.device_ops
-        return first_with(calls.correlation, ops.correlation, one_of(self.api_kind, _LAUNCHING))
+        return first_with(calls.correlation, ops.correlation, isin_few(self.api_kind, _LAUNCHING))
 
     @cached_property
     def launch_time(self) -> I64:
@@ -153,22 +161,24 @@ class Linked(Memo):
     @cached_property
     def op_class(self) -> I32:
         """For each device op the index of its class in `classes.names`."""
-        return flat(narrowed(self.classes.classify(self.trace)))
+        return dedup_constant(narrowed(self.classes.classify(self.trace)))
 
     @cached_property
     def is_communication(self) -> Bool:
         """Which device ops are collectives or point-to-point communication kernels."""
-        return flat(np.array(self.classes.is_communication)[self.op_class] & self.is_kernel)
+        return dedup_constant(
+            np.array(self.classes.is_communication)[self.op_class] & self.is_kernel
+        )
 
     @cached_property
     def is_kernel(self) -> Bool:
         """Which device ops are kernels."""
-        return flat(self.trace.device_ops.kind == DeviceOpKind.KERNEL)
+        return dedup_constant(self.trace.device_ops.kind == DeviceOpKind.KERNEL)
 
     @cached_property
     def is_copy(self) -> Bool:
         """Which device ops are memory copies."""
-        return flat(self.trace.device_ops.kind == DeviceOpKind.MEMCPY)
+        return dedup_constant(self.trace.device_ops.kind == DeviceOpKind.MEMCPY)
 
     @cached_property
     def is_matrix(self) -> Bool:
@@ -176,13 +186,13 @@ class Linked(Memo):
         classes = [
             self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names
         ]
-        return flat(np.isin(self.op_class, classes) & self.is_kernel)
+        return dedup_constant(np.isin(self.op_class, classes) & self.is_kernel)
 
     @cached_property
     def is_compute(self) -> Bool:
         """Which device ops are computation: kernels that are not communication, memsets, whole
         graphs."""
-        return flat(~self.is_copy & ~self.is_communication)
+        return dedup_constant(~self.is_copy & ~self.is_communication)
 
     @cached_property
     def gpus(self) -> dict[int, Hardware | None]:
@@ -220,9 +230,12 @@ class Linked(Memo):
 
     def launched_before(self, time: I64) -> I64:
         """How many device ops had been launched before each of these host times."""
-        return places(self._launch_order[0], time, side="left")
+        return local_searchsorted(self._launch_order[0], time, side="left")
 
     def drained_at(self, time: I64) -> I64:
         """When the device had finished everything launched before each of these host times, ns (0:
         nothing)."""
         return at(self._launch_order[1], self.launched_before(time) - 1, 0)
+
+
+Linked = TraceJoins

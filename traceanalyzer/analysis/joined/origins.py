@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import at, texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.base import dataclass
@@ -77,7 +77,7 @@ def places_of(calls: PythonStacks) -> Places:
 class Origins:
     """Where nodes of the host tree, and the device ops launched at them, come from."""
 
-    linked: Linked
+    linked: TraceJoins
     launch_node: I32  # for each device op the node that launched it
     in_backward: Bool  # for each node whether it runs in the backward pass
     python: PythonStacks

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Nesting, levels, nest, still_open, texts_where
+from traceanalyzer.analysis.algebra import Nesting, innermost_open_at, levels, nest, texts_where
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, distinct
 
@@ -55,7 +55,7 @@ class PythonStacks:
             first, stop = np.searchsorted(self.thread, (one, one + 1))
             frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1
             result[here] = np.where(frame >= 0, frame + first, -1)
-        return still_open(self.parent, self.end, result, np.asarray(time))
+        return innermost_open_at(self.parent, self.end, result, np.asarray(time))
 
     def line_at(self, thread: I32 | I64, time: I64) -> I64:
         """Name code of the line of the program that each of these threads was in at each of these

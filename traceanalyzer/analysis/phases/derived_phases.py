@@ -15,7 +15,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import texts_where, union
 from traceanalyzer.analysis.joined.backward import is_autograd
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
@@ -59,7 +59,7 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     return found
 
 
-def roles_by_autograd(linked: Linked) -> U8:
+def roles_by_autograd(linked: TraceJoins) -> U8:
     """For each node of the host tree the role of the outermost operator around it: FORWARD,
     BACKWARD, OPTIMIZER, or NONE; all NONE where nothing ran backward."""
     tree = linked.tree
@@ -81,7 +81,7 @@ def roles_by_autograd(linked: Linked) -> U8:
     return role[top]
 
 
-def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
+def _before_its_pass(linked: TraceJoins, nodes: I64, top: I32, role: U8) -> Bool:
     """Which of these nodes, all with the number of a forward pass, begin after the backward pass
     before it and before the first operator in which that forward pass made a node."""
     tree = linked.tree

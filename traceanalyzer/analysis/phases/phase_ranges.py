@@ -13,13 +13,13 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     at,
     complement,
+    flatnonzero32,
+    innermost_open_at,
     intersect,
-    still_open,
     texts_where,
     union,
-    where,
 )
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
@@ -66,7 +66,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     chosen = tree.of_ranges(phase, False)
     chosen &= tree.counted(chosen) <= MOST_DEPTH
     nearest = tree.innermost(chosen)
-    nodes = where(chosen)
+    nodes = flatnonzero32(chosen)
     if not len(nodes):
         none = np.empty(0, np.int32)
         known = (len(call), len(nearest))
@@ -81,7 +81,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     )
 
 
-def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
+def _blocked_in(linked: TraceJoins, nearest: I32 | I64, call: I32 | I64) -> I64:
     """For each of these API calls, made outside of phases, the node of the phase in which another
     thread is blocked at that moment; -1 without."""
     tree = linked.tree
@@ -102,7 +102,7 @@ def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
     return result
 
 
-def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalSet, I64]:
+def _blocked(linked: TraceJoins, nearest: I32 | I64, thread: int) -> tuple[IntervalSet, I64]:
     """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS`
     and more, and the node of that phase."""
     tree = linked.tree
@@ -119,6 +119,6 @@ def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalS
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))
     pieces = pieces.select(pieces.end - pieces.start >= BLOCKED_NS)
     node = here[np.searchsorted(tree.start[here], pieces.start, side="right") - 1]
-    node = still_open(tree.parent, tree.end, node, pieces.start)
+    node = innermost_open_at(tree.parent, tree.end, node, pieces.start)
     node = np.where(node >= 0, nearest[node], -1)
     return pieces.select(node >= 0), node[node >= 0]

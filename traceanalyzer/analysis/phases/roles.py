@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Column, at, flat, one_of, union
+from traceanalyzer.analysis.algebra import Column, at, dedup_constant, isin_few, union
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
@@ -126,8 +126,11 @@ def find_phases(timed: Timed) -> Phases:
     of_node = of_instance[ranges.of_node]
     of_op = of_instance[ranges.of_op]
     of_launch = at(told, timed.joined.launch_node, 0)
-    of_all = flat(np.where(of_node, of_node, told)), flat(np.where(of_op, of_op, of_launch))
-    return Phases(ranges, flat(told), timed.linked.tree.start, *of_all)
+    of_all = (
+        dedup_constant(np.where(of_node, of_node, told)),
+        dedup_constant(np.where(of_op, of_op, of_launch)),
+    )
+    return Phases(ranges, dedup_constant(told), timed.linked.tree.start, *of_all)
 
 
 def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
@@ -144,7 +147,7 @@ def _time(timed: Timed, of_node: Bool, of_op: Bool) -> PhaseTime | None:
     ops = timed.trace.device_ops
     table = timed.trace.host_ranges
     tree = timed.linked.tree
-    rows = tree.row[of_node & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
+    rows = tree.row[of_node & isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))]
     rows = rows[timed.steady_host(table.start[rows])]
     mine = np.flatnonzero(of_op & timed.steady_ops & (ops.device == (timed.device or 0)))
     if not len(rows) and not len(mine):

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, texts_where
+from traceanalyzer.analysis.algebra import isin_few, texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
 from traceanalyzer.analysis.phases.roles import Phases
@@ -68,7 +68,7 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
     )
     names = np.concatenate((timed.trace.device_ops.name[timed.steady_ops], operators))
     if (
-        one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any()
+        isin_few(roles, (Role.BACKWARD, Role.OPTIMIZER)).any()
         or texts_where(strings, TRAINING.search)[names].any()
     ):
         return "training"
@@ -81,7 +81,7 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
 
 def _runs(roles: U8, wanted: Role) -> int:
     """How often `wanted` follows a forward pass."""
-    mine = roles[one_of(roles, (Role.FORWARD, wanted))] == wanted
+    mine = roles[isin_few(roles, (Role.FORWARD, wanted))] == wanted
     return int((mine[1:] & ~mine[:-1]).sum())
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.started import Started
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound, sampled_bounds
 from traceanalyzer.analysis.roofline.roofline import Roofline, build_roofline
@@ -25,7 +25,7 @@ from traceanalyzer.trace.circumstances import KernelCounters
 
 
 @dataclass(frozen=True, eq=False)
-class Rated(OfTimed):
+class WithRoofline(OfTimed):
     """What each device op could reach."""
 
     causes: Causes
@@ -59,7 +59,7 @@ kernel is named."""
 _NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 
-def counted_roofline(rated: Rated) -> Roofline:
+def counted_roofline(rated: WithRoofline) -> Roofline:
     """What each device op could reach: as estimated, with measured traffic, speed of light, bound
     and use of tensor cores where counters were collected. Joined by kernel name and launch shape;
     of several the mean counts."""
@@ -73,7 +73,7 @@ def counted_roofline(rated: Rated) -> Roofline:
 
 
 def matches(
-    linked: Linked, counters: Iterable[KernelCounters]
+    linked: TraceJoins, counters: Iterable[KernelCounters]
 ) -> Iterator[tuple[I64, list[KernelCounters]]]:
     """Device ops of one kernel and launch shape, with what was measured of it, for each that
     was."""
@@ -102,7 +102,7 @@ def _name(name: str) -> str:
 
 
 def _replace(
-    linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]
+    linked: TraceJoins, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]
 ) -> None:
     traffic = mean_of(found, lambda k: k.dram_bytes)
     tensor = mean_of(found, lambda k: k.tensor_share)
@@ -173,7 +173,7 @@ class MeasuredRow:
 class KernelMeasures:
     """The columns of `MeasuredRow` for groups of these device ops."""
 
-    def __init__(self, rated: Rated, groups: Groups, rows: I32 | I64) -> None:
+    def __init__(self, rated: WithRoofline, groups: Groups, rows: I32 | I64) -> None:
         self._steps, sampled = rated.timed.steps.steady_count, sampled_ops(rated.timed)
         self._samples = None if sampled is None else groups.sum(sampled.count[rows])
         self._sums = (
@@ -235,3 +235,6 @@ def _main_stall(found: list[tuple[int, list[KernelCounters]]]) -> tuple[str | No
             total[reason] = total.get(reason, 0.0) + part * share
     most = max(total, key=total.__getitem__, default=None)
     return most, None if most is None else total[most] / weight
+
+
+Rated = WithRoofline

@@ -15,8 +15,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Coded, Rows, blockwise, coded, flat, lean, one_of
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import (
+    Coded,
+    Rows,
+    blockwise,
+    compact,
+    dedup_constant,
+    dictionary_encoded,
+    isin_few,
+)
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.roofline import traffic as flow
 from traceanalyzer.analysis.roofline.bounds import (
     NO,
@@ -96,10 +104,10 @@ class Roofline:
 def build_roofline(timed: Timed) -> Roofline:
     """The roofline of every device op."""
     work = model_ops(timed.joined)
-    row = lean(
+    row = compact(
         np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1)
     )
-    passes = lean(flow.passes_of(timed.linked, row))
+    passes = compact(flow.passes_of(timed.linked, row))
     flops, traffic, precision = _share_out(timed.linked, work, row, passes)
     tensor = np.where(
         timed.linked.is_matrix, flow.by_name(timed.linked, tensor_cores), UNKNOWN
@@ -141,19 +149,19 @@ def build_roofline(timed: Timed) -> Roofline:
         return _bound(reached, attainable[here], slow, (on_links[here], only_moves)), slow
 
     bound, slow = blockwise(bound_of, Rows(len(row)))
-    least = coded(traffic)
+    least = dictionary_encoded(traffic)
     return Roofline(
-        flops=coded(flops),
+        flops=dictionary_encoded(flops),
         bytes=least,
-        expected=least if expected is traffic else coded(expected),
-        attainable=coded(attainable),
-        reachable=coded(reachable),
+        expected=least if expected is traffic else dictionary_encoded(expected),
+        attainable=dictionary_encoded(attainable),
+        reachable=dictionary_encoded(reachable),
         bound=bound,
-        arithmetic=flat(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
-        small=flat(_small(timed.linked, attainable) & slow & ~on_links),
-        precision=flat(precision),
-        tensor=flat(tensor),
-        waves=coded(waves),
+        arithmetic=dedup_constant(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
+        small=dedup_constant(_small(timed.linked, attainable) & slow & ~on_links),
+        precision=dedup_constant(precision),
+        tensor=dedup_constant(tensor),
+        waves=dictionary_encoded(waves),
         row=row,
         extra=_extra(timed.linked, work, row),
         counted=alike(0, len(row), np.bool_),
@@ -161,7 +169,7 @@ def build_roofline(timed: Timed) -> Roofline:
 
 
 def _share_out(
-    linked: Linked, work: OpWork, row: I64, passes: I64
+    linked: TraceJoins, work: OpWork, row: I64, passes: I64
 ) -> tuple[F64, F64, NDArray[np.int8]]:
     """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that
     only prepare or finish a product (`PREPARING` of `passes`) have no FLOPs; unknown is the work of
@@ -176,7 +184,7 @@ def _share_out(
     if not len(rows):
         return flops, traffic, precision
     duration = ops.end - ops.start
-    matrix = linked.is_matrix & ~one_of(passes, flow.PREPARING)
+    matrix = linked.is_matrix & ~isin_few(passes, flow.PREPARING)
     _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     by_time = np.zeros(count, np.int64)
@@ -194,16 +202,20 @@ def _share_out(
     return flops, traffic, precision
 
 
-def _extra(linked: Linked, work: OpWork, row: I64) -> Bool:
+def _extra(linked: TraceJoins, work: OpWork, row: I64) -> Bool:
     """`Roofline.extra`; `row`: the operator that each kernel is part of."""
     of_kernels = np.zeros(len(work.kind) + 1, np.bool_)
     of_kernels[row] = True
     of_kernels[-1] = False
-    return flat(~linked.is_kernel & of_kernels[work.of_device_op])
+    return dedup_constant(~linked.is_kernel & of_kernels[work.of_device_op])
 
 
 def _peaks_of(
-    linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64
+    linked: TraceJoins,
+    rows: slice,
+    precision: NDArray[np.int8],
+    tensor: NDArray[np.int8],
+    flops: F64,
 ) -> F64:
     """FLOP/s that each of these kernels can reach: matrix kernels in their unit and format, others
     on the ordinary cores (in fp32 whatever the tensors' type, fp64 aside); NaN where the GPU is not
@@ -250,7 +262,7 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
 
 
 def _reachable(
-    linked: Linked,
+    linked: TraceJoins,
     precision: NDArray[np.int8],
     work: tuple[F64, F64],
     stated: tuple[F64, F64],
@@ -282,15 +294,15 @@ def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Boo
     return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
 
 
-def _on_links(linked: Linked) -> Bool:
+def _on_links(linked: TraceJoins) -> Bool:
     """Which device ops a link carries: collectives, and copies that do not stay within the
     device."""
     ops = linked.trace.device_ops
-    within = one_of(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
+    within = isin_few(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
     return linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
 
 
-def _small(linked: Linked, attainable: F64) -> Bool:
+def _small(linked: TraceJoins, attainable: F64) -> Bool:
     """Which device ops have too few blocks or too little to do to fill the GPU."""
     blocks = linked.trace.device_ops.blocks
     return (attainable < SHORT_NS) | ((blocks > 0) & (blocks < linked.limit("sms")))

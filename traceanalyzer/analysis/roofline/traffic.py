@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Groups, at, one_of
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
@@ -74,14 +74,14 @@ HOST_COPIES = (
 )
 
 
-def by_name(linked: Linked, figure: Callable[[str], Any]) -> NDArray[Any]:
+def by_name(linked: TraceJoins, figure: Callable[[str], Any]) -> NDArray[Any]:
     """What this function says of the name of each device op."""
     groups = Groups.of(linked.trace.device_ops.name)
     names = linked.trace.device_ops.name[groups.first].tolist()
     return np.array([figure(linked.trace.text(code) or "") for code in names])[groups.index]
 
 
-def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
+def issue_time(linked: TraceJoins, work: OpWork, row: I64) -> F64:
     """Least time, ns, that each device op needs to issue its instructions; NaN where they are not
     known, or would need more than it took: it does not go over the operator's largest tensor.
     `row`: the host range it works for."""
@@ -101,7 +101,7 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
-def passes_of(linked: Linked, row: I64) -> I64:
+def passes_of(linked: TraceJoins, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it
     is part of."""
     kernels = linked.trace.device_ops.name
@@ -141,7 +141,7 @@ class Operators(NamedTuple):
 
 
 def expected_traffic(
-    linked: Linked, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64
+    linked: TraceJoins, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64
 ) -> F64:
     """Bytes that each device op is expected to read and write, NaN where nothing is known.
 
@@ -178,7 +178,7 @@ def expected_traffic(
     return np.where(result > most, most, result)
 
 
-def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
+def _passes(linked: TraceJoins, of: Operators, passes: I64, resident: F64) -> F64:
     """Bytes by passes over tensors."""
     tensors, again, times, in_fp32, each, inputs = (
         np.array([getattr(p, name) for p in PASSES])[passes]
@@ -197,7 +197,7 @@ def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
     )
 
 
-def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64:
+def _wave_reads(linked: TraceJoins, of: Operators, flops: F64, resident: F64) -> F64:
     """Bytes that each product reads wave by wave, were its operands larger than the cache.
 
     Rows and columns of its result (which is which is not told) follow from its operations and its
@@ -225,7 +225,7 @@ def tile(kernel: str) -> tuple[int, int]:
     return rows, columns
 
 
-def copy_traffic(linked: Linked) -> tuple[F64, F64]:
+def copy_traffic(linked: TraceJoins) -> tuple[F64, F64]:
     """For each device op the bytes it moves (a copy within the device reads and writes them, a
     memset writes) and the bandwidth of what carries them, bytes/s; NaN for kernels and where size
     or rate is not known."""
@@ -237,7 +237,7 @@ def copy_traffic(linked: Linked) -> tuple[F64, F64]:
     for rows, factor, limit in (
         (copied & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE), 2, "bandwidth"),
         (ops.kind == DeviceOpKind.MEMSET, 1, "bandwidth"),
-        (copied & one_of(ops.copy_kind, HOST_COPIES), 1, "host"),
+        (copied & isin_few(ops.copy_kind, HOST_COPIES), 1, "host"),
         (copied & (ops.copy_kind == CopyKind.PEER_TO_PEER), 1, "link"),
     ):
         traffic[rows], rate[rows] = factor * moved[rows], linked.limit(limit)[rows]

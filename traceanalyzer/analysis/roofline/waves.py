@@ -6,8 +6,8 @@ the GPU's limits."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Coded, Groups, coded, flat
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Coded, Groups, dedup_constant, dictionary_encoded
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import F64, I32, I64, U8
 
@@ -21,7 +21,7 @@ class Residence:
     limits: U8  # `OccupancyLimit` flags, 0 unknown
 
 
-def residence_of(linked: Linked) -> Residence:
+def residence_of(linked: TraceJoins) -> Residence:
     """How many blocks of each kernel an SM holds at a time."""
     ops = linked.trace.device_ops
     recorded = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan)
@@ -41,17 +41,17 @@ def residence_of(linked: Linked) -> Residence:
             blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
     recorded[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
     stated[rows] = np.where(stated[rows] == 0, limits[kinds.index], stated[rows])
-    return Residence(coded(recorded), flat(stated))
+    return Residence(dictionary_encoded(recorded), dedup_constant(stated))
 
 
-def waves_of(linked: Linked) -> F64:
+def waves_of(linked: TraceJoins) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
     held = linked.memo(residence_of).blocks[:] * linked.limit("sms")
     return np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
 
 
-def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
+def occupancy_of(linked: TraceJoins, rows: I32 | I64) -> F64:
     """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it
     (in whole percents, 0 where it cannot tell), else from the blocks that an SM holds, or gets of a
     small grid; NaN: not known."""
@@ -66,7 +66,7 @@ def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
     return np.where(np.isnan(recorded), resident, recorded)
 
 
-def resident_blocks(linked: Linked, waves: F64) -> F64:
+def resident_blocks(linked: TraceJoins, waves: F64) -> F64:
     """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known
     better."""
     blocks = linked.trace.device_ops.blocks

@@ -10,8 +10,8 @@ from traceanalyzer.analysis.algebra import (
     Groups,
     IntervalSet,
     clip,
+    isin_few,
     measure,
-    one_of,
     shared_time,
     union,
 )
@@ -36,7 +36,7 @@ def tail_time(timed: Timed, role_of_op: U8, device: int) -> int | None:
     known = (
         timed.linked.is_compute
         & (ops.device == device)
-        & one_of(role_of_op, (Role.BACKWARD, *AFTER))
+        & isin_few(role_of_op, (Role.BACKWARD, *AFTER))
     )
     rows = np.flatnonzero(known)
     backward = role_of_op[rows] == Role.BACKWARD
@@ -146,7 +146,7 @@ def communication_time(timed: Timed, device: int, phases: Phases) -> Communicati
     # The name of a kernel that sends is that of an all-to-all made of sends, too: the recording has
     # to say which it is.
     sends = (
-        one_of(calls.kind, map(KINDS.index, POINT_TO_POINT))
+        isin_few(calls.kind, map(KINDS.index, POINT_TO_POINT))
         & (calls.metadata >= 0)
         & (calls.step >= steps.warmup)
     )

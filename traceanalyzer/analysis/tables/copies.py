@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at, shared_time
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
@@ -122,7 +122,7 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     )
 
 
-def _waited_for(joined: Joined, rows: I64) -> Bool:
+def _waited_for(joined: HostAttribution, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
     ops = joined.trace.device_ops
     names = at(joined.trace.api_calls.name, joined.linked.launch[rows], -1)

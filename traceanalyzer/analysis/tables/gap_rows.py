@@ -7,7 +7,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, blockwise, largest, lean, one_of, where
+from traceanalyzer.analysis.algebra import (
+    Groups,
+    at,
+    blockwise,
+    compact,
+    flatnonzero32,
+    isin_few,
+    largest,
+)
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.details import OF_NO_CALL, IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
@@ -149,7 +157,9 @@ def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
     followed = some.next_op >= 0
     launched = some.end.copy()
     launched[followed] = timed.linked.launch_times_of(some.next_op[followed])
-    on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
+    on_host = (
+        (some.cause != IdleCause.SYNC) & ~isin_few(some.detail, OF_NO_CALL) & (some.queued == 0)
+    )
     on_host &= ~followed | (launched >= 0)
     host = _host_activities(timed, some.take(on_host), launched[on_host])
 
@@ -216,8 +226,8 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
         if node >= 0:
             around = op_path(timed.linked, int(tree.parent[node]))
             within = f"host in {trace.strings[names[i]]}" + (f" (in {around})" if around else "")
-        where = f" on thread {trace.threads[thread].tid}" if thread >= 0 else ""
-        told.append((f"{named.label}: " if named else "") + within + where)
+        flatnonzero32 = f" on thread {trace.threads[thread].tid}" if thread >= 0 else ""
+        told.append((f"{named.label}: " if named else "") + within + flatnonzero32)
     columns = (alike.index, threads, gaps.start, until)
     for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
         frames = python_frames(timed, thread, start, end)
@@ -253,10 +263,10 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     trace = timed.trace
     tree = timed.linked.tree
     length = steady_lengths(timed, gaps)
-    chosen = where((length > 0) & (gaps.duration >= min_us * NS_PER_US))
+    chosen = flatnonzero32((length > 0) & (gaps.duration >= min_us * NS_PER_US))
     if not len(chosen):
         return []
-    length = lean(length[chosen])
+    length = compact(length[chosen])
     cause = gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
@@ -265,7 +275,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
-    of_no_call = one_of(gaps.detail[chosen], OF_NO_CALL)
+    of_no_call = isin_few(gaps.detail[chosen], OF_NO_CALL)
     name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     del chosen, sync, waits
     groups = Groups.of(name, cause)
@@ -273,7 +283,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     most = np.zeros(len(groups), length.dtype)
     longest = np.zeros(len(groups), np.int64)
     np.maximum.at(most, groups.index, length)
-    rows = where(length == most[groups.index])
+    rows = flatnonzero32(length == most[groups.index])
     longest[groups.index[rows]] = rows  # of several the last one
 
     def line(node: int) -> str | None:
@@ -331,5 +341,5 @@ def on_host(timed: Timed, gaps: Gaps, rows: I32 | I64) -> Bool:
     cause = gaps.cause[rows]
     next_op = gaps.next_op[rows]
     known = (next_op < 0) | (timed.linked.launch_times_of(np.maximum(next_op, 0)) >= 0)
-    other = ~one_of(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
+    other = ~isin_few(cause, (IdleCause.LAUNCH, IdleCause.SYNC)) & (gaps.queued[rows] == 0)
     return other & known & (gaps.sync[rows] < 0)

@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, blockwise, lean, mostly, where
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
+from traceanalyzer.analysis.algebra import Groups, blockwise, compact, flatnonzero32, weighted_mode
+from traceanalyzer.analysis.joined.joined import HostAttribution
+from traceanalyzer.analysis.joined.linked import TraceJoins, owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.roofline.rated import KernelMeasures, MeasuredRow, Rated
+from traceanalyzer.analysis.roofline.rated import KernelMeasures, MeasuredRow, WithRoofline
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import (
     RatedRow,
@@ -112,13 +112,13 @@ class ClassStats:
     )
 
 
-def kernel_stats(rated: Rated) -> list[KernelStats]:
+def kernel_stats(rated: WithRoofline) -> list[KernelStats]:
     """A row for each name of kernels and whole graphs in the steady state, by total time."""
     ops = rated.trace.device_ops
-    rows = where(
+    rows = flatnonzero32(
         rated.timed.steady_ops & (rated.linked.is_kernel | (ops.kind == DeviceOpKind.GRAPH))
     )
-    length = lean(ops.end[rows] - ops.start[rows])
+    length = compact(ops.end[rows] - ops.start[rows])
     groups = Groups.of(ops.name[rows])
     total = groups.sum(length)
     op = groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.name))
@@ -195,7 +195,7 @@ def class_stats(timed: Timed) -> list[ClassStats]:
 
 
 def origins_of(
-    joined: Joined, groups: Groups, node: I32 | I64, weights: I32 | I64
+    joined: HostAttribution, groups: Groups, node: I32 | I64, weights: I32 | I64
 ) -> tuple[list[str | None], list[str | None]]:
     """Where most of the weight of each group of nodes of the host tree comes from: the module, and
     the line of Python."""
@@ -203,8 +203,8 @@ def origins_of(
     if not origins.known:
         return [None] * len(groups), [None] * len(groups)
     places = places_of(origins.calls)
-    place = mostly(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
-    line = mostly(groups, origins.line_of(node), weights)
+    place = weighted_mode(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
+    line = weighted_mode(groups, origins.line_of(node), weights)
     return [places.shown(p) for p in place.tolist()], [
         joined.trace.text(code) for code in line.tolist()
     ]
@@ -218,7 +218,7 @@ def _limit(flags: int) -> str | None:
     return " and ".join(named) or None
 
 
-def _graph_nodes(linked: Linked, rows: I32 | I64, groups: Groups) -> I64:
+def _graph_nodes(linked: TraceJoins, rows: I32 | I64, groups: Groups) -> I64:
     """How many distinct nodes of graphs each group's ops are."""
     ops = linked.trace.device_ops
     inside = np.flatnonzero(ops.graph_node[rows] >= 0)
@@ -238,7 +238,7 @@ def _launch_shape(ops: DeviceOps, row: int) -> str | None:
     return ", ".join([f"{blocks:,} block{'s' * (blocks > 1)} of {threads:,} threads", *more])
 
 
-def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:
+def _of_operators(joined: HostAttribution, rows: I32 | I64, codes: I32) -> I32:
     """Of codes of host ranges those of the operators that launched each of these device ops, -1
     where unknown."""
 

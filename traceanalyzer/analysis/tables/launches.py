@@ -3,7 +3,7 @@ is ahead, and how busy its threads are: the step can be no shorter than their ow
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import clip, measure, one_of
+from traceanalyzer.analysis.algebra import clip, isin_few, measure
 from traceanalyzer.analysis.joined.launched import bore_work, captured_calls, is_launch, is_nested
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -163,7 +163,7 @@ def _queue_delays(timed: Timed) -> I64:
     left out."""
     ops = timed.trace.device_ops
     calls = timed.trace.api_calls
-    launched = one_of(ops.kind, (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH))
+    launched = isin_few(ops.kind, (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH))
     rows = np.flatnonzero(launched & timed.steady_ops & (timed.linked.launch >= 0))
     launch, first = np.unique(timed.linked.launch[rows], return_index=True)
     delay = ops.start[rows[first]] - calls.end[launch]

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.origins import Places, places_of
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import (
     Columns,
@@ -70,7 +70,7 @@ class ModuleStats(RatedRow, ModuleTimes):
 SHOWN_PAYLOADS = 4
 
 
-def module_stats(rated: Rated) -> list[ModuleStats]:
+def module_stats(rated: WithRoofline) -> list[ModuleStats]:
     """A row for each place, in the order of the model, those inside others after them; then what no
     module launched. Empty where no calls of modules were recorded."""
     origins = rated.joined.origins
@@ -105,7 +105,7 @@ def module_stats(rated: Rated) -> list[ModuleStats]:
     return [*rows, *([outside] if outside.device_ms else [])]
 
 
-def _figures(rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64) -> Columns:
+def _figures(rated: WithRoofline, held: I64, group: I64, count: int, own: I64, ops: I64) -> Columns:
     """The columns of places that are of their device work; the last place is what lies outside of
     all modules."""
     length = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64)
@@ -131,7 +131,7 @@ def _figures(rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64
     }
 
 
-def _row(rated: Rated, places: Places, figures: Columns, index: int) -> ModuleStats:
+def _row(rated: WithRoofline, places: Places, figures: Columns, index: int) -> ModuleStats:
     origins = rated.joined.origins
     steps = rated.timed.steps.steady_count
     path = places.paths[index]

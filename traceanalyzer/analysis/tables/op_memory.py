@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, still_open
+from traceanalyzer.analysis.algebra import innermost_open_at, isin_few
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind, Trace, distinct
@@ -165,13 +165,15 @@ def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     """The operator or annotation (of the chosen nodes) that runs at each time and began last, over
     all threads; -1 for none."""
     tree = timed.linked.tree
-    wanted = one_of(tree.kind, NAMED) & chosen
+    wanted = isin_few(tree.kind, NAMED) & chosen
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)
     for thread in distinct(tree.thread[wanted]).tolist():
         mine = np.flatnonzero(tree.thread == thread)
         at = np.searchsorted(tree.start[mine], time, side="right") - 1
-        inside = nearest[still_open(tree.parent, tree.end, np.where(at >= 0, mine[at], -1), time)]
+        inside = nearest[
+            innermost_open_at(tree.parent, tree.end, np.where(at >= 0, mine[at], -1), time)
+        ]
         later = (inside >= 0) & ((best < 0) | (tree.start[inside] > tree.start[best]))
         best[later] = inside[later]
     return best

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.algebra import (
     Rows,
     at,
     blockwise_found,
-    one_of,
+    isin_few,
     scatter,
     stable_order,
 )
@@ -24,7 +24,7 @@ from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import (
     Columns,
@@ -113,7 +113,7 @@ class _Calls(NamedTuple):
     around: I32  # for each node of the host tree the innermost call around it, -1 without
 
 
-def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
+def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> list[OpStats]:
     """A row for each operator name (and input shapes), by device total, then host self time.
 
     Device ops of the steady state that no row's operator launched are in a row of their own, so the
@@ -170,7 +170,7 @@ def _calls(timed: Timed) -> _Calls:
     inner = _Inner(tree, counted, tree.innermost(counted))
     whole = _whole(inner, name)
     call = inner.nearest if whole is counted else tree.innermost(whole)
-    shown = one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    shown = isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
     return _Calls(node, name[node], _self_time(inner, node, call), call)
 
@@ -314,7 +314,7 @@ def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     return scatter(np.add, np.zeros(size, np.int64), known, node, values)
 
 
-def _rows(rated: Rated, calls: _Calls, groups: Groups, times: Columns) -> list[OpStats]:
+def _rows(rated: WithRoofline, calls: _Calls, groups: Groups, times: Columns) -> list[OpStats]:
     trace = rated.trace
     tree = rated.linked.tree
     first = tree.row[calls.node[groups.first]]

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Column, at, blockwise, one_of, run_lengths, texts_where
+from traceanalyzer.analysis.algebra import Column, at, blockwise, isin_few, run_lengths, texts_where
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
@@ -221,7 +221,7 @@ class NodeNames:
         return result
 
 
-def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
+def within(linked: TraceJoins, outermost: I32 | I64, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
     return (
@@ -237,6 +237,6 @@ def is_named(timed: Timed) -> Bool:
     tree = timed.linked.tree
     ranges = timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
-    result = one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    result = isin_few(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result

@@ -15,13 +15,13 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     clip,
     counts,
+    flatnonzero32,
     levels,
     measure,
     stable_order,
     union,
-    where,
 )
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
@@ -111,7 +111,7 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
     steady = timed.steady_host(table.start[ranges.row])
     names, texts = _shared_names(timed.trace.strings, table.name[ranges.row])
     path_of, paths = _paths(names, texts, ranges.parent)
-    ops = where(
+    ops = flatnonzero32(
         (ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device)
     )
     launched_in = ranges.of_op[ops]
@@ -223,7 +223,7 @@ def _paths(names: I32, texts: list[str], parent: I32) -> tuple[I32, list[tuple[s
     result = np.empty(len(names), np.int32)
     paths = list[tuple[str, ...]]()
     depth = np.zeros(len(parent), np.int32)
-    rows = where(parent >= 0)
+    rows = flatnonzero32(parent >= 0)
     above = parent[rows]
     while len(rows):
         depth[rows] += 1
@@ -256,7 +256,7 @@ def _by_path(path: I32, count: int) -> list[I64]:
 
 
 def _in_program_order(
-    linked: Linked, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]
+    linked: TraceJoins, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]
 ) -> list[int]:
     """Paths by first start, each before those inside it."""
     first = np.full(len(paths), np.iinfo(np.int64).max)

@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traceanalyzer.analysis.algebra import Coded, Rows, lean, places, running_sums, scatter, sums
+from traceanalyzer.analysis.algebra import (
+    Coded,
+    Rows,
+    compact,
+    local_searchsorted,
+    running_sums,
+    scatter,
+    sums,
+)
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
@@ -99,7 +107,7 @@ them."""
 _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
-def roofline_step(rated: Rated) -> RooflineStep | None:
+def roofline_step(rated: WithRoofline) -> RooflineStep | None:
     """The mean steady step of the device with the most work; None without device work or without
     any model."""
     ops = rated.trace.device_ops
@@ -139,7 +147,7 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
 
 
 def _at_limits(
-    rated: Rated, gpu: Hardware, counted: Bool, limited: Bool, time: F64, traffic: float
+    rated: WithRoofline, gpu: Hardware, counted: Bool, limited: Bool, time: F64, traffic: float
 ) -> tuple[float | None, ...]:
     """The figures of `OF_MOST`."""
     r = rated.roofline
@@ -159,7 +167,7 @@ def _at_limits(
     return ideal_ms, reachable_ms, mfu, hfu, bandwidth_share
 
 
-def _utilisation(rated: Rated, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
+def _utilisation(rated: WithRoofline, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is
     not known."""
     r = rated.roofline
@@ -219,13 +227,13 @@ def entry(columns: Columns, row: int) -> dict[str, Any]:
     return {name: column[row] for name, column in columns.items()}
 
 
-def rated_columns(rated: Rated, total: Sum) -> Columns:
+def rated_columns(rated: WithRoofline, total: Sum) -> Columns:
     """The columns of `RatedRow` for groups of device ops. `total` sums a figure of every device op
     over each group; it asks for some of them at a time."""
     roofline = rated.roofline
     ops = rated.trace.device_ops
     steps = rated.timed.steps.steady_count
-    length = lean(ops.end - ops.start)
+    length = compact(ops.end - ops.start)
     figures = (roofline.flops, roofline.bytes, roofline.attainable)
 
     def time(of: Any) -> F64:
@@ -309,8 +317,8 @@ def by_subtree(
     )
     if order is not None:
         launched_at = launched_at[order]
-    low = places(launched_at, first)
-    high = places(launched_at, last)
+    low = local_searchsorted(launched_at, first)
+    high = local_searchsorted(launched_at, last)
     ops = len(launched_at)
     launching = high > low
     low = low[launching]

@@ -18,14 +18,14 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     at,
     blockwise,
-    places,
+    local_searchsorted,
     shared_time,
     where_changed,
 )
 from traceanalyzer.analysis.algebra.blocks import in_blocks
 from traceanalyzer.analysis.causes.gaps import Gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
-from traceanalyzer.analysis.joined.linked import Linked, owner_nodes
+from traceanalyzer.analysis.joined.linked import TraceJoins, owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, cut, dataclass, metric, ms
@@ -313,10 +313,12 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(
         np.int32
     )
-    first = np.maximum(places(bounds, start[inside], side="right") - 1, 0).astype(np.int32)
-    last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(
+    first = np.maximum(local_searchsorted(bounds, start[inside], side="right") - 1, 0).astype(
         np.int32
     )
+    last = np.minimum(
+        local_searchsorted(bounds, end[inside], side="left") - 1, len(bounds) - 2
+    ).astype(np.int32)
     row = inside
     step = first
     if (last > first).any():
@@ -329,7 +331,7 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     )
 
 
-def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
+def _operators(linked: TraceJoins, launched_at: I32) -> tuple[I32, I32, I32]:
     """Codes of name, shapes and types of the operator around each of these nodes of the host tree,
     -1 where unknown."""
     owner = owner_nodes(linked, launched_at)

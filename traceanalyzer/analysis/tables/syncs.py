@@ -7,8 +7,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import EMPTY, Groups, at, measure
 from traceanalyzer.analysis.causes.gaps import Gaps
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.joined import HostAttribution
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, maybe, metric, ms
@@ -89,7 +89,7 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
 Place = tuple[str, str | None, str | None, str | None]
 
 
-def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
+def _places(joined: HostAttribution, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
     """The distinct places of calls, numbered in the order of the calls, and the number of each
     call's place."""
     calls = joined.trace.api_calls
@@ -111,7 +111,7 @@ def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int]
     return places, np.array([places[label] for label in labels])[alike.index]
 
 
-def op_path(linked: Linked, node: int) -> str | None:
+def op_path(linked: TraceJoins, node: int) -> str | None:
     """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside
     all."""
     tree = linked.tree
@@ -127,7 +127,7 @@ def op_path(linked: Linked, node: int) -> str | None:
     return " > ".join(reversed(names)) or None
 
 
-def same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
+def same_path(linked: TraceJoins, node: I32 | I64) -> I32 | I64:
     """Numbers that are equal for nodes of the host tree with equal operators around them."""
     tree = linked.tree
     path: I32 | I64 = np.zeros(len(node), np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import texts_where
 from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.roofline.rated import WithRoofline
 from traceanalyzer.analysis.tables.budget import Step
 from traceanalyzer.analysis.tables.roofline_rows import ENOUGH_SHARE, RooflineStep
 from traceanalyzer.analysis.tables.timing import TimingStats
@@ -133,7 +133,7 @@ class Utilisation:
 
 
 def throughput(
-    rated: Rated,
+    rated: WithRoofline,
     step: Step,
     roofline: RooflineStep | None,
     program: ProgramStats | None,
@@ -178,7 +178,7 @@ def throughput(
 
 
 def utilisation(
-    rated: Rated, step: Step, roofline: RooflineStep | None, recorded_ms: float
+    rated: WithRoofline, step: Step, roofline: RooflineStep | None, recorded_ms: float
 ) -> Utilisation | None:
     """How much of the hardware the step uses; None without steps, and without device work where
     operations and peak are not given."""
@@ -247,7 +247,7 @@ def _loaded(timed: Timed) -> float | None:
     return size * batches / timed.steps.steady_count if batches else None
 
 
-def peak_flops_per_s(rated: Rated) -> float | None:
+def peak_flops_per_s(rated: WithRoofline) -> float | None:
     """What the GPU can do a second in the number format of most of its matrix kernels' time, or
     what the user says; None where the GPU or the format is not known."""
     if rated.linked.knowledge.peak_flops_per_s is not None:

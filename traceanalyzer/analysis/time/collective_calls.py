@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, at, one_of
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Groups, at, isin_few
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names import collectives
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import KINDS, message_bytes
@@ -65,7 +65,7 @@ class CollectiveCalls:
         return len(self.start)
 
 
-def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
+def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
     """Find the collectives of a trace."""
     ops = linked.trace.device_ops
     kernels = np.flatnonzero(linked.is_communication)
@@ -81,7 +81,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     size = messages.bytes[metadata]
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
-    named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
+    named = np.where(isin_few(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
     kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(
         np.int32
     )
@@ -92,7 +92,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     rows = kernels[first]
     end = ops.end[rows]
     np.maximum.at(end, entry, ops.end[kernels])
-    mine = np.flatnonzero(grouped & one_of(messages.kind[of_record[claimed]], _POINT_TO_POINT))
+    mine = np.flatnonzero(grouped & isin_few(messages.kind[of_record[claimed]], _POINT_TO_POINT))
     alone = np.setdiff1d(np.arange(len(first)), entry[by[mine]])
     together = of_record[claimed[mine]]
     return CollectiveCalls(
@@ -143,7 +143,7 @@ class _Messages(NamedTuple):
         )
 
 
-def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
+def _kinds_of_ranges(linked: TraceJoins, kernels: I64, named: I32) -> I32:
     """The kind that the innermost collective around each launch says, else a send or receive, else
     the name."""
     if not len(kernels):
@@ -163,14 +163,14 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     )[names]
     call = at(tree.node_of_call, linked.launch[kernels], -1)
     found = named.copy()
-    of_parts = one_of(told, _POINT_TO_POINT)
+    of_parts = isin_few(told, _POINT_TO_POINT)
     for inside in (of_parts, (told != _OTHER) & ~of_parts):
         node = at(tree.innermost(inside), call, -1)
         found[node >= 0] = told[node[node >= 0]]
     return found
 
 
-def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
+def _sizes_of_operators(linked: TraceJoins, kernels: I64, kind: I32) -> I64:
     """Bytes of each message by the tensors of the innermost operator around its launch named like
     its kind; else -1."""
     size = np.full(len(kernels), -1, np.int64)
@@ -207,7 +207,7 @@ def _sizes_of_operators(linked: Linked, kernels: I64, kind: I32) -> I64:
     return size
 
 
-def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
+def _enclosing_records(linked: TraceJoins, kernels: I64, messages: _Messages) -> I64:
     """The host range with metadata around each launch call, -1 without; a barrier wins over what it
     is made of."""
     tree = linked.tree
@@ -225,7 +225,7 @@ def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64
 
 
 def _claimed_records(
-    linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages
+    linked: TraceJoins, kernels: I64, record: I64, named: I32, messages: _Messages
 ) -> tuple[I64, I64]:
     """Host ranges with metadata that launched nothing, and the kernel that the next launch on their
     thread made."""
@@ -247,7 +247,7 @@ def _claimed_records(
     row = np.concatenate(rows)
     kernel = np.concatenate(by)
     same = named[kernel] == messages.kind[ranges.collective[row]]
-    fits = (same | one_of(named[kernel], _UNTOLD)) & (record[kernel] < 0)
+    fits = (same | isin_few(named[kernel], _UNTOLD)) & (record[kernel] < 0)
     return row[fits], kernel[fits]
 
 

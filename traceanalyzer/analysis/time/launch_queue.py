@@ -5,13 +5,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import (
     IntervalSet,
+    local_searchsorted,
     measure,
-    places,
+    rows_or_slice,
     sorted_values,
-    stretch,
     union,
 )
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.trace import I64, OverheadKind
@@ -42,18 +42,20 @@ def blocked_time(timed: Timed, launching: I64) -> I64:
     queued = np.zeros(len(slow), np.int64)  # the most that a device was given and had not done
     ops = timed.trace.device_ops
     for device in timed.activity if len(slow) else ():
-        rows = stretch((ops.device == device) & (timed.linked.launch >= 0))
+        rows = rows_or_slice((ops.device == device) & (timed.linked.launch >= 0))
         given = sorted_values(timed.linked.launch_time[rows])
         finished = sorted_values(ops.end[rows])
         queued = np.maximum(
-            queued, places(given, start[slow]) - places(finished, start[slow], side="right")
+            queued,
+            local_searchsorted(given, start[slow])
+            - local_searchsorted(finished, start[slow], side="right"),
         )
     slow = slow[queued >= FULL_QUEUE]
     recorded[slow] = (end - start)[slow] - int(usual)
     return recorded
 
 
-def recorded_back_pressure(linked: Linked) -> IntervalSet:
+def recorded_back_pressure(linked: TraceJoins) -> IntervalSet:
     """When the recorder saw the launch queue full (its rows name no thread)."""
     overheads = linked.trace.overheads
     rows = overheads.kind == OverheadKind.BACK_PRESSURE

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra import contains, texts_where
 from traceanalyzer.analysis.joined.launched import capture_intervals, is_cut
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.names.pytorch import (
     LAYER_LIKE,
@@ -36,7 +36,7 @@ JAX_STEP = re.compile(
 )  # `StepTraceAnnotation("train", step_num=5)`, as the reader names it
 
 
-def profiler_steps(linked: Linked) -> HostSteps | None:
+def profiler_steps(linked: TraceJoins) -> HostSteps | None:
     """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
     named = texts_where(linked.trace.strings, PROFILER_STEP.match)
     if not len(rows := outermost_ranges(linked, named, RangeKind.ANNOTATION)):
@@ -44,7 +44,7 @@ def profiler_steps(linked: Linked) -> HostSteps | None:
     return HostSteps.of_ranges(linked, rows, "profiler_step")
 
 
-def step_annotations(linked: Linked) -> HostSteps | None:
+def step_annotations(linked: TraceJoins) -> HostSteps | None:
     """JAX's `StepTraceAnnotation`. What is launched between two of them belongs to the first: it is
     dispatched there, and XLA's own threads launch later."""
     rows = outermost_ranges(
@@ -56,7 +56,7 @@ def step_annotations(linked: Linked) -> HostSteps | None:
     return replace(found, end=_until_next(found.start, found.end))
 
 
-def iterations(linked: Linked) -> HostSteps | None:
+def iterations(linked: TraceJoins) -> HostSteps | None:
     """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are
     one.
 
@@ -86,7 +86,7 @@ def iterations(linked: Linked) -> HostSteps | None:
     return replace(found, start=start, end=end, by_device=True, unlike=True)
 
 
-def iteration_marks(linked: Linked) -> I64:
+def iteration_marks(linked: TraceJoins) -> I64:
     """Rows of host ranges that mark one iteration each, in time order. A mark inside another is of
     the same iteration; those of drafts belong to the iteration that verifies them; those in a
     graph's capture mark none."""
@@ -109,14 +109,14 @@ def iteration_marks(linked: Linked) -> I64:
     return whole if len(whole) else rows[named[ranges.name[rows]]]
 
 
-def _marks_iteration(linked: Linked) -> Callable[[str], object]:
+def _marks_iteration(linked: TraceJoins) -> Callable[[str], object]:
     """What tells the name of an iteration's mark: the user's own pattern, else those of the
     frameworks."""
     own = linked.knowledge.iteration_name
     return iteration if own is None else re.compile(own).search
 
 
-def module_calls(linked: Linked) -> HostSteps | None:
+def module_calls(linked: TraceJoins) -> HostSteps | None:
     """The calls of the one module, in no other, that launch nearly all device work of the
     recording."""
     rows = outermost_modules(linked)
@@ -135,18 +135,18 @@ def module_calls(linked: Linked) -> HostSteps | None:
     return None
 
 
-def one_marked_step(linked: Linked) -> HostSteps | None:
+def one_marked_step(linked: TraceJoins) -> HostSteps | None:
     """The outermost annotation called a step that holds nearly all launches and device work; it
     need not repeat."""
     return _one_marked(linked, lambda text: bool(step_evidence.STEP_LIKE.search(text)))
 
 
-def one_marked_range(linked: Linked) -> HostSteps | None:
+def one_marked_range(linked: TraceJoins) -> HostSteps | None:
     """The same of any other name but those of phases of a step and of parts of a model."""
     return _one_marked(linked, lambda text: role_of(text) is Role.NONE)
 
 
-def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | None:
+def _one_marked(linked: TraceJoins, usable: Callable[[str], bool]) -> HostSteps | None:
     """None where the recording was cut while the device was behind: a part of a step then holds all
     that is left."""
     own = texts_where(
@@ -168,13 +168,13 @@ def _one_marked(linked: Linked, usable: Callable[[str], bool]) -> HostSteps | No
     return None
 
 
-def outermost_modules(linked: Linked) -> I64:
+def outermost_modules(linked: TraceJoins) -> I64:
     """Rows of host ranges that are calls of a module and lie in no other one."""
     named = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
     return outermost_ranges(linked, named, RangeKind.PYTHON)
 
 
-def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
+def outermost_ranges(linked: TraceJoins, named: Bool, kind: RangeKind) -> I64:
     """Rows of host ranges of this kind with such a name, in time order, that begin in no earlier
     one."""
     ranges = linked.trace.host_ranges
@@ -191,7 +191,7 @@ def _until_next(start: I64, end: I64) -> I64:
     return np.append(start[1:], end[-1] + int(np.median(start[1:] - end[:-1])))
 
 
-def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
+def _projected(linked: TraceJoins, named: Bool, source: str) -> HostSteps | None:
     """Steps from ranges that the recorder projected on the device, where it recorded none of the
     host."""
     projected = linked.trace.device_ranges

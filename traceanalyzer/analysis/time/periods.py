@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of, texts_where, union
+from traceanalyzer.analysis.algebra import isin_few, texts_where, union
 from traceanalyzer.analysis.joined.joined import names_used
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
@@ -39,7 +39,7 @@ class Period:
         return len(self.bounds) - 1
 
 
-def periodic(linked: Linked) -> HostSteps | None:
+def periodic(linked: TraceJoins) -> HostSteps | None:
     """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular
     pause.
 
@@ -72,7 +72,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     )
 
 
-def numbered_part(linked: Linked, found: Period) -> str | None:
+def numbered_part(linked: TraceJoins, found: Period) -> str | None:
     """The annotation, its number written as #, of which (nearly) every repetition holds one, of
     another number than the one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a
     model; None where there is none."""
@@ -101,13 +101,13 @@ def numbered_part(linked: Linked, found: Period) -> str | None:
     return None
 
 
-def inference_only(linked: Linked) -> bool:
+def inference_only(linked: TraceJoins) -> bool:
     """Whether PyTorch ran and neither a backward pass nor an optimizer is to be seen."""
     names = names_used(linked.trace)
     return any(map(FRAMEWORK.search, names)) and not any(map(TRAINING.search, names))
 
 
-def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
+def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Period | None:
     """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch,
     call or iteration."""
     ops = linked.trace.device_ops
@@ -129,7 +129,7 @@ def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
     return Period(bounds, rows) if len(bounds) > MIN_COMPLETE else None
 
 
-def _share(linked: Linked, found: Period) -> float:
+def _share(linked: TraceJoins, found: Period) -> float:
     """Share of the device's work that the repetitions hold; parts of one more before and after do
     not count."""
     ops = linked.trace.device_ops
@@ -142,7 +142,7 @@ def _share(linked: Linked, found: Period) -> float:
     return inside / (inside + outside) if inside else 0.0
 
 
-def _splits(linked: Linked, rows: I64) -> Bool:
+def _splits(linked: TraceJoins, rows: I64) -> Bool:
     """For each of the ops whether a cut before it splits a graph launch, a call of a module or an
     iteration."""
     launch = linked.launch[rows]
@@ -162,7 +162,7 @@ def _splits(linked: Linked, rows: I64) -> Bool:
     return result
 
 
-def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
+def _alike(linked: TraceJoins, rows: I64, bounds: I64) -> I64:
     """The bounds of the longest run of repetitions that are alike; none where the sequence holds no
     kernel."""
     if len(bounds) <= MIN_COMPLETE:
@@ -178,7 +178,7 @@ def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
     ):
         match &= column[inside].reshape(shape) == column[inside].reshape(shape)[usual]
     alike = match.mean(axis=1) >= MIN_MATCH
-    if not one_of(
+    if not isin_few(
         ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)
     ).any():
         return bounds[:0]

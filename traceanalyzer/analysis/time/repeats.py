@@ -3,7 +3,7 @@ never called a step."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, places, where
+from traceanalyzer.analysis.algebra import Groups, flatnonzero32, local_searchsorted
 from traceanalyzer.analysis.time.periods import find_period, numbered_part
 from traceanalyzer.analysis.time.step_evidence import without_numbers
 from traceanalyzer.analysis.time.timed import Timed
@@ -37,8 +37,10 @@ def coinciding_range(timed: Timed) -> str | None:
     longest, if any."""
     ranges = timed.trace.host_ranges
     steps = timed.steps
-    rows = where(ranges.kind == RangeKind.ANNOTATION)
-    step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)
+    rows = flatnonzero32(ranges.kind == RangeKind.ANNOTATION)
+    step = (local_searchsorted(steps.host_start, ranges.start[rows], side="right") - 1).astype(
+        np.int32
+    )
     inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
     rows = rows[inside]
     step = step[inside]

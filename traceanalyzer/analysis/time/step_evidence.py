@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, where
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Groups, flatnonzero32
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import (
@@ -51,7 +51,9 @@ class HostSteps:
     projected: bool = False
 
     @classmethod
-    def of_ranges(cls, linked: Linked, rows: I32 | I64, source: str | None = None) -> "HostSteps":
+    def of_ranges(
+        cls, linked: TraceJoins, rows: I32 | I64, source: str | None = None
+    ) -> "HostSteps":
         """A step for each of these host ranges, which the program marks unless another source is
         given."""
         ranges = linked.trace.host_ranges
@@ -71,7 +73,7 @@ class Held(NamedTuple):
     work: float  # share of the device time of the whole recording that was launched in one of them
 
 
-def held(linked: Linked, start: I64, end: I64) -> Held:
+def held(linked: TraceJoins, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count
     instead."""
     work = linked.memo(launched)
@@ -94,7 +96,7 @@ class _Launched(NamedTuple):
     total: float  # what all work weighs, that of unknown launches, too
 
 
-def launched(linked: Linked) -> _Launched:
+def launched(linked: TraceJoins) -> _Launched:
     """The work of a recording; without launches its host ranges stand for it."""
     ops = linked.trace.device_ops
     time = linked.launch_time
@@ -111,7 +113,7 @@ def launched(linked: Linked) -> _Launched:
     return _Launched(time, np.append(np.int64(0), np.cumsum(weight)), total)
 
 
-def annotated(linked: Linked) -> HostSteps | None:
+def annotated(linked: TraceJoins) -> HostSteps | None:
     """The repeated annotation that holds nearly all launches, and most of the work of the whole
     recording."""
     ranges = linked.trace.host_ranges
@@ -133,11 +135,11 @@ def annotated(linked: Linked) -> HostSteps | None:
     return HostSteps.of_ranges(linked, max(covering, key=likely))
 
 
-def _repeated(linked: Linked) -> list[I32]:
+def _repeated(linked: TraceJoins) -> list[I32]:
     """Rows of annotations by thread and name without numbers that repeat without overlap, by their
     first row."""
     ranges = linked.trace.host_ranges
-    rows = where(ranges.kind == RangeKind.ANNOTATION)
+    rows = flatnonzero32(ranges.kind == RangeKind.ANNOTATION)
     groups = Groups.of(
         ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0]
     )
@@ -155,7 +157,7 @@ def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     return np.array([index[text] for text in texts], np.int32)[place], list(index)
 
 
-def between_optimizer_steps(linked: Linked) -> HostSteps | None:
+def between_optimizer_steps(linked: TraceJoins) -> HostSteps | None:
     """The stretches between the ends of optimizer steps."""
     ranges = linked.trace.host_ranges
     for group in _repeated(linked):
@@ -166,7 +168,7 @@ def between_optimizer_steps(linked: Linked) -> HostSteps | None:
     return None
 
 
-def logged_steps(linked: Linked) -> HostSteps | None:
+def logged_steps(linked: TraceJoins) -> HostSteps | None:
     """The steps of a recording that is a timing log; None where a profiler recorded."""
     trace = linked.trace
     log = linked.trace.step_timings

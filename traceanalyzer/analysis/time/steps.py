@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import places, scatter
+from traceanalyzer.analysis.algebra import local_searchsorted, scatter
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.joined.launched import (
     host_was_lost,
@@ -19,7 +19,7 @@ from traceanalyzer.analysis.joined.launched import (
     launched_before,
     lost_launches,
 )
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.time import markers, step_evidence
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, extent
@@ -27,7 +27,7 @@ from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, narrowed, ranked
 
 EVIDENCE: tuple[
-    Callable[[Linked], HostSteps | None], ...
+    Callable[[TraceJoins], HostSteps | None], ...
 ] = (  # what tells steps apart, the surest first
     markers.profiler_steps,
     markers.step_annotations,
@@ -144,7 +144,7 @@ LEAD_SHARE = 0.75
 the idle time before that is missing, or work that none of the ranges holds."""
 
 
-def find_steps(linked: Linked) -> Steps:
+def find_steps(linked: TraceJoins) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole
     of it is one."""
     asked = () if linked.knowledge.iteration_name is None else (markers.iterations,)
@@ -153,7 +153,7 @@ def find_steps(linked: Linked) -> Steps:
     return next((one for one in steps if one is not None), None) or whole_recording(linked)
 
 
-def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
+def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
     of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
     if found.by_device:  # the steps that launched device work
         kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
@@ -203,14 +203,14 @@ def _chosen(found: HostSteps, rows: I64) -> HostSteps:
     )
 
 
-def by_launch(linked: Linked, found: HostSteps) -> I32:
+def by_launch(linked: TraceJoins, found: HostSteps) -> I32:
     """The step whose host range holds each op's launch; if that is unknown, once in a step, that of
     the op before."""
     time = linked.launch_time
     if host_was_lost(linked):
         # Nothing but the ops' own times tells where they belong.
         time = np.where(time >= 0, time, linked.trace.device_ops.start)
-    index = places(found.start, time, side="right") - 1
+    index = local_searchsorted(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
     of_op = np.where(inside, index, -1)
     if (unknown := time < 0).any():
@@ -220,7 +220,7 @@ def by_launch(linked: Linked, found: HostSteps) -> I32:
     return of_op.astype(np.int32)
 
 
-def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
+def _windows(linked: TraceJoins, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     """Device-side window of each step: [when all earlier work had ended, when its own has], ns."""
     ops = linked.trace.device_ops
     limits = np.iinfo(np.int64)
@@ -247,7 +247,7 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 
-def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
+def _without_shutdown(linked: TraceJoins, found: HostSteps) -> I64:
     """Ends of the host ranges, the last one's at most as long after its last operator or call as
     any earlier one's."""
     if len(found.names) < 2:
@@ -261,7 +261,7 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 
     def inside(time: I64, counted: Bool) -> tuple[I64, I64]:
         ended = time[counted]
-        index = places(found.start, ended, side="right") - 1
+        index = local_searchsorted(found.start, ended, side="right") - 1
         within = (index >= 0) & (ended <= found.end[np.maximum(index, 0)])
         return index[within], ended[within]
 
@@ -300,7 +300,7 @@ def count_warmup(duration: I64) -> int:
     return 0 if shrinks else half
 
 
-def whole_recording(linked: Linked) -> Steps:
+def whole_recording(linked: TraceJoins) -> Steps:
     """One step: from the first to the last device op; over all host activity where there is no
     device."""
     ops = linked.trace.device_ops
@@ -315,7 +315,7 @@ def whole_recording(linked: Linked) -> Steps:
     )
 
 
-def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> tuple[int, int]:
+def whole_steps(linked: TraceJoins, found: HostSteps, of_op: I32, duration: I64) -> tuple[int, int]:
     """The first step whose launched work is all in the recording, and the one after the last; equal
     where none is."""
     count = len(found.names)
@@ -350,7 +350,7 @@ def whole_steps(linked: Linked, found: HostSteps, of_op: I32, duration: I64) -> 
     return first, stop
 
 
-def _lacks_work(linked: Linked, of_op: I32, count: int) -> Bool:
+def _lacks_work(linked: TraceJoins, of_op: I32, count: int) -> Bool:
     """Which steps lack device ops, by name, that the others have (in the median) and that are
     long."""
     ops = linked.trace.device_ops

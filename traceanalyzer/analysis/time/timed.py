@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.blocks import blockwise
-from traceanalyzer.analysis.algebra.columns import flat
+from traceanalyzer.analysis.algebra.columns import dedup_constant
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, join, subtract, union
-from traceanalyzer.analysis.algebra.lookup import Column, places
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked, Memo
+from traceanalyzer.analysis.algebra.lookup import Column, local_searchsorted
+from traceanalyzer.analysis.joined.joined import HostAttribution
+from traceanalyzer.analysis.joined.linked import Memo, TraceJoins
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
@@ -45,7 +45,7 @@ class DeviceActivity:
         return complement(self.span, self.busy)
 
 
-def device_activity(linked: Linked, device: int) -> DeviceActivity:
+def device_activity(linked: TraceJoins, device: int) -> DeviceActivity:
     """The activity of one device (CUDA ordinal); it must have at least one op."""
     ops = linked.trace.device_ops
     here = ops.device == device
@@ -70,7 +70,7 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
 class Timed(Memo):
     """Steps and the activity of devices and host."""
 
-    joined: Joined
+    joined: HostAttribution
     only_step: int | None = None  # narrows every figure to the step with that index
 
     @property
@@ -79,7 +79,7 @@ class Timed(Memo):
         return self.joined.trace
 
     @property
-    def linked(self) -> Linked:
+    def linked(self) -> TraceJoins:
         """The joins of its rows."""
         return self.joined.linked
 
@@ -92,7 +92,7 @@ class Timed(Memo):
     @cached_property
     def steady_ops(self) -> Bool:
         """Which device ops belong to a steady-state step."""
-        return flat(self.steps.of_op >= self.steps.warmup)
+        return dedup_constant(self.steps.of_op >= self.steps.warmup)
 
     def steady_host(self, start: Column) -> Bool:
         """Which of these host times lie in the host range of a steady-state step."""
@@ -101,7 +101,7 @@ class Timed(Memo):
         last = self.steps.host_end[steady]
 
         def is_steady(time: I64) -> Bool:
-            index = places(first, time, side="right") - 1
+            index = local_searchsorted(first, time, side="right") - 1
             return (index >= 0) & (time < last[np.maximum(index, 0)])
 
         return blockwise(is_steady, start)
@@ -109,7 +109,7 @@ class Timed(Memo):
     @cached_property
     def steady_calls(self) -> Bool:
         """Which API calls begin in the host range of a steady-state step."""
-        return flat(self.steady_host(self.trace.api_calls.start))
+        return dedup_constant(self.steady_host(self.trace.api_calls.start))
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:
@@ -152,11 +152,11 @@ class OfTimed(Memo):
         return self.timed.trace
 
     @property
-    def linked(self) -> Linked:
+    def linked(self) -> TraceJoins:
         """The joins of its rows."""
         return self.timed.linked
 
     @property
-    def joined(self) -> Joined:
+    def joined(self) -> HostAttribution:
         """The joins made from these."""
         return self.timed.joined

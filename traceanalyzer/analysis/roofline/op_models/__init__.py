@@ -7,7 +7,7 @@ in-place variants, too."""
 from collections.abc import Callable, Mapping
 from typing import Concatenate, ParamSpec, TypeVar
 
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.roofline.op_models import (
     attention,
     engines,
@@ -282,7 +282,7 @@ MODELS = Models(
 )
 
 
-def model_ops(joined: Joined) -> OpWork:
+def model_ops(joined: HostAttribution) -> OpWork:
     """What each recorded operator has to do at least, and which device ops do it."""
     return apply_models(joined, MODELS)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from traceanalyzer.analysis.algebra import texts_where
-from traceanalyzer.analysis.joined.joined import Joined
+from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, TensorList, inputs_of
@@ -81,7 +81,7 @@ def _bytes(*lists: TensorList) -> float:
     return sum((t.bytes for tensors in lists for t in tensors), 0.0)
 
 
-def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
+def parameters_of(joined: HostAttribution, rows: I64) -> dict[int, TensorList]:
     """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated,
     where it is known."""
     trace = joined.trace
@@ -108,7 +108,7 @@ def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
     return {row: known[n] for row, n, launched in launches if known[n] and chunks[n] == launched}
 
 
-def _blocks(joined: Joined, rows: I64) -> I64:
+def _blocks(joined: HostAttribution, rows: I64) -> I64:
     """Thread blocks of all kernels that each of these operators launched itself; 0 where they were
     not recorded."""
     launched = owner_nodes(joined.linked, joined.launch_node)

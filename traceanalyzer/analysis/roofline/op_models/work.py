@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, at
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.joined import HostAttribution
+from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Model
 from traceanalyzer.analysis.roofline.op_models.optimizer import ON_PARAMETERS, parameters_of
@@ -102,7 +102,7 @@ class Models:
         ), False
 
 
-def apply_models(joined: Joined, models: Models) -> OpWork:
+def apply_models(joined: HostAttribution, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges = joined.trace.host_ranges
     strings = joined.trace.strings
@@ -194,7 +194,7 @@ class _Table:
         return (*map(float, (*work, read, max(entries, 1), largest.numel)), largest.dtype.bytes)
 
 
-def _fill_lists(joined: Joined, table: _Table) -> None:
+def _fill_lists(joined: HostAttribution, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known
     elsewhere."""
     rows = table.ranges_of(ON_PARAMETERS)
@@ -208,7 +208,7 @@ def _fill_lists(joined: Joined, table: _Table) -> None:
     )
 
 
-def _fill_iterations(joined: Joined, table: _Table) -> None:
+def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
     """Model attention over a cache by the lengths that the marker of the iteration around it
     says."""
     tree = joined.linked.tree
@@ -251,7 +251,7 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
     return groups
 
 
-def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
+def _cover(joined: HostAttribution, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
     tree = joined.linked.tree
     node = joined.launch_node
@@ -275,7 +275,7 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     return counts, of_device_op
 
 
-def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
+def _done_below(linked: TraceJoins, flops: F64, working: Bool, own: F64) -> Bool:
     """For each node whether working operators beneath it do what its own model says: most of its
     FLOPs, or, where it has none, anything. (A transposed convolution that clears its result has a
     child, but that is not the work.)"""
