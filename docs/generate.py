@@ -271,12 +271,9 @@ def logs() -> str:
 
 def formats() -> str:
     """What can be read, what it tells and does not, and how it is recorded."""
-    from traceanalyzer.ingest import detect
+    from traceanalyzer.ingest.formats import FORMATS
 
-    rows = [
-        (one.name, one.tells, one.cannot, one.record)
-        for one in (form.ABILITIES for form in detect.formats())
-    ]
+    rows = [(form.title, form.tells, form.cannot, form.record) for form in FORMATS]
     return _table(("recording", "tells", "cannot tell", "how to record it"), rows)
 
 

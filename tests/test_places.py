@@ -1,5 +1,5 @@
-"""The places that CONTRIBUTING names for a table, a rule and a remedy: what was forgotten fails
-here by its name."""
+"""The places that CONTRIBUTING names for a format, a table, a rule and a remedy: what was forgotten
+fails here by its name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import pkgutil
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -19,14 +20,20 @@ import pytest
 import traceanalyzer.analysis.tables
 import traceanalyzer.diagnosis.remedies
 import traceanalyzer.diagnosis.rules
+import traceanalyzer.ingest
+from tests.fuzz.kinds import KINDS
 from tests.recorded import ROOT
 from traceanalyzer.diagnosis.pages import finding_page
 from traceanalyzer.diagnosis.remedies import NAMES, REMEDIES
 from traceanalyzer.diagnosis.remedies.remedy import Remedy
 from traceanalyzer.diagnosis.rules import RULES
+from traceanalyzer.ingest.cache.models import can_be_kept
+from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.formats import FORMATS, SOURCES, Format
 from traceanalyzer.replay.scenarios import Scenario
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.table_entries import TABLES, Table
+from traceanalyzer.trace import Trace
 
 
 def modules(room: ModuleType) -> list[ModuleType]:
@@ -185,3 +192,58 @@ def test_contributing_names_files_that_are_there() -> None:
     for name in re.findall(r"`([\w/]+(?:/|\.(?:py|md|sh|toml)))`", text):
         if not re.search(r"NAME|ID|TOPIC|GROUP", name):
             assert (ROOT / name).exists() or list(ROOT.rglob(f"*/{name}")), name
+
+
+def test_a_reader_has_an_entry() -> None:
+    readers = {
+        module.__name__.rpartition(".")[2]
+        for module in modules(traceanalyzer.ingest)
+        if hasattr(module, "recognise") and hasattr(module, "read")
+    }
+    assert readers == {form.name for form in FORMATS}, "ingest/formats.py lists what can be read"
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_a_format_has_a_reader_and_a_test(form: Format) -> None:
+    assert callable(form.module.recognise)
+    assert callable(form.module.read)
+    assert form.sources
+    folder = ROOT / "tests" / "ingest"
+    places = [*folder.glob(f"test_{form.name}*.py"), *folder.glob(f"{form.name}/test_*.py")]
+    imported = f"traceanalyzer.ingest.{form.name}" in texts_in(".")
+    assert places or imported, f"no tests/ingest/test_{form.name}.py"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_has_a_fuzz_kind_that_its_format_reads(source: str, tmp_path: Any) -> None:
+    kind = next((kind for kind in KINDS.values() if kind.source == source), None)
+    assert kind is not None, f"no kind of tests/fuzz/kinds.py has source={source!r}"
+    path = tmp_path / kind.file
+    path.write_bytes(kind.plain(kind.seeds()[0]))
+    form = detect(path)
+    assert isinstance(form, Format)
+    assert source in {one.name for one in form.sources}, f"{form.name} took it"
+    traces = form.read(path)
+    assert {trace.source for trace in traces} == {source}
+    if SOURCES[source].keeps_model:
+        assert all(map(can_be_kept, traces)), "the cache would lose some of it"
+    assert all(trace.is_companion == (form.in_folder == "companion") for trace in traces)
+
+
+def test_sources_of_fuzz_kinds_have_an_entry() -> None:
+    assert {kind.source for kind in KINDS.values()} - {None} == set(SOURCES)
+    assert not Trace("", "unknown", []).is_companion
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_a_reader_that_takes_nothing_of_others_is_in_their_contract(form: Format) -> None:
+    """import-linter then keeps it so."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (independent,) = [one["modules"] for one in contracts if one["type"] == "independence"]
+    others = "|".join(other.name for other in FORMATS if other is not form)
+    folder = ROOT / "traceanalyzer" / "ingest"
+    files = [*folder.glob(f"{form.name}.py"), *folder.glob(f"{form.name}/**/*.py")]
+    takes = re.compile(rf"traceanalyzer\.ingest(?:\.| import )(?:{others})\b")
+    if not any(takes.search(file.read_text(encoding="utf-8")) for file in files):
+        assert f"traceanalyzer.ingest.{form.name}" in independent, "pyproject.toml, independence"

@@ -80,6 +80,8 @@ class Kind:
     """A valid input by grammar."""
     others: Callable[[], dict[str, bytes]] = dict
     """Sound files in the same folder."""
+    source: str | None = None
+    """Of a recording of this kind: `Trace.source`."""
 
     def case(self, random: Random) -> bytes:
         """The data of a case: of a valid input, by grammar or a stored one, with one to three
@@ -621,19 +623,27 @@ def _compile_logs() -> Sequence[bytes]:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("kineto", "a.json", _kineto, _mutated_kineto, TRACES, grammar.kineto),
-        Kind("nsys", "a.sqlite", _nsys, _mutated_nsys, made=grammar.nsys),
-        Kind("rocpd", "a.db", lambda: _amd("rocpd"), _mutated_nsys, made=grammar.rocpd),
-        Kind("rpd", "a.rpd", lambda: _amd("rpd"), _mutated_nsys),
-        Kind("rocprofv3", "a.json", _rocprofv3, _mutated_json),
-        Kind("tables", "a_kernel_trace.csv", _tables, mutate.in_lines),
-        Kind("proton", "a.hatchet", _trees, _mutated_tree, made=grammar.proton),
+        Kind("kineto", "a.json", _kineto, _mutated_kineto, TRACES, grammar.kineto, source="kineto"),
+        Kind("nsys", "a.sqlite", _nsys, _mutated_nsys, made=grammar.nsys, source="nsys"),
+        Kind(
+            "rocpd",
+            "a.db",
+            lambda: _amd("rocpd"),
+            _mutated_nsys,
+            made=grammar.rocpd,
+            source="rocpd",
+        ),
+        Kind("rpd", "a.rpd", lambda: _amd("rpd"), _mutated_nsys, source="rpd"),
+        Kind("rocprofv3", "a.json", _rocprofv3, _mutated_json, source="rocprofv3"),
+        Kind("tables", "a_kernel_trace.csv", _tables, mutate.in_lines, source="rocprofv3_csv"),
+        Kind("proton", "a.hatchet", _trees, _mutated_tree, made=grammar.proton, source="proton"),
         Kind(
             "unitrace",
             "a.json",
             lambda: [UNITRACE.encode()],
             mutate.in_lines,
             made=grammar.unitrace,
+            source="unitrace",
         ),
         Kind(
             "pftrace",
@@ -641,6 +651,7 @@ KINDS = {
             lambda: (bytes(small_pftrace()),),
             mutate.in_message,
             made=grammar.pftrace,
+            source="pftrace",
         ),
         Kind(
             "xplane",
@@ -648,9 +659,10 @@ KINDS = {
             lambda: (space(*small_profile()),),
             mutate.in_message,
             made=grammar.xplane,
+            source="xplane",
         ),
-        Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log),
-        Kind("sums", "a.txt", _sums, mutate.in_lines),
+        Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log, source="timing_log"),
+        Kind("sums", "a.txt", _sums, mutate.in_lines, source="key_averages"),
         Kind(
             "rank",
             "rank3.json",
@@ -743,8 +755,24 @@ KINDS = {
         ),
         Kind("report", "a.json", _reports, _mutated_json, REPORTS),
         Kind("history", "a.db", _histories, mutate.in_database, HISTORIES),
-        Kind("compile", "a.log", _compile_logs, mutate.in_lines, COMPILED, grammar.compile_log),
-        Kind("snapshot", "a.pickle", _snapshots, _mutated_snapshot, SNAPSHOTS, grammar.snapshot),
+        Kind(
+            "compile",
+            "a.log",
+            _compile_logs,
+            mutate.in_lines,
+            COMPILED,
+            grammar.compile_log,
+            source="torch_log",
+        ),
+        Kind(
+            "snapshot",
+            "a.pickle",
+            _snapshots,
+            _mutated_snapshot,
+            SNAPSHOTS,
+            grammar.snapshot,
+            source="memory_snapshot",
+        ),
         Kind(
             "besides",
             "memory.rank0.pickle",

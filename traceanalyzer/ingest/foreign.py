@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from traceanalyzer.ingest.formats import EXPECTED
+
 GZIP_MAGIC = b"\x1f\x8b"
 SQLITE_MAGIC = b"SQLite format 3\x00"
 ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
@@ -11,14 +13,6 @@ _CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that 
 _LEAST_IN_TEXT = 9  # text has no lower bytes, and binary formats have them from the start
 _LOOKED_AT = 64
 _PLANE = re.compile(rb"/(?:host|device):[A-Z]")
-STEPS_WITHIN = 200_000
-"""Lines of a log within which the first steps have to be: start-up messages of large jobs are some
-ten thousands."""
-EXPECTED = (
-    "give a trace of torch.profiler (.json, .json.gz, .pftrace) or JAX (.xplane.pb), an Nsight Systems export "
-    "(.sqlite), a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or a log of step times, "
-    f"the first of them within {STEPS_WITHIN:,} lines"
-)
 _KNOWN = (
     (
         rb"(?s)PK\x03\x04.{20,60}data\.pkl",

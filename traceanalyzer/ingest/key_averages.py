@@ -7,18 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
-ABILITIES = Abilities(
-    name="table of sums, as people paste it",
-    tells="operators and kernels by time, kinds of kernels, calls that wait",
-    cannot="when anything happened: no steps, no idle time, no overlap",
-    record="`print(prof.key_averages().table())`",
-)
 MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand
 _HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
 _CELLS = re.compile(r"\s{2,}")

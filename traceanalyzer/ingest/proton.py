@@ -15,23 +15,10 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, is_number, items, mapping, mappings, whole
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Device, Health, ProfilerRow, Trace
 
-ABILITIES = Abilities(
-    name="Triton's Proton: a tree (`.hatchet`, `.hatchet_msgpack`)",
-    tells=(
-        "kernels by time and calls; rates and shares of the GPU's limits where the program "
-        "states FLOPs or bytes"
-    ),
-    cannot=(
-        "when anything happened: no steps, no idle time, no overlap; trees of clock cycles "
-        "have no times at all"
-    ),
-    record="`proton.start('run', data='tree')` and `proton.finalize()`",
-)
 _MSGPACK = b"\x92"  # an array of two: the tree, and the devices
 _FRAME = re.compile(rb'"frame"\s*:\s*\{|\xa5frame')
 _METRICS = re.compile(rb'"metrics"\s*:|\xa7metrics')

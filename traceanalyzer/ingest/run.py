@@ -19,15 +19,12 @@ from traceanalyzer.ingest.folders import (
     read_files,
     recordings_in,
 )
+from traceanalyzer.ingest.formats import RANKLESS_SOURCES
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d{1,9})(?![a-z0-9])", re.IGNORECASE)
 """`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
-_WITHOUT_RANKS = frozenset(
-    ("nsys", "rocpd", "rocprofv3", "rocprofv3_csv", "rpd", "unitrace", "xplane")
-)
-"""Sources that write a file a process, as a rule, and do not say which rank it is."""
 
 
 def load(
@@ -138,7 +135,7 @@ def _numbered(traces: list[Trace]) -> list[Trace]:
     if (
         len(files) < 2
         or len(unknown) < len(traces)
-        or {trace.source for trace in traces} - _WITHOUT_RANKS
+        or {trace.source for trace in traces} - RANKLESS_SOURCES
     ):
         return traces
     ordered = sorted(

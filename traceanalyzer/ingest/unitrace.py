@@ -21,7 +21,6 @@ from msgspec import Raw, Struct
 
 from traceanalyzer.base import EmptyRecordingError
 from traceanalyzer.ingest.columns import Codes, Texts, by_value
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import NOT_JSON, whole
 from traceanalyzer.ingest.stream import lines_of, open_stream
 from traceanalyzer.trace.circumstances import Collected, Device, Health, Process, Thread
@@ -36,18 +35,6 @@ from traceanalyzer.trace.events import (
 from traceanalyzer.trace.run import Trace
 from traceanalyzer.trace.table import I64
 
-ABILITIES = Abilities(
-    name="Intel: Chrome trace (`.json`) of unitrace",
-    tells=(
-        "kernels and copies of each GPU or tile, calls of Level Zero and what each launched, "
-        "calls of MPI and oneCCL"
-    ),
-    cannot=(
-        "operators and shapes, so no roofline; waits on the device; the allocator; times "
-        "finer than 250 ns"
-    ),
-    record="`unitrace --chrome-kernel-logging --chrome-call-logging python train.py`",
-)
 _OURS = re.compile(
     rb'"cat": ?"(?:gpu_op|(?:CL_)?Flow_(?:H2D|D2H)_\d+_\d+)"|"name": ?"(?:HOST|DEVICE)<'
 )

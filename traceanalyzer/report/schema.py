@@ -9,6 +9,7 @@ import msgspec
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.diagnosis.remedies import NAMES
+from traceanalyzer.ingest.formats import SOURCES
 from traceanalyzer.report.json import KEYS, RENAMED
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
 from traceanalyzer.report.table_entries import TABLES
@@ -16,22 +17,7 @@ from traceanalyzer.report.table_entries import TABLES
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
 VALUES = {
-    ("Input", "kind"): (
-        "kineto",
-        "pftrace",
-        "xplane",
-        "nsys",
-        "rocpd",
-        "rocprofv3",
-        "rocprofv3_csv",
-        "rpd",
-        "unitrace",
-        "proton",
-        "memory_snapshot",
-        "torch_log",
-        "timing_log",
-        "key_averages",
-    ),
+    ("Input", "kind"): tuple(SOURCES),
     ("Metrics", "step_source"): (
         "profiler_step",
         "nvtx",

@@ -27,6 +27,7 @@ from traceanalyzer.ingest.cache.store import (
     place,
     put,
 )
+from traceanalyzer.ingest.formats import KEPT_SOURCES
 from traceanalyzer.trace import (
     Collected,
     Device,
@@ -56,7 +57,6 @@ _LENGTH_BYTES = 8
 _SHARE_OF_DISK = 4
 """Times a recording's bytes have to be free where its model is kept: the cache never fills the
 disk."""
-_KEPT_SOURCES = ("kineto", "pftrace", "xplane", "nsys", "rocpd", "rocprofv3", "rpd", "unitrace")
 _TABLES: dict[str, type[Table]] = {
     f.name: made
     for f in fields(Trace)
@@ -182,7 +182,7 @@ def _kept(identity: Identity, path: Path) -> list[Trace] | None:
 
 def keep(identity: Identity, traces: Sequence[Trace]) -> None:
     """Keep the traces of a recording, where a model holds all of them."""
-    if all(trace.source in _KEPT_SOURCES and can_be_kept(trace) for trace in traces):
+    if all(trace.source in KEPT_SOURCES and can_be_kept(trace) for trace in traces):
         with suppress(ValueError):  # text that no file can hold
             put(
                 identity.name,

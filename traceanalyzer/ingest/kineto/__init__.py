@@ -1,5 +1,5 @@
 """Kineto (torch.profiler) traces: JSON, plain or gzipped."""
 
-from traceanalyzer.ingest.kineto.reader import ABILITIES, read, recognise
+from traceanalyzer.ingest.kineto.reader import read, recognise
 
-__all__ = ["ABILITIES", "read", "recognise"]
+__all__ = ["read", "recognise"]

@@ -1,11 +1,11 @@
 """Kineto chrome traces: torch.profiler's output of every era and vendor, in bounded memory whatever
 their size."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
 from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.rows import Rows
@@ -13,16 +13,6 @@ from traceanalyzer.ingest.kineto.trace import make_trace, unread
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.trace import Trace
 
-ABILITIES = Abilities(
-    name="Kineto trace (`.json`, `.json.gz`) of torch.profiler, NVIDIA or AMD",
-    tells="everything; the roofline needs shapes, lines of the program need stacks",
-    cannot=(
-        "what happened outside PyTorch's process and its GPUs; of AMD's GPUs registers, "
-        "shared memory and occupancy"
-    ),
-    record="`traceanalyzer collect torch -- python train.py`; or `torch.profiler.profile(record_shapes=True)` and "
-    "`prof.export_chrome_trace`",
-)
 _EVENT_KEYS = (b'"ph"', b'"ts"', b'"traceEvents"')
 _OBJECT_KEYS = (
     b'"schemaVersion"',
@@ -42,14 +32,16 @@ _OF_OTHERS = (
 )
 """Processes of JAX's JSON; and in the Chrome traces of unitrace, and in those of Proton that count
 cycles."""
+_PREFIX = re.compile(rb"\[[^{\[\]]*\]\s*[^\s,]")
+"""The beginning of a log's line (`[rank0]: ...`), which no list has."""
 
 
 def recognise(head: bytes, path: Path) -> bool:
     """Whether the text is a chrome trace. `head`: the first bytes of the decompressed file."""
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
-    if any(mark in start for mark in _OF_OTHERS) or (
-        start.startswith(b"[") and b'"children"' in start
-    ):
+    if any(mark in start for mark in _OF_OTHERS):
+        return False
+    if start.startswith(b"[") and (b'"children"' in start or _PREFIX.match(start)):
         return False
     keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())
     return any(key in start for key in keys) or start.rstrip() == b"[]"

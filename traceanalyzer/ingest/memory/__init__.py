@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base import RefusedSnapshotError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
 from traceanalyzer.ingest.side_files import mapping
@@ -21,14 +20,6 @@ MAX_BYTES_OF_MEMORY = 1 << 50  # a size beyond a pebibyte is damage; sums of siz
 PROTO = b"\x80"  # how every snapshot begins
 
 
-ABILITIES = Abilities(
-    name="CUDA memory snapshot (a pickle)",
-    tells=(
-        "what fills GPU memory at its peak by line, what grows, why it ran out, what would free it"
-    ),
-    cannot="anything of time; given with a trace what a remedy costs in time",
-    record="`torch.cuda.memory._dump_snapshot`, or `traceanalyzer collect torch --memory-snapshot`",
-)
 _KEYS = (b"segments", b"device_traces")
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.nsys.about import About
 from traceanalyzer.ingest.nsys.health import diagnostics
@@ -22,21 +21,6 @@ from traceanalyzer.trace import Trace, distinct
 _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
 
 
-ABILITIES = Abilities(
-    name="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
-    tells=(
-        "kernels, copies, graphs, API calls, waits, NVTX ranges in place of operators, GPU "
-        "metrics, every process"
-    ),
-    cannot=(
-        "operators' shapes (save where NVTX carries them), so no roofline; the allocator; "
-        "Python's stacks"
-    ),
-    record=(
-        "`traceanalyzer collect nsys -- python train.py`; or `nsys profile` and `nsys export "
-        "--type sqlite`"
-    ),
-)
 _TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
 _TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
 """A database with one of these, and with `StringIds`, is an nsys export. nvprof's has

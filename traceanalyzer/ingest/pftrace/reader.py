@@ -8,7 +8,6 @@ import numpy as np
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.base.limits import MIB
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
 from traceanalyzer.ingest.kineto.rows import Rows
@@ -18,14 +17,6 @@ from traceanalyzer.ingest.protobuf.wire import BYTES, DamagedMessageError, field
 from traceanalyzer.ingest.stream import ByteStream, open_stream
 from traceanalyzer.trace import DeviceOpKind, GraphEdges, Trace, alike
 
-ABILITIES = Abilities(
-    name="`.pftrace` of torch.profiler",
-    tells="operators, API calls, kernels, waits and graph nodes, shapes, stacks, sampled counters",
-    cannot="direction of copies, shared memory, occupancy, allocations, the GPU's name, rank; a kernel that overlaps "
-    "the next one on its stream ends there: busy time is exact, sums of kernels up to 1 % short",
-    record="PyTorch 2.14 or later: `ProfilerActivityConfig(profiler_configs=[CuspyConfig()])`, then "
-    '`prof.export_chrome_trace("trace.pftrace")`',
-)
 SEQUENCE = 10  # field of a packet: who wrote it. All writers state it, or a time.
 _ROCPROF = (b"kernel_dispatch", b"hip_api", b"hsa_api", b"hip_runtime_api", b"memory_copy")
 """Categories of rocprofv3's Perfetto output."""

@@ -1,5 +1,5 @@
 """Recordings of AMD's profilers: rocpd databases, rocprofv3's JSON and CSV, RPD."""
 
-from traceanalyzer.ingest.rocm.reader import ABILITIES, read, recognise
+from traceanalyzer.ingest.rocm.reader import read, recognise
 
-__all__ = ["ABILITIES", "read", "recognise"]
+__all__ = ["read", "recognise"]

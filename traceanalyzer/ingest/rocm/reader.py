@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 from traceanalyzer.ingest.rocm import rpd, tables
 from traceanalyzer.ingest.rocm.rocpd import read_rocpd, suffixes_of
@@ -14,22 +13,6 @@ from traceanalyzer.ingest.sqlite.database import open_database, sqlite_file
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import Trace
 
-ABILITIES = Abilities(
-    name=(
-        "AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its "
-        "`*_kernel_trace.csv`; RPD (`.rpd`)"
-    ),
-    tells=(
-        "kernels and copies of every process, HIP's calls and what each launched, ROCTx "
-        "ranges, RCCL's calls"
-    ),
-    cannot="operators and shapes, so no roofline; waits on the device; the allocator; rank; with kernels alone "
-    "also launches, copies and the causes of idle time; of RPD and CSV the GPU's name",
-    record=(
-        "`traceanalyzer collect rocprofv3 -- python train.py`; or `rocprofv3 --sys-trace -- "
-        "python train.py`"
-    ),
-)
 _TABLES = re.compile(
     rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))"
 )

@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from traceanalyzer.base import Aside, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
-from traceanalyzer.ingest.foreign import STEPS_WITHIN
+from traceanalyzer.ingest.formats import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.ingest.timing import formats
 from traceanalyzer.ingest.timing.entry import Entry
@@ -29,15 +28,6 @@ MAX_LINE = 4096
 in memory whole."""
 
 
-ABILITIES = Abilities(
-    name="log of step times (a trainer's log, JSON lines, CSV)",
-    tells="step times, outliers, drift, waiting for data, throughput",
-    cannot="anything that happens within a step",
-    record=(
-        "`traceanalyzer collect timing -- python train.py`; or the log that the trainer "
-        "writes anyway"
-    ),
-)
 _DIGIT = re.compile(r"\d")  # a line without one says no time
 
 
@@ -132,6 +122,7 @@ class PatternLog:
     """A log whose lines a user's pattern describes: any text that is no profiler's recording."""
 
     pattern: str
+    name: str = "pattern"
 
     def recognise(self, head: bytes, path: Path) -> bool:
         """Whether the file is text."""
@@ -263,4 +254,4 @@ def _by_rank(entries: list[Entry]) -> dict[int | None, list[Entry]]:
     return result
 
 
-__all__ = ["ABILITIES", "PatternLog", "read", "recognise"]
+__all__ = ["PatternLog", "read", "recognise"]

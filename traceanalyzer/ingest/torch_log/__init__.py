@@ -7,24 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceanalyzer.base import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.side_files import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.records import Record, lines, records
 from traceanalyzer.trace import Trace
 from traceanalyzer.trace.compile_log import CompileLog, Counts, NotFused
-
-ABILITIES = Abilities(
-    name="log of torch.compile (`TORCH_TRACE`)",
-    tells=(
-        "compile time by stage, graph breaks, recompilations with their guards, caches, what "
-        "to change"
-    ),
-    cannot="what they cost in a step; given with a trace it does",
-    record="`TORCH_TRACE=FOLDER`, or `traceanalyzer collect torch --compile-log`",
-)
-
 
 MAX_PAIRS = 100_000  # pairs kept of a log
 MAX_NODES = 200_000  # nodes of one graph whose operators are kept

@@ -9,7 +9,6 @@ import msgspec
 
 from traceanalyzer.base import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.columns import Texts
-from traceanalyzer.ingest.detect import Abilities
 from traceanalyzer.ingest.foreign import is_converted
 from traceanalyzer.ingest.protobuf.wire import BYTES, fields_before_damage
 from traceanalyzer.ingest.stream import open_stream
@@ -38,15 +37,6 @@ from traceanalyzer.trace import (
 MOST_EVENTS = 1_000_000  # the profiler keeps no more of the host, nor of the devices
 
 
-ABILITIES = Abilities(
-    name="JAX: `.xplane.pb`, or the `trace.json.gz` beside it",
-    tells="kernels and copies, API calls, HLO operators with their module, steps of `StepTraceAnnotation`, Python "
-    "functions, XLA's threads, the allocator's curve",
-    cannot="shapes, so no roofline; waits on the device; rank; before JAX 0.11 the GPU's name; of a TPU launches and "
-    "copies; the JSON rounds times",
-    record="`traceanalyzer collect jax -- python train.py`; or `with jax.profiler.trace(DIR):` around some steps, "
-    "each in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`",
-)
 SUFFIX = ".xplane.pb"
 EXACT_NOTE = (
     f"Times in this JSON are rounded, and it says less: the {SUFFIX} of the same profile is exact."

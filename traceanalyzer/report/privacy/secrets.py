@@ -6,20 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.formats import SOURCES
 from traceanalyzer.report.privacy.credentials import without_credentials
 
 USER = "<user>"
 HOST = "<host>"
 FILE = "<path>"
-SUFFIXES = {
-    "kineto": ".json",
-    "nsys": ".sqlite",
-    "pftrace": ".pftrace",
-    "xplane": ".xplane.pb",
-    "timing_log": ".log",
-    "memory_snapshot": ".pickle",
-    "torch_log": ".log",
-}
 MIN_NAME = 3
 """Shorter user and host names are not searched for outside paths: they are parts of ordinary
 words."""
@@ -173,7 +165,8 @@ class Secrets:
         aliases = list[str]()
         literals = dict[str, str]()
         for n, (path, kind) in enumerate(inputs, 1):
-            aliases.append(f"input-{n}{SUFFIXES.get(kind, '')}")
+            suffix = SOURCES[kind].suffix if kind in SOURCES else ""
+            aliases.append(f"input-{n}{suffix}")
             literals |= dict.fromkeys((path, re.split(r"[/\\]", path)[-1]), aliases[-1])
         ordered = sorted(literals, key=len, reverse=True)
         names = dict.fromkeys(map(_bare, hosts), HOST) | dict.fromkeys(map(_bare, users), USER)
