@@ -18,7 +18,6 @@ import msgspec
 
 from tests import rocpd_builder
 from tests.fleet.build import digest, write_rank
-from tests.fleet.days.logs import write_logs
 from tests.fuzz import grammar, mutate
 from tests.fuzz.use import (
     CAPTURES,
@@ -43,6 +42,7 @@ from tests.fuzz.use import (
     Command,
     run,
 )
+from tests.history.days.logs import write_logs
 from tests.ingest.test_pftrace import small as small_pftrace
 from tests.ingest.test_xplane import small as small_profile
 from tests.kineto_builder import KinetoTrace
@@ -176,7 +176,7 @@ def _operations() -> Sequence[bytes]:
 @cache
 def _days() -> Sequence[bytes]:
     """Files of a store of days of steps, by another one's rows."""
-    from traceanalyzer.fleet.days.store import append
+    from traceanalyzer.history.days.store import append
 
     with tempfile.TemporaryDirectory() as name:
         append(write_logs(Path(name) / "logs", 60, 2), Path(name) / "store", "a")

@@ -1,7 +1,9 @@
 """Files that are no history, damaged, locked, of other versions; the steps of the schema."""
 
+import os
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 from contextlib import closing
@@ -13,8 +15,14 @@ from sqlite_utils import Database
 from tests.report.reports import full
 from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.history import database
-from traceanalyzer.history.database import APPLICATION_ID, check_storable, reading, writing
-from traceanalyzer.history.migrations import MIGRATIONS
+from traceanalyzer.history.database import (
+    APPLICATION_ID,
+    JOURNAL_MAGIC,
+    MIGRATIONS,
+    check_storable,
+    reading,
+    writing,
+)
 from traceanalyzer.history.runs import is_reference, store_report, stored_report
 
 KILLED = """
@@ -59,14 +67,16 @@ def test_a_new_history_says_whose_it_is_and_which_schema_it_has(path):
 
 
 @pytest.mark.parametrize("had", range(1, len(MIGRATIONS)))
-@pytest.mark.parametrize("use", [reading, writing])
-def test_an_older_schema_is_brought_up_to_date_and_keeps_its_runs(path, monkeypatch, had, use):
+def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_storing(path, monkeypatch, had):
     monkeypatch.setattr(database, "MIGRATIONS", MIGRATIONS[:had])
     store_report(path, full())
     monkeypatch.undo()
-    assert pragma(path, "user_version") == had
-    with use(path) as db:
+    before = path.read_bytes()
+    with reading(path) as db:
         assert db.execute("SELECT count(*) FROM run_overview").fetchone() == (1,)
+    assert stored_report(f"{path}#1").summary == full().summary
+    assert path.read_bytes() == before
+    assert store_report(path, full()) == 2
     assert pragma(path, "user_version") == len(MIGRATIONS)
     assert stored_report(f"{path}#1").summary == full().summary
 
@@ -150,6 +160,76 @@ def test_a_writer_that_was_killed_leaves_nothing_half_done(path):
         assert db.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     assert store_report(path, full()) == 2
     assert pragma(path, "integrity_check") == "ok"
+
+
+def test_reading_what_a_killed_writer_left_writes_nothing(path):
+    store_report(path, full())
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    journal = Path(f"{path}-journal")
+    before = path.read_bytes(), journal.read_bytes()
+    assert stored_report(f"{path}#latest").summary == full().summary
+    assert (path.read_bytes(), journal.read_bytes()) == before
+
+
+def journal_that_names(path: Path, victim: Path) -> bytes:
+    """A rollback journal without pages whose last record has SQLite delete a file."""
+    data = path.read_bytes()
+    page = int.from_bytes(data[16:18], "big")
+    name = str(victim).encode()
+    head = JOURNAL_MAGIC + struct.pack(">IIIII", 0, 7, len(data) // page, 512, page)
+    last_page = struct.pack(">I", (1 << 30) // page + 1)
+    tail = struct.pack(">II", len(name), sum(name)) + JOURNAL_MAGIC
+    return head.ljust(512, b"\0") + last_page + name + tail
+
+
+def test_a_journal_that_names_a_further_file_deletes_nothing(path, tmp_path):
+    store_report(path, full())
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("three years of work")
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(journal_that_names(path, victim))
+    fails(path, "names a further file")
+    with pytest.raises(TraceAnalyzerError, match="names a further file"):
+        check_storable(path)
+    assert victim.read_text() == "three years of work"
+    assert journal.exists()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_journal_that_is_a_link_is_not_written_through(path, tmp_path, link):
+    store_report(path, full())
+    victim = tmp_path / "thesis.tex"
+    victim.write_bytes(bytes(2000))
+    link(victim, f"{path}-journal")
+    fails(path, "is a link, no journal of SQLite")
+    assert victim.read_bytes() == bytes(2000)
+
+
+def test_a_write_ahead_log_beside_a_history_is_not_believed(path):
+    store_report(path, full())
+    Path(f"{path}-wal").write_bytes(b"x" * 100)
+    fails(path, "-wal lies beside it, which no history has")
+    Path(f"{path}-wal").unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+    fails(path, "kept in SQLite's WAL mode")
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM tags; END", "has a trigger"),
+        ("CREATE VIEW mine AS SELECT 1", "has the view mine"),
+        ("CREATE TABLE mine (x)", "has the table mine"),
+        ("CREATE INDEX mine ON runs(abs(id))", "has the index mine"),
+        ("ALTER TABLE runs ADD COLUMN x CHECK (x > 0)", "its table runs is not as"),
+    ],
+)
+def test_code_that_no_history_has_does_not_run(path, statement, says):
+    store_report(path, full())
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement)
+    fails(path, says)
 
 
 def test_reading_cannot_write(path):

@@ -27,7 +27,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.fleet.build import write_job
-from tests.fleet.days.logs import write_logs
+from tests.history.days.logs import write_logs
 
 RECORDING = (
     Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound" / "trace.rank0.json.gz"

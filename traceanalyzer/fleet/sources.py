@@ -8,10 +8,8 @@ from typing import Protocol, cast
 
 from traceanalyzer.report.printed import Result
 
-SOURCES = (
-    "days.document",
-    "pipeline.document",
-)  # in the order in which they are asked; each is imported when it is
+SOURCES = ("traceanalyzer.history.days.document", "traceanalyzer.fleet.pipeline.document")
+"""In the order in which they are asked; each is imported when it is."""
 
 
 class Source(Protocol):
@@ -25,10 +23,10 @@ class Source(Protocol):
 
 
 def source_of(paths: Sequence[str]) -> Source | None:
-    """The source whose all of these are, None for recordings and digests of ranks."""
+    """The source that all of these are of, None for recordings and digests of ranks."""
     files = [Path(path) for path in paths]
     for name in SOURCES:
-        source = cast("Source", import_module(f"traceanalyzer.fleet.{name}"))
+        source = cast("Source", import_module(name))
         if all(file.exists() and source.recognise(file) for file in files):
             return source
     return None

@@ -7,22 +7,30 @@ clusters share."""
 
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
 from traceanalyzer.base.files import note_read
 from traceanalyzer.base.sqlite_guard import distrust
-from traceanalyzer.history.migrations import MIGRATIONS
+from traceanalyzer.history import migrations
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
 
+MIGRATIONS: "tuple[Callable[[Database], None], ...]" = (
+    migrations.tables,
+    migrations.views,
+    migrations.json_views,
+)
+"""In the order in which they are applied; a file's `user_version` counts those it has had."""
 PATIENCE_S = 60.0
 """A run is written in milliseconds; whoever holds the lock for a minute has stopped."""
 APPLICATION_ID = 0x5472416E  # `TrAn` in the file's header: tells a history from other SQLite files
@@ -36,52 +44,102 @@ WRONG = {
     "SQLITE_IOERR": "the database cannot be read or written (input/output error)",
 }
 """What SQLite's result codes mean for a user; extended codes begin with these."""
-
-
-_OBJECTS = (
-    "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND "
-    "typeof(sql) = 'text'"
-)
+HALF_WRITTEN = "SQLITE_READONLY_ROLLBACK"  # a writer was killed: its journal has to be rolled back
+JOURNAL = "-journal"
+"""Suffix of SQLite's rollback journal. It is there while a run is stored, and after a writer was
+killed."""
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""The last bytes of a journal that names a further file, which SQLite deletes as it rolls back
+(https://www.sqlite.org/fileformat2.html#the_rollback_journal). A history is never written
+together with another database, so its own journal names none."""
+WAL_SUFFIXES = ("-wal", "-shm")
+WAL_VERSION = 2  # bytes 18 and 19 of the header: the file is written by way of a -wal file
+VERSIONS_AT = slice(18, 20)
+OBJECTS = "SELECT type, name, coalesce(sql, '') FROM sqlite_master WHERE typeof(name) = 'text'"
+OWN_NAMES = "sqlite_"  # SQLite names its own tables and indexes so; nobody else can
 
 
 @contextmanager
 def reading(path: Path) -> "Iterator[Database]":
-    """The history in a file, to be read. Raises UnreadableInputError where there is none."""
+    """The history in a file, to be read; the file stays as it is, whatever lies beside it.
+
+    An older schema, and a file that a killed writer left half written, are read from a copy in
+    which they are mended. Raises UnreadableInputError where there is no history."""
     # SQLite takes an empty file for a database; to bring its schema up to date would write into it.
     if not note_read(path).is_file() or not path.stat().st_size:
         raise UnreadableInputError(f"{path}: no such history; analyze --store {path} makes one")
     with _errors_of(path):
-        # Not "ro": what a writer that was killed left half done can then be taken back first.
-        with _connection(path, "rw") as db:
-            db.execute("PRAGMA query_only = ON")
-            _check_owner(db, path)
-            if _version(db) == len(MIGRATIONS):
+        _check_neighbours(path)
+        if _is_current(path):
+            with _connection(path, "ro") as db:
+                _check_owner(db, path)
                 _check_schema(db, path)
                 yield db
-                return
-        with writing(path) as db:
+            return
+        with _copied(path) as copy, _written(copy, path) as db:
+            db.execute("PRAGMA query_only = ON")
             yield db
+
+
+def _is_current(path: Path) -> bool:
+    """Whether the file can be read as it is: its schema is not an older one, and no writer that
+    was killed left it half written."""
+    try:
+        with _connection(path, "ro") as db:
+            return _version(db) >= len(MIGRATIONS)
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", "") == HALF_WRITTEN:
+            return False
+        raise
+
+
+@contextmanager
+def _copied(path: Path) -> Iterator[Path]:
+    """A copy of the file, with its journal, for as long as it is read."""
+    with TemporaryDirectory(prefix="traceanalyzer-") as folder:
+        copy = Path(folder) / "history.db"
+        shutil.copyfile(path, copy)
+        journal = _beside(path, JOURNAL)
+        if journal.exists():
+            _check_neighbours(path)
+            shutil.copyfile(journal, _beside(copy, JOURNAL))
+        yield copy
 
 
 @contextmanager
 def writing(path: Path) -> "Iterator[Database]":
     """The history in a file, made where there is none, in one transaction of the only writer.
     Raises TraceAnalyzerError where the file cannot be written or is something else."""
-    with _errors_of(path), _no_empty_file(path), _connection(path, "rwc") as db:
+    with _errors_of(path), _no_empty_file(path):
+        _check_neighbours(path)
+        with _written(path, path) as db:
+            yield db
+
+
+@contextmanager
+def _written(path: Path, named: Path) -> "Iterator[Database]":
+    """The history in `path`, brought up to date, in one transaction; errors name it `named`."""
+    with _connection(path, "rwc") as db:
         db.execute("BEGIN IMMEDIATE")
         try:
-            _check_owner(db, path)
-            if (had := _version(db)) < len(MIGRATIONS):  # the schema is brought up to date
-                for migration in MIGRATIONS[had:]:
-                    migration(db)
-                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-            _check_schema(db, path)
+            _check_owner(db, named)
+            _migrate(db)
+            _check_schema(db, named)
             yield db
             db.execute("COMMIT")
         finally:
             if db.conn.in_transaction:
                 db.execute("ROLLBACK")
+
+
+def _migrate(db: "Database") -> None:
+    had = _version(db)
+    if had == len(MIGRATIONS):
+        return
+    for migration in MIGRATIONS[had:]:
+        migration(db)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
 def check_storable(path: Path) -> None:
@@ -115,9 +173,8 @@ def _connection(path: Path, mode: str) -> "Iterator[Database]":
 
     # No implicit transactions: where one begins and ends is said here.
     uri = f"{path.resolve().as_uri()}?mode={mode}"
-    with closing(
-        sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
-    ) as connection:
+    opened = sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)
+    with closing(opened) as connection:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         distrust(connection, path.stat().st_size if path.exists() else 0)
         connection.execute("PRAGMA foreign_keys = ON")
@@ -131,59 +188,130 @@ def _errors_of(path: Path) -> Iterator[None]:
     except (UnicodeDecodeError, OverflowError) as error:
         raise TraceAnalyzerError(f"{path}: {WRONG['SQLITE_CORRUPT']}") from error
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorname", "")
-        wrong = next((text for name, text in WRONG.items() if code.startswith(name)), str(error))
-        raise TraceAnalyzerError(f"{path}: {wrong}") from error
+        raise TraceAnalyzerError(f"{path}: {_meaning(error)}") from error
+
+
+def _meaning(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorname", "")
+    for name, text in WRONG.items():
+        if code.startswith(name):
+            return text
+    return str(error)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """What SQLite keeps beside a file, links followed as it does."""
+    return Path(f"{path.resolve()}{suffix}")
+
+
+def _check_neighbours(path: Path) -> None:
+    """Raises UnreadableInputError where SQLite would write, delete or believe files that a history
+    never has: a journal that names a further file or is a link, a write-ahead log."""
+    for suffix in WAL_SUFFIXES:
+        if os.path.lexists(_beside(path, suffix)):
+            raise UnreadableInputError(
+                f"{path}: {path.name}{suffix} lies beside it, which no history has; remove it"
+            )
+    if path.is_file() and WAL_VERSION in _head(path)[VERSIONS_AT]:
+        raise UnreadableInputError(
+            f"{path}: kept in SQLite's WAL mode, which no history is; "
+            "turn it off (PRAGMA journal_mode = DELETE)"
+        )
+    journal = _beside(path, JOURNAL)
+    if not os.path.lexists(journal):
+        return
+    if journal.is_symlink() or not journal.is_file() or journal.stat().st_nlink > 1:
+        raise UnreadableInputError(
+            f"{path}: {path.name}{JOURNAL} beside it is a link, no journal of SQLite; remove it"
+        )
+    if _tail(journal) == JOURNAL_MAGIC:
+        raise UnreadableInputError(
+            f"{path}: {path.name}{JOURNAL} beside it names a further file, which SQLite would "
+            "delete; no history has such a journal: remove it"
+        )
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(VERSIONS_AT.stop)
+
+
+def _tail(path: Path) -> bytes:
+    """The last bytes of a journal, as many as its magic has."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - len(JOURNAL_MAGIC), 0))
+        return file.read()
 
 
 def _check_owner(db: "Database", path: Path) -> None:
-    """Raises UnreadableInputError where the file is somebody else's, or a newer version's."""
+    """Raises UnreadableInputError where the file is somebody else's, or a newer version's, or has
+    statements that run by themselves."""
     owner = db.execute("PRAGMA application_id").fetchone()[0]
-    if owner != APPLICATION_ID and (
-        owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    ):
+    objects = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION_ID and (owner or objects):
         raise UnreadableInputError(
             f"{path}: a database of something else; a history needs a file of its own"
         )
     if _version(db) > len(MIGRATIONS):
-        newer = (
-            f"(schema {_version(db)}, this version knows {len(MIGRATIONS)}): update traceanalyzer"
+        raise UnreadableInputError(
+            f"{path}: written by a newer traceanalyzer (schema {_version(db)}, this version knows "
+            f"{len(MIGRATIONS)}): update traceanalyzer"
         )
-        raise UnreadableInputError(f"{path}: written by a newer traceanalyzer {newer}")
+    trigger = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'view', 'index')"
+    if found := db.execute(trigger).fetchone():
+        raise UnreadableInputError(
+            f"{path}: has a trigger ({found[0]}), a statement that runs by itself, "
+            "which no history has"
+        )
+
+
+@dataclass(frozen=True)
+class SchemaObject:
+    """A table, view or index of a database."""
+
+    kind: str
+    sql: str  # as `_plain` gives it; empty for an index that SQLite made
+
+    @classmethod
+    def all_of(cls, db: "Database") -> "dict[str, SchemaObject]":
+        """What a database has by name, without SQLite's own."""
+        return {
+            str(name): cls(str(kind), _plain(str(sql)))
+            for kind, name, sql in db.execute(OBJECTS).fetchall()
+            if not str(name).startswith(OWN_NAMES)
+        }
 
 
 def _check_schema(db: "Database", path: Path) -> None:
-    """Raises UnreadableInputError where a table lacks columns, or a view, which is code, is not
-    this program's."""
-    found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
-    for name, (kind, sql, columns) in _expected(MIGRATIONS).items():
-        kind_found, sql_found = found.get(name, ("", ""))
-        same = kind_found == kind and sql_found.startswith(f"create {kind}")
-        if not same or (sql_found != sql if kind == "view" else not columns <= _columns(db, name)):
+    """Raises UnreadableInputError where a table, view or index is not as this program makes it, or
+    is one more: views, triggers, defaults, checks and indexes are code."""
+    found = SchemaObject.all_of(db)
+    expected = _expected(MIGRATIONS)
+    for name, wanted in expected.items():
+        if found.get(name) != wanted:
             why = "is not as this version makes it: damaged, changed, or of another version"
-            raise UnreadableInputError(f"{path}: its {kind} {name} {why}")
+            raise UnreadableInputError(f"{path}: its {wanted.kind} {name} {why}")
+    for name, other in found.items():
+        if name not in expected:
+            raise UnreadableInputError(
+                f"{path}: has the {other.kind} {name}, which no history has; "
+                "keep your own in a database beside it"
+            )
 
 
 @cache
 def _expected(
-    migrations: "tuple[Callable[[Database], None], ...]",
-) -> dict[str, tuple[str, str, frozenset[str]]]:
-    """Kind, statement and columns of what a history has, by name."""
+    steps: "tuple[Callable[[Database], None], ...]",
+) -> dict[str, SchemaObject]:
+    """What a history has, by name."""
     from sqlite_utils import Database
 
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        made = Database(connection, execute_plugins=False)
-        for migration in migrations:
-            migration(made)
-        return {
-            name: (kind, _plain(sql), _columns(made, name))
-            for kind, name, sql in made.execute(_OBJECTS).fetchall()
-            if not name.startswith("sqlite_")
-        }
-
-
-def _columns(db: "Database", table: str) -> frozenset[str]:
-    return frozenset(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", [table]))
+        history = Database(connection, execute_plugins=False)
+        for migration in steps:
+            migration(history)
+        return SchemaObject.all_of(history)
 
 
 def _plain(sql: str) -> str:

@@ -1,11 +1,10 @@
 """The schema of a history file, as the steps that lead to it.
 
 `PRAGMA user_version` is the number of steps a file has had. A released step never changes: what
-comes next is one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by
+comes next is one more function here, and in `MIGRATIONS`. The schema is explained in docs/history.md, and by
 the comments that SQLite keeps."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -133,18 +132,29 @@ FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
 are in a row."""
 
 
-def _executed(statements: Sequence[str], db: "Database") -> None:
+def tables(db: "Database") -> None:
+    """Runs, tags, metrics and reports."""
+    _execute(db, TABLES)
+
+
+def views(db: "Database") -> None:
+    """Runs with their tags, and metrics over runs."""
+    _execute(db, VIEWS)
+
+
+def _execute(db: "Database", statements: Sequence[str]) -> None:
     for statement in statements:
         db.execute(statement)
 
 
-def _json_views(db: "Database") -> None:
+def json_views(db: "Database") -> None:
     """Rows of the report's JSON as views of it. Files from before the first release have copies of
     them as tables."""
     db.execute("DROP VIEW IF EXISTS finding_history")
     for name, (rows, columns) in FROM_JSON.items():
         fields = ", ".join(
-            f"json_extract(row.value, '$.{columns[one] or one}') AS {one}" for one in columns
+            f"json_extract(row.value, '$.{place or column}') AS {column}"
+            for column, place in columns.items()
         )
         db.execute(f"DROP TABLE IF EXISTS {name}")
         select = f"SELECT reports.run_id AS run_id, row.key + 1 AS position, {fields}"
@@ -152,8 +162,3 @@ def _json_views(db: "Database") -> None:
             f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row"
         )
     db.execute(FINDING_HISTORY)
-
-
-_STEPS = partial(_executed, TABLES), partial(_executed, VIEWS), _json_views
-MIGRATIONS: "tuple[Callable[[Database], None], ...]" = _STEPS
-"""In the order in which they are applied; a file's `user_version` counts those it has had."""

@@ -4,7 +4,6 @@ offline."""
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -36,17 +35,6 @@ MAD_SIGMA = 1.4826
 (normal values)."""
 
 
-@dataclass(frozen=True)
-class Level:
-    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they
-    vary by."""
-
-    first: int
-    end: int
-    low: float
-    high: float
-
-
 MAX_RUNS = 200  # runs that are drawn, and rows of the table, the last ones
 ROWS = 300
 LEAST_RUNS = 5  # fewer runs do not tell what runs vary by
@@ -63,6 +51,17 @@ DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)  # all that the page of runs draws
 NO_RUN = "No run matches."
 
 
+@dataclass(frozen=True)
+class Level:
+    """Runs that follow each other (from `first` up to `end`, positions in the series) and what they
+    vary by."""
+
+    first: int
+    end: int
+    low: float
+    high: float
+
+
 def levels(values: Sequence[float]) -> list[Level]:
     """The levels of a series, oldest first; a new one begins where two runs in a row leave the band
     on the same side, or the last run does."""
@@ -74,7 +73,9 @@ def levels(values: Sequence[float]) -> list[Level]:
         if sides[0] and sides[0] == sides[-1]:
             found.append(Level(first, i, low, high))
             first = i
-    return [*found, Level(first, len(values), *_band(values[first:]))] if values else []
+    if values:
+        found.append(Level(first, len(values), *_band(values[first:])))
+    return found
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:
@@ -92,11 +93,14 @@ def metric_page(series: MetricSeries) -> str:
 def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
     """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`,
     `IDLE`, `OVER_RUNS` that there are."""
-    by_name = {one.metric: one for one in series}
+    by_name = {each.metric: each for each in series}
     over_runs = [by_name[name] for name in OVER_RUNS if name in by_name]
-    charts = [_budgets(runs, by_name), *(chart for one in over_runs for chart in _lines(one))]
+    budgets = _budgets(runs, by_name)
+    charts = [] if budgets is None else [budgets]
+    for metric in over_runs:
+        charts += _lines(metric)
     title = _first_and_last(over_runs[0] if over_runs else None)
-    return _page("Runs", title, [chart for chart in charts if chart is not None], runs)
+    return _page("Runs", title, charts, runs)
 
 
 def _first_and_last(series: MetricSeries | None) -> str:
@@ -157,55 +161,74 @@ def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
 
 def _lines(series: MetricSeries) -> list[Chart]:
     programs = list(dict.fromkeys(v.program for v in series.values))
-    each = [
-        replace(series, values=[v for v in series.values if v.program == one]) for one in programs
-    ]
-    return [_line(one, programs[i] if len(programs) > 1 else "", i) for i, one in enumerate(each)]
+    charts = []
+    for position, program in enumerate(programs):
+        own = replace(series, values=[v for v in series.values if v.program == program])
+        charts.append(_line(own, program if len(programs) > 1 else "", position))
+    return charts
 
 
 def _line(series: MetricSeries, program: str, number: int) -> Chart:
     """A metric over the runs of a program, what it varies by, and where it changed."""
-    shown = series.values[-MAX_RUNS:]
-    scale = scale_for(max(map(abs, map(attrgetter("value"), shown))), series.unit)
-    values = [scaled(v.value, scale) for v in shown]
-    found = levels(values)
-    known = [one for one in found if one.end - one.first >= LEAST_RUNS]
-    top = max([*values, *map(attrgetter("high"), known)])
-    wide = LINE * len(shown)
-    levels_of_runs = [
-        Box(one.first - 0.5, one.end - 0.5, one.low, one.high, strength=0.35) for one in known
-    ]
-    bands = Rects("what runs vary by", "neutral", levels_of_runs)
-    changes = [(one.first - 0.5, f"changed with {_first(shown[one.first])}") for one in found[1:]]
-    marks = Rects(
-        "change", "more", [Box(at - wide, at + wide, 0.0, top, hint) for at, hint in changes]
-    )
-    by = Words(
-        [
-            (after.first - 0.5, top, _change(before, after, shown))
-            for before, after in pairwise(found)
-        ]
-    )
-    points = zip(map(float, range(len(shown))), values, shown, strict=True)
-    dots = [
-        Dot(x, y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, series.unit)}")
-        for x, y, v in points
-    ]
-    title = _words(series) + f": {program}" * bool(program)
-    low = min([0.0, *values])
-    line = Lines(title, "compute", list(map(float, range(len(shown)))), values)
-    plot = Plot(
-        [bands, marks, line, Dots("", "compute", dots), by],
-        Axis("run", names=list(map("#{0.run}".format, shown))),
-        Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
-    )
+    title = f"{_words(series)}: {program}" if program else _words(series)
+    key = series.metric.replace(".", "-")
     caption = (
         "A value for each run. The grey band is what runs of the same program vary by, from five runs on; a line marks "
         "where two runs in a row, or the last, leave it, with the first commit that shows it."
     )
-    return Chart(
-        f"{series.metric.replace('.', '-')}{f'-{number}' * bool(number)}", title, caption, plot, 300
+    return Chart(f"{key}-{number}" if number else key, title, caption, _plot(series, title), 300)
+
+
+def _plot(series: MetricSeries, title: str) -> Plot:
+    shown = series.values[-MAX_RUNS:]
+    scale = scale_for(max(abs(v.value) for v in shown), series.unit)
+    values = [scaled(v.value, scale) for v in shown]
+    places = [float(i) for i in range(len(shown))]
+    found = levels(values)
+    known = [level for level in found if level.end - level.first >= LEAST_RUNS]
+    low = min([0.0, *values])
+    top = max([*values, *(level.high for level in known)])
+    return Plot(
+        [
+            Rects("what runs vary by", "neutral", [_level_box(level) for level in known]),
+            Rects("change", "more", _change_boxes(found, shown, top)),
+            Lines(title, "compute", places, values),
+            Dots("", "compute", _dots(series.unit, shown, values)),
+            Words(_change_words(found, shown, top)),
+        ],
+        Axis("run", names=[f"#{v.run}" for v in shown]),
+        Axis(scale.label, range=(low, top * 1.05 if top > low else low + 1.0)),
     )
+
+
+def _level_box(level: Level) -> Box:
+    return Box(level.first - 0.5, level.end - 0.5, level.low, level.high, strength=0.35)
+
+
+def _change_boxes(found: Sequence[Level], shown: Sequence[MetricValue], top: float) -> list[Box]:
+    """A thin box at each level but the first."""
+    wide = LINE * len(shown)
+    boxes = []
+    for level in found[1:]:
+        at = level.first - 0.5
+        hint = f"changed with {_first(shown[level.first])}"
+        boxes.append(Box(at - wide, at + wide, 0.0, top, hint))
+    return boxes
+
+
+def _dots(unit: str, shown: Sequence[MetricValue], values: Sequence[float]) -> list[Dot]:
+    return [
+        Dot(float(i), y, 4.0, f"{_run(v.run, v.stored_at, v.tags)}: {figure(v.value, unit)}")
+        for i, (y, v) in enumerate(zip(values, shown, strict=True))
+    ]
+
+
+def _change_words(
+    found: Sequence[Level], shown: Sequence[MetricValue], top: float
+) -> list[tuple[float, float, str]]:
+    return [
+        (after.first - 0.5, top, _change(before, after, shown)) for before, after in pairwise(found)
+    ]
 
 
 def _change(before: Level, after: Level, shown: Sequence[MetricValue]) -> str:

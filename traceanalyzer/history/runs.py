@@ -25,14 +25,15 @@ from traceanalyzer.report.read import report_from_json
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
-if TYPE_CHECKING:
-    pass
 
 
 Row = TypeVar("Row")
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
 LARGEST = 1e30  # no figure of a report is larger
+REFERENCE = re.compile(
+    r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
+)
 OF_A_RUN = frozenset(
     ("commit", "revision", "rev", "sha", "git", "pr", "build", "run", "date", "time", "version")
 )
@@ -109,11 +110,6 @@ class MetricSeries:
     values: list[MetricValue] = defined("its value in each run that has it")
 
 
-REFERENCE = re.compile(
-    r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))"
-)
-
-
 def stored_runs(
     db: "Database",
     *,
@@ -131,9 +127,12 @@ def stored_runs(
             "EXISTS (SELECT 1 FROM tags WHERE run_id = overview.run_id AND key = ? AND value = ?)"
         )
         values += [key, value]
-    for condition, wanted in (("bottleneck = ?", bottleneck), ("stored_at >= ?", since)):
-        conditions += [condition] * (wanted is not None)
-        values += [] if wanted is None else [wanted]
+    if bottleneck is not None:
+        conditions.append("bottleneck = ?")
+        values.append(bottleneck)
+    if since is not None:
+        conditions.append("stored_at >= ?")
+        values.append(since)
     # Only the conditions above are put into the statement; what the user says goes through
     # parameters.
     sql = (
@@ -155,36 +154,45 @@ def metric_series(db: "Database", name: str, runs: Sequence[StoredRun]) -> Metri
         row["run_id"]: row
         for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])
     }
-    if not found and not (known := [row.name for row in metric_names(db)]):
-        raise UnreadableInputError(f"no metric {name!r}: the history holds no runs")
     if not found:
-        near = ", ".join(difflib.get_close_matches(name, known, 3, 0.4) or known[:3])
-        raise UnreadableInputError(
-            f"no run has a metric {name!r}; there is {near}, ... (all: history FILE --metrics)"
-        )
+        raise UnreadableInputError(_no_metric(name, [row.name for row in metric_names(db)]))
     values: list[MetricValue] = []
     last: dict[str, float] = {}
     for run in runs:
-        if run.run in found:
-            value = _checked(found[run.run]["value"], float)
-            before = last.get(run.program)
-            change = value / before - 1 if before else None
-            last[run.program] = value
-            values.append(
-                MetricValue(
-                    run.run, run.stored_at, run.tags, value, change, run.program, run.commit
-                )
+        if run.run not in found:
+            continue
+        value = _checked(found[run.run]["value"], float)
+        before = last.get(run.program)
+        last[run.program] = value
+        values.append(
+            MetricValue(
+                run=run.run,
+                stored_at=run.stored_at,
+                tags=run.tags,
+                value=value,
+                change_share=value / before - 1 if before else None,
+                program=run.program,
+                commit=run.commit,
             )
+        )
     return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
+
+
+def _no_metric(name: str, known: Sequence[str]) -> str:
+    """What to say of a metric that no run has."""
+    if not known:
+        return f"no metric {name!r}: the history holds no runs"
+    near = ", ".join(difflib.get_close_matches(name, known, 3, 0.4) or known[:3])
+    return f"no run has a metric {name!r}; there is {near}, ... (all: history FILE --metrics)"
 
 
 def known_series(
     db: "Database", names: Sequence[str], runs: Sequence[StoredRun]
 ) -> list[MetricSeries]:
-    """Those of the metrics that some of the runs have."""
+    """The metrics that some of the runs have, in the order of `names`."""
     known = {row["name"] for row in db.query("SELECT DISTINCT name FROM metrics")}
-    made = [metric_series(db, name, runs) for name in names if name in known]
-    return [series for series in made if series.values]
+    found = [metric_series(db, name, runs) for name in names if name in known]
+    return [series for series in found if series.values]
 
 
 def metric_names(db: "Database") -> list[MetricName]:
@@ -196,33 +204,27 @@ def metric_names(db: "Database") -> list[MetricName]:
 def _checked(value: Any, kind: type[Row]) -> Row:
     """The value as this type; SQLite keeps any type in any column. Raises UnreadableInputError."""
     try:
-        made = msgspec.convert(value, kind)
+        checked = msgspec.convert(value, kind)
     except (msgspec.ValidationError, OverflowError) as error:
         raise UnreadableInputError(f"the history is damaged: {error}") from error
-    for one in getattr(made, "__dict__", {"": made}).values():
-        if isinstance(one, float) and not abs(one) <= LARGEST:
-            raise UnreadableInputError(f"the history is damaged: {one:g} is no figure")
-    return made
+    for figure in getattr(checked, "__dict__", {"": checked}).values():
+        if isinstance(figure, float) and not abs(figure) <= LARGEST:
+            raise UnreadableInputError(f"the history is damaged: {figure:g} is no figure")
+    return checked
 
 
 def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
-    same = {
-        name: row[name]
-        for name in StoredRun.__dataclass_fields__
-        if name in row and name != "stored_at"
-    }
     of_program = Tags({key: value for key, value in tags.items() if key.lower() not in OF_A_RUN})
     program = " · ".join(str(part) for part in (of_program, row["gpu"], row["selection"]) if part)
-    commit = next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None)
-    stored_at = str(row["stored_at"])[:19] + "Z"  # seconds are enough to read
-    known = {
+    fields = {name: row[name] for name in StoredRun.__dataclass_fields__ if name in row}
+    fields |= {
         "run": row["run_id"],
-        "stored_at": stored_at,
+        "stored_at": str(row["stored_at"])[:19] + "Z",  # seconds are enough to read
         "tags": tags,
         "program": program,
-        "commit": commit,
+        "commit": next((value for key, value in tags.items() if key.lower() in OF_A_RUN), None),
     }
-    return replace(_checked({**same, **known}, StoredRun), tags=tags)
+    return replace(_checked(fields, StoredRun), tags=tags)
 
 
 def store_report(
@@ -282,8 +284,10 @@ def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
         name = f"{within}{f.name}"
         if dataclasses.is_dataclass(value):
             yield from _metrics(value, f"{name}.")
-        elif isinstance(value, int | float) and (plain := as_plain(value)) is not None:
-            yield {"name": name, "value": plain, "unit": f.metadata.get("unit", "")}
+        elif isinstance(value, int | float):
+            plain = as_plain(value)
+            if plain is not None:
+                yield {"name": name, "value": plain, "unit": f.metadata.get("unit", "")}
 
 
 def fingerprint(paths: Iterable[str]) -> str | None:

@@ -66,7 +66,7 @@ def fleet(
 
     files = [Path(path) for path in paths]
     if store is not None:
-        from traceanalyzer.fleet.days.document import days_page
+        from traceanalyzer.history.days.document import days_page
 
         emit(cleaned(days_page(store, files, run), hidden), output)
         return

@@ -5,9 +5,10 @@ import json
 import pandas as pd
 import pytest
 
-from tests.fleet.days.logs import STEP_MS, write_logs
+from tests.history.days.logs import STEP_MS, write_logs
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.fleet.days.document import days_page, page, recognise
+from traceanalyzer.base.limits import raised
+from traceanalyzer.history.days.document import days_page, page, recognise
 
 
 def answer(tmp_path, steps=1_500, run=None, **known):
@@ -47,6 +48,15 @@ def test_who_waits_for_data(tmp_path):
     assert slow["excess_ms"] == pytest.approx(40, rel=0.05)
     assert slow["minutes"] == pytest.approx(1_400 * 0.54 / 60, rel=0.15)
     assert [(one["rank"], one["cause"]) for one in found["culprits"]] == [(2, "input")]
+
+
+def test_a_store_that_multiplies_is_refused_before_it_is_read(tmp_path):
+    into = tmp_path / "run=x" / "day=unknown"
+    into.mkdir(parents=True)
+    equal = dict.fromkeys(("rank", "step", "step_ms"), [1] * 100_000)
+    pd.DataFrame(equal).to_parquet(into / "many.parquet", index=False)
+    with raised(size=1_000_000), pytest.raises(UnreadableInputError, match="100,000 steps in"):
+        days_page(tmp_path, [], None)
 
 
 def test_a_hiccup_is_no_slow_rank(tmp_path):

@@ -4,7 +4,6 @@ goodput."""
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from traceanalyzer.base import (
     definitions,
     metric,
 )
-from traceanalyzer.fleet.days.changes import Drift, changes
-from traceanalyzer.fleet.days.store import OWN, Asked, Steps, append, moment_of, runs
+from traceanalyzer.history.days.changes import Drift, changes
+from traceanalyzer.history.days.store import OWN, Behind, StepLog, Steps, append, moment_of, runs
 from traceanalyzer.report.document import Bullets, Document, Fact, Facts, Section, Table, Verdict
 from traceanalyzer.report.format import figure, label
 from traceanalyzer.report.printed import Printed
@@ -98,20 +97,25 @@ class Days:
     notes: tuple[str, ...]
 
 
-def days_of(asked: Asked) -> Days:
+def days_of(log: StepLog) -> Days:
     """A run's days. Raises UnreadableInputError where it has no steps."""
-    steps = asked.steps()
-    usual = float(np.median(steps.ms))
+    steps = log.steps()
+    usual_ms = float(np.median(steps.ms))
     stride = max(float(np.median(np.diff(steps.step))), 1.0) if len(steps.step) > 1 else 1.0
-    width = max(round(WINDOW_MS / usual), int(stride))
-    behind = {own: asked.behind(own, width, EXCESS_SHARE * usual) for own in asked.own}
-    behind = {own: asked.behind(own, width, EXCESS_SHARE * usual) for own in asked.own}
-    stops, redone = _stops(steps, usual, stride)
-    slow = tuple(_slow_ranks(behind, width * usual / WINDOW_MS))
-    goodput = _goodput(steps, stops, redone, stride)
-    notes = tuple(_notes(steps, asked.own))
+    width = max(round(WINDOW_MS / usual_ms), int(stride))
+    behind = {own: log.behind(own, width, EXCESS_SHARE * usual_ms) for own in log.own}
+    levels, drift = _levels(steps)
+    stops, redone = _stops(steps, usual_ms, stride)
     return Days(
-        asked.run, len(steps.step), usual, *_levels(steps), slow, tuple(stops), goodput, notes
+        run=log.run,
+        steps=len(steps.step),
+        step_ms=usual_ms,
+        levels=levels,
+        drift=drift,
+        slow_ranks=tuple(_slow_ranks(behind, width * usual_ms / WINDOW_MS)),
+        stops=tuple(stops),
+        goodput=_goodput(steps, stops, redone, stride),
+        notes=tuple(_notes(steps, log.own)),
     )
 
 
@@ -129,8 +133,11 @@ def _notes(steps: Steps, own: Sequence[str]) -> Iterator[str]:
 
 def _levels(steps: Steps) -> tuple[tuple[Level, ...], Drift | None]:
     starts = np.flatnonzero(np.diff(steps.attempt, prepend=-1))
-    since = np.arange(len(steps.step)) - np.repeat(starts, np.diff(starts, append=len(steps.step)))
-    rows = np.flatnonzero(since >= WARM_UP) if (since >= WARM_UP).any() else np.arange(len(since))
+    lengths = np.diff(starts, append=len(steps.step))
+    since_start = np.arange(len(steps.step)) - np.repeat(starts, lengths)
+    rows = np.flatnonzero(since_start >= WARM_UP)
+    if not len(rows):
+        rows = np.arange(len(steps.step))
     cuts, drift = changes(steps.ms[rows])
     found: list[Level] = []
     for part in np.split(rows, cuts):
@@ -154,38 +161,61 @@ def _stops(steps: Steps, usual: float, stride: float) -> tuple[list[Stop], Bool]
         last, following = steps.step[[i, i + 1]].tolist()
         again = (steps.attempt == steps.attempt[i]) & (steps.step >= following) & back[i]
         redone |= again
-        gap = max(float(gaps[i]), 0.0) if np.isfinite(gaps[i]) else None
-        kind = "restart" if back[i] else "pause"
-        found.append(Stop(kind, moment_of(steps.ended[i]), last, following, gap, int(again.sum())))
+        found.append(
+            Stop(
+                kind="restart" if back[i] else "pause",
+                when=moment_of(steps.ended[i]),
+                last_step=last,
+                next_step=following,
+                stopped_s=max(float(gaps[i]), 0.0) if np.isfinite(gaps[i]) else None,
+                repeated_steps=int(again.sum()),
+            )
+        )
     return found, redone
 
 
-def _slow_ranks(
-    behind: Mapping[str, list[tuple[Any, ...]]], minutes_of_window: float
-) -> Iterator[SlowRank]:
+def _slow_ranks(behind: Mapping[str, list[Behind]], minutes_of_window: float) -> Iterator[SlowRank]:
     """Windows that follow each other, where they last long enough."""
     for own, windows in behind.items():
-        for (rank, *_), group in groupby(
-            enumerate(windows), key=lambda one: (*one[1][:2], one[1][2] - one[0])
-        ):
-            run = [window for _, window in group]
+        for run in _in_a_row(windows):
             minutes = len(run) * minutes_of_window
             if len(run) > 1 and minutes >= SLOW_MINUTES:
-                *_, step, since, _ = run[0]
-                excess = float(np.median([one[-1] for one in run]))
-                yield SlowRank(rank, own, step, moment_of(since), minutes, excess)
+                yield SlowRank(
+                    rank=run[0].rank,
+                    of=own,
+                    since_step=run[0].first_step,
+                    since=moment_of(run[0].since),
+                    minutes=minutes,
+                    excess_ms=float(np.median([window.excess_ms for window in run])),
+                )
+
+
+def _in_a_row(windows: Sequence[Behind]) -> Iterator[list[Behind]]:
+    """Windows of one rank and attempt that follow each other."""
+
+    def series(at: tuple[int, Behind]) -> tuple[int, int, int]:
+        position, window = at
+        return window.rank, window.attempt, window.window - position
+
+    for _, group in groupby(enumerate(windows), key=series):
+        yield [window for _, window in group]
 
 
 def _goodput(steps: Steps, stops: list[Stop], redone: Bool, stride: float) -> Goodput | None:
     if not np.isfinite(steps.ended[[0, -1]]).all():
         return None
-    took = steps.ms * stride / MS_PER_S
-    wall = float(steps.ended[-1] - steps.ended[0] + took[0])
-    repeated = float(took[redone].sum())
-    stopped = sum(one.stopped_s or 0.0 for one in stops)
-    useful = min(float(took.sum()) - repeated, wall)
+    took_s = steps.ms * stride / MS_PER_S
+    wall_s = float(steps.ended[-1] - steps.ended[0] + took_s[0])
+    repeated_s = float(took_s[redone].sum())
+    stopped_s = sum(stop.stopped_s or 0.0 for stop in stops)
+    useful_s = min(float(took_s.sum()) - repeated_s, wall_s)
     return Goodput(
-        useful / wall, wall, useful, repeated, stopped, max(wall - useful - repeated - stopped, 0.0)
+        share=useful_s / wall_s,
+        wall_s=wall_s,
+        useful_s=useful_s,
+        repeated_s=repeated_s,
+        stopped_s=stopped_s,
+        other_s=max(wall_s - useful_s - repeated_s - stopped_s, 0.0),
     )
 
 
@@ -209,21 +239,22 @@ def days_page(store: Path, logs: Sequence[Path], run: str | None) -> Printed:
     if logs:
         append(logs, store, run or "run")
     known = runs(store)
-    chosen = run or ("run" if logs else next(reversed(known), None))
+    latest = known[-1] if known else None
+    chosen = run or ("run" if logs else latest)
     if chosen not in known or chosen is None:
         raise UnreadableInputError(
             f"{store}: no run {run or ''} (run=ID/day=D/*.parquet); there is "
             f"{', '.join(known) or 'none'}"
         )
-    asked = Asked(store, chosen)
-    found = days_of(asked)
-    ranks = int(asked.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
+    log = StepLog(store, chosen)
+    found = days_of(log)
+    ranks = int(log.ask("SELECT count(DISTINCT rank) FROM log")[0][0])
     values = {
         "ranks": {"expected": ranks, "read": ranks, "unreadable": [], "missing": []},
         "summary": {"headline": headline(found), "step_ms": found.step_ms, "basis": "recorded"},
         "culprits": [
-            {**NOBODY, "rank": one.rank, "cause": OWN[one.of], "gain_ms": one.excess_ms}
-            for one in found.slow_ranks
+            {**NOBODY, "rank": slow.rank, "cause": OWN[slow.of], "gain_ms": slow.excess_ms}
+            for slow in found.slow_ranks
         ],
         **vars(found),
     }
@@ -262,30 +293,28 @@ def _what(found: Days) -> str:
 
 
 def _sections(found: Days, ranks: int, known: Sequence[str]) -> list[Section]:
-    about = f"Run {found.run}, {ranks:,} ranks" + (
-        f"; of {len(known)} runs (--run ID)" if len(known) > 1 else ""
-    )
+    about = f"Run {found.run}, {ranks:,} ranks"
+    if len(known) > 1:
+        about += f"; of {len(known)} runs (--run ID)"
+    sections = [Section(TITLE, [Verdict(headline(found), [about])], untitled=True)]
     tables = (
         ("Levels", found.levels),
         ("Ranks behind their peers", found.slow_ranks),
         ("Stops", found.stops),
     )
-    shown = (
-        [(one, getattr(found.goodput, one.name)) for one in definitions(Goodput)]
-        if found.goodput
-        else []
-    )
-    facts = [
-        Fact(label(one.name, one.unit), figure(value, one.unit), one.definition)
-        for one, value in shown
-    ]
-    return [
-        Section(TITLE, [Verdict(headline(found), [about])], untitled=True),
-        *(
-            Section(title, [Table(rows, limit=SHOWN, defined=True)])
-            for title, rows in tables
-            if rows
-        ),
-        *([Section("Goodput", [Facts(facts)])] if facts else []),
-        *([Section("Notes", [Bullets(found.notes)])] if found.notes else []),
-    ]
+    for title, rows in tables:
+        if rows:
+            sections.append(Section(title, [Table(rows, limit=SHOWN, defined=True)]))
+    if found.goodput is not None:
+        sections.append(Section("Goodput", [_goodput_facts(found.goodput)]))
+    if found.notes:
+        sections.append(Section("Notes", [Bullets(found.notes)]))
+    return sections
+
+
+def _goodput_facts(goodput: Goodput) -> Facts:
+    facts = []
+    for defined in definitions(Goodput):
+        value = figure(getattr(goodput, defined.name), defined.unit)
+        facts.append(Fact(label(defined.name, defined.unit), value, defined.definition))
+    return Facts(facts)

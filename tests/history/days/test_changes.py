@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from traceanalyzer.fleet.days.changes import changes
+from traceanalyzer.history.days.changes import changes
 
 
 def noisy(steps, seed=0, share=0.02):

@@ -8,12 +8,13 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError, dataclass
 from traceanalyzer.base.files import replacing
+from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.run import rank_in_name
 from traceanalyzer.ingest.timing import logged_entries
 from traceanalyzer.ingest.timing.entry import Entry
@@ -23,11 +24,12 @@ from traceanalyzer.trace import F64, I64
 RUN = re.compile(r"[\w.-]+")
 OWN = {"data_ms": "input", "compute_ms": None}
 """Columns of what a rank spends without waiting for others, with the cause of an excess."""
+COLUMNS = ["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"]
 LAST_S = 253_402_300_800  # clocks beyond the year 9999 are none
 NO_DAY = "unknown"  # of steps whose log has no clock
-SIGMAS = (
-    5 * 1.4826
-)  # a rank is behind its peers where it is so many median deviations from their median
+SIGMAS = 5 * 1.4826
+"""A rank is behind its peers where it is so many median deviations from their median."""
+VALUE_BYTES = 8
 
 LOG = """CREATE TEMP TABLE log AS
 WITH raw AS (SELECT rank::BIGINT AS rank, step::BIGINT AS step, step_ms::DOUBLE AS step_ms, {owned}
@@ -38,6 +40,7 @@ WITH raw AS (SELECT rank::BIGINT AS rank, step::BIGINT AS step, step_ms::DOUBLE 
      back AS (SELECT *, coalesce(step <= lag(step) OVER w, false)::INT AS back FROM timed
               WINDOW w AS (PARTITION BY rank ORDER BY t, line))
 SELECT * EXCLUDE back, sum(back) OVER (PARTITION BY rank ORDER BY t, line) AS attempt FROM back"""
+ROWS = "SELECT sum(num_rows) FROM parquet_file_metadata('{files}')"
 STEPS = "SELECT attempt, step, median(step_ms), min(t) FROM log GROUP BY ALL ORDER BY attempt, step"
 BEHIND = """
 WITH own AS (SELECT rank, attempt, step // {width} AS part, min(step) AS step, min(t) AS since, median({own}) AS ms
@@ -68,21 +71,28 @@ def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
     between = between_lines(entries)
     rows = []
     for line, (e, passed) in enumerate(zip(entries, between.tolist(), strict=True)):
-        took = (e.iter_s or passed) * MS_PER_S
-        if e.step is not None and np.isfinite(took):
-            when = moment_of(e.when_s)
-            data = np.nan if e.data_s is None else e.data_s * MS_PER_S
-            rows.append(
-                (rank, e.step, e.when_s, took, data, e.tokens, line, when[:10] if when else NO_DAY)
-            )
-    frame = pd.DataFrame(
-        rows, columns=["rank", "step", "t", "step_ms", "data_ms", "tokens", "line", "day"]
-    )
+        took_ms = (e.iter_s or passed) * MS_PER_S
+        if e.step is None or not np.isfinite(took_ms):
+            continue
+        when = moment_of(e.when_s)
+        rows.append(
+            {
+                "rank": rank,
+                "step": e.step,
+                "t": e.when_s,
+                "step_ms": took_ms,
+                "data_ms": np.nan if e.data_s is None else e.data_s * MS_PER_S,
+                "tokens": e.tokens,
+                "line": line,
+                "day": when[:10] if when else NO_DAY,
+            }
+        )
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     frame = frame.astype(dict.fromkeys(("t", "data_ms", "tokens"), float))
     for day, part in frame.groupby("day"):
-        name = hashlib.sha256(
-            f"{log.resolve()} {rank} {part.iloc[0, 1:3].tolist()}".encode()
-        ).hexdigest()[:16]
+        first = part[["step", "t"]].iloc[0].tolist()
+        key = f"{log.resolve()} {rank} {first}"
+        name = hashlib.sha256(key.encode()).hexdigest()[:16]
         into = folder / f"day={day}"
         into.mkdir(parents=True, exist_ok=True)
         with replacing(into / f"{name}.parquet") as file:
@@ -98,17 +108,16 @@ def moment_of(seconds: float | None) -> str | None:
 
 def runs(store: Path) -> list[str]:
     """The runs of a store, the one that was written to last at the end."""
-    written = {
-        one: [file.stat().st_mtime for file in one.rglob("*.parquet")]
-        for one in store.glob("run=*")
-    }
-    return [
-        one.name.removeprefix("run=")
-        for _, one in sorted((max(t), one) for one, t in written.items() if t)
-    ]
+    written: list[tuple[float, str]] = []
+    for folder in store.glob("run=*"):
+        times = [file.stat().st_mtime for file in folder.rglob("*.parquet")]
+        if times:
+            written.append((max(times), folder.name.removeprefix("run=")))
+    return [run for _, run in sorted(written)]
 
 
-class Steps(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Steps:
     """Steps of a run in the order in which they ended; those that a restart repeated stand
     twice."""
 
@@ -118,7 +127,19 @@ class Steps(NamedTuple):
     ended: F64  # when the first rank ended it, s since 1970; NaN without a clock
 
 
-class Asked:
+@dataclass(frozen=True)
+class Behind:
+    """A window of steps in which a rank spent longer on its own than its peers."""
+
+    rank: int
+    attempt: int
+    window: int
+    first_step: int
+    since: float | None  # when its first step ended, s since 1970
+    excess_ms: float  # a step
+
+
+class StepLog:
     """A run of a store. Raises UnreadableInputError, TraceAnalyzerError (DuckDB is not
     installed)."""
 
@@ -129,13 +150,32 @@ class Asked:
             raise TraceAnalyzerError(
                 "stores of step times need DuckDB: pip install 'traceanalyzer[fleet]'"
             ) from error
-        self.store, self.run, self.database, self.fault = store, run, duckdb.connect(), duckdb.Error
+        self.store = store
+        self.run = run
+        self.database = duckdb.connect()
+        self.fault = duckdb.Error
         files = str(store / f"run={run}" / "**" / "*.parquet").replace("'", "''")
         source = f"read_parquet('{files}', union_by_name = true, hive_partitioning = false)"
         kinds = {name: kind for name, kind, *_ in self.ask(f"DESCRIBE FROM {source}")}
-        if lacks := [name for name in ("rank", "step", "step_ms") if name not in kinds]:
+        lacks = [name for name in ("rank", "step", "step_ms") if name not in kinds]
+        if lacks:
             raise UnreadableInputError(f"{store}: the run {run} has no column {', '.join(lacks)}")
+        self._check_size(files)
         self.own = self._read_log(source, kinds)
+
+    def _check_size(self, files: str) -> None:
+        """A few bytes of Parquet may stand for any number of equal rows. Raises
+        UnreadableInputError where they are more than a compressed file may hold."""
+        found = self.ask(ROWS.format(files=files))
+        rows = int(found[0][0] or 0)
+        folder = self.store / f"run={self.run}"
+        size = sum(file.stat().st_size for file in folder.rglob("*.parquet"))
+        most = max(limits().size, limits().ratio * size)
+        if rows * VALUE_BYTES * len(COLUMNS) > most:
+            raise UnreadableInputError(
+                f"{self.store}: the run {self.run} has {rows:,} steps in {size:,} bytes, "
+                "more than logs of steps do; raise it with --limit size=N"
+            )
 
     def _read_log(self, source: str, kinds: dict[str, str]) -> list[str]:
         t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
@@ -155,14 +195,18 @@ class Asked:
     def steps(self) -> Steps:
         """The steps, with what most ranks logged of each. Raises UnreadableInputError where there
         are none."""
-        if not (found := self.ask(STEPS)):
+        found = self.ask(STEPS)
+        if not found:
             raise UnreadableInputError(f"{self.store}: the run {self.run} has no steps with a time")
-        attempt, step, *times = zip(*found, strict=True)
+        attempt, step, ms, ended = zip(*found, strict=True)
         return Steps(
-            np.array(attempt, np.int64), np.array(step, np.int64), *np.array(times, np.float64)
+            attempt=np.array(attempt, np.int64),
+            step=np.array(step, np.int64),
+            ms=np.array(ms, np.float64),
+            ended=np.array(ended, np.float64),
         )
 
-    def behind(self, own: str, width: int, least_ms: float) -> list[tuple[Any, ...]]:
-        """Where a rank spent longer on its `own` than its peers do, in windows of `width` steps:
-        rank, attempt, window, its first step and when that ended, ms a step."""
-        return self.ask(BEHIND.format(own=own, width=width, least_ms=least_ms, sigmas=SIGMAS))
+    def behind(self, own: str, width: int, least_ms: float) -> list[Behind]:
+        """Where a rank spent longer on its `own` than its peers do, in windows of `width` steps."""
+        query = BEHIND.format(own=own, width=width, least_ms=least_ms, sigmas=SIGMAS)
+        return [Behind(*row) for row in self.ask(query)]

@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner
 
-from tests.fleet.days.logs import write_logs
+from tests.history.days.logs import write_logs
 from tests.recorded import ROOT
 from traceanalyzer.cli import cli
 

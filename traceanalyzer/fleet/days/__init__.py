@@ -1,1 +1,0 @@
-"""Step times of many ranks over days."""
