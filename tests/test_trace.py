@@ -44,7 +44,8 @@ def test_an_empty_table_has_every_column(table):
 def test_unknown_is_minus_one_or_an_unknown_enumeration_value(table):
     for f in fields(table.empty()):
         fill = f.metadata["fill"]
-        assert np.array(fill).astype(f.metadata["dtype"]) == fill, f"{f.name}: {fill} does not fit"
+        filled = np.array(fill).astype(f.metadata["dtype"])
+        assert np.array_equal(filled, fill, equal_nan=True), f"{f.name}: {fill} does not fit"
 
 
 def test_rows_are_sorted_by_start_with_all_their_columns():

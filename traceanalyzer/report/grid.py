@@ -132,7 +132,8 @@ def make_grid(
     grid = Grid([], [], [], origin if moments else None, len(rows), [])
     for f in fields:
         if set(map(type, f.values)) == {NoneType}:
-            grid.missing.extend([label(f.name)] * (f.name not in OF_STACKS))
+            if f.name not in OF_STACKS and f.metadata.get("missed", True):
+                grid.missing.append(label(f.name))
             continue
         if definition := f.metadata.get("definition"):
             grid.definitions.append((label(f.name, f.unit), definition))

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.trace.table import I64
 
 ALLOWED_VARIABLES = (
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -149,6 +150,15 @@ class ProfilerRow:
     """Operations by the width of their type in bits (`16`; empty: not stated), as the program
     states them."""
     bytes: float | None = None  # bytes moved, likewise
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedPhase:
+    """A phase of the step by a name of the program's own (`rollout`), as its timing log times
+    it."""
+
+    name: str
+    duration: I64  # ns, one a row of the log; -1 where the line does not say
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The tables of a recording: what the device and the host did, when, and of which kind it was."""
 
 import enum
+import math
 
 import numpy as np
 
@@ -285,6 +286,7 @@ class StepTimings(Table):
     duration: I64 = column(np.int64)
     """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
     data: I64 = column(np.int64)  # time of it spent waiting for data, ns
+    compute: I64 = column(np.int64)  # time of it without that, where the program timed it itself
     forward: I64 = column(np.int64)  # time of its forward pass as the program timed it, ns; ...
     backward: I64 = column(np.int64)
     optimizer: I64 = column(np.int64)  # ... and of these
@@ -304,6 +306,10 @@ class StepTimings(Table):
     samples_per_s: F64 = column(np.float64)  # throughput as logged
     tokens_per_s: F64 = column(np.float64)
     mfu: F64 = column(np.float64)  # model FLOP/s utilisation as logged, 0..1
+    # what training came to, so that a change that costs it is seen: NaN where it is not logged
+    loss: F64 = column(np.float64, fill=math.nan)
+    grad_norm: F64 = column(np.float64, fill=math.nan)
+    peak_memory_bytes: I64 = column(np.int64)  # most GPU memory in use until then, as logged
 
     @property
     def of_server(self) -> bool:

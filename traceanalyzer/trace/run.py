@@ -36,6 +36,7 @@ class Trace:
     collectives: events.Collectives = field(default_factory=events.Collectives.empty)
     step_timings: events.StepTimings = field(default_factory=events.StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
+    logged_phases: tuple[known.LoggedPhase, ...] = ()  # what else that log times
     # recordings of the capture of its CUDA graphs, which were given with it
     captures: "tuple[Trace, ...]" = ()
     unprofiled_step_ns: int | None = None

@@ -40,7 +40,7 @@ MOST_COUNTED = 1 << 29  # values; so many places fit 32 bits
 def column(
     dtype: type[np.generic],
     *,
-    fill: int = -1,
+    fill: float = -1,
     text: bool = False,
     most: int | None = None,
     narrow: bool = False,
@@ -127,7 +127,7 @@ class Table:
         return pd.DataFrame(data)
 
 
-def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
+def alike(value: float, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
     """A column of so many rows that are all this value; it takes no memory, and cannot be written
     to."""
     return np.broadcast_to(np.array(value, dtype), rows)

@@ -5,6 +5,7 @@ Compute goes first, then communication that compute does not hide, then copies t
 then idle: a partition, so the parts sum to the step."""
 
 from dataclasses import astuple, fields
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -13,11 +14,16 @@ from traceanalyzer.analysis.algebra import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
+from traceanalyzer.analysis.tables.logged_steps import logged_each
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.analysis.time.timed import Timed
-from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
+from traceanalyzer.base import MEMORY, NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64
+
+
+logged = partial(maybe, missed=False)
+"""A figure that timing logs alone have: no other recording lacks it."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,9 @@ class StepRow:
     start_ns: int = metric("start of the step's window on the recording's clock")
     end_ns: int = metric("end of it: both its host range and its last device op have ended")
     duration_ms: float = metric("wall-clock time of the step")
-    compute_ms: float | None = metric("time with compute on the device")
+    compute_ms: float | None = metric(
+        "time with compute on the device; of a timing log: the step without waiting for data"
+    )
     exposed_communication_ms: float | None = metric("time with a collective and no compute")
     exposed_copy_ms: float | None = metric("time with a copy and neither compute nor collective")
     idle_ms: float | None = metric("time without device work")
@@ -229,6 +237,16 @@ class StepRow:
         "cycles in which the tensor cores worked; null as above"
     )
     dram_share: float | None = maybe("traffic of the device memory over its peak; null as above")
+    data_ms: float | None = logged("time waiting for data, as a timing log says")
+    forward_ms: float | None = logged("time of the forward pass, as a timing log says")
+    backward_ms: float | None = logged("time of the backward pass, as a timing log says")
+    optimizer_ms: float | None = logged("time of the optimizer, as a timing log says")
+    phases: str | None = logged("phases by names of the program's own, with their times")
+    samples: int | None = logged("samples of the step, as a timing log says")
+    tokens: int | None = logged("tokens of the step without padding, as a timing log says")
+    loss: float | None = logged("loss of the step, as a timing log says")
+    grad_norm: float | None = logged("norm of its gradients, as a timing log says")
+    peak_memory_bytes: int | None = logged("most GPU memory in use until then", MEMORY)
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
@@ -239,6 +257,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     launches = launches_by_step(timed)
     kernels = np.bincount(steps.of_op[timed.linked.is_kernel & (steps.of_op >= 0)], minlength=count)
     samples = None if timed.device is None else samples_of(timed, timed.device)
+    log = logged_each(timed.trace, count)
 
     def part(name: str, i: int) -> float | None:
         return None if budgets is None else ms(getattr(budgets, name)[i])
@@ -259,7 +278,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
             start_ns=int(steps.start[i]),
             end_ns=int(steps.end[i]),
             duration_ms=ms(duration[i]),
-            compute_ms=part("compute", i),
+            compute_ms=log[i].compute_ms if budgets is None else part("compute", i),
             exposed_communication_ms=part("exposed_communication", i),
             exposed_copy_ms=part("exposed_copy", i),
             idle_ms=part("idle", i),
@@ -270,6 +289,16 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
             sm_active_share=counter("sm_active", i),
             tensor_active_share=counter("tensor", i),
             dram_share=counter("dram", i),
+            data_ms=log[i].data_ms,
+            forward_ms=log[i].forward_ms,
+            backward_ms=log[i].backward_ms,
+            optimizer_ms=log[i].optimizer_ms,
+            phases=log[i].phases,
+            samples=log[i].samples,
+            tokens=log[i].tokens,
+            loss=log[i].loss,
+            grad_norm=log[i].grad_norm,
+            peak_memory_bytes=log[i].peak_memory_bytes,
         )
         for i in range(count)
     ]

@@ -22,6 +22,7 @@ class Entry:
     # duration of the step, or its mean over the steps since the last line
     iter_s: float | None = None
     data_s: float | None = None
+    compute_s: float | None = None  # the step without its data
     samples: float | None = None
     tokens: float | None = None
     padded_tokens: float | None = None
@@ -50,6 +51,9 @@ class Entry:
     empty for none."""
     allocated: float | None = None
     reserved: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    peak_memory_bytes: float | None = None
     decimal: bool = False  # whether the line calls them MB or GB
 
 
@@ -128,6 +132,7 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
     if compute > 0:
         found.setdefault("iter_s", compute + found.get("data_s", 0.0))
         found["whole"] = True
+        found["compute_s"] = compute
     for field in ("step", "rank", "total"):
         if field in found and 0 <= found[field] < (
             limits().ranks if field == "rank" else MAX_COUNT

@@ -61,16 +61,18 @@ def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
     spent = np.where(time > 0, time, 0)
     rates = ("flops", "samples_per_s", "tokens_per_s", "mfu")
     named = {name: _column([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH, *rates)}
+    named["peak_memory_bytes"] = _column([e.peak_memory_bytes for e in kept])
     counts = {
         name: np.where(named[name] < 2**62, named[name], -1).astype(np.int64)
-        for name in (*AMOUNTS, *BATCH)
+        for name in (*AMOUNTS, *BATCH, "peak_memory_bytes")
     }
     phases = {
         n: _ns(_column([getattr(e, f"{n}_s") for e in kept]))
-        for n in ("forward", "backward", "optimizer")
+        for n in ("compute", "forward", "backward", "optimizer")
     }
     times = {"start": np.cumsum(spent) - spent, "duration": time, "data": data, **phases}
     shares = {name: np.nan_to_num(named[name], nan=-1.0) for name in rates}
+    shares |= {name: _column([getattr(e, name) for e in kept]) for name in ("loss", "grad_norm")}
     step = [-1 if e.step is None else e.step for e in kept]
     return StepTimings.from_columns({"step": step, **times, **counts, **shares})
 

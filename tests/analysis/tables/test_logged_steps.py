@@ -1,0 +1,26 @@
+"""What a timing log says of its steps beside their times."""
+
+import math
+
+import numpy as np
+
+from traceanalyzer.analysis.tables.logged_steps import LoggedStep, logged_each
+from traceanalyzer.trace import LoggedPhase, StepTimings, Trace
+
+
+def trace_of(source="timing_log", **columns):
+    log = StepTimings.from_columns({"duration": [100_000_000, -1, 200_000_000], **columns})
+    phase = LoggedPhase("rollout", np.array([60_000_000, -1, -1]))
+    return Trace("log", source, [], step_timings=log, logged_phases=(phase,))
+
+
+def test_lines_without_a_time_are_no_steps():
+    trace = trace_of(loss=[3.0, 2.5, math.nan], data=[5_000_000, 1, -1], tokens=[512, 1, -1])
+    first, second = logged_each(trace, 2)
+    assert first == LoggedStep(data_ms=5.0, phases="rollout 60 ms", tokens=512, loss=3.0)
+    assert second == LoggedStep()
+
+
+def test_a_recording_has_none():
+    trace = trace_of("kineto", loss=[3.0, 2.5, 2.0])
+    assert logged_each(trace, 2) == [LoggedStep()] * 2
