@@ -21,7 +21,6 @@ from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import MEMORY, NS_PER_MS, dataclass, maybe, metric, ms
 from traceanalyzer.trace import I64
 
-
 logged = partial(maybe, missed=False)
 """A figure that timing logs alone have: no other recording lacks it."""
 

@@ -46,9 +46,7 @@ def logged_each(trace: Trace, count: int) -> list[LoggedStep]:
     phases = {phase.name: _times(phase.duration[timed]) for phase in trace.logged_phases}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
     return [
-        LoggedStep(
-            **{name: values[i] for name, values in known.items()}, phases=_phases(phases, i)
-        )
+        LoggedStep(**{name: values[i] for name, values in known.items()}, phases=_phases(phases, i))
         for i in range(count)
     ]
 
