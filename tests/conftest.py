@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("tests.report.snapshots", "tests.brute_force", "tests.analyzed")
+"""Their assertions show what differs, as those of test modules do."""
+
 os.environ["TRACEANALYZER_CACHE"] = ""
 """Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their
 own."""

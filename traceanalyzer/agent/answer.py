@@ -66,10 +66,14 @@ def fitted(**answer: Any) -> str:
 def _cut(value: dict[str, Any]) -> dict[str, Any]:
     """Without lists to shorten: the longest text loses its end."""
     while tokens(_dumped(value)) > MOST_TOKENS:
-        name = max(value, key=lambda key: len(value[key]) if isinstance(value[key], str) else 0)
+        name = max(
+            value,
+            key=lambda key: len(value[key]) if isinstance(value[key], str) else 0,
+        )
         if not isinstance(value[name], str) or len(value[name]) < NAME_LENGTH:
             return {"error": "the answer is too long; ask for less"}
-        value[name] = value[name][: int(len(value[name]) * 0.9)].rstrip("…") + "…"
+        most = int(len(value[name]) * 0.9)
+        value[name] = value[name][:most].rstrip("…") + "…"
     return value
 
 

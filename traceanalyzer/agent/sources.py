@@ -2,7 +2,7 @@
 recording would."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ from traceanalyzer.trace.flight import Flight
 
 KEPT = 3  # recordings held in memory: one that is asked about, and two that are compared
 ROWS = 60
+LEAST_STEPS = 3  # fewer tell nothing of how they vary
+TORCH = "traceanalyzer collect torch"
+END = "-- python train.py"
 
 
 class Analyzed(NamedTuple):
@@ -87,85 +90,98 @@ class Unknown(NamedTuple):
 
 def unknowns(report: Report, m: Measurements) -> list[Unknown]:
     """The open questions of a measured recording, the most important first."""
+    questions = [*_of_events(report, m), *_of_sources(report, m)]
+    return [question for is_open, question in questions if is_open]
+
+
+def _of_events(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]]:
+    """Whether each question is open that time alone would answer."""
     events = not m.trace.only_step_times
     steps = report.metrics.step_time_ms
     whole = breakdown.whole(report)
     # A log of step times has other questions.
-    collected = (
-        m.trace.collected if events else Collected(device=True, api=True, shapes=True, stacks=True)
+    everything = Collected(device=True, api=True, shapes=True, stacks=True)
+    collected = m.trace.collected if events else everything
+    few_steps = steps is not None and whole == "step" and steps.count < LEAST_STEPS
+    measured_alone = report.metrics.unprofiled_source == "measured"
+    yield (
+        not events,
+        Unknown(
+            "where the time of a step goes", "a log of step times has no events", f"{TORCH} {END}"
+        ),
     )
-    sizes = [item.world_size for item in report.inputs if item.world_size]
-    few_steps = (
-        steps is not None and whole == "step" and steps.count < 3
-    )  # fewer tell nothing of how they vary
-    torch = "traceanalyzer collect torch"
-    end = "-- python train.py"
-    questions = (
-        (
-            not events,
-            "where the time of a step goes",
-            "a log of step times has no events",
-            f"{torch} {end}",
-        ),
-        (
-            not collected.device,
-            "what the GPU does",
-            "device activities were not recorded",
-            f"{torch} {end}",
-        ),
-        (
-            not collected.api,
+    yield (
+        not collected.device,
+        Unknown("what the GPU does", "device activities were not recorded", f"{TORCH} {END}"),
+    )
+    yield (
+        not collected.api,
+        Unknown(
             "why the GPU is idle",
             "launches and waits of the CPU were not recorded",
-            f"{torch} {end}",
-        ),
-        (
-            whole == "recording",
-            "how long a step takes",
-            "no steps were found",
-            f"call profiler.step() once per step, or {torch} {end}",
-        ),
-        (
-            few_steps,
-            "how much steps vary",
-            "too few steps were recorded",
-            f"{torch} --active 5 {end}",
-        ),
-        (
-            events and report.metrics.unprofiled_source != "measured",
-            "the step without the profiler, measured",
-            "only the profiled step was recorded",
-            f"{torch} {end} (times it first)",
-        ),
-        (
-            not collected.stacks,
-            "the source line of a wait or a gap",
-            "Python stacks were not recorded",
-            f"{torch} --stacks {end}",
-        ),
-        (
-            not collected.shapes,
-            "sizes of matmuls, FLOP and roofline",
-            "input shapes were not recorded",
-            f"{torch} --shapes {end}",
-        ),
-        (
-            m.trace.memory is None,
-            "what fills GPU memory",
-            "there is no memory snapshot",
-            f"{torch} --memory-snapshot {end}",
-        ),
-        (
-            max(sizes, default=0) > len(report.inputs),
-            "who waits for whom",
-            "not every rank of the run is here",
-            "the recordings of all ranks",
-        ),
-        (
-            events and not m.linked.knowledge.counters,
-            "measured use of each kernel's resources",
-            "hardware counters were not read",
-            f"traceanalyzer collect ncu --trace TRACE {end}, then --ncu",
+            f"{TORCH} {END}",
         ),
     )
-    return [Unknown(*texts) for is_open, *texts in questions if is_open]
+    yield (
+        whole == "recording",
+        Unknown(
+            "how long a step takes",
+            "no steps were found",
+            f"call profiler.step() once per step, or {TORCH} {END}",
+        ),
+    )
+    yield (
+        few_steps,
+        Unknown("how much steps vary", "too few steps were recorded", f"{TORCH} --active 5 {END}"),
+    )
+    yield (
+        events and not measured_alone,
+        Unknown(
+            "the step without the profiler, measured",
+            "only the profiled step was recorded",
+            f"{TORCH} {END} (times it first)",
+        ),
+    )
+    yield (
+        not collected.stacks,
+        Unknown(
+            "the source line of a wait or a gap",
+            "Python stacks were not recorded",
+            f"{TORCH} --stacks {END}",
+        ),
+    )
+    yield (
+        not collected.shapes,
+        Unknown(
+            "sizes of matmuls, FLOP and roofline",
+            "input shapes were not recorded",
+            f"{TORCH} --shapes {END}",
+        ),
+    )
+
+
+def _of_sources(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]]:
+    """Whether each question is open that another recording of the run would answer."""
+    sizes = [item.world_size for item in report.inputs if item.world_size]
+    yield (
+        m.trace.memory is None,
+        Unknown(
+            "what fills GPU memory",
+            "there is no memory snapshot",
+            f"{TORCH} --memory-snapshot {END}",
+        ),
+    )
+    yield (
+        max(sizes, default=0) > len(report.inputs),
+        Unknown(
+            "who waits for whom", "not every rank of the run is here", "the recordings of all ranks"
+        ),
+    )
+    yield (
+        not m.trace.only_step_times and not m.linked.knowledge.counters,
+        Unknown(
+            "measured use of each kernel's resources",
+            "hardware counters were not read",
+            f"traceanalyzer collect ncu --trace TRACE {END}, then --ncu",
+        ),
+    )

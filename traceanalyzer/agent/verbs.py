@@ -31,7 +31,12 @@ PARTITION = (
 )
 
 
-def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | None = None) -> str:
+def diagnose(
+    sources: Sources,
+    path: str,
+    rank: int | None = None,
+    step: int | None = None,
+) -> str:
     """Where the step's time goes, why, and what to change. path: a recording (Kineto
     .json/.json.gz, Nsight Systems .sqlite, a log of step times) or a capture folder; rank and step
     narrow it."""
@@ -85,7 +90,9 @@ def table(
         RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name != "full_name"
     }
     columns = list(fields) if columns is None else columns
-    if unknown := [one for one in (*columns, *filter(None, (sort,))) if one not in fields]:
+    asked = [*columns, *([sort] if sort else [])]
+    unknown = [one for one in asked if one not in fields]
+    if unknown:
         raise TraceAnalyzerError(
             f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}"
         )
@@ -93,12 +100,11 @@ def table(
     top = max(top, 1)
     every = made.rows(of, of.critical, RowFilter(None if sort else top))
     rows = (largest_first(every, fields[sort].name) if sort else every)[:top]
-    values = {
-        one: [_value(getattr(row, fields[one].name)) for row in rows]
-        for one in fields
-        if one in columns
-    }
-    known = {one: column for one, column in values.items() if column.count(None) < len(rows)}
+    known = {}
+    for written, definition in fields.items():
+        column = [_value(getattr(row, definition.name)) for row in rows]
+        if written in columns and column.count(None) < len(rows):
+            known[written] = column
     return fitted(
         table=made.name,
         columns=[
@@ -124,7 +130,12 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
     return fitted(
         **_finding(found),
         evidence=[
-            {"what": e.metric, "value": _value(e.value), "unit": e.unit, "where": quoted(e.where)}
+            {
+                "what": e.metric,
+                "value": _value(e.value),
+                "unit": e.unit,
+                "where": quoted(e.where),
+            }
             | {"threshold": e.threshold}
             for e in found.evidence
         ],
@@ -175,29 +186,36 @@ def compare(sources: Sources, a: str, b: str) -> str:
     torch.compile."""
     other = sources.other_kinds(a, b)
     if other is not None:
-        rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in other["figures"]]
+        figures = other["figures"]
+        rows = [{"name": row.figure, "a": row.a, "b": row.b} for row in figures]
         return fitted(answer=quoted_sentence(other["headline"]), figures=rows, names=NAMES_ARE_DATA)
     found = compare_reports(sources.report(a), sources.report(b), (a, b))
+    parts = [{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]]
     return fitted(
         answer=quoted_sentence(found.headline),
         verdict=found.verdict,
         step=_difference(found.step),
-        predicted=None
-        if found.predicted is None
-        else {
-            "finding": found.predicted.id,
-            "predicted": figure(found.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
-            "measured": figure(
-                found.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"
-            ),
-        },
-        parts=[{"name": quoted(c.title), **_difference(c)} for c in found.changes[:SHOWN_CHANGES]],
+        predicted=_promise(found.predicted),
+        parts=parts,
         how="means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
         "of steps; significant: outside the interval of noise and over 2 %",
         not_like_for_like=[c.name for c in found.conditions if c.incomparable],
         cannot_be_known=found.notes,
         names=NAMES_ARE_DATA,
     )
+
+
+def _promise(predicted: Any) -> dict[str, Any] | None:
+    """What A's report promised of the change that B has, and what the stopwatch read."""
+    if predicted is None:
+        return None
+    promised = figure(predicted.step_ms, "ms per step", f"A's report: {REPLAYED}")
+    stopwatch = "stopwatch without the profiler, in B"
+    return {
+        "finding": predicted.id,
+        "predicted": promised,
+        "measured": figure(predicted.measured_ms, "ms per step", stopwatch),
+    }
 
 
 def verify(
@@ -217,7 +235,9 @@ def verify(
     report = sources.report(path)
     base = sources.report(baseline) if baseline else None
     try:
-        limits = [Limit.of(name, bound, text) for bound, of in wanted for name, text in of.items()]  # type: ignore[arg-type]
+        limits = []
+        for bound, texts in wanted:
+            limits += [Limit.of(name, bound, text) for name, text in texts.items()]  # type: ignore[arg-type]
         comparison = compare_reports(base, report, (baseline, path)) if base else None
         verdicts = check_limits(limits, report, base, comparison)
     except ValueError as error:

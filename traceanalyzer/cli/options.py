@@ -64,7 +64,12 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 a
         if isinstance(value, tuple):
             return value
         numbers = [
-            Number(min=0, min_open=True).convert(text, param, ctx) for text in str(value).split(",")
+            Number(min=0, min_open=True).convert(
+                text,
+                param,
+                ctx,
+            )
+            for text in str(value).split(",")
         ]
         if len(numbers) > 2:
             self.fail(f"{value} is more than a number for A and one for B", param, ctx)
@@ -259,7 +264,12 @@ def redact_options(*, by_default: bool = False) -> Callable[[Function], Function
 
     def decorate(command: Function) -> Function:
         @wraps(command)
-        def redacting(*args: Any, redact: bool, names: list[re.Pattern[str]], **more: Any) -> Any:
+        def redacting(
+            *args: Any,
+            redact: bool,
+            names: list[re.Pattern[str]],
+            **more: Any,
+        ) -> Any:
             if by_default and names and not redact:
                 raise click.UsageError("--redact-name and --no-redact exclude each other")
             return command(*args, hidden=names if redact or names else None, **more)
@@ -269,7 +279,11 @@ def redact_options(*, by_default: bool = False) -> Callable[[Function], Function
     return decorate
 
 
-def _tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+def _tags(
+    _: click.Context,
+    __: click.Parameter,
+    texts: tuple[str, ...],
+) -> dict[str, str]:
     tags = {}
     for text in texts:
         key, equals, value = text.partition("=")

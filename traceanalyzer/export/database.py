@@ -50,7 +50,8 @@ def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, i
     from sqlite_utils import Database
 
     written = {}
-    with _whole(path) as made, contextlib.closing((database := Database(made)).conn):
+    with _whole(path) as made, contextlib.closing(sqlite3.connect(made)) as connection:
+        database = Database(connection)
         database.execute("PRAGMA journal_mode = OFF")
         database.execute(
             "PRAGMA synchronous = OFF"
@@ -70,7 +71,13 @@ def write_sqlite(of: Measured, path: Path, hidden: Hidden = None) -> dict[str, i
 
 def _insert(database: Any, name: str, frame: "pd.DataFrame") -> None:
     columns = {str(c): frame[c] for c in frame}
-    types = {c: TYPES.get(str(getattr(v.dtype, "kind", "O")), str) for c, v in columns.items()}
+    types = {
+        c: TYPES.get(
+            str(getattr(v.dtype, "kind", "O")),
+            str,
+        )
+        for c, v in columns.items()
+    }
     database.table(name).create({"id": int, **types}, pk="id")
     marks = ", ".join("?" * (len(columns) + 1))
     for first in range(0, len(frame), AT_ONCE):

@@ -124,16 +124,25 @@ def _number(values: Any, fill: int = MISSING) -> Any:
     return pd.arrays.IntegerArray(column, missing) if missing.any() else column
 
 
-def _named(names: Sequence[str], codes: NDArray[Any], values: Sequence[int] | None = None) -> Any:
+def _named(
+    names: Sequence[str],
+    codes: NDArray[Any],
+    values: Sequence[int] | None = None,
+) -> Any:
     """Text by code as a categorical column; of many names only those that occur."""
     import pandas as pd
 
     found, place = np.unique(np.asarray(codes[:], np.int64), return_inverse=True)
     known = dict(zip(values, names, strict=True)) if values is not None else None
-    texts = [
-        None if c < 0 else known.get(c) if known is not None else names[c] for c in found.tolist()
-    ]
+    codes = found.tolist()
+    if known is not None:
+        texts = [known.get(code) if code >= 0 else None for code in codes]
+    else:
+        texts = [names[code] if code >= 0 else None for code in codes]
     categories: list[Any] = list(dict.fromkeys(text for text in texts if text is not None))
     index = {text: i for i, text in enumerate(categories)}
-    of: Any = np.array([-1 if text is None else index[text] for text in texts], np.int64)[place]
+    of: Any = np.array(
+        [-1 if text is None else index[text] for text in texts],
+        np.int64,
+    )[place]
     return pd.Categorical.from_codes(of, categories=pd.Index(categories, dtype=object))

@@ -142,4 +142,5 @@ def _whole(numbers: Any) -> list[int]:
 
 def contiguous(size: list[int]) -> list[int]:
     """Strides of a tensor whose elements lie side by side."""
-    return [int(np.prod(size[i + 1 :], dtype=np.int64)) for i in range(len(size))]
+    inner = [size[axis + 1 :] for axis in range(len(size))]
+    return [int(np.prod(sizes, dtype=np.int64)) for sizes in inner]

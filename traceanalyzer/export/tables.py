@@ -40,7 +40,10 @@ def frames(of: Measured, hidden: Hidden = None) -> "Iterator[tuple[str, pd.DataF
         yield from _frames(of)
         return
     texts = chain.from_iterable(m.trace.strings for m in of.each)
-    secrets = Secrets.of([(m.trace.path, m.trace.source) for m in of.each], texts)
+    secrets = Secrets.of(
+        [(m.trace.path, m.trace.source) for m in of.each],
+        texts,
+    )
     aliases = Aliases(hidden)
     for name, frame in _frames(of):
         for column in frame.select_dtypes(["object", "category", "string"]):
@@ -65,9 +68,9 @@ def events_of(of: Measured, table: str) -> "pd.DataFrame":
     import pandas as pd
 
     made = [event_frame(m, table) for m in of.each]
-    return next(
-        (rows for _, rows in _of_ranks(table, made, of)), pd.DataFrame(columns=made[0].columns)
-    )
+    for _, rows in _of_ranks(table, made, of):
+        return rows
+    return pd.DataFrame(columns=made[0].columns)
 
 
 def _of_ranks(
@@ -75,7 +78,8 @@ def _of_ranks(
 ) -> "Iterator[tuple[str, pd.DataFrame]]":
     import pandas as pd
 
-    filled = [(m.trace.rank, one) for m, one in zip(of.each, made, strict=True) if len(one)]
+    by_rank = zip((m.trace.rank for m in of.each), made, strict=True)
+    filled = [(rank, frame) for rank, frame in by_rank if len(frame)]
     of_all = (
         bool(filled) and "rank" in filled[0][1]
     )  # some speak of all ranks, and are the same whichever is asked
@@ -102,10 +106,10 @@ def _frame(of: Measured, m: Measurements, table: Table) -> "pd.DataFrame":
     import pandas as pd
 
     rows = table.rows(of, m, RowFilter())
-    columns = {
-        RENAMED.get(f.name, f.name): [_plain(getattr(one, f.name)) for one in rows]
-        for f in fields(table.row)
-    }
+    columns = {}
+    for f in fields(table.row):
+        values = [_plain(getattr(row, f.name)) for row in rows]
+        columns[RENAMED.get(f.name, f.name)] = values
     return pd.DataFrame(columns)
 
 

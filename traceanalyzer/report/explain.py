@@ -37,7 +37,13 @@ def entries() -> list[Entry]:
     words = [Entry(word, "word", "", meaning) for word, meaning in known]
     of_tables = ((f"table {table.asked_as}", d) for table in TABLES for d in definitions(table.row))
     columns = [
-        Entry(RENAMED.get(d.name, d.name), where, d.unit, d.definition) for where, d in of_tables
+        Entry(
+            RENAMED.get(d.name, d.name),
+            where,
+            d.unit,
+            d.definition,
+        )
+        for where, d in of_tables
     ]
     changes = [(one.id, f"assumes: {one.basis}") for one in SCENARIOS]
     for one in REMEDIES:

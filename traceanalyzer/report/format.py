@@ -65,7 +65,14 @@ SCALES: dict[str, tuple[Scale, ...]] = {
     **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
     "bytes": _ladder(1.0, {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}),
     MEMORY: _ladder(
-        1.0, {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+        1.0,
+        {
+            "B": 1.0,
+            "KiB": 2.0**10,
+            "MiB": 2.0**20,
+            "GiB": 2.0**30,
+            "TiB": 2.0**40,
+        },
     ),
     "share": (Scale("%", 100.0),),
 }
@@ -94,7 +101,10 @@ def figure(value: Any, unit: str = "") -> str:
 
 def recorded_scale(unit: str) -> Scale:
     """The unit that figures were recorded in, as people write it."""
-    return Scale(unit, 1.0) if unit in TIME else SCALES.get(unit, (Scale(unit, 1.0),))[0]
+    as_it_is = Scale(unit, 1.0)
+    if unit in TIME:
+        return as_it_is
+    return SCALES.get(unit, (as_it_is,))[0]
 
 
 def scaled(value: float, scale: Scale) -> float:
@@ -117,6 +127,11 @@ def number(value: float) -> str:
     if isinstance(value, int) or value == 0:
         return f"{int(value):,}"
     return f"-{_digits(-value)}" if value < 0 else _digits(value)
+
+
+def plural(noun: str, count: float) -> str:
+    """The noun for so many: `step` or `steps`."""
+    return noun if count == 1 else f"{noun}s"
 
 
 def plain(text: str) -> str:

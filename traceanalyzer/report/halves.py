@@ -12,12 +12,20 @@ B = TypeVar("B")
 LEAST_ROWS_OF_ROOFLINE = 1_000_000  # for the roofline alone: that of 330,000 rows takes 0.06 s
 
 
-def in_halves(m: Measurements, child: Callable[[], A], here: Callable[[], B]) -> tuple[A, B]:
+def in_halves(
+    m: Measurements,
+    child: Callable[[], A],
+    here: Callable[[], B],
+) -> tuple[A, B]:
     """The results of both functions of these measurements. Of a long recording one is computed by
     another process, and the columns that both need are made before."""
     if not worth_a_child(_rows(m)):
         return child(), here()
-    with_roofline(m, lambda: (m.causes.gaps, m.phases, m.replay, m.launches, m.shape_rows), least=0)
+    with_roofline(
+        m,
+        lambda: (m.causes.gaps, m.phases, m.replay, m.launches, m.shape_rows),
+        least=0,
+    )
     _made_before(m.unprofiled, m.unprofiled_path_time)
     return run_both(child, here, worth=True)
 

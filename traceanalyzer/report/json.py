@@ -48,7 +48,8 @@ def dump(value: Any) -> str:
 
 @cache
 def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((f.name, RENAMED.get(f.name, f.name)) for f in dataclasses.fields(kind))
+    names = [f.name for f in dataclasses.fields(kind)]
+    return tuple((name, RENAMED.get(name, name)) for name in names)
 
 
 def as_plain(value: Any) -> Any:
@@ -72,7 +73,8 @@ def _list(value: Sequence[Any]) -> list[Any]:
     if len(kinds) != 1 or not dataclasses.is_dataclass(kind := kinds.pop()):
         return list(map(as_plain, value))
     written = [name for _, name in _names(kind)]
-    return [dict(zip(written, row, strict=True)) for row in zip(*plain_columns(value), strict=True)]
+    rows = zip(*plain_columns(value), strict=True)
+    return [dict(zip(written, row, strict=True)) for row in rows]
 
 
 _BY_TYPE: dict[type[Any], Callable[[Any], Any]] = {

@@ -45,7 +45,7 @@ def has_report(asked: "Asked") -> bool:
 
 
 def kept_findings(asked: "Asked") -> "list[Finding]":
-    """Those of the report that was kept, else the diagnosis's, which is sooner made. Raises as
+    """The findings of the report that was kept, else the diagnosis's, which is sooner made. Raises as
     `measured` does."""
     if has_report(asked):
         return kept_report(asked).findings

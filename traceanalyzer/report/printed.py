@@ -140,7 +140,10 @@ class Rows(Result):
             return Document(self.title, [Section(self.title, [Line(self.none)], is_minor=True)])
         first = [Section("", [Line(text) for text in self.heads])] if self.heads else []
         above = self.totals.document.sections if self.totals and self.totals.rows else []
-        return Document(self.title, [*first, *above, Section(self.title, [table], is_minor=True)])
+        return Document(
+            self.title,
+            [*first, *above, Section(self.title, [table], is_minor=True)],
+        )
 
     @property
     def printed(self) -> Printed:
@@ -166,7 +169,8 @@ class Rows(Result):
         not recorded."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
+        names = [f.name for f in dataclasses.fields(self.row_type)]
+        writer.writerow([RENAMED.get(name, name) for name in names])
         safe = functools.cache(defused)  # texts come again and again
         columns = (
             [safe(value) if type(value) is str else value for value in column]

@@ -68,7 +68,13 @@ class ScenariosPage(Result):
         ]
         for title, some in below:
             sections += (
-                [Section(title, [Facts.of(*((s.id, s.basis) for s in some))], is_minor=True)]
+                [
+                    Section(
+                        title,
+                        [Facts.of(*((s.id, s.basis) for s in some))],
+                        is_minor=True,
+                    )
+                ]
                 if some
                 else []
             )

@@ -37,11 +37,18 @@ def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
     """The `top` rows that are largest in a column, in the order in which they come."""
     if top is None or len(rows) <= top:
         return rows
-    kept = sorted(range(len(rows)), key=lambda i: -getattr(rows[i], column))[:top]
+    kept = sorted(
+        range(len(rows)),
+        key=lambda i: -getattr(rows[i], column),
+    )[:top]
     return [rows[i] for i in sorted(kept)]
 
 
-def report_tables(of: Measured, top: int, without: str | None = None) -> dict[str, list[Any]]:
+def report_tables(
+    of: Measured,
+    top: int,
+    without: str | None = None,
+) -> dict[str, list[Any]]:
     """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the
     longest first."""
     tables = {
@@ -56,6 +63,12 @@ def in_order(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {one.name: tables[one.name] for one in TABLES}
 
 
-def first_rows(tables: dict[str, list[Any]], top: int) -> dict[str, list[Any]]:
+def first_rows(
+    tables: dict[str, list[Any]],
+    top: int,
+) -> dict[str, list[Any]]:
     """The tables of a report with `top` rows of the long ones."""
-    return {name: rows[:top] if BY_NAME[name].long else rows for name, rows in tables.items()}
+    shown = {}
+    for name, rows in tables.items():
+        shown[name] = rows[:top] if BY_NAME[name].long else rows
+    return shown

@@ -102,7 +102,7 @@ def memory(report: Report) -> str:
     if of.peak_phase not in sizes:
         sizes = {"peak": of.peak, **sizes}
     parts = [
-        f"{name} {number(scaled(size, scale))}{' (peak)' * (name == of.peak_phase)}"
+        f"{name} {number(scaled(size, scale))}{' (peak)' if name == of.peak_phase else ''}"
         for name, size in sizes.items()
     ]
     parts += [f"{number(scaled(of.reserved, scale))} reserved"] if of.reserved else []
@@ -175,7 +175,14 @@ def findings(report: Report) -> Items:
         about = f"{one.severity} · {one.cls} · {plain(one.id)} · {gains.headroom(report, one)}"
         evidence = [(item.metric, gains.evidence_value(item), item.where) for item in one.evidence]
         style = {"high": "bold red", "medium": "yellow", "info": "dim"}.get(one.severity, "")
-        items.append(Item(one.title, [(about, style)], list(gains.leads(report, one)), evidence))
+        items.append(
+            Item(
+                one.title,
+                [(about, style)],
+                list(gains.leads(report, one)),
+                evidence,
+            )
+        )
     return Items(items, noun="findings")
 
 
@@ -192,7 +199,8 @@ def recommendations(report: Report, against: bool = False) -> Items:
 
 def key_figures(report: Report) -> list[Section]:
     """The figures that practitioners quote."""
-    return [_facts(TITLE, key, Weight.ADVICE)] if (key := quoted(report)) else []
+    key = quoted(report)
+    return [_facts(TITLE, key, Weight.ADVICE)] if key else []
 
 
 def step_time(report: Report) -> list[Section]:

@@ -17,15 +17,9 @@ from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.cli import cli
 from traceanalyzer.diagnosis.selection import Selection
-from traceanalyzer.export.perfetto.overlay import (
-    PROCESS,
-    Label,
-    Overlay,
-    Track,
-    build_overlay,
-    merged,
-    overlay_pieces,
-)
+from traceanalyzer.export.perfetto.chrome_trace import PROCESS, merged, overlay_pieces
+from traceanalyzer.export.perfetto.overlay import build_overlay
+from traceanalyzer.export.perfetto.tracks import Label, Overlay, Track
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import Run
 

@@ -11,37 +11,14 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from tests.report.html.timelines import timeline
 from tests.report.reports import HOSTILE
 from traceanalyzer.report.html import data
 from traceanalyzer.report.html.data import first_view, json_block, shortened, timelines_block
 from traceanalyzer.report.html.pictures.colours import of_category
-from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.lanes import Category, Lane, Shown
 
 STYLE = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(encoding="utf-8")
-
-
-def timeline(count=10, names=("a", "b"), detail=("why",)):
-    """Events of 1, 2, 3, ... ns one after the other, names in turn; every third has a detail."""
-    index = np.arange(count)
-    events = {
-        "lane": np.zeros(count),
-        "category": np.zeros(count),
-        "start": index * 100,
-        "end": index * 101 + 1,
-        "name": index % len(names),
-        "detail": np.where(index % 3 == 0, 0, -1),
-    }
-    return Timeline(
-        step=0,
-        origin_ns=0,
-        extent=(0, 100 * count),
-        window=(0, 100 * count),
-        lanes=[Lane("GPU 0 stream 7")],
-        names=list(names),
-        detail=list(detail),
-        events=Events.from_columns(events),
-        shown=[Shown("device ops", count, count + 5)],
-    )
 
 
 def decoded(block):

@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 
 from tests.report.html.conftest import SAMPLES, report_and_details
-from tests.report.html.test_data import timeline
-from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
+from tests.report.html.timelines import timeline
+from tests.report.privacy.secret_report import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import sections as module

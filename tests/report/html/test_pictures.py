@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.html.test_data import timeline
+from tests.report.html.timelines import timeline
 from tests.report.reports import full, hostile
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.report.timeline.test_step_timeline import three_steps
+from tests.report.timeline.builders import three_steps
 from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.diagnosis.measurements import measure
 from traceanalyzer.report.html.finding_section import Place, of_evidence, of_finding, of_moment

@@ -133,7 +133,7 @@ def _alone(report: "Report", max_chars: int | None) -> "tuple[str, Result]":
 def _compared(
     before: "Report", report: "Report", names: tuple[str, str], max_chars: int | None
 ) -> "tuple[str, Result]":
-    """The same, beginning with what changed."""
+    """The report, beginning with what changed."""
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.document import ComparisonPage, with_comparison
     from traceanalyzer.report.markdown.issue import BRIEF

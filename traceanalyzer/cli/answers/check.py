@@ -93,7 +93,9 @@ def check(
     from traceanalyzer.comparison.limits import LimitError, Policy
 
     try:
-        limits = (*(_limit("max", text) for text in most), *(_limit("min", text) for text in least))
+        upper = [_limit("max", text) for text in most]
+        lower = [_limit("min", text) for text in least]
+        limits = (*upper, *lower)
         policy = _policy(policy_file, Policy(limits, baseline, allow_missing, strict, recorded))
         result = _checked(report, policy, scope, hidden)
     except LimitError as error:

@@ -74,7 +74,7 @@ def compile(  # noqa: A001 (the command's name)
     check_writable(overlay)
     logs, run = _read(Path(log), trace)
     if overlay is not None:
-        from traceanalyzer.export.perfetto.overlay import compile_tracks
+        from traceanalyzer.export.perfetto.compile_tracks import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
     report = cleaned(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms)), hidden, run)

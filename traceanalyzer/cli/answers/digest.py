@@ -18,7 +18,12 @@ from traceanalyzer.cli.options import cluster_options, command, quiet_option, re
 @cluster_options
 @quiet_option()
 @recordings
-def digest(paths: tuple[str, ...], folder: str, scheduler: str | None, workers: int | None) -> None:
+def digest(
+    paths: tuple[str, ...],
+    folder: str,
+    scheduler: str | None,
+    workers: int | None,
+) -> None:
     """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10
     kB)."""
     from traceanalyzer.cli.io.output import warn

@@ -26,7 +26,8 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
         return None
     try:
         if ago := AGO.fullmatch(text):
-            moment = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+            back = timedelta(**{UNITS[ago[2]]: int(ago[1])})
+            moment = datetime.now(UTC) - back
         else:
             moment = datetime.fromisoformat(text)
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

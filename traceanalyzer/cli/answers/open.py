@@ -19,7 +19,8 @@ def open_(paths: tuple[str, ...], scope: Scope) -> None:
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import opened
-    from traceanalyzer.export.perfetto.overlay import build_overlay, overlay_pieces
+    from traceanalyzer.export.perfetto.chrome_trace import overlay_pieces
+    from traceanalyzer.export.perfetto.overlay import build_overlay
     from traceanalyzer.export.perfetto.serve import OneFile
 
     run = opened(paths)

@@ -10,7 +10,7 @@ from traceanalyzer.cli.options import Hidden, command, output_option, recordings
 from traceanalyzer.cli.scope import Scope, selection_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.export.perfetto.overlay import Overlay
+    from traceanalyzer.export.perfetto.tracks import Overlay
 
 
 @command("overlay")
@@ -35,7 +35,8 @@ def overlay(
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
     checked("json", file, ("json",), paths)
     run = opened(paths)
-    from traceanalyzer.export.perfetto.overlay import build_overlay, overlay_pieces
+    from traceanalyzer.export.perfetto.chrome_trace import overlay_pieces
+    from traceanalyzer.export.perfetto.overlay import build_overlay
 
     made = cleaned(build_overlay(run, *scope), hidden, run)
     pieces = merged_pieces(made) if merge else overlay_pieces(made)
@@ -49,7 +50,7 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
     """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot
     be merged."""
     from traceanalyzer.base.errors import TraceAnalyzerError
-    from traceanalyzer.export.perfetto.overlay import merged
+    from traceanalyzer.export.perfetto.chrome_trace import merged
     from traceanalyzer.ingest.stream import open_stream
 
     if not made.opens_in_viewer:
@@ -61,7 +62,7 @@ def merged_pieces(made: "Overlay") -> Iterator[bytes]:
 
 
 def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same as gzip, compressed while the next pieces are made."""
+    """The pieces as gzip, compressed while the next pieces are made."""
     from isal import isal_zlib
 
     from traceanalyzer.base.parallel import pipelined

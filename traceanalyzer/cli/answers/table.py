@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import click
@@ -128,30 +127,24 @@ def _print(
     from traceanalyzer.report.printed import Rows
 
     sums = any(trace.profiler_rows for trace in run.traces)
-    # A recording of sums by name has no other table, and of operators what they allocate may be
-    # asked.
-    if sums and name in ("kernels", "ops"):
-        name = "profiled"
-    elif name == "ops" and _of_memory(sort, columns):
-        name = OF_MEMORY
-        sort = None if sort == MEMORY else sort
-    table = named(name)
+    table = named(_table_for(name, sums, sort, columns))
+    if sort == MEMORY and table.asked_as == named(OF_MEMORY).asked_as:
+        sort = None
     names = _columns(table.row, columns)
-    order, *_ = *_columns(table.row, sort), ""
-    show = _Show.of(
-        table, output.format, everything or top is not None, top=top, order=order, by=by
-    )
+    sorted_by = _columns(table.row, sort)
+    order = sorted_by[0] if sorted_by else ""
+    chosen = everything or top is not None
+    show = _Show.of(table, output.format, chosen, top=top, order=order, by=by)
     summed = show.totals if columns is None else []
     shown = RowFilter(None if order else show.rows, **wanted)
     with working("Analyzing"):
         asked = Asked(run, *scope)
-        rows, *totals = kept_rows(
-            asked, (table.asked_as, shown), *((one.name, RowFilter(**wanted)) for one in summed)
-        )
+        sums_asked = [(total.name, RowFilter(**wanted)) for total in summed]
+        rows, *totals = kept_rows(asked, (table.asked_as, shown), *sums_asked)
         summary = table.summary(asked if rows else None, shown)
     everything_shown: list[Any] = [show.first(rows), totals, summary]
     rows, totals, summary = cleaned(everything_shown, hidden, run)
-    made = Rows(
+    printed = Rows(
         table.asked_as,
         rows,
         table.row,
@@ -160,13 +153,37 @@ def _print(
         fits=show.fits,
         values=summary.values,
         remarks=summary.remarks,
-        cut=("longest" if table.events else "first") * (len(rows) == show.rows),
+        cut=_cut_rows(table) if len(rows) == show.rows else "",
     )
-    for one, places in zip(summed, totals, strict=True):
-        heads = _by_cause(rows, places)
-        above = Rows(one.name, places[: SHOWN_TOTALS - (len(heads) > 1)], one.row, title=one.title)
-        made = replace(made, totals=above, heads=heads, title=table.title * bool(places))
-    emit(made, output)
+    for total, places in zip(summed, totals, strict=True):
+        printed = _with_totals(printed, table, total, places)
+    emit(printed, output)
+
+
+def _table_for(name: str, sums: bool, sort: str | None, columns: str | None) -> str:
+    """The table that answers the command of this name: of a recording of sums by name there is
+    no other, and of operators what they allocate may be asked."""
+    if sums and name in ("kernels", "ops"):
+        return "profiled"
+    if name == "ops" and _of_memory(sort, columns):
+        return OF_MEMORY
+    return name
+
+
+def _cut_rows(table: Table) -> str:
+    """Which rows are shown where there are more."""
+    return "longest" if table.events else "first"
+
+
+def _with_totals(printed: Any, table: Table, total: Table, places: Sequence[Any]) -> Any:
+    """The rows with those of another table above that sum them up."""
+    from traceanalyzer.report.printed import Rows
+
+    heads = _by_cause(printed.rows, places)
+    shown = SHOWN_TOTALS - 1 if len(heads) > 1 else SHOWN_TOTALS
+    above = Rows(total.name, places[:shown], total.row, title=total.title)
+    title = table.title if places else ""
+    return replace(printed, totals=above, heads=heads, title=title)
 
 
 class _Show(NamedTuple):
@@ -185,7 +202,8 @@ class _Show(NamedTuple):
         worth."""
         if form not in ("terminal", "markdown"):
             return cls(top, order)
-        order = order or {"worth": table.events}.get(by) or ""
+        if not order and by == "worth":
+            order = table.events or ""
         totals = [BY_NAME[table.totals]] if table.totals else []
         if chosen:
             return cls(top, order, totals=totals)
@@ -201,41 +219,48 @@ class _Show(NamedTuple):
 
 def _by_cause(gaps: Sequence[Any], places: Sequence[Any]) -> list[str]:
     """How many gaps there are on each rank, their sum, and what it is by cause."""
-    from traceanalyzer.report.format import figure
-
     by_rank = dict[int | None, list[Any]]()
     for place in places:
         by_rank.setdefault(place.rank, []).append(place)
-    found = list[tuple[float, str]]()
-    each = " a step" * any(gap.step is not None for gap in gaps)
-    for rank, here in by_rank.items():
-        idle = sum(map(attrgetter("idle_ms"), here))
-        causes = defaultdict[str, float](float)
-        for place in here:
-            causes[place.cause] += place.idle_ms
-        shares = [
-            f"{cause} {figure(ms / idle, 'share')}"
-            for cause, ms in sorted(causes.items(), key=lambda c: -c[1])
-        ]
-        count = figure(sum(map(attrgetter("gaps"), here)))
-        whose = "" if rank is None else f"Rank {rank}: "
-        text = (
-            f"{whose}{count} gap{'s' * (count != '1')}{each}, {figure(idle, 'ms')} idle: "
-            f"{', '.join(shares)}."
-        )
-        found.append((-idle, text))
+    each = " a step" if any(gap.step is not None for gap in gaps) else ""
+    found = [(_idle_ms(of_rank), rank, of_rank) for rank, of_rank in by_rank.items()]
+    texts = [_rank_sentence(rank, of_rank, each) for _, rank, of_rank in found]
     more = len(found) - SHOWN_RANKS
-    if more > 0:
-        return [*(text for _, text in sorted(found)[:SHOWN_RANKS]), f"{more} more ranks idle less."]
-    return [text for _, text in found]
+    if more <= 0:
+        return texts
+    by_idle = [(-idle, text) for (idle, *_), text in zip(found, texts, strict=True)]
+    most_idle = [text for _, text in sorted(by_idle)[:SHOWN_RANKS]]
+    return [*most_idle, f"{more} more ranks idle less."]
+
+
+def _idle_ms(places: Sequence[Any]) -> float:
+    return float(sum(place.idle_ms for place in places))
+
+
+def _rank_sentence(rank: int | None, places: Sequence[Any], each: str) -> str:
+    """Gaps of a rank (`each` says of what), their sum and its causes, the largest first."""
+    from traceanalyzer.report.format import figure
+
+    idle = _idle_ms(places)
+    causes = defaultdict[str, float](float)
+    for place in places:
+        causes[place.cause] += place.idle_ms
+    largest_first = sorted(causes.items(), key=lambda cause: -cause[1])
+    shares = [f"{cause} {figure(ms / idle, 'share')}" for cause, ms in largest_first]
+    gaps = sum(place.gaps for place in places)
+    whose = "" if rank is None else f"Rank {rank}: "
+    count = figure(gaps)
+    noun = "gap" if count == "1" else "gaps"
+    return f"{whose}{count} {noun}{each}, {figure(idle, 'ms')} idle: {', '.join(shares)}."
 
 
 def _of_memory(sort: str | None, columns: str | None) -> bool:
     """Whether operators are asked for by what they allocate: `memory`, or a column that only that
     table has."""
-    mine, others = ({f.name for f in fields(named(name).row)} for name in (OF_MEMORY, "ops"))
+    of_memory = {f.name for f in fields(named(OF_MEMORY).row)}
+    of_ops = {f.name for f in fields(named("ops").row)}
     asked = {part.strip() for part in f"{sort or ''},{columns or ''}".split(",")}
-    return sort == MEMORY or bool(asked & (mine - others))
+    return sort == MEMORY or bool(asked & (of_memory - of_ops))
 
 
 def _columns(row: type[Any], text: str | None) -> list[str]:

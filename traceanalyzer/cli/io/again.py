@@ -1,4 +1,4 @@
-"""The same command on the same files: what it printed is kept, and printed again before anything
+"""A command repeated on unchanged files: what it printed is kept, and printed again before anything
 else is loaded."""
 
 import re

@@ -43,11 +43,11 @@ def output_of(
     """The output that the options ask for. Raises UsageError where they make no sense together."""
     # What may be read where a command is given a name: a path, a pattern of paths, or a run of a
     # history.
-    read = (
-        path
-        for name in paths
-        for path in (name, *glob(name), *([name.rpartition("#")[0]] * ("#" in name)))
-    )
+    read = list[str]()
+    for name in paths:
+        read += [name, *glob(name)]
+        if "#" in name:
+            read.append(name.rpartition("#")[0])
     if file is not None and any(_is_read(file, Path(path)) for path in read):
         raise click.UsageError(f"-o {file} would overwrite what it is made from")
     asked = format_of(format_, file)

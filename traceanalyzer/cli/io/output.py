@@ -30,7 +30,16 @@ BROKEN_PIPE = 141  # what a shell reports of a program that ends by SIGPIPE
 NARROWEST = 60  # columns: narrower, tables lose their meaning; wider, lines cannot be followed
 WIDEST = 200
 IN_ASCII = str.maketrans(
-    {"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""}
+    {
+        "─": "-",
+        "█": "#",
+        "░": ".",
+        "…": "~",
+        "→": "->",
+        "·": "-",
+        "\ufffd": "?",
+        "\u200b": "",
+    }
 )
 
 
@@ -79,7 +88,7 @@ def write(text: str, file: Path | None) -> None:
 
 
 def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
-    """The same for bytes that come a piece at a time."""
+    """Write bytes that come a piece at a time, as `write` does texts."""
     with _replaced_by(pieces, file):
         pass
 
@@ -115,7 +124,11 @@ def check_writable(file: Path | None) -> None:
             f"cannot write {file}: {file.parent} is not a folder; make it first"
         )
     # A file is replaced by one that is made beside it.
-    needed = [file] * file.exists() + [file.parent] * (file.is_file() or not file.exists())
+    needed = list[Path]()
+    if file.exists():
+        needed.append(file)
+    if file.is_file() or not file.exists():
+        needed.append(file.parent)
     if not all(os.access(path, os.W_OK) for path in needed):
         raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
 

@@ -7,6 +7,12 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+M_ARENA_MAX = -8
+"""Settings of glibc's allocator, by their numbers."""
+NEVER_TRIM = 2**31 - 1
+
 
 def keep_freed_memory() -> None:
     """Have arrays that are let go kept for the next ones instead of being handed to the system,
@@ -17,10 +23,9 @@ def keep_freed_memory() -> None:
 
     with suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
-        # glibc's M_MMAP_MAX, M_TRIM_THRESHOLD (never) and M_ARENA_MAX: what a thread frees is there
-        # for all others
-        for setting, value in ((-4, 0), (-1, 2**31 - 1), (-8, 1)):
-            library.mallopt(setting, value)
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, NEVER_TRIM)
+        library.mallopt(M_ARENA_MAX, 1)  # what a thread frees is there for all others
 
 
 def load_numpy() -> None:

@@ -37,7 +37,7 @@ def read(paths: Sequence[str], pattern: str | None = None) -> "Run":
 
 
 def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool = False) -> "Run":
-    """The same, with a warning for each of the files that could not be read. Raises
+    """The run of these files, with a warning for each of the files that could not be read. Raises
     TraceAnalyzerError; also where nothing given tells times, unless it may be `timeless`."""
     from traceanalyzer.base.errors import TraceAnalyzerError
 
@@ -57,7 +57,11 @@ def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool =
     return run
 
 
-def cleaned(shown: T, hidden: Sequence[re.Pattern[str]] | None, run: "Run | None" = None) -> T:
+def cleaned(
+    shown: T,
+    hidden: Sequence[re.Pattern[str]] | None,
+    run: "Run | None" = None,
+) -> T:
     """What a command shows (a dataclass, rows) as it may be published, where that was asked for."""
     if hidden is None:
         return shown

@@ -18,6 +18,7 @@ def cache(action: str) -> None:
         place,
         why_not_trusted,
     )
+    from traceanalyzer.report.format import plural
 
     folder = place()
     if folder is None:
@@ -32,5 +33,6 @@ def cache(action: str) -> None:
     total = sum(entry.bytes for entry in found)
     answers = sum(entry.path.suffix == ANSWER for entry in found)
     counts = {"model": len(found) - answers, "answer": answers}
-    counted = ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
-    click.echo(f"{folder}: {counted}, {total / 1e6:,.1f} MB{' removed' * (action == 'clear')}")
+    counted = ", ".join(f"{count} {plural(what, count)}" for what, count in counts.items())
+    done = " removed" if action == "clear" else ""
+    click.echo(f"{folder}: {counted}, {total / 1e6:,.1f} MB{done}")

@@ -29,7 +29,13 @@ def collect() -> None:
     """Record a command on the GPU host, without a change to its script."""
 
 
-def _count(name: str, default: int, text: str, *, least: int) -> Callable[[F], F]:
+def _count(
+    name: str,
+    default: int,
+    text: str,
+    *,
+    least: int,
+) -> Callable[[F], F]:
     return click.option(
         name, type=click.IntRange(min=least), default=default, show_default=True, help=text
     )

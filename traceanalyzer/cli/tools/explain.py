@@ -23,7 +23,10 @@ def explain(words: tuple[str, ...]) -> None:
         write("".join(f"{one}\n" for one in listed), None)
         return
     page = finding_page(name)
-    write(page.text if page is not None else "".join(map(_meaning, name.split("+"))), None)
+    write(
+        page.text if page is not None else "".join(map(_meaning, name.split("+"))),
+        None,
+    )
 
 
 def _meaning(name: str) -> str:
@@ -51,6 +54,6 @@ def _meaning(name: str) -> str:
     return "".join(
         click.wrap_text(f"{name}: {meaning}", 80)
         + "\n"
-        + f"    in {', '.join(where)}\n" * bool(where)
+        + (f"    in {', '.join(where)}\n" if where else "")
         for meaning, where in places.items()
     )

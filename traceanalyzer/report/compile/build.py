@@ -26,7 +26,13 @@ def compile_report(
     """The report on logs, and on a run of the same program. Raises TraceAnalyzerError where the run
     has no trace."""
     inputs = [
-        dict[str, Any](path=log.path, kind="torch_log", rank=log.rank, devices=[]) for log in logs
+        dict[str, Any](
+            path=log.path,
+            kind="torch_log",
+            rank=log.rank,
+            devices=[],
+        )
+        for log in logs
     ]
     if run is None:
         log = headline_log(logs)

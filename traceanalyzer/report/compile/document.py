@@ -9,7 +9,7 @@ from traceanalyzer.replay.compile.model import Compiled, StepsUse
 from traceanalyzer.report.brief import first_screen, shown_path
 from traceanalyzer.report.compile.strip import STAGE_NAMES, CompileReport, strip_svg
 from traceanalyzer.report.document import Document, Drawing, Line, Part, Section, TextTable, Verdict
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import figure, plural
 from traceanalyzer.report.printed import Printed
 from traceanalyzer.version import __version__
 
@@ -156,7 +156,8 @@ def _step_times(steps: StepsUse) -> list[str]:
     if steps.eager_step_ms is not None:
         lines.append(f"Eager step: {figure(steps.eager_step_ms, 'ms')}.")
     if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
-        count = f"{steps.warmup_steps or 0:,} step{'s' * (steps.warmup_steps != 1)}"
+        warmup = steps.warmup_steps or 0
+        count = f"{warmup:,} {plural('step', warmup)}"
         lines.append(
             f"Warm-up: {count} in {figure(steps.warmup_ms, 'ms')} as recorded, "
             f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
@@ -270,7 +271,14 @@ _OF_COMPILED: tuple[tuple[str, Callable[[Compiled], Sequence[Part | None]]], ...
         lambda of: _table(
             "guard that failed | values | where | times# | refused# | remedy",
             [
-                [row.guard, ", ".join(row.values), row.location, row.count, row.refused, row.remedy]
+                [
+                    row.guard,
+                    ", ".join(row.values),
+                    row.location,
+                    row.count,
+                    row.refused,
+                    row.remedy,
+                ]
                 for row in of.recompile_reasons
             ],
         ),

@@ -61,9 +61,9 @@ def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
     shown = [(name, times) for name, times in found.items() if len(times.start)]
     if not shown:
         return None
-    whole = union(
-        *(np.concatenate([getattr(times, end) for _, times in shown]) for end in ("start", "end"))
-    )
+    starts = np.concatenate([times.start for _, times in shown])
+    ends = np.concatenate([times.end for _, times in shown])
+    whole = union(starts, ends)
     first = int(whole.start[0])
     length = int(whole.end[-1] - whole.start[0])
     # None is shorter than a pixel: a row has no more of them than pixels.
@@ -120,5 +120,14 @@ def _row(label: str, times: IntervalSet, number: int, scale: float) -> Markup:
         for start, end in zip(times.start.tolist(), times.end.tolist(), strict=True)
     ]
     return tag(
-        "g", tag("text", label, x=0, y=y + ROW - 7, font_size=12, fill="currentColor"), *bars
+        "g",
+        tag(
+            "text",
+            label,
+            x=0,
+            y=y + ROW - 7,
+            font_size=12,
+            fill="currentColor",
+        ),
+        *bars,
     )

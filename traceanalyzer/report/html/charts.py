@@ -2,7 +2,7 @@
 the recording."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -94,30 +94,35 @@ def rows(
     top = [i - 0.5 + NAME_SHARE for i in range(len(names))]
     for one in series:
         after = base + one.known()
-        bars = zip(
-            base.tolist(),
-            after.tolist(),
-            top,
-            one.hints_of(names),
-            colours or [""] * len(names),
-            strict=True,
-        )
-        boxes = [
-            Box(low, high, y, y + 1 - NAME_SHARE, hint, colour=colour)
-            for low, high, y, hint, colour in bars
-        ]
-        marks.append(Rects(one.name, one.colour, boxes))
+        looks = zip(one.hints_of(names), colours or [""] * len(names), strict=True)
+        marks.append(Rects(one.name, one.colour, _bars(base, after, top, looks)))
         base = after
-    marks.append(
-        Words(
-            [(0.0, y - NAME_SHARE / 2, name_of(name)) for y, name in zip(top, names, strict=True)]
-        )
-    )
+    titles = zip(top, names, strict=True)
+    above_bar = NAME_SHARE / 2
+    marks.append(Words([(0.0, y - above_bar, name_of(name)) for y, name in titles]))
     if ends:
         after_bars = zip(base.tolist(), top, ends, strict=True)
-        marks.append(Words([(x, y + (1 - NAME_SHARE) / 2, end) for x, y, end in after_bars]))
-    across = Axis(x, range=(0.0, float(base.max(initial=0.0)) * (1.18 if ends else 1.0)))
+        middle = (1 - NAME_SHARE) / 2
+        marks.append(Words([(x, y + middle, end) for x, y, end in after_bars]))
+    across = Axis(
+        x,
+        range=(0.0, float(base.max(initial=0.0)) * (1.18 if ends else 1.0)),
+    )
     return Plot(marks, across, Axis(names=names, hidden=True), down=True)
+
+
+def _bars(
+    begins: F64,
+    ends: F64,
+    top: Sequence[float],
+    looks: Iterable[tuple[str, str]],
+) -> list[Box]:
+    """Bars between these values, with the hint and colour of each."""
+    places = zip(begins.tolist(), ends.tolist(), top, looks, strict=True)
+    return [
+        Box(low, high, y, y + 1 - NAME_SHARE, hint, colour=colour)
+        for low, high, y, (hint, colour) in places
+    ]
 
 
 def height_of(count: int) -> int:
@@ -129,7 +134,8 @@ def means(values: Sequence[float | None], block: int) -> list[float]:
     """The mean of every `block` values that follow each other; NaN where one of them is not
     known."""
     known = [math.nan if v is None else v for v in values]
-    return [float(np.mean(known[i : i + block])) for i in range(0, len(known), block)]
+    starts = range(0, len(known), block)
+    return [float(np.mean(known[first : first + block])) for first in starts]
 
 
 def name_of(text: str) -> str:

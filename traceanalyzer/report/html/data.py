@@ -60,13 +60,27 @@ def timelines_block(timelines: Sequence[Timeline]) -> Markup:
 def shortened(timeline: Timeline, count: int) -> Timeline:
     """The timeline with its `count` longest events alone."""
     events = timeline.events
-    kept = events.take(np.sort(np.argsort(events.start - events.end, kind="stable")[:count]))
+    kept = events.take(
+        np.sort(
+            np.argsort(
+                events.start - events.end,
+                kind="stable",
+            )[:count]
+        )
+    )
     names, name = _used(timeline.names, kept.name)
     detail, details = _used(timeline.detail, kept.detail)
     facts, about = _used(timeline.facts, kept.facts)
     events = dataclasses.replace(kept, name=name, detail=details, facts=about)
     share = len(kept) / max(len(timeline.events), 1)
-    shown = [Shown(s.what, min(s.shown, round(s.shown * share)), s.total) for s in timeline.shown]
+    shown = [
+        Shown(
+            s.what,
+            min(s.shown, round(s.shown * share)),
+            s.total,
+        )
+        for s in timeline.shown
+    ]
     return dataclasses.replace(
         timeline, names=names, detail=detail, facts=facts, events=events, shown=shown
     )
@@ -84,8 +98,15 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
     """Events by lane and start; starts count from the one before in the lane, codes from 1, and 0
     is none."""
     events = timeline.events.take(np.lexsort((timeline.events.start, timeline.events.lane)))
-    first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
-    before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
+    first = np.append(
+        True,
+        events.lane[1:] != events.lane[:-1],
+    )[: len(events)]
+    before = np.where(
+        first,
+        timeline.extent[0],
+        np.append(0, events.start[:-1])[: len(events)],
+    )
     seldom = {
         "told": (events.detail + 1, 0),
         "about": (events.facts + 1, 0),
@@ -93,6 +114,10 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
         "onPath": (events.on_path, 0),
         "filled": (events.filled, 100),
     }
+    unusual = {}
+    for column, (values, usual) in seldom.items():
+        if np.any(values != usual):
+            unusual[column] = values
     return {
         "title": timeline.title,
         "extent": timeline.extent,
@@ -109,7 +134,7 @@ def _columns(timeline: Timeline) -> dict[str, Any]:
         "length": events.end - events.start,
         "name": events.name + 1,
         "path": timeline.path,
-        **{name: values for name, (values, usual) in seldom.items() if np.any(values != usual)},
+        **unusual,
     }
 
 
@@ -118,7 +143,9 @@ def _linked(events: Events) -> I64:
     order = np.argsort(events.own, kind="stable")
     own = events.own[order]
     at = np.minimum(np.searchsorted(own, events.link), len(own) - 1)
-    found = (events.link >= 0) & (own[at] == events.link) if len(own) else np.zeros(0, bool)
+    found = np.zeros(0, bool)
+    if len(own):
+        found = (events.link >= 0) & (own[at] == events.link)
     return np.where(found, order[at], -1)
 
 

@@ -96,7 +96,6 @@ def _ceilings(m: Measurements) -> Ceilings | None:
     ).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
-    known = sorted(
-        ((name, peak / TERA) for name, peak in peaks.items() if peak), key=lambda pair: -pair[1]
-    )
+    tera = ((name, peak / TERA) for name, peak in peaks.items() if peak)
+    known = sorted(tera, key=lambda pair: -pair[1])
     return Ceilings(gpu.name, gpu.bandwidth / TERA, dict(known))

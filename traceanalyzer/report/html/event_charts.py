@@ -30,7 +30,8 @@ MAX_BOXES = 300
 
 def idle_places(report: Report) -> Chart | None:
     """Idle time by the call that waited, or the operator whose launch ended it."""
-    rows = [row for row in report.tables.get("gap_places", []) if measured(row.idle_ms)][:PLACES]
+    places = report.tables.get("gap_places", [])
+    rows = [row for row in places if measured(row.idle_ms)][:PLACES]
     if len(rows) < 2:
         return None
     names = []
@@ -52,7 +53,8 @@ def idle_places(report: Report) -> Chart | None:
         ends,
         colours,
     )
-    keys = dict.fromkeys((row.cause, colour, "") for row, colour in zip(rows, colours, strict=True))
+    coloured = zip(rows, colours, strict=True)
+    keys = dict.fromkeys((row.cause, colour, "") for row, colour in coloured)
     caption = (
         "Idle time of a mean steady step by the call that waited, or the operator that ended it."
     )
@@ -108,7 +110,13 @@ def launch_queue(details: Details) -> Chart | None:
 
 def _bins(edges: F64, heights: Any, hints: Sequence[str], unit: str) -> list[Rectangle]:
     """Bars between neighbouring edges, their hints beginning with what is between them."""
-    parts = zip(edges.tolist(), edges[1:].tolist(), heights.tolist(), hints, strict=False)
+    parts = zip(
+        edges.tolist(),
+        edges[1:].tolist(),
+        heights.tolist(),
+        hints,
+        strict=False,
+    )
     return [
         Rectangle(low, high, 0.0, height, f"{figure(low, unit)} to {figure(high, unit)}: {hint}")
         for low, high, height, hint in parts
@@ -124,7 +132,11 @@ def step_times(report: Report) -> Chart | None:
     bars = Rects(
         "", "duration", _bins(edges, counts, [f"{count} steps" for count in counts.tolist()], "ms")
     )
-    plot = Plot([bars], Axis("ms", range=(float(edges[0]), float(edges[-1]))), Axis("steps"))
+    plot = Plot(
+        [bars],
+        Axis("ms", range=(float(edges[0]), float(edges[-1]))),
+        Axis("steps"),
+    )
     return Chart(
         "times",
         "Steps by time",
@@ -166,7 +178,13 @@ def idle_icicle(details: Details) -> Chart | None:
     return _icicle("idle-icicle", "Who keeps the GPU idle", caption, details.idle_boxes, 2)
 
 
-def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
+def _icicle(
+    id_: str,
+    title: str,
+    caption: str,
+    boxes: Sequence[Box],
+    least: int,
+) -> Chart | None:
     """Boxes below each other, the innermost in their own colour; None with fewer levels than the
     least, or no time."""
     boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]

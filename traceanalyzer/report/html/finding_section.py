@@ -45,7 +45,8 @@ NOWHERE = ("profiler-cost", "condition-")  # findings about the whole recording
 
 def findings(report: Report, timeline: Timeline | None) -> Markup:
     """Every finding, in the report's order."""
-    return join(*(_finding(report, timeline, i, f) for i, f in enumerate(report.findings, 1)))
+    numbered = enumerate(report.findings, 1)
+    return join(*(_finding(report, timeline, number, found) for number, found in numbered))
 
 
 def predicted(report: Report) -> Chart | None:

@@ -3,7 +3,8 @@ in which step, who sends whom how much. Each is left out where it would say noth
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
-from operator import attrgetter, itemgetter
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -65,8 +66,12 @@ def _strips(timeline: Timeline, messages: Sequence[Message], streams: Sequence[i
     whole = [(m.start, m.end, place[m.stream], "") for m in messages]
     both = []  # the parts of a collective during which compute runs
     for m in messages:
-        parts = intersect(union(np.array([m.start]), np.array([m.end])), compute)
-        both += [(*part, place[m.stream], "") for part in _visible(parts, m.start, m.end)]
+        parts = intersect(
+            union(np.array([m.start]), np.array([m.end])),
+            compute,
+        )
+        visible = _visible(parts, m.start, m.end)
+        both += [(*part, place[m.stream], "") for part in visible]
     return [
         _strip("compute", "compute", ran),
         _strip("exposed communication", "exposed-communication", whole),
@@ -79,7 +84,9 @@ def _compute(timeline: Timeline) -> IntervalSet:
     events = timeline.events
     on_path = np.array([lane.title.endswith("critical path") for lane in timeline.lanes], bool)
     rows = (events.category == Category.COMPUTE) & ~on_path[events.lane]
-    return union(*(np.clip(times[rows], *timeline.window) for times in (events.start, events.end)))
+    starts = np.clip(events.start[rows], *timeline.window)
+    ends = np.clip(events.end[rows], *timeline.window)
+    return union(starts, ends)
 
 
 def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]:
@@ -90,7 +97,11 @@ def _visible(of: IntervalSet, start: int, end: int) -> Iterable[tuple[int, int]]
     return zip(merged.start.tolist(), (merged.end - least).tolist(), strict=True)
 
 
-def _strip(name: str, colour: str, parts: Sequence[tuple[int, int, int, str]]) -> Rects:
+def _strip(
+    name: str,
+    colour: str,
+    parts: Sequence[tuple[int, int, int, str]],
+) -> Rects:
     """Stretches of time (start and end in ns, place, hint) in strips below each other."""
     boxes = [
         Box(start / NS_PER_MS, end / NS_PER_MS, y - 0.4, y + 0.4, hint)
@@ -220,7 +231,16 @@ def _by_step(
     across = Axis("step", names=[str(first + j) for j in range(steps)])
     down = Axis(names=[row.name for row in rows])
     known = [value for _, _, value, _ in cells]
-    return Plot([_cells(cells, colour, ends)], across, down, down=True), min(known), max(known)
+    return (
+        Plot(
+            [_cells(cells, colour, ends)],
+            across,
+            down,
+            down=True,
+        ),
+        min(known),
+        max(known),
+    )
 
 
 def _cells(
@@ -237,32 +257,37 @@ def _cells(
     return Rects("", colour, boxes)
 
 
+def _traffic_cells(rows: Sequence[Any], place: dict[int, int]) -> list[tuple[int, int, float, str]]:
+    """A cell for each pair of ranks that have a place."""
+    cells = []
+    for row in rows:
+        if row.sender in place and row.receiver in place:
+            what = f"{figure(row.bytes, 'bytes')} a step in {figure(row.messages)} messages"
+            hint = f"rank {row.sender} to rank {row.receiver}: {what}"
+            cells.append((place[row.receiver], place[row.sender], float(row.bytes), hint))
+    return cells
+
+
 def traffic(report: Report) -> Chart | None:
     """What each rank sends each other one."""
-    rows = list(filter(attrgetter("bytes"), report.tables.get("traffic", [])))
-    every = dict.fromkeys(
-        sorted({*map(attrgetter("sender"), rows), *map(attrgetter("receiver"), rows)})
-    )
-    if not every:
+    rows = [row for row in report.tables.get("traffic", []) if row.bytes]
+    peers = sorted({row.sender for row in rows} | {row.receiver for row in rows})
+    if not peers:
         return None
-    by_worth = map(attrgetter("rank"), report.tables.get("ranks", []))
-    worst = list(filter(every.__contains__, by_worth)) or list(every)
-    ranks = list(every) if len(every) <= MAX_PEERS else worst[:MAX_PEERS]
-    place = {rank: i for i, rank in enumerate(ranks)}
-    cells = []
-    for row in (row for row in rows if place.keys() >= {row.sender, row.receiver}):
-        what = f"{figure(row.bytes, 'bytes')} a step in {figure(row.messages)} messages"
-        hint = f"rank {row.sender} to rank {row.receiver}: {what}"
-        cells.append((place[row.receiver], place[row.sender], float(row.bytes), hint))
+    by_worth = [row.rank for row in report.tables.get("ranks", []) if row.rank in set(peers)]
+    ranks = peers
+    if len(peers) > MAX_PEERS:
+        ranks = (by_worth or peers)[:MAX_PEERS]
+    cells = _traffic_cells(rows, {rank: i for i, rank in enumerate(ranks)})
     names = [f"rank {rank}" for rank in ranks]
     most = max(map(itemgetter(2), cells), default=0.0)
     caption = (
         "Bytes that the rank on the left sends the rank below in a step; "
         f"{figure(most, 'bytes')} in full colour."
     )
-    if len(every) > len(ranks):
+    if len(peers) > len(ranks):
         caption += (
-            f" Of {len(every)} ranks the {len(ranks)} that hold up the run most; the table "
+            f" Of {len(peers)} ranks the {len(ranks)} that hold up the run most; the table "
             "has more."
         )
     marks = [_cells(cells, "communication", (0.0, most))]

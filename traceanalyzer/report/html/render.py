@@ -28,7 +28,10 @@ def render_html(document: doc.Document, rows: int = ROWS) -> str:
         tag("a", "Skip to the summary", href=f"#{id_}", class_="skip") for id_, _, _ in shown[:1]
     ]
     navigation = tag("header", tag("nav", *links, aria_label="Sections"))
-    main = tag("main", *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown))
+    main = tag(
+        "main",
+        *(_section(*one, "h1" if one is shown[0] else "h2") for one in shown),
+    )
     footer = tag("footer", f"Made by {document.made_by} from files alone.")
     return framed(document.title, *skip, navigation, main, footer, page_scripts(*document.scripts))
 
@@ -42,7 +45,11 @@ def _headed(sections: Sequence[doc.Section]) -> list[doc.Section]:
     if not answers:
         return list(sections)
     others = (part for part in sections[0].parts if part is not answers[0])
-    first = [doc.Drawing(partial(heading, answers[0].text)), *answers[0].about, *others]
+    first = [
+        doc.Drawing(partial(heading, answers[0].text)),
+        *answers[0].about,
+        *others,
+    ]
     return [replace(sections[0], parts=first, untitled=True), *sections[1:]]
 
 
@@ -82,8 +89,15 @@ def _texts(part: doc.TextTable, title: str, rows: int) -> Markup | None:
 def _items(part: doc.Items, *_: object) -> Markup:
     drawn = []
     for one in part.items:
-        below = [tag("li", text) for text in (*(text for text, _ in one.lines), *one.details)]
-        drawn.append(tag("li", tag("p", tag("strong", one.title)), tag("ul", *below)))
+        texts = [*(text for text, _ in one.lines), *one.details]
+        below = [tag("li", text) for text in texts]
+        drawn.append(
+            tag(
+                "li",
+                tag("p", tag("strong", one.title)),
+                tag("ul", *below),
+            )
+        )
     return tag("ol", *drawn)
 
 
@@ -92,7 +106,14 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
         return None
     title = part.title or title
     more = f"; `traceanalyzer {part.command}` prints all" if part.command else ""
-    made = table(title, part.rows, limit=rows, origin_ns=part.origin_ns, link=part.link, more=more)
+    made = table(
+        title,
+        part.rows,
+        limit=rows,
+        origin_ns=part.origin_ns,
+        link=part.link,
+        more=more,
+    )
     return (
         tag("details", tag("summary", f"{title} ({figure(len(part.rows))})"), made)
         if part.folded
@@ -102,7 +123,11 @@ def _table(part: doc.Table, title: str, rows: int) -> Markup | None:
 
 _HTML: dict[type[Any], Callable[[Any, str, int], Markup | None]] = {
     str: lambda part, *_: tag("p", part),
-    doc.Line: lambda part, *_: tag("p", part.text, class_="quiet" if part.style == "dim" else None),
+    doc.Line: lambda part, *_: tag(
+        "p",
+        part.text,
+        class_="quiet" if part.style == "dim" else None,
+    ),
     doc.Verdict: lambda part, *_: join(
         tag("p", part.text, class_="headline"), *(tag("p", text) for text in part.about)
     ),

@@ -103,7 +103,13 @@ def _pair(*charts: Chart | None) -> Drawing:
     return Drawing(lambda: tag("div", *drawn, class_="pair") if drawn else None)
 
 
-def _table(report: Report, name: str, link: Link | None = None, *, folded: bool = False) -> Table:
+def _table(
+    report: Report,
+    name: str,
+    link: Link | None = None,
+    *,
+    folded: bool = False,
+) -> Table:
     return Table(
         report.tables.get(name, []),
         step_facts.table_title(name),

@@ -45,16 +45,32 @@ def step_budget(report: Report, details: Details) -> Chart | None:
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
     if warm:
-        top = max(map(sum, zip(*(one.known().tolist() for one in series), strict=True)))
-        marks.insert(0, Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]))
+        top = max(
+            map(
+                sum,
+                zip(*(one.known().tolist() for one in series), strict=True),
+            )
+        )
+        marks.insert(
+            0,
+            Rects("", "shade", [Box(-0.5, (warm - 1) // block + 0.5, 0.0, top)]),
+        )
         caption += " The shaded steps are warm-up and left out of every mean."
     plot = replace(
-        plot, marks=marks, x=Axis("step", names=[str(row.step) for row in rows[::block]])
+        plot,
+        marks=marks,
+        x=Axis(
+            "step",
+            names=[str(row.step) for row in rows[::block]],
+        ),
     )
     return Chart("steps", "Step by step", caption, plot)
 
 
-def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, list[float | None]]]:
+def _of_steps(
+    rows: Sequence[Any],
+    details: Details,
+) -> list[tuple[str, str, list[float | None]]]:
     """Name, colour and values of each part of the steps: idle time by cause where that is known of
     all."""
     causes = [details.idle_of_steps.get(row.step) for row in rows]
@@ -78,7 +94,8 @@ def _of_steps(rows: Sequence[Any], details: Details) -> list[tuple[str, str, lis
 def idle_causes(report: Report) -> Chart | None:
     """Idle time of the mean step by cause."""
     idle = report.metrics.idle_ms
-    parts = {cause: value for cause in CAUSES if (value := getattr(idle, cause, None))}
+    by_cause = {cause: getattr(idle, cause, None) for cause in CAUSES}
+    parts = {cause: value for cause, value in by_cause.items() if value}
     if not parts:
         return None
     names = sorted(parts, key=lambda cause: -parts[cause])
@@ -152,18 +169,23 @@ def ranks(report: Report, details: Details) -> Chart | None:
     )
     compute = [bars("compute", "compute", lambda row: row.compute_ms)]
     plot = side_by_side(names, [compute, *shared, causes], "ms a step")
-    times = [(i, _mean([row.step_mean_ms for row in some])) for i, some in enumerate(groups)]
-    dots = [
-        Dot(i, time, 4.0, f"{names[i]}: mean step {figure(time, 'ms')}")
-        for i, time in times
-        if measured(time)
-    ]
-    plot = replace(plot, marks=[*plot.marks, Dots("mean step", "text", dots)])
+    means = Dots("mean step", "text", _mean_steps(groups, names))
+    plot = replace(plot, marks=[*plot.marks, means])
     return Chart("ranks", "Ranks side by side", _about_ranks(every, len(groups)), plot)
 
 
+def _mean_steps(groups: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Dot]:
+    """A dot at the mean step of each group whose step is known."""
+    dots = []
+    for place, (rows, name) in enumerate(zip(groups, names, strict=True)):
+        time = _mean([row.step_mean_ms for row in rows])
+        if measured(time):
+            dots.append(Dot(place, time, 4.0, f"{name}: mean step {figure(time, 'ms')}"))
+    return dots
+
+
 def _name_of(some: Sequence[Any]) -> str:
-    mark = " ⚠" * any(row.straggler for row in some)
+    mark = " ⚠" if any(row.straggler for row in some) else ""
     return f"rank {some[0].rank}{mark}" + (f" and {len(some) - 1} more" if len(some) > 1 else "")
 
 

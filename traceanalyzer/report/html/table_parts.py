@@ -63,7 +63,8 @@ def _sortable(
     title: str, rows: Sequence[Any], grid: Grid, links: Sequence[Markup | None]
 ) -> Markup:
     """The table itself, with a column of links where there are any."""
-    about = {f.name: f.metadata.get("definition", "") for f in dataclasses.fields(rows[0])}
+    own_fields = dataclasses.fields(rows[0])
+    about = {f.name: f.metadata.get("definition", "") for f in own_fields}
     columns = [(column, _kind(column)) for column in grid.columns]
     linked = any(links)
     body = []
@@ -96,7 +97,12 @@ def plain_table(
     head = [
         tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, classes, strict=True)
     ]
-    inner = tag("table", tag("caption", title), tag("thead", tag("tr", *head)), tag("tbody", *body))
+    inner = tag(
+        "table",
+        tag("caption", title),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *body),
+    )
     return tag("div", _scrolling(title, inner), class_="tabular")
 
 
@@ -135,13 +141,21 @@ def _kind(column: Column) -> str | None:
 
 def definition_list(pairs: Sequence[tuple[str, str]]) -> Markup:
     """Names with their definitions."""
-    return tag("dl", *(join(tag("dt", name), tag("dd", meaning)) for name, meaning in pairs))
+    return tag(
+        "dl",
+        *(join(tag("dt", name), tag("dd", meaning)) for name, meaning in pairs),
+    )
 
 
 def facts(figures: Sequence[Fact]) -> Markup:
     """Single figures; the definition is shown for the name that has the focus."""
     shown = (
-        tag("div", tag("dt", term(f.label, f.definition)), tag("dd", f.value)) for f in figures
+        tag(
+            "div",
+            tag("dt", term(f.label, f.definition)),
+            tag("dd", f.value),
+        )
+        for f in figures
     )
     return tag("dl", *shown, class_="facts")
 

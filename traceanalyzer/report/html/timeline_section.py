@@ -60,9 +60,8 @@ def timeline(several: Sequence[Timeline], *, of_ranks: bool) -> Markup:
 
 def explorer(several: Sequence[Timeline]) -> Markup:
     """Timelines to choose from and to explore, with all that their scripts work on."""
-    hints = tag(
-        "dl", *(tag("div", tag("dt", keys), tag("dd", what)) for keys, what in KEYS), class_="hints"
-    )
+    pairs = [tag("div", tag("dt", keys), tag("dd", what)) for keys, what in KEYS]
+    hints = tag("dl", *pairs, class_="hints")
     heads = [
         tag("th", name, scope="col")
         for name in ("Event", "Where", "What", "Start (ms)", "Length (us)", "Detail")

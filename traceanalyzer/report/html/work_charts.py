@@ -9,7 +9,7 @@ from typing import Any
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of
 from traceanalyzer.report.html.charts import rows as rows_of
-from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.details import Ceilings, Details
 from traceanalyzer.report.html.pictures.plot import Axis, Dot, Dots, Lines, Plot
 from traceanalyzer.report.model import Report
 
@@ -55,24 +55,21 @@ def roofline(report: Report, details: Details) -> Chart | None:
     gpu = details.ceilings
     if not rows or gpu is None:
         return None
-    intensities = [row.intensity for row in rows]
     top = max(gpu.tflops.values(), default=0.0)
-    low = min(intensities) / 3
-    high = max(max(intensities) * 3, 3 * top / gpu.bandwidth_tbs)
+    low = min(row.intensity for row in rows) / 3
+    high = 3 * max(*(row.intensity for row in rows), top / gpu.bandwidth_tbs)
     slowest = min(row.tflops for row in rows) / 3
-    ceilings = []  # the memory's slope up to a peak, and the peak from there
-    for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
-        xs = [low, peak / gpu.bandwidth_tbs, high]
-        ys = [low * gpu.bandwidth_tbs, peak, peak]
-        ceilings.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", xs, ys, dash))
+    ceilings = _ceilings(gpu, low, high)
     by_time = sorted(rows, key=lambda r: -r.total_ms)
     named = set(map(id, by_time[:NAMED_DOTS]))
-    dots = [_kernels(rows, bound, by_time[0].total_ms, named) for bound in (*BOUNDS, None)]
-    across = Axis("operations for each byte of traffic", range=(low, high), log=True)
-    along = Axis(
-        "TFLOP/s", range=(min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest)), log=True
+    longest = by_time[0].total_ms
+    dots = [_kernels(rows, bound, longest, named) for bound in (*BOUNDS, None)]
+    slowest_range = (min(slowest, low * gpu.bandwidth_tbs), 2 * max(top, slowest))
+    plot = Plot(
+        [*ceilings, *filter(attrgetter("dots"), dots)],
+        Axis("operations for each byte of traffic", range=(low, high), log=True),
+        Axis("TFLOP/s", range=slowest_range, log=True),
     )
-    plot = Plot([*ceilings, *filter(attrgetter("dots"), dots)], across, along)
     caption = (
         f"Kernels of a mean step on {gpu.name}: how fast they calculate against how much they calculate for each byte "
         f"that they move; the area is their time. Below the slope, {gpu.bandwidth_tbs:.3g} TB/s of memory limits "
@@ -81,10 +78,26 @@ def roofline(report: Report, details: Details) -> Chart | None:
     return Chart("roofline", "Kernels under the GPU's limits", caption, plot, 460)
 
 
-def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[int]) -> Dots:
+def _ceilings(gpu: Ceilings, low: float, high: float) -> list[Lines]:
+    """Between two intensities the memory's slope up to each peak, and the peak from there."""
+    lines = []
+    for (name, peak), dash in zip(gpu.tflops.items(), cycle(DASHES), strict=False):
+        xs = [low, peak / gpu.bandwidth_tbs, high]
+        ys = [low * gpu.bandwidth_tbs, peak, peak]
+        lines.append(Lines(f"{name} {peak:,.0f} TFLOP/s", "quiet", xs, ys, dash))
+    return lines
+
+
+def _kernels(
+    rows: Sequence[Any],
+    bound: str | None,
+    longest: float,
+    named: set[int],
+) -> Dots:
     dots = []
     for r in (row for row in rows if row.bound_by == bound):
-        size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * (r.total_ms / longest) ** 0.5, 1)
+        share = (r.total_ms / longest) ** 0.5
+        size = round(SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * share, 1)
         rate = f"{r.tflops:.3g} TFLOP/s, {r.intensity:.3g} operations a byte"
         light = "" if r.sol is None else f", {r.sol:.0%} of speed of light"
         hint = f"{name_of(r.name)}: {figure(r.total_ms, 'ms')} a step, {rate}{light}"

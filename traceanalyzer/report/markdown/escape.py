@@ -39,7 +39,8 @@ def cell(text: str) -> str:
 
 def code(text: str) -> str:
     """A code span that holds the text whatever backticks are in it."""
-    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    longest_run = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest_run + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
@@ -55,7 +56,11 @@ def table(
 def grid_table(grid: Grid) -> tuple[Lines, Lines]:
     """Lines of a grid: head and rows."""
     rows = list(zip(*(c.cells for c in grid.columns), strict=True))
-    return table([c.header for c in grid.columns], [not c.is_text for c in grid.columns], rows)
+    return table(
+        [c.header for c in grid.columns],
+        [not c.is_text for c in grid.columns],
+        rows,
+    )
 
 
 def _line(cells: Sequence[str]) -> str:

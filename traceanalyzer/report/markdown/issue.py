@@ -11,7 +11,7 @@ from traceanalyzer.report.document import (
     TextTable,
     Weight,
 )
-from traceanalyzer.report.format import figure, number, scale_for, scaled
+from traceanalyzer.report.format import Scale, figure, number, scale_for, scaled
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
@@ -79,11 +79,15 @@ def _budget(report: Report) -> list[str]:
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],
         [False, True, True],
-        [(p.name, number(scaled(p.ms, scale)), figure(p.share, "share")) for p in parts],
+        [_part_row(part, scale) for part in parts],
     )
     drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
     total = f"| **{whole}** | **{number(scaled(step_ms, scale))}** | **100%** | |"
     return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
+
+
+def _part_row(part: breakdown.Share, scale: Scale) -> tuple[str, str, str]:
+    return part.name, number(scaled(part.ms, scale)), figure(part.share, "share")
 
 
 def _advice(report: Report, *, first: bool) -> list[Section]:
@@ -97,7 +101,9 @@ def _advice(report: Report, *, first: bool) -> list[Section]:
         advice.append(_untitled("Recommendations", whole.recommendations(report, against=True)))
     else:
         advice.append(Section("", [gains.no_advice(report)]))
-    advice += [Section("", [skipped])] if (skipped := gains.without_gain(report)) else []
+    skipped = gains.without_gain(report)
+    if skipped:
+        advice.append(Section("", [skipped]))
     return [*advice, *found] if first else [*found, *advice]
 
 

@@ -72,15 +72,17 @@ def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
         sized = [*sized[: MOST_SLICES - 1], (_label("all others"), rest)]
     total = sum(size for _, size in sized)
     # Two decimals are all that Mermaid reads; a part that they make 0 would be an error.
-    lines = [
-        f"    {name} : {size:.2f}"
-        for name, part in sized
-        if round(size := 100 * part / total, 2) > 0
-    ]
+    percents = [(name, 100 * part / total) for name, part in sized]
+    lines = [f"    {name} : {share:.2f}" for name, share in percents if round(share, 2) > 0]
     return _chart(PIE_LOOK, f"pie showData title {_bare(title)}", lines)
 
 
-def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, float]]) -> list[str]:
+def line_chart(
+    title: str,
+    axis: str,
+    unit: str,
+    points: Sequence[tuple[int, float]],
+) -> list[str]:
     """Lines of a line through points with whole, rising positions; none where there are not two.
     From zero."""
     drawn = [(at, value) for at, value in points if measured(value)][-MOST_POINTS:]
@@ -90,14 +92,25 @@ def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, flo
     return _xy_chart(title, across, unit, "line", [value for _, value in drawn])
 
 
-def bar_chart(title: str, axis: str, unit: str, bars: Sequence[tuple[str, float]]) -> list[str]:
+def bar_chart(
+    title: str,
+    axis: str,
+    unit: str,
+    bars: Sequence[tuple[str, float]],
+) -> list[str]:
     """Lines of a bar for each name, from zero; none where there are no sizes."""
     drawn = [(name, value) for name, value in bars if measured(value)][-MOST_POINTS:]
     names = ", ".join(_label(name) for name, _ in drawn)
     return _xy_chart(title, f"{_label(axis)} [{names}]", unit, "bar", [value for _, value in drawn])
 
 
-def _xy_chart(title: str, x_axis: str, unit: str, mark: str, values: Sequence[float]) -> list[str]:
+def _xy_chart(
+    title: str,
+    x_axis: str,
+    unit: str,
+    mark: str,
+    values: Sequence[float],
+) -> list[str]:
     """A chart of values from zero; none where they have no size."""
     low = min((0.0, *values))
     high = max((0.0, *values))
@@ -124,7 +137,14 @@ def _label(text: str) -> str:
 def _bare(text: str) -> str:
     """A text that Mermaid takes for nothing but text."""
     return (
-        " ".join(shorten(UNSAFE.sub(" ", plain(text)), LABEL_LIMIT).replace("…", " ").split())
+        " ".join(
+            shorten(UNSAFE.sub(" ", plain(text)), LABEL_LIMIT)
+            .replace(
+                "…",
+                " ",
+            )
+            .split()
+        )
         or "unnamed"
     )
 

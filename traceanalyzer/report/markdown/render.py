@@ -48,7 +48,11 @@ def fitted(blocks: Sequence[Block], limit: int) -> str:
     kept = list(range(len(blocks)))
     for index in sorted(kept, key=lambda index: (blocks[index].weight, -index)):
         if blocks[index].weight == doc.Weight.ADVICE:
-            _trim([blocks[i] for i in kept], limit - len(_note(blocks, kept, limit)), lambda _: 1)
+            _trim(
+                [blocks[i] for i in kept],
+                limit - len(_note(blocks, kept, limit)),
+                lambda _: 1,
+            )
         if len(_text(blocks, kept, limit)) <= limit or blocks[index].weight == doc.Weight.ANSWER:
             break
         kept.remove(index)
@@ -58,7 +62,8 @@ def fitted(blocks: Sequence[Block], limit: int) -> str:
 def _trim(blocks: Sequence[Block], limit: int, least: Callable[[Block], int]) -> None:
     """Drop rows, always from the bottom of the block whose spare rows are longest together, until
     all fits."""
-    spare = [sum(len(row) + 1 for row in block.rows[least(block) :]) for block in blocks]
+    shortened = [block.rows[least(block) :] for block in blocks]
+    spare = [sum(len(row) + 1 for row in rows) for rows in shortened]
     total = sum(len(block.text()) + 1 + MARKER_LENGTH for block in blocks)
     while total > limit and max(spare, default=0) > 0:
         longest = spare.index(max(spare))
@@ -97,7 +102,8 @@ def _block(section: doc.Section) -> Block:
     """A section; rows of its last part with rows can be left out one by one."""
     every = (_BLOCK[type(part)](part) for part in filter(None, section.parts))
     drawn = list(filter(Block.lines, every)) or [Block([])]
-    last = max((i for i, block in enumerate(drawn) if block.rows), default=len(drawn) - 1)
+    filled = [i for i, block in enumerate(drawn) if block.rows]
+    last = max(filled, default=len(drawn) - 1)
     before = [*chain.from_iterable((*block.lines(), "") for block in drawn[:last])]
     after = chain.from_iterable(("", *block.lines()) for block in drawn[last + 1 :])
     body = drawn[last]
@@ -166,11 +172,16 @@ def _table(part: doc.Table) -> Block:
         return Block([])
     grid = make_grid(part.rows, part.origin_ns, part.chosen)
     head, rows = grid_table(grid)
-    after = [line for remark in (*grid.remarks, *part.remarks) for line in ("", prose(remark))]
+    remarks = [*grid.remarks, *part.remarks]
+    after = [line for remark in remarks for line in ("", prose(remark))]
     if part.defined:
         defined = (f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions)
         after += ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>"]
-    return Block([*part.chart, *([""] if part.chart else []), *head], rows, after)
+    return Block(
+        [*part.chart, *([""] if part.chart else []), *head],
+        rows,
+        after,
+    )
 
 
 _BLOCK: dict[type[Any], Callable[[Any], Block]] = {

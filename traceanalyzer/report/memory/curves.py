@@ -55,7 +55,8 @@ def _near(seconds: Sequence[float], highest: int) -> slice:
         if side > 0
     ]
     reach = min(sides, default=0.0)
-    inside = [i for i in range(first, last + 1) if abs(seconds[i] - seconds[highest]) <= reach]
+    centre = seconds[highest]
+    inside = [i for i in range(first, last + 1) if abs(seconds[i] - centre) <= reach]
     return slice(inside[0], inside[-1] + 1)
 
 

@@ -40,11 +40,15 @@ NO_OPERATORS = (
 def memory_document(report: MemoryReport, full: bool = True) -> Printed:
     """The report in order of interest; unless it is full a terminal gets one screen of it."""
     found = [
-        Section("Summary", [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))]),
+        Section(
+            "Summary",
+            [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))],
+        ),
         Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
     ]
     for device in report.memory:
-        found += _of_device(device, f" on GPU {device.device}" * (len(report.memory) > 1))
+        where = f" on GPU {device.device}" if len(report.memory) > 1 else ""
+        found += _of_device(device, where)
     if report.traced.operators:
         how = (
             "A step of the trace, by the operator that allocates: what is held sums to the "
@@ -101,9 +105,8 @@ def _brief(device: MemoryOfDevice) -> Iterator[str]:
     if device.oom is not None:
         yield f"Asked for at {device.oom.site or NO_STACK}; it fits with {_fits(device.oom)}."
     total = max(device.peak_bytes, 1)
-    parts = sorted(((size, name) for name, size in device.at_peak.items() if size), reverse=True)[
-        :TOP_PARTS
-    ]
+    filled = [(size, name) for name, size in device.at_peak.items() if size]
+    parts = sorted(filled, reverse=True)[:TOP_PARTS]
     shown = ", ".join(
         f"{name.replace('_', ' ')} {_bytes(size)} ({size / total:.0%})" for size, name in parts
     )

@@ -94,6 +94,7 @@ def compared(
 ) -> tuple[Compared, ...]:
     """The GPUs that both snapshots have, by line, the largest change first."""
     by_device = {other.device: other for other in others}
+    pairs = [(one, by_device[one.device]) for one in mine if one.device in by_device]
     return tuple(
         Compared(
             one.device,
@@ -103,8 +104,7 @@ def compared(
             other.reserved_bytes - one.reserved_bytes,
             line_changes(one.sites, other.sites),
         )
-        for one in mine
-        if (other := by_device.get(one.device))
+        for one, other in pairs
     )
 
 
@@ -115,5 +115,6 @@ def line_changes(sites: Iterable[Site], others: Iterable[Site]) -> list[LineChan
     for index, rows in enumerate((sites, others)):
         for site in rows:
             totals.setdefault((site.site, site.category), [0, 0])[index] += site.bytes
-    lines = [LineChange(*key, a, b, b - a) for key, (a, b) in totals.items() if a != b]
+    changed = {key: sizes for key, sizes in totals.items() if sizes[0] != sizes[1]}
+    lines = [LineChange(*place, a, b, b - a) for place, (a, b) in changed.items()]
     return sorted(lines, key=lambda line: -abs(line.change_bytes))

@@ -131,10 +131,20 @@ def _bounded(match: re.Match[str]) -> str:
     )
 
 
-def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] | None:
+def _value_after(
+    text: str,
+    word: re.Match[str],
+    least: int,
+) -> tuple[int, int] | None:
     """Where the secret value of a name with this word lies; None where there is none."""
     rest = next(_REST.finditer(text, word.end()))
-    before = next(_BEFORE.finditer(text, max(least, word.start() - _LONGEST_NAME), word.start()))
+    before = next(
+        _BEFORE.finditer(
+            text,
+            max(least, word.start() - _LONGEST_NAME),
+            word.start(),
+        )
+    )
     option = before[1].startswith("-")
     at = rest.end()
     forms = (_SIGN, _LISTED, _BLANK) if option or word["strong"] else (_SIGN, _BLANK)
@@ -145,7 +155,13 @@ def _value_after(text: str, word: re.Match[str], least: int) -> tuple[int, int] 
     span = value.span("quoted" if value["quoted"] else "bare")
     return (
         span
-        if _is_meant(before, word, rest[0], text[slice(*span)], signed=between.re is not _BLANK)
+        if _is_meant(
+            before,
+            word,
+            rest[0],
+            text[slice(*span)],
+            signed=between.re is not _BLANK,
+        )
         else None
     )
 
@@ -157,7 +173,8 @@ def _is_meant(
         return False
     if signed:
         return True
-    name = before[1] * (not before[2]) + word[0] + rest
+    first = "" if before[2] else before[1]
+    name = first + word[0] + rest
     option = before[1].startswith("-")
     return not value.startswith("-") and (
         option or _stands_alone(name, value, strong=not word["weak"])

@@ -52,7 +52,8 @@ def _with_paths(report: Report, paths: Sequence[str]) -> Report:
 def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -> Any:
     """The rows of a table of `run` (or any measurement of it), cleaned like a report."""
     captures = [one for trace in run.traces for one in trace.captures]
-    recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs, *captures)]
+    inputs = [*run.traces, *run.logs, *captures]
+    recordings = [(one.path, one.source) for one in inputs]
     secrets = Secrets.of(recordings, _texts(rows))
     cleaned = _walk(rows, lambda _, text: secrets.clean(text))
     return _hide_names(cleaned, _kernels(cleaned), patterns) if patterns else cleaned
@@ -102,7 +103,7 @@ def _walk(value: Any, change: Change, what: Text = "name") -> Any:
         return type(value)(zip(value, map(inner, value.values()), strict=True))
     if not dataclasses.is_dataclass(type(value)):
         return value
-    changed = {
-        f.name: _walk(getattr(value, f.name), change, text_of(f)) for f in dataclasses.fields(value)
-    }
+    changed = {}
+    for f in dataclasses.fields(value):
+        changed[f.name] = _walk(getattr(value, f.name), change, text_of(f))
     return dataclasses.replace(value, **changed)

@@ -180,8 +180,14 @@ class Secrets:
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
         text = NAMED_HOSTS.sub(HOST, SETTINGS.sub(_without_value, without_credentials(text)))
-        text = PLACED.sub(lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST, text)
-        text = PERSON.sub(lambda m: m[0] if m[2] in NO_PERSON else m[1] + USER, text)
+        text = PLACED.sub(
+            lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST,
+            text,
+        )
+        text = PERSON.sub(
+            lambda m: m[0] if m[2] in NO_PERSON else m[1] + USER,
+            text,
+        )
         if any(mark in text for mark in "/\\@.:~"):
             for pattern, alias in self.replacements:
                 if alias in self.inputs:

@@ -3,7 +3,7 @@ sequence."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.report.format import DEFAULT_WIDTH, plain, shorten
+from traceanalyzer.report.format import DEFAULT_WIDTH, plain, plural, shorten
 from traceanalyzer.report.grid import Column, Grid
 
 SEPARATOR = 2
@@ -94,14 +94,20 @@ class Page:
         if left_out and grid.rows <= TURNED_ROWS:
             worthy = sorted(grid.columns, key=lambda column: column.worth)[:TURNED_FIELDS]
             left_out = [column for column in grid.columns if column not in worthy]
-            self.draw(Padding(_turned([c for c in grid.columns if c in worthy]), (0, 0, 0, INDENT)))
+            self.draw(
+                Padding(
+                    _turned([c for c in grid.columns if c in worthy]),
+                    (0, 0, 0, INDENT),
+                )
+            )
         else:
             self._file.writelines(
                 f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT)
             )
         if left_out:
-            more = f"{len(left_out)} more column{'s' * (len(left_out) > 1)}"
-            remarks = [*remarks[: bool(grid.constant)], f"{more}: --format {whole} has all."]
+            more = f"{len(left_out)} more {plural('column', len(left_out))}"
+            kept = remarks[:1] if grid.constant else []
+            remarks = [*kept, f"{more}: --format {whole} has all."]
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 
@@ -121,39 +127,44 @@ class Page:
         rich draws four in a millisecond: what they say comes again and again, and is laid out
         once."""
         widths = _widths(columns, width)
-        headers = []
         blanks = [" " * wide for wide in widths]
+        yield from _side_by_side(self._headers(columns, widths), blanks)
+        if not columns:
+            return
+        texts = _rows_of([one for one in columns if one.is_text])
+        figures = _rows_of([one for one in columns if not one.is_text])
+        template = cache(partial(self._template, columns, widths, blanks))
+        for cells, row in zip(texts, figures, strict=False):
+            yield template(cells) % row
+
+    def _headers(self, columns: list[Column], widths: list[int]) -> list[list[str]]:
+        """The lines of each column's header, the last ones in one line."""
+        headers = []
         for column, wide in zip(columns, widths, strict=True):
-            lines = _lines(plain(column.header), wide)
+            fitted = [_fitted(line, wide) for line in _lines(plain(column.header), wide)]
             headers.append(
-                [
-                    self._padded(_fitted(line, wide), wide, "bold", left=column.is_text)
-                    for line in lines
-                ]
+                [self._padded(line, wide, "bold", left=column.is_text) for line in fitted]
             )
         height = max(map(len, headers), default=0)
-        above = [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)]
-        yield from _side_by_side(above, blanks)
+        sized = zip(headers, widths, strict=True)
+        return [[" " * wide] * (height - len(lines)) + lines for lines, wide in sized]
 
-        @cache
-        def laid_out(*texts: str) -> str:
-            """A row, with places for its figures."""
-            rest = iter(texts)
-            pairs = zip(columns, widths, strict=True)
-            cells = [
-                self._lines_of(next(rest), wide) if one.is_text else [f"%{wide}s"]
-                for one, wide in pairs
-            ]
-            return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
+    def _template(
+        self,
+        columns: list[Column],
+        widths: list[int],
+        blanks: list[str],
+        texts: tuple[str, ...],
+    ) -> str:
+        """A row with its texts, and places for its figures that `%` fills in."""
+        rest = iter(texts)
+        cells = []
+        for column, wide in zip(columns, widths, strict=True):
+            cells.append(self._text_lines(next(rest), wide) if column.is_text else [f"%{wide}s"])
+        return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
 
-        if columns:
-            texts, figures = (
-                _rows_of([one for one in columns if one.is_text == kind]) for kind in (True, False)
-            )
-            yield from (laid_out(*cells) % row for cells, row in zip(texts, figures, strict=False))
-
-    def _lines_of(self, cell: str, width: int) -> list[str]:
-        """Of text, each as wide as the column, with nothing in them that `%` would fill in."""
+    def _text_lines(self, cell: str, width: int) -> list[str]:
+        """Lines of a text as wide as the column, with nothing in them that `%` would fill in."""
         style = MEANINGS.get(cell, "")
         lines = wrapped(plain(cell), width).split("\n")
         return [self._padded(line, width, style, left=True).replace("%", "%%") for line in lines]
@@ -172,7 +183,10 @@ def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[Colu
     """The columns there is room for and the others: the row's name first, then by what they are
     worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
-    order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].worth, i))
+    order = sorted(
+        range(len(columns)),
+        key=lambda i: (i != named, columns[i].worth, i),
+    )
     fitting = set()
     used = -SEPARATOR
     for i in order:
@@ -205,9 +219,8 @@ def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str
     fewer."""
     height = max(map(len, cells), default=0)
     if height > min(map(len, cells), default=0):
-        cells = [
-            cell + [blank] * (height - len(cell)) for cell, blank in zip(cells, blanks, strict=True)
-        ]
+        padded = zip(cells, blanks, strict=True)
+        cells = [cell + [blank] * (height - len(cell)) for cell, blank in padded]
     return map((" " * SEPARATOR).join, zip(*cells, strict=True))
 
 

@@ -76,11 +76,15 @@ def _table(page: Page, table: doc.Table, _: int) -> None:
         page.line(remark, "dim", INDENT)
 
 
+def _facts(page: Page, part: doc.Facts, _: int) -> None:
+    page.facts([(fact.label, fact.value) for fact in part.facts])
+
+
 _DRAW: dict[type[Any], Callable[[Page, Any, int], None]] = {
     str: lambda page, part, indent: page.line(part, indent=indent),
     doc.Line: lambda page, part, indent: page.line(part.text, part.style, indent),
     doc.Verdict: _verdict,
-    doc.Facts: lambda page, part, _: page.facts([(fact.label, fact.value) for fact in part.facts]),
+    doc.Facts: _facts,
     doc.Items: _items,
     doc.Bullets: _bullets,
     doc.Table: _table,

@@ -61,7 +61,13 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
 def _verdict(page: Page, report: Report) -> None:
     hardware = opening.hardware(report)
     page.line(
-        "   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold"
+        "   ".join(
+            [
+                _title(report),
+                *([hardware] if _fits_title(page, report) else []),
+            ]
+        ),
+        "bold",
     )
     page.line(brief(report.summary.headline, LONGEST_HEADLINE))
 
@@ -98,7 +104,8 @@ def _budget(page: Page, report: Report) -> None:
         return
     page.line("")
     scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
-    widest = max(cell_len(part.label) + 2 * bool(part.within) for part in parts)
+    labels = [f"  {part.label}" if part.within else part.label for part in parts]
+    widest = max(map(cell_len, labels))
     for part in parts:
         name = f"  {part.label}" if part.within else part.label
         numbers = (
@@ -107,7 +114,8 @@ def _budget(page: Page, report: Report) -> None:
         )
         text = Text(f"  {name:<{widest}} {numbers}")
         longest = min(BAR_WIDTH, page.width - cell_len(text.plain))
-        bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * longest), 1)
+        cells = round(min(part.share, 1.0) * longest)
+        bar = ("▒" if part.within else "█") * max(cells, 1)
         text.append(bar, "dim" if part.within else STYLES.get(part.label, ""))
         page.draw(text)
 
@@ -150,7 +158,7 @@ def _next(page: Page, report: Report) -> None:
     command = alone or "compile" * any(
         one.remedy in OF_COMPILE for one in report.recommendations[:1]
     )
-    table = gains.TABLES.get(report.summary.bottleneck, "") * bool(report.devices)
+    table = gains.TABLES.get(report.summary.bottleneck, "") if report.devices else ""
     more = [f"{one} {path}" for one in filter(None, (command, table))]
     explained = [f"explain {one.id}" for one in report.findings[:1]]
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
@@ -158,7 +166,10 @@ def _next(page: Page, report: Report) -> None:
         f"Next: traceanalyzer {' | '.join(some)}"
         for some in (every, every[:-1], [*more, every[-2]])
     )
-    page.line(next((text for text in texts if cell_len(text) <= page.width), every[0]), "dim")
+    page.line(
+        next((text for text in texts if cell_len(text) <= page.width), every[0]),
+        "dim",
+    )
 
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:

@@ -84,7 +84,11 @@ def kernel_lengths(m: Measurements) -> Lengths | None:
     low = int(np.floor(np.log10(us.min()) * BINS_A_DECADE))
     high = int(np.ceil(np.log10(us.max()) * BINS_A_DECADE))
     edges = 10.0 ** (np.arange(low, max(high, low + 1) + 1) / BINS_A_DECADE)
-    bins = np.clip(np.searchsorted(edges, us, side="right") - 1, 0, len(edges) - 2)
+    bins = np.clip(
+        np.searchsorted(edges, us, side="right") - 1,
+        0,
+        len(edges) - 2,
+    )
     steps = m.timed.steps.steady_count
     count = len(edges) - 1
     return Lengths(
@@ -140,7 +144,8 @@ def steps_of_ranks(of: Measured) -> list[StepsOfRank]:
 def in_groups(rows: Sequence[Row], most: int) -> Iterator[Sequence[Row]]:
     """The rows in at most so many groups of neighbours."""
     size = -(-len(rows) // most)
-    return (rows[i : i + size] for i in range(0, len(rows), size)) if rows else iter(())
+    starts = range(0, len(rows), size) if rows else ()
+    return (rows[first : first + size] for first in starts)
 
 
 def _longest(some: Sequence[StepsOfRank]) -> StepsOfRank:
@@ -157,7 +162,13 @@ def logged_steps(m: Measurements) -> list[Logged]:
     timings = m.trace.step_timings
     known = np.flatnonzero(timings.data >= 0)
     columns = (timings.step[known], timings.duration[known] / 1e6, timings.data[known] / 1e6)
-    return [Logged(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [
+        Logged(*row)
+        for row in zip(
+            *(column.tolist() for column in columns),
+            strict=True,
+        )
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,14 +225,24 @@ def messages(m: Measurements) -> list[Message]:
         return []
     rows = np.flatnonzero((calls.step == step) & (calls.device == m.timed.device))
     group = np.append(m.trace.collectives.group, np.int32(-1))[calls.metadata]
-    sorts = list(zip(calls.kind[rows].tolist(), group[rows].tolist(), strict=True))
+    sorts = list(
+        zip(
+            calls.kind[rows].tolist(),
+            group[rows].tolist(),
+            strict=True,
+        )
+    )
     total = Counter(sorts)
     seen = Counter[tuple[int, int]]()
     numbers = []
     for sort in sorts:
         seen[sort] += 1
         numbers.append(seen[sort])
-    hidden = measure(m.timed.activity[m.timed.device].compute, calls.start[rows], calls.end[rows])
+    hidden = measure(
+        m.timed.activity[m.timed.device].compute,
+        calls.start[rows],
+        calls.end[rows],
+    )
     length = calls.end[rows] - calls.start[rows]
     begin = int(m.timed.steps.start[step])
     return [

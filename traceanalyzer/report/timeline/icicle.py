@@ -46,7 +46,8 @@ def device_time(m: Measurements) -> list[Box]:
     (start, end) = _window(m)
     inside = (ops.start >= start) & (ops.start < end) & (m.joined.launch_node >= 0)
     rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
-    names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
+    codes = ops.name[rows].tolist()
+    names = [short_name(m.trace.text(code) or "?") for code in codes]
     sorts = np.where(
         m.linked.is_communication, "communication", np.where(m.linked.is_copy, "copy", "compute")
     )[rows]

@@ -34,7 +34,15 @@ def compile_spans(logs: Sequence[CompileLog], trace: Trace) -> CompileSpans:
     ).reshape(-1, 3)
     (start, end, depth) = numbers.T
     epoch_ns = trace.epoch_ns or 0
-    details = [", ".join(filter(None, (span.compile_id, stage_of(span.name)))) for span in spans]
+    details = [
+        ", ".join(
+            filter(
+                None,
+                (span.compile_id, stage_of(span.name)),
+            )
+        )
+        for span in spans
+    ]
     return CompileSpans(
         start - epoch_ns, end - epoch_ns, depth, [span.name for span in spans], details
     )

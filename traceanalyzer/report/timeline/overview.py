@@ -93,8 +93,10 @@ def merged(of: Blocks, least: int) -> Blocks:
         return of
     of = of.take(np.lexsort((of.start, of.category, of.lane)))
     short = of.end - of.start < least
-    follows = short[1:] & short[:-1] & (of.start[1:] - of.end[:-1] < least)
-    follows &= (of.lane[1:] == of.lane[:-1]) & (of.category[1:] == of.category[:-1])
+    close = of.start[1:] - of.end[:-1] < least
+    one_lane = of.lane[1:] == of.lane[:-1]
+    one_kind = of.category[1:] == of.category[:-1]
+    follows = short[1:] & short[:-1] & close & one_lane & one_kind
     first = np.flatnonzero(np.append(True, ~follows))
     filled = np.add.reduceat(of.filled, first)
     count = np.add.reduceat(of.count, first)
@@ -151,7 +153,8 @@ class _Overview:
         names: Names,
         level: int = 0,
     ) -> None:
-        start, end = (np.clip(time[rows], one.start, one.end) + one.shift for time in times)
+        clipped = (np.clip(time[rows], one.start, one.end) for time in times)
+        start, end = (time + one.shift for time in clipped)
         lane = np.full(len(rows), len(self.lanes))
         columns = {
             "lane": lane,
@@ -166,7 +169,10 @@ class _Overview:
         self._names.append(names)
 
     def _inside(self, one: Stretch, what: str, rows: I64, start: Column, end: Column) -> I64:
-        found = blockwise_found(lambda i: i[(end[i] > one.start) & (start[i] < one.end)], rows)
+        found = blockwise_found(
+            lambda i: i[(end[i] > one.start) & (start[i] < one.end)],
+            rows,
+        )
         self.shown[what] = self.shown.get(what, 0) + len(found)
         return found
 
@@ -189,10 +195,14 @@ class _Overview:
         ops = one.m.trace.device_ops
         text = one.m.trace.text
         rows = self._inside(one, "device ops", np.arange(len(ops)), ops.start, ops.end)
-        places, group = np.unique(
-            (ops.device[rows].astype(np.int64) << 32) + ops.stream[rows] + 1, return_inverse=True
+        devices = ops.device[rows].astype(np.int64)
+        device_stream = (devices << 32) + ops.stream[rows] + 1
+        places, group = np.unique(device_stream, return_inverse=True)
+        time = np.bincount(
+            group,
+            weights=ops.end[rows] - ops.start[rows],
+            minlength=len(places),
         )
-        time = np.bincount(group, weights=ops.end[rows] - ops.start[rows], minlength=len(places))
         for g in np.sort(np.argsort(-time)[: of_step.MAX_STREAMS]).tolist():
             here = rows[group == g]
             device = int(places[g]) >> 32
@@ -216,7 +226,11 @@ class _Overview:
         threads, group = np.unique(tree.thread[rows], return_inverse=True)
         time = np.bincount(
             group,
-            np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0),
+            np.where(
+                tree.depth[rows] == 0,
+                tree.end[rows] - tree.start[rows],
+                0,
+            ),
             len(threads),
         )
         for g in np.argsort(-time, kind="stable")[: one.threads].tolist():

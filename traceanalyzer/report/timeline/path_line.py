@@ -86,7 +86,11 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
     path = on.path
     here = np.flatnonzero((path.end > extent[0]) & (path.start < extent[1]))
     on_device = np.isin(path.part[here], _OF_OP) & (path.op[here] >= 0)
-    lane = np.where(on_device, np.append(on.lane_of_op, -1)[path.op[here]], -1)
+    lane = np.where(
+        on_device,
+        np.append(on.lane_of_op, -1)[path.op[here]],
+        -1,
+    )
     thread = np.append(on.m.linked.tree.thread, -1)[path.node[here]]
     for one, outermost in on.lane_of_thread.items():
         lane[~on_device & (thread == one)] = outermost
@@ -96,19 +100,32 @@ def path_line(on: OnPath, extent: tuple[int, int]) -> list[tuple[int, int, int]]
         return []
     start = path.start[here]
     end = path.end[here]
-    first = np.flatnonzero(np.append(True, (lane[1:] != lane[:-1]) | (start[1:] != end[:-1])))
+    other_lane = lane[1:] != lane[:-1]
+    after_pause = start[1:] != end[:-1]
+    first = np.flatnonzero(np.append(True, other_lane | after_pause))
     start = start[first]
     end = np.append(end[first[1:] - 1], end[-1])
     lane = lane[first]
     kept = np.sort(np.argsort(start - end, kind="stable")[:MAX_STRETCHES])
-    return list(zip(start[kept].tolist(), end[kept].tolist(), lane[kept].tolist(), strict=True))
+    return list(
+        zip(
+            start[kept].tolist(),
+            end[kept].tolist(),
+            lane[kept].tolist(),
+            strict=True,
+        )
+    )
 
 
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
     """Of device ops (rows): who launched them, with which inputs, and how fast they could be."""
     operator = owner_nodes(m.linked, m.joined.launch_node[rows])
     parts = zip(
-        _around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows), strict=True
+        _around(m, operator),
+        _inputs(m, operator),
+        _launched(m, rows),
+        _work(m, rows),
+        strict=True,
     )
     return [
         [*around, *(inputs if around else ()), *launched, *work]
@@ -146,9 +163,8 @@ def _around(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
     at_node = nodes[nodes >= 0]
     while len(left):
         is_range = ~m.linked.tree.is_call[at_node]
-        for i, code in zip(
-            left[is_range].tolist(), m.linked.tree.names(at_node[is_range]).tolist(), strict=True
-        ):
+        codes = m.linked.tree.names(at_node[is_range])
+        for i, code in zip(left[is_range].tolist(), codes.tolist(), strict=True):
             names[i] += (code,)
         at_node = m.linked.tree.parent[at_node]
         going_on = (at_node >= 0) & np.array(
@@ -170,8 +186,18 @@ def _inputs(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
         )
 
     ranges = m.trace.host_ranges
-    row = np.where(at(m.linked.tree.is_call, nodes, True), -1, at(m.linked.tree.row, nodes, -1))
-    return list(map(line, at(ranges.shapes, row, -1).tolist(), at(ranges.dtypes, row, -1).tolist()))
+    row = np.where(
+        at(m.linked.tree.is_call, nodes, True),
+        -1,
+        at(m.linked.tree.row, nodes, -1),
+    )
+    return list(
+        map(
+            line,
+            at(ranges.shapes, row, -1).tolist(),
+            at(ranges.dtypes, row, -1).tolist(),
+        )
+    )
 
 
 def _launched(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
@@ -185,10 +211,8 @@ def _launched(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
         return (grid + (f", {registers} registers each" if registers > 0 else ""),)
 
     ops = m.trace.device_ops
-    return map(
-        line,
-        *(column[rows].tolist() for column in (ops.blocks, ops.threads, ops.registers, ops.bytes)),
-    )
+    columns = (ops.blocks, ops.threads, ops.registers, ops.bytes)
+    return map(line, *(column[rows].tolist() for column in columns))
 
 
 def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:

@@ -58,7 +58,7 @@ def _all_steps(m: Measurements) -> Iterator[Timeline]:
 
 
 def _of_ranks(of: Measured) -> Iterator[Timeline]:
-    """The same step of every rank, on the critical one's clock, where the clocks can be
+    """One step of every rank, on the critical one's clock, where the clocks can be
     compared."""
     offsets = of.ranks.offset_ns
     step = representative(of.critical.timed.steps)
@@ -100,32 +100,46 @@ def _with_below(whole: Timeline, one: Timeline) -> Timeline:
     """Both; the codes of the lower one's events count on from those of the upper one's."""
     upper = whole.events
     above = len(whole.lanes)
-    owned = int(max(upper.own.max(initial=-1), upper.link.max(initial=-1))) + 1
+    last_own = max(upper.own.max(initial=-1), upper.link.max(initial=-1))
+    owned = int(last_own) + 1
     before = {
         "lane": above,
         "name": len(whole.names),
         "detail": len(whole.detail),
         "facts": len(whole.facts),
+        "own": owned,
+        "link": owned,
     }
-    before |= {"own": owned, "link": owned}
     columns = {}
     for f in fields(Events):
         codes = getattr(one.events, f.name)
-        lower = np.where(codes >= 0, codes + before[f.name], -1) if f.name in before else codes
-        columns[f.name] = np.concatenate([getattr(upper, f.name), lower])
-    shown = {s.what: s for s in whole.shown}
-    for s in one.shown:
-        other = shown.get(s.what, Shown(s.what, 0, 0))
-        shown[s.what] = Shown(s.what, other.shown + s.shown, other.total + s.total)
+        if f.name in before:
+            codes = np.where(codes >= 0, codes + before[f.name], -1)
+        columns[f.name] = np.concatenate([getattr(upper, f.name), codes])
     lists: dict[str, Any] = {
         name: [*getattr(whole, name), *getattr(one, name)]
         for name in ("lanes", "names", "detail", "facts")
     }
+    begin = min(whole.window[0], one.window[0])
+    end = max(whole.window[1], one.window[1])
     return replace(
         whole,
         **lists,
-        window=(min(whole.window[0], one.window[0]), max(whole.window[1], one.window[1])),
+        window=(begin, end),
         events=Events.from_columns(columns),
-        shown=list(shown.values()),
-        path=[*whole.path, *((start, end, lane + above) for start, end, lane in one.path)],
+        shown=_added(whole.shown, one.shown),
+        path=[
+            *whole.path,
+            *((start, end, lane + above) for start, end, lane in one.path),
+        ],
     )
+
+
+def _added(upper: Sequence[Shown], lower: Sequence[Shown]) -> list[Shown]:
+    """How much is shown of each sort in both."""
+    shown = {count.what: count for count in upper}
+    for count in lower:
+        before = shown.get(count.what, Shown(count.what, 0, 0))
+        both = Shown(count.what, before.shown + count.shown, before.total + count.total)
+        shown[count.what] = both
+    return list(shown.values())

@@ -91,12 +91,17 @@ class _Drawing:
         self.shown: list[lanes.Shown] = []
 
     def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
-        """Of these rows those in the step, at most `limit` of them: the longest."""
-        kept = rows = blockwise_found(
-            lambda i: i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])], rows
-        )
+        """Those of the rows that are in the step, at most `limit` of them: the longest."""
+        low, high = self.extent
+
+        def in_step(block: I64) -> I64:
+            inside: I64 = block[(end[block] > low) & (start[block] < high)]
+            return inside
+
+        rows = blockwise_found(in_step, rows)
+        kept = rows
         if len(rows) > limit:
-            length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])
+            length = np.minimum(end[rows], high) - np.maximum(start[rows], low)
             kept = np.sort(rows[np.argpartition(-length, limit - 1)[:limit]])
         if len(rows):
             self.shown.append(lanes.Shown(what, len(kept), len(rows)))
@@ -109,18 +114,23 @@ class _Drawing:
 
     def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
-        facts, about = coded(
-            [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
-        )
+        lines_of = [tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)]
+        facts, about = coded(lines_of)
         names, name = coded([*chain.from_iterable(part.name for part in parts)])
         details, detail = coded([*chain.from_iterable(part.detail for part in parts)])
         steps = self.m.timed.steps
         origin = self.window[0]
         columns = {
-            **{column: _column(parts, column) for column in ("lane", "category", "own", "link")},
+            "lane": _column(parts, "lane"),
+            "category": _column(parts, "category"),
+            "own": _column(parts, "own"),
+            "link": _column(parts, "link"),
             "start": _column(parts, "start") - origin,
             "end": _column(parts, "end") - origin,
             "on_path": _column(parts, "on_path", otherwise=0),
+            "name": name,
+            "detail": detail,
+            "facts": about,
         }
         return Timeline(
             step=steps.first + self.step if steps.found else None,
@@ -132,9 +142,7 @@ class _Drawing:
             detail=details,
             shown=self.shown,
             facts=[list(lines) for lines in facts],
-            events=lanes.Events.from_columns(
-                {**columns, "name": name, "detail": detail, "facts": about}
-            ),
+            events=lanes.Events.from_columns(columns),
             path=[(start - origin, end - origin, lane) for start, end, lane in path],
         )
 
@@ -152,7 +160,10 @@ def _column(parts: list[_Part], name: str, otherwise: int = -1) -> I64:
 def coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
     """Distinct texts (or several each), and for each its index; -1 for an empty one."""
     codes: dict[Text, int] = {}
-    index = np.array([codes.setdefault(t, len(codes)) if t else -1 for t in texts], np.int64)
+    index = np.array(
+        [codes.setdefault(t, len(codes)) if t else -1 for t in texts],
+        np.int64,
+    )
     return list(codes), index
 
 
@@ -164,15 +175,16 @@ def shown_name(text: str | None) -> str:
 def _critical_path(d: _Drawing) -> Iterator[_Part]:
     """The chain of causes that is as long as the step; segments of one kind in a row are one."""
     path = d.on_path.path
-    here = np.flatnonzero((path.end > d.extent[0]) & (path.start < d.extent[1]))
+    low, high = d.extent
+    here = np.flatnonzero((path.end > low) & (path.start < high))
     if not len(here):
         return
     kind = path.kind[here]
     length = path.duration[here]
-    first = np.flatnonzero(np.append(True, (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)))
+    differs = (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)
+    first = np.flatnonzero(np.append(True, differs))
     count = np.diff(np.append(first, len(here)))
-    run = np.repeat(np.arange(len(first)), count)
-    longest = np.lexsort((length, run))[np.cumsum(count) - 1]
+    longest = _longest_of_runs(length, count)
     start = path.start[here[first]]
     end = path.end[here[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
@@ -189,11 +201,24 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     )
 
 
+def _longest_of_runs(length: I64, count: I64) -> I64:
+    """The index of the longest segment of each run; `count`: how many segments each run has."""
+    run = np.repeat(np.arange(len(count)), count)
+    longest: I64 = np.lexsort((length, run))[np.cumsum(count) - 1]
+    return longest
+
+
 def _gaps(d: _Drawing) -> Iterator[_Part]:
     gaps = d.m.causes.gaps
     rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
     longest = rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]]
-    explained = dict(zip(longest.tolist(), gap_details(d.m.timed, gaps, longest), strict=True))
+    explained = dict(
+        zip(
+            longest.tolist(),
+            gap_details(d.m.timed, gaps, longest),
+            strict=True,
+        )
+    )
     for device in distinct(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
         yield _Part(
@@ -211,9 +236,8 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
     place = np.stack((ops.device[rows], ops.stream[rows]))
     distinct, group = np.unique(place, axis=1, return_inverse=True)
-    time = np.bincount(
-        group.reshape(-1), weights=ops.end[rows] - ops.start[rows], minlength=distinct.shape[1]
-    )
+    duration = ops.end[rows] - ops.start[rows]
+    time = np.bincount(group.reshape(-1), weights=duration, minlength=distinct.shape[1])
     for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
         here = rows[group.reshape(-1) == g]
         lane = d.add_lanes(f"GPU {distinct[0, g]} stream {distinct[1, g]}")
@@ -229,7 +253,11 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
             facts=device_facts(d.m, here),
             own=here,
             on_path=d.on_path.of_op[here],
-            link=np.where(d.m.linked.launch[here] >= 0, d.m.linked.launch[here] + len(ops), -1),
+            link=np.where(
+                d.m.linked.launch[here] >= 0,
+                d.m.linked.launch[here] + len(ops),
+                -1,
+            ),
         )
         d.on_path.lane_of_op[here] = lane
 
@@ -241,14 +269,21 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
     category = host_categories(d.m, rows)
     threads, of_thread = np.unique(tree.thread[rows], return_inverse=True)
-    outermost = np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0)
+    outermost = np.where(
+        tree.depth[rows] == 0,
+        tree.end[rows] - tree.start[rows],
+        0,
+    )
     busiest = threads[
         np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]
     ]
     for thread in busiest.tolist():
         here = tree.thread[rows] == thread
         nodes = rows[here]
-        lane = d.add_lanes(thread_title(d.m, thread), int(tree.depth[nodes].max()) + 1)
+        lane = d.add_lanes(
+            thread_title(d.m, thread),
+            int(tree.depth[nodes].max()) + 1,
+        )
         is_call = tree.is_call[nodes]
         row = tree.row[nodes]
         yield _Part(
@@ -309,7 +344,13 @@ def node_names(m: Measurements, nodes: I64) -> list[str]:
     calls = m.trace.api_calls
     is_call = tree.is_call[nodes]
     codes = np.where(
-        is_call, at(calls.name, np.where(is_call, tree.row[nodes], -1), -1), tree.names(nodes)
+        is_call,
+        at(
+            calls.name,
+            np.where(is_call, tree.row[nodes], -1),
+            -1,
+        ),
+        tree.names(nodes),
     )
     return [shown_name(m.trace.text(code)) for code in codes.tolist()]
 

@@ -28,8 +28,12 @@ def on(name: str) -> str:
     and dark differ."""
     texts = []
     for palette in palettes():
-        red, green, blue = (int(palette[name][i : i + 2], 16) for i in (1, 3, 5))
-        texts.append("#14171c" if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "#ffffff")
+        digits = palette[name]
+        red = int(digits[1:3], 16)
+        green = int(digits[3:5], 16)
+        blue = int(digits[5:7], 16)
+        brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+        texts.append("#14171c" if brightness > LIGHT else "#ffffff")
     return texts[0] if texts[0] == texts[1] else f"light-dark({texts[0]},{texts[1]})"
 
 

@@ -99,11 +99,11 @@ class Lines:
 
     @property
     def drawn(self) -> set[tuple[str, str]]:
-        """As of `Rects`."""
+        """Its extent on this axis, as `Rects` has it."""
         return {(self.colour, self.form)} if len(self.x) else set()
 
     def values(self, direction: str) -> Sequence[float]:
-        """As of `Rects`."""
+        """Its extent on this axis, as `Rects` has it."""
         return self.x if direction == "x" else self.y
 
 
@@ -118,11 +118,11 @@ class Dots:
 
     @property
     def drawn(self) -> set[tuple[str, str]]:
-        """As of `Rects`."""
+        """Its extent on this axis, as `Rects` has it."""
         return {(self.colour, self.form)} if self.dots else set()
 
     def values(self, direction: str) -> Sequence[float]:
-        """As of `Rects`."""
+        """Its extent on this axis, as `Rects` has it."""
         return [getattr(dot, direction) for dot in self.dots]
 
 
@@ -186,11 +186,17 @@ def scale_of(axis: Axis, marks: Sequence[Mark], direction: str) -> Scale:
     """The scale of an axis (`x` or `y`), over all marks unless its range is given."""
     if axis.names is not None:
         return Scale(-0.5, max(len(axis.names), 1) - 0.5, False)
-    low, high = axis.range or _ends(axis.log, [v for mark in marks for v in mark.values(direction)])
+    low, high = axis.range or _ends(
+        axis.log,
+        [v for mark in marks for v in mark.values(direction)],
+    )
     low = max(low, -MOST)
     high = min(high, MOST)
     if not high - low > LEAST:
-        low, high = (low / 2, low * 2) if axis.log and low > 0 else (low, low + max(abs(low), 1.0))
+        if axis.log and low > 0:
+            low, high = low / 2, low * 2
+        else:
+            high = low + max(abs(low), 1.0)
     return Scale(low, high, axis.log)
 
 
@@ -198,7 +204,9 @@ def _ends(log: bool, values: Sequence[float]) -> tuple[float, float]:
     """The least and the largest value that can be drawn; zero is among those of an axis that has
     it."""
     known = [v for v in values if (LEAST if log else -MOST) < v < MOST] or [1.0]
-    return (min(known), max(known)) if log else (min(0.0, *known), max(0.0, *known))
+    if log:
+        return min(known), max(known)
+    return min(0.0, *known), max(0.0, *known)
 
 
 def ticks(axis: Axis, scale: Scale) -> list[tuple[float, str]]:
@@ -225,11 +233,20 @@ def _in_decades(low: float, high: float) -> list[float]:
     every = max(round((last - first) / TICKS), 1)
     factors = (1, 2, 5) if last - first < 2.0 else (1,)  # of few decades 2 and 5 are written, too
     return [
-        f * 10.0**n for n in range(math.floor(first), math.ceil(last) + 1, every) for f in factors
+        f * 10.0**n
+        for n in range(
+            math.floor(first),
+            math.ceil(last) + 1,
+            every,
+        )
+        for f in factors
     ]
 
 
 def _written(value: float) -> str:
     """A round figure without the zeros that measured ones end in."""
     text = number(float(value))
-    return text.rstrip("0").rstrip(".") if "." in text and not text.startswith(("<", ">")) else text
+    is_bound = text.startswith(("<", ">"))
+    if "." not in text or is_bound:
+        return text
+    return text.rstrip("0").rstrip(".")

@@ -15,7 +15,7 @@ from traceanalyzer.report.html.pictures.colours import light, of_category
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
 from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, drawn
 from traceanalyzer.report.timeline.lanes import Category, Timeline
-from traceanalyzer.trace import distinct
+from traceanalyzer.trace import I64, distinct
 
 BOXES = 400  # across a lane: less than a pixel of a wide screen each
 MAX_LANES = 10
@@ -37,6 +37,10 @@ LEGEND_PX = 20
 MOST_LINE = 122  # characters of a line of text that fit the width
 MOST_LINES = 4  # of one text: names can be endless
 KEY_PX = 24  # of a legend's key: its square and the room around it
+SQUARE_KEY = (2, 11, 2)
+"""A key's place below the line's top, height and rounding, in px."""
+KEY_FORMS = {"dot": (2, 11, 6), "line": (6, 3, 0)}
+"""Keys of other marks than boxes."""
 
 
 Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what it shows, height
@@ -45,19 +49,13 @@ Panel: TypeAlias = tuple[str, Plot, int]  # one picture of several: title, what 
 def strip(timeline: Timeline) -> tuple[Plot, int]:
     """The picture of a timeline's window and its height. Of the host the outermost level of the
     first thread."""
-    # The lanes of the device, and the first one of the host.
-    on_host = np.zeros(len(timeline.lanes), bool)
-    on_host[timeline.events.lane[np.isin(timeline.events.category, ON_HOST)]] = True
-    shown = np.flatnonzero(~on_host).tolist()[: MAX_LANES - 1]
-    shown += [i for i, lane in enumerate(timeline.lanes) if on_host[i] and lane.level == 0][:1]
+    shown = _shown_lanes(timeline)
     rects = [mark for place, lane in enumerate(shown) for mark in _of_lane(timeline, lane, place)]
     names = [timeline.lanes[lane].title for lane in shown]
     low, high = (moment / NS_PER_MS for moment in timeline.window)
     # A cause has one colour on the path and between the ops, and stands in the legend once.
-    names_of = {
-        mark.colour: mark.name
-        for mark in sorted(rects, key=lambda mark: not mark.name.startswith("path"))
-    }
+    path_first = sorted(rects, key=lambda mark: not mark.name.startswith("path"))
+    names_of = {mark.colour: mark.name for mark in path_first}
     keys = [(name, colour, "") for colour, name in names_of.items()]
     plot = Plot(
         rects,
@@ -69,26 +67,42 @@ def strip(timeline: Timeline) -> tuple[Plot, int]:
     return plot, EDGES_PX + ROW_PX * len(shown)
 
 
+def _shown_lanes(timeline: Timeline) -> list[int]:
+    """The lanes of the device, and the first one of the host."""
+    on_host = np.zeros(len(timeline.lanes), bool)
+    on_host[timeline.events.lane[np.isin(timeline.events.category, ON_HOST)]] = True
+    device: list[int] = np.flatnonzero(~on_host).tolist()[: MAX_LANES - 1]
+    outer_host = [i for i, lane in enumerate(timeline.lanes) if on_host[i] and lane.level == 0]
+    return device + outer_host[:1]
+
+
 def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     """Boxes of each sort: neighbours nearer than a box are one."""
     events = timeline.events
     (low, high) = timeline.window
     made = []
     width = max((high - low) // BOXES, 1)
-    rows = np.flatnonzero((events.lane == lane) & (events.end > low) & (events.start < high))
+    in_window = (events.end > low) & (events.start < high)
+    rows = np.flatnonzero((events.lane == lane) & in_window)
     for code in distinct(events.category[rows]).tolist():
-        here = rows[events.category[rows] == code]
-        start = np.maximum(events.start[here], low)
-        end = np.maximum(
-            np.maximum.accumulate(np.minimum(events.end[here], high)), start + width // 2
-        )
-        first = np.flatnonzero(np.append(True, start[1:] > end[:-1] + width // 2))
-        begins = start[first] / NS_PER_MS
-        ends = end[np.append(first[1:] - 1, len(end) - 1)] / NS_PER_MS
-        pairs = zip(begins.tolist(), ends.tolist(), strict=True)
-        boxes = [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
+        of_kind = rows[events.category[rows] == code]
+        start = np.maximum(events.start[of_kind], low)
+        end = np.minimum(events.end[of_kind], high)
+        boxes = _merged_boxes(start, end, width, place)
         made.append(Rects(Category(code).label, of_category(Category(code)), boxes))
     return made
+
+
+def _merged_boxes(start: I64, end: I64, width: int, place: int) -> list[Box]:
+    """Boxes of events (ns, ordered by start), neighbours nearer than half a `width` in one."""
+    end = np.maximum(np.maximum.accumulate(end), start + width // 2)
+    apart = start[1:] > end[:-1] + width // 2
+    first = np.flatnonzero(np.append(True, apart))
+    last = np.append(first[1:] - 1, len(end) - 1)
+    begins = start[first] / NS_PER_MS
+    ends = end[last] / NS_PER_MS
+    pairs = zip(begins.tolist(), ends.tolist(), strict=True)
+    return [Box(begin, finish, place - 0.4, place + 0.4) for begin, finish in pairs]
 
 
 def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:
@@ -105,7 +119,10 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
         legend, rows = _legend(plot, y + 8)
         y += 8 + LEGEND_PX * rows
         picture = drawn(plot, tall, name, WIDTH - 2 * EDGE)
-        parts += [legend, tag("svg", picture, x=EDGE, y=y, width=WIDTH - 2 * EDGE, height=tall)]
+        parts += [
+            legend,
+            tag("svg", picture, x=EDGE, y=y, width=WIDTH - 2 * EDGE, height=tall),
+        ]
         y += tall
     height = y + EDGE
     ground = tag("rect", width=WIDTH, height=height, rx=8, style="fill:var(--page)")
@@ -147,7 +164,7 @@ def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
             x = EDGE
             row = row + 1
         top = y + row * LEGEND_PX
-        below, high, round_ = {"dot": (2, 11, 6), "line": (6, 3, 0)}.get(form, (2, 11, 2))
+        below, high, round_ = KEY_FORMS.get(form, SQUARE_KEY)
         made.append(
             tag(
                 "rect",

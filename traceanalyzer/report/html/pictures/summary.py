@@ -33,17 +33,17 @@ def waterfall(
     ends = first[1] + np.cumsum(steps)
     begins = ends - steps
     rows = [(first[0], 0.0, first[1], "neutral", figure(first[1], "ms"))]
-    for (name, value), begin, end in zip(parts, begins.tolist(), ends.tolist(), strict=True):
-        rows.append(
-            (
-                name,
-                begin,
-                end,
-                "less" if value < 0 else "more",
-                "+" * (value > 0) + figure(value, "ms"),
-            )
-        )
-    rows.append((last[0], 0.0, last[1], "neutral", figure(last[1], "ms")))
+    for (name, value), begin, end in zip(
+        parts,
+        begins.tolist(),
+        ends.tolist(),
+        strict=True,
+    ):
+        sign = "+" if value > 0 else ""
+        colour = "less" if value < 0 else "more"
+        rows.append((name, begin, end, colour, sign + figure(value, "ms")))
+    name, value = last
+    rows.append((name, 0.0, value, "neutral", figure(value, "ms")))
     keys = [("less time", "less", ""), ("more time", "more", "")]
     return _rows(rows, keys), EDGES_PX + ROW_PX * len(rows)
 
@@ -69,10 +69,14 @@ def ladder(
                 f"{figure(value, 'ms')}{ends}, {figure(today[1] / value, 'x')}",
             )
         )
-    past = [today[1], *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes)]
+    past = [
+        today[1],
+        *(max(value, likely[1] if likely else 0.0) for _, value, likely in changes),
+    ]
     if floor is not None:
-        rows.append((floor[0], 0.0, floor[1], "floor", figure(floor[1], "ms")))
-        past.append(floor[1])
+        name, value = floor
+        rows.append((name, 0.0, value, "floor", figure(value, "ms")))
+        past.append(value)
     plot = _rows(
         rows, [("today", "neutral", ""), ("predicted, and its range", "less", "")], 1.45, past
     )
@@ -81,9 +85,8 @@ def ladder(
         for y, (_, _, likely) in enumerate(changes, 1)
         if likely is not None
     ]
-    return replace(plot, marks=[*plot.marks, Rects("", "text", ranges)]), EDGES_PX + ROW_PX * len(
-        rows
-    )
+    marked = replace(plot, marks=[*plot.marks, Rects("", "text", ranges)])
+    return marked, EDGES_PX + ROW_PX * len(rows)
 
 
 def _rows(
@@ -95,26 +98,21 @@ def _rows(
     """Bars from top to bottom: name, begin, end, colour, and what stands after it, or `past` more
     than it; `reach` is room for the figure after the longest."""
     names = [shorten(plain(name), MAX_NAME) for name, *_ in rows]
-    boxes = [
-        Box(
-            min(begin, end),
-            max(begin, end),
-            y + TOP,
-            y + BOTTOM,
-            f"{names[y]}: {text}",
-            colour=colour,
-        )
-        for y, (_, begin, end, colour, text) in enumerate(rows)
-    ]
+    boxes = []
+    for y, (_, begin, end, colour, text) in enumerate(rows):
+        left, right = sorted((begin, end))
+        hint = f"{names[y]}: {text}"
+        boxes.append(Box(left, right, y + TOP, y + BOTTOM, hint, colour=colour))
     above = Words([(0.0, y + MIDDLE, name) for y, name in enumerate(names)])
     ends = past or [box.x1 for box in boxes]
-    after = Words([(ends[y], y + (TOP + BOTTOM) / 2, row[-1]) for y, row in enumerate(rows)])
+    middle = (TOP + BOTTOM) / 2
+    places = zip(ends, rows, strict=False)
+    after = Words([(end, y + middle, row[-1]) for y, (end, row) in enumerate(places)])
     least = min([0.0, *(box.x0 for box in boxes)])
     most = max([0.0, *(box.x1 for box in boxes)])
-    axis = Axis("ms a step", range=(least, most * reach))
     return Plot(
         [Rects("", "neutral", boxes), above, after],
-        axis,
+        Axis("ms a step", range=(least, most * reach)),
         Axis(names=names, hidden=True),
         down=True,
         keys=keys,
@@ -152,7 +150,12 @@ def budget(report: Report) -> Plot | None:
     if not marks:
         return None
     keys = [(mark.name, mark.colour, "") for mark in marks]
-    return Plot(marks, Axis("ms", range=(0.0, at)), Axis(hidden=True, range=(0.0, 1.0)), keys=keys)
+    return Plot(
+        marks,
+        Axis("ms", range=(0.0, at)),
+        Axis(hidden=True, range=(0.0, 1.0)),
+        keys=keys,
+    )
 
 
 def predictions(report: Report) -> tuple[Plot, int] | None:

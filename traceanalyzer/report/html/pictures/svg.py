@@ -30,10 +30,7 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
     """The picture, `height` px high; `label` tells what it shows to who does not see it."""
     across = of.scale_of(plot.x, plot.marks, "x")
     along = of.scale_of(plot.y, plot.marks, "y")
-    left = 2  # room for what stands at the vertical axis
-    if not plot.y.hidden:
-        longest = max((len(text) for _, text in of.ticks(plot.y, along)), default=0)
-        left = min(round(longest * CHARACTER_PX) + 12, MAX_LEFT_PX)
+    left = _left_px(plot.y, along)
     below = 0 if plot.x.hidden else BELOW_PX + (TITLE_PX if plot.x.title else 0)
     top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
     inner = height - top - below
@@ -49,16 +46,14 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
         place = ""
         across_px = width - left - RIGHT_PX
         more = {"xmlns": "http://www.w3.org/2000/svg"}
-    title = (
-        tag("text", plot.y.title, x=begin - left, y=12, class_="axis") if top > EDGE_PX else None
-    )
+    title = None
+    if top > EDGE_PX:
+        title = tag("text", plot.y.title, x=begin - left, y=12, class_="axis")
     marks = (_mark(area, mark, width is not None) for mark in plot.marks)
-    grid = tag(
-        "g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)"
-    )
-    body = tag(
-        "svg", grid, *marks, x=begin, y=top, width=across_px, height=inner, overflow="visible"
-    )
+    lines = [*_down(area, plot.y), *_across(area, plot.x)]
+    grid = tag("g", *lines, class_="grid", style="fill:var(--quiet)")
+    place_in = {"x": begin, "y": top, "width": across_px, "height": inner}
+    body = tag("svg", grid, *marks, **place_in, overflow="visible")
     return tag(
         "svg",
         title,
@@ -73,6 +68,15 @@ def drawn(plot: of.Plot, height: int, label: str, width: int | None = None) -> M
         style=f"{place}fill:var(--text)",
         **more,
     )
+
+
+def _left_px(axis: of.Axis, scale: of.Scale) -> int:
+    """Room for what stands at the vertical axis."""
+    if axis.hidden:
+        return 2
+    ticks = of.ticks(axis, scale)
+    longest = max((len(text) for _, text in ticks), default=0)
+    return min(round(longest * CHARACTER_PX) + 12, MAX_LEFT_PX)
 
 
 class _Area:
@@ -148,7 +152,8 @@ def _mark(area: _Area, mark: of.Mark, alone: bool) -> Markup:
 
 def _rects(area: _Area, mark: of.Rects) -> Iterator[Markup]:
     for box in mark.boxes:
-        left, right = sorted((area.across.at(box.x0), area.across.at(box.x1)))
+        sides = (area.across.at(box.x0), area.across.at(box.x1))
+        left, right = sorted(sides)
         high, low = sorted((area.y(box.y0), area.y(box.y1)))
         place: dict[str, Any] = {
             "x": f"{100 * left:.5g}%",
@@ -188,14 +193,32 @@ def _line(area: _Area, mark: of.Lines) -> Markup:
     """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its
     width is not. Hints of its points are in circles that are not seen."""
     dots = [
-        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=hint)
-        for x, y, hint in zip(mark.x, mark.y, () if mark.base else mark.hints, strict=False)
+        tag(
+            "circle",
+            cx=area.x(x),
+            cy=area.y(y),
+            r=5,
+            data_def=hint,
+        )
+        for x, y, hint in zip(
+            mark.x,
+            mark.y,
+            () if mark.base else mark.hints,
+            strict=False,
+        )
     ]
     path = _path(area, mark.x, mark.y, mark.steps, "M")
     colour = f"var(--{mark.colour})"
     if mark.base:
         # Back along the base, where a step falls before it goes on.
-        back = _path(area, mark.x[::-1], mark.base[::-1], mark.steps, "L", falls_first=True)
+        back = _path(
+            area,
+            mark.x[::-1],
+            mark.base[::-1],
+            mark.steps,
+            "L",
+            falls_first=True,
+        )
         shape = tag(
             "path",
             d=f"{path}{back}Z",
@@ -250,7 +273,11 @@ def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
     """Dots and their names; a page too narrow for a name shortens it."""
     for dot in mark.dots:
         yield tag(
-            "circle", cx=area.x(dot.x), cy=area.y(dot.y), r=dot.radius_px, data_def=dot.hint or None
+            "circle",
+            cx=area.x(dot.x),
+            cy=area.y(dot.y),
+            r=dot.radius_px,
+            data_def=dot.hint or None,
         )
         if dot.text:
             at = area.across.at(dot.x)
@@ -259,10 +286,10 @@ def _dots(area: _Area, mark: of.Dots, *, alone: bool) -> Iterator[Markup]:
             room = int(((at if beyond else 1 - at) * NARROW_PX - aside) / CHARACTER_PX)
             short = shorten(dot.text, max(room, LEAST_WORDS))
             fits = alone or short == dot.text
-            for text, class_ in (
-                (dot.text, "label" if fits else "label minor"),
-                (short, "label short"),
-            )[: 2 - fits]:
+            texts = [(dot.text, "label")]
+            if not fits:
+                texts = [(dot.text, "label minor"), (short, "label short")]
+            for text, class_ in texts:
                 yield tag(
                     "text",
                     text,
@@ -282,8 +309,9 @@ def _words(area: _Area, mark: of.Words, *, alone: bool) -> Iterator[Markup]:
     for x, y, text in mark.words:
         room = int((1 - area.across.at(x)) * NARROW_PX / CHARACTER_PX)
         place: dict[str, Any] = {"x": area.x(x), "y": area.y(y) + 4}
-        short = text if len(text) <= room else _ASIDE.sub("", text)
-        if (short == text and len(text) <= room) or alone:
+        fits = len(text) <= room
+        short = text if fits else _ASIDE.sub("", text)
+        if fits or alone:
             yield tag("text", text, **place, dx=5)
             continue
         yield tag("text", text, **place, dx=5, class_="minor")
