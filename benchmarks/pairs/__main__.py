@@ -107,6 +107,13 @@ def processes(pairs: list[Pair | Good], folder: Path, *, together: bool) -> Iter
             yield Process(pair, parts, folder, together=together)
 
 
+def load(waiting: list[Process], limit_s: float) -> None:
+    """Wait until all have loaded, for a while."""
+    until = time.monotonic() + limit_s
+    while not all(one.ready for one in waiting) and time.monotonic() < until:
+        time.sleep(0.2)
+
+
 def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, Any]]:
     """Give each process its turn; a row for each pair."""
     found: dict[str, dict[str, Any]] = {}
@@ -188,9 +195,7 @@ def main() -> None:
         (folder / "captures").mkdir()
         waiting = list(processes(chosen, folder, together=together))
         try:
-            loading = time.monotonic() + LOADING_S * (2 if options.compiled else 1)
-            while not all(one.ready for one in waiting) and time.monotonic() < loading:
-                time.sleep(0.2)
+            load(waiting, LOADING_S * (2 if options.compiled else 1))
             print(f"loaded, {until - time.monotonic():.1f} s left", flush=True)
             found = run(waiting, options.out, until)
         finally:
