@@ -1,17 +1,19 @@
 """Promises about programs that nobody has seen, sealed before a stopwatch runs.
 
-    python -m benchmarks.first_sight record OUT [--set SET]     on a machine with a GPU
-    python -m benchmarks.first_sight score FOLDER [--markdown]  anywhere
+    python -m benchmarks.first_sight record OUT [--set SET] [--nsys PATH]  on a machine with a GPU
+    python -m benchmarks.first_sight score FOLDER                          anywhere
 
 `record`: each program of a set of `benchmarks.pairs` is recorded unchanged, as `collect torch` does;
 the reports are written to `OUT/predictions.json` and their SHA-256 to `OUT/sealed.txt`; only then
-is each program timed without and with its remedy. `score` compares the sealed predictions with the
+is each program timed without and with its remedy. With `--nsys` each is recorded by Nsight Systems,
+too. `score` compares the sealed predictions with the
 stopwatch, and with what the present version says of the kept captures, where they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -23,7 +25,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.pairs.__main__ import Process
+    from benchmarks.pairs.program import Good, Pair
 
 FIRST = 3
 """Recommendations that a person looks at."""
@@ -56,6 +62,38 @@ def seal(captures: Path, out: Path) -> None:
     print("sealed", digest, flush=True)
 
 
+def watched_by_nsys(pair: Pair | Good, folder: Path, nsys: str) -> Process:
+    """A process of a program that Nsight Systems records from the first measured step on."""
+    from benchmarks.pairs.__main__ import Process
+
+    report = str(folder / pair.name)
+    command = [nsys, "profile", "--trace", "cuda,nvtx,cublas,cudnn", "--output", report]
+    ranged = ["--capture-range", "cudaProfilerApi", "--capture-range-end", "stop"]
+    return Process(pair, ("nsys",), folder, together=False, under=[*command, *ranged])
+
+
+def export(folder: Path, nsys: str | None) -> None:
+    """The databases of the reports, without what is not a recording's, among the captures."""
+    from traceanalyzer.collect.profilers.nsys import scrub
+
+    def exported(report: Path) -> None:
+        into = folder / "captures" / f"{report.stem}.nsys"
+        into.mkdir()
+        database = into / "nsys.sqlite"
+        words = ["export", "--type", "sqlite", "--output", str(database), str(report)]
+        done = subprocess.run([nsys or "nsys", *words], capture_output=True, check=False)
+        if done.returncode:
+            print(report.stem, done.stderr.decode(errors="replace")[-300:])
+            return
+        scrub(database)
+        with gzip.open(into / "nsys.sqlite.gz", "wb", 6) as packed:
+            packed.write(database.read_bytes())
+        database.unlink()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(exported, sorted(folder.glob("*.nsys-rep"))))
+
+
 def record(options: argparse.Namespace) -> None:
     """Record all, seal what is predicted of them, time all."""
     from benchmarks.pairs.__main__ import LOADING_S, Process, load, pack, run
@@ -70,15 +108,19 @@ def record(options: argparse.Namespace) -> None:
         (folder / "captures").mkdir()
         recording = [Process(p, ("record",), folder, together=False) for p in pairs]
         timing = []
+        watched = [watched_by_nsys(p, folder, options.nsys) for p in pairs if options.nsys]
         try:
             load(recording, LOADING_S)
             run(recording, options.out, until)
+            load(watched, LOADING_S)
+            run(watched, options.out, until)
+            export(folder, options.nsys)
             seal(folder / "captures", options.out)
             timing = [Process(p, tuple(p.timed), folder, together=False) for p in pairs]
             load(timing, LOADING_S)
             run(timing, options.out, until)
         finally:
-            for process in (*recording, *timing):
+            for process in (*recording, *watched, *timing):
                 process.end()
         for line in pack(folder / "captures", options.out):
             print("left out:", line)
@@ -204,6 +246,16 @@ def _line(score: Score) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def print_scores(
+    title: str, timed: dict[str, dict[str, Any]], reports: dict[str, dict[str, Any]]
+) -> None:
+    """The table of the captures, and that of nsys where it recorded, too."""
+    print(f"## {title}\n\n{as_markdown(scores(timed, reports))}\n")
+    of_nsys = {name: reports[f"{name}.nsys"] for name in timed if f"{name}.nsys" in reports}
+    if of_nsys:
+        print(f"## {title}, nsys\n\n{as_markdown(scores(timed, of_nsys))}\n")
+
+
 def score(folder: Path) -> None:
     """Print how the sealed predictions fared, and those of this version."""
     timed = json.loads((folder / "pairs.json").read_text())
@@ -211,11 +263,11 @@ def score(folder: Path) -> None:
     sealed = (folder / "sealed.txt").read_text().split()[0]
     if hashlib.sha256(text.encode()).hexdigest() != sealed:
         sys.exit("predictions.json is not what was sealed")
-    print("## As sealed\n\n" + as_markdown(scores(timed, json.loads(text))))
+    print_scores("As sealed", timed, json.loads(text))
     captures = folder / "captures"
     if captures.is_dir():
-        now = {name: report_of(captures / name) for name in timed if (captures / name).is_dir()}
-        print("\n## This version\n\n" + as_markdown(scores(timed, now)))
+        now = {path.name: report_of(path) for path in captures.iterdir()}
+        print_scores("This version", timed, now)
 
 
 def main() -> None:
@@ -227,6 +279,7 @@ def main() -> None:
     parser.add_argument("--set", default="ninth")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--nsys", help="the nsys that records, too")
     parser.add_argument("--seconds", type=float, default=480.0)
     options = parser.parse_intermixed_args()
     if options.do == "record":

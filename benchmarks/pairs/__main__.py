@@ -22,7 +22,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,26 @@ class Process:
     """A process of a pair (several with ranks), loaded and waiting for its turn."""
 
     def __init__(
-        self, pair: Pair | Good, parts: tuple[str, ...], folder: Path, *, together: bool
+        self,
+        pair: Pair | Good,
+        parts: tuple[str, ...],
+        folder: Path,
+        *,
+        together: bool,
+        under: Sequence[str] = (),
     ) -> None:
         self.pair = pair
         self.parts = parts
         self.folder = folder
         self.ranks = 2 if together else 1
         self.name = f"{pair.name}.{parts[0]}"
-        words = [sys.executable, *(TORCHRUN if together else ()), "-m", "benchmarks.pairs.one"]
+        words = [
+            *under,
+            sys.executable,
+            *(TORCHRUN if together else ()),
+            "-m",
+            "benchmarks.pairs.one",
+        ]
         self.log = folder / f"{self.name}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(

@@ -1,9 +1,9 @@
 """A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`.
 
-PART is `base`, `fix` or a remedy's id (timed), `record` (the base) or `good` (the fix, in fewer
-steps). It loads everything, says so, and waits for its turn, so that nothing else runs while it
-does. What it timed stands in `FOLDER/NAME.PART.rankN.json` then, what it recorded in
-`FOLDER/captures/NAME` and `NAME.fixed`.
+PART is `base`, `fix` or a remedy's id (timed), `record` (the base), `good` (the fix, in fewer
+steps) or `nsys` (the base, in a process that nsys watches). It loads everything, says so, and waits
+for its turn, so that nothing else runs while it does. What it timed stands in
+`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
 """
 
 import gc
@@ -31,6 +31,7 @@ WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
 RECORD_S = 12.0
+RANGE_STEPS = 10
 RANK = int(os.environ.get("RANK", "0"))
 WORLD = int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -137,11 +138,27 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
     attached._recorder.close()
 
 
+def record_range(step: Step) -> None:
+    """Some steps between the calls that start and stop a profiler from outside, a range each."""
+    for _ in range(WARM_UP):
+        step()
+    synchronize()
+    torch.cuda.profiler.start()
+    for number in range(RANGE_STEPS):
+        with torch.cuda.nvtx.range(f"step {number}"):
+            step()
+    synchronize()
+    torch.cuda.profiler.stop()
+
+
 def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> dict[str, object]:
     """Time or record a version of the program."""
     torch.manual_seed(0)
     version = VERSION.get(part, part)
     step = made[version] if version in made else pair.version(version)
+    if part == "nsys":
+        record_range(step)
+        return {}
     if part in ("record", "good"):
         for _ in range(0 if pair.once else min(WARM_UP, 3)):
             step()

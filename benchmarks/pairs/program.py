@@ -19,7 +19,7 @@ LIBRARIES = (
     "torch_geometric",
     "transformers.models.llama.modeling_llama",
 )
-VERSION = {"record": "base", "good": "fix"}
+VERSION = {"record": "base", "nsys": "base", "good": "fix"}
 """What is recorded, by the part that records it."""
 
 
