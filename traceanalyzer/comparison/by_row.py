@@ -41,32 +41,54 @@ def _changes(table: str, a: Report, b: Report, least_ms: float) -> list[RowChang
     of_b = _sums(table, b)
     rows = []
     for name in dict.fromkeys((*of_a, *of_b)):
-        if any(
-            name not in side and len(r.tables.get(table, [])) >= TOP_ROWS
-            for side, r in ((of_a, a), (of_b, b))
-        ):
+        if (name not in of_a and _is_cut(table, a)) or (name not in of_b and _is_cut(table, b)):
             continue  # it may be below the rows that the other report has
-        (calls_a, ms_a), (calls_b, ms_b) = of_a.get(name, (0.0, 0.0)), of_b.get(name, (0.0, 0.0))
-        if abs(ms_b - ms_a) < least_ms or ms_a == ms_b:
+        before = of_a.get(name, CallTime())
+        after = of_b.get(name, CallTime())
+        difference_ms = after.ms - before.ms
+        if abs(difference_ms) < least_ms or not difference_ms:
             continue
-        of_calls = (calls_b - calls_a) * ms_a / calls_a if calls_a and calls_b else ms_b - ms_a
-        calls = f"{_calls(calls_a, ms_a)} → {_calls(calls_b, ms_b)}"
-        rows.append(RowChange(name, calls, ms_a, ms_b, ms_b - ms_a, ms_b - ms_a - of_calls))
+        by_calls_ms = difference_ms
+        if before.calls and after.calls:
+            by_calls_ms = (after.calls - before.calls) * before.ms / before.calls
+        rows.append(
+            RowChange(
+                name=name,
+                calls=f"{before} → {after}",
+                a_ms=before.ms,
+                b_ms=after.ms,
+                difference_ms=difference_ms,
+                by_time_ms=difference_ms - by_calls_ms,
+            )
+        )
     return sorted(rows, key=lambda row: -abs(row.difference_ms))
 
 
-def _sums(table: str, report: Report) -> dict[str, tuple[float, float]]:
+def _is_cut(table: str, report: Report) -> bool:
+    """Whether the table may have more rows than the report lists."""
+    return len(report.tables.get(table, [])) >= TOP_ROWS
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Calls and device time of a step."""
+
+    calls: float = 0.0
+    ms: float = 0.0
+
+    def __str__(self) -> str:
+        """How many, and how long each."""
+        return f"{self.calls:,.4g} x {figure(self.ms / self.calls, 'ms')}" if self.calls else "none"
+
+
+def _sums(table: str, report: Report) -> dict[str, CallTime]:
     """Calls and device time of a step by name."""
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, CallTime] = {}
     for row in report.tables.get(table, []):
-        calls, ms = found.get(row.name, (0.0, 0.0))
-        found[row.name] = calls + row.calls, ms + getattr(row, TIMES[table])
+        sums = found.get(row.name, CallTime())
+        ms = sums.ms + getattr(row, TIMES[table])
+        found[row.name] = CallTime(sums.calls + row.calls, ms)
     return found
-
-
-def _calls(calls: float, ms: float) -> str:
-    """How many, and how long each."""
-    return f"{calls:,.4g} x {figure(ms / calls, 'ms')}" if calls else "none"
 
 
 @dataclass(frozen=True)
@@ -127,5 +149,5 @@ def _launch_us(row: IterationRow) -> float | None:
 
 
 def _median(rows: list[IterationRow], of: Callable[[IterationRow], float | None]) -> float | None:
-    known = [value for row in rows if (value := of(row)) is not None]
+    known = [value for value in map(of, rows) if value is not None]
     return float(np.median(known)) if known else None

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Literal
 
 from traceanalyzer.analysis.tables.step_parts import StepPart
-from traceanalyzer.comparison.evidence import SAME_CALLS
 from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
 from traceanalyzer.comparison.model import Change, Detail
+from traceanalyzer.comparison.speed import SAME_CALLS
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures
 from traceanalyzer.report.format import shorten
 
@@ -56,13 +56,15 @@ def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[
     """All changes, those beyond noise first, then by size."""
     found = []
     for group in match_parts(a, b):
-        times = figures(Work.of(group.a), Work.of(group.b), whole)
         kind = _kind(group)
-        cls = max(group.a or group.b, key=lambda p: p.ms).cls
-        title = _title(group, kind, whole)
         found.append(
             Change(
-                **times, part=group.part, cls=cls, kind=kind, title=title, details=_details(group)
+                **figures(Work.of(group.a), Work.of(group.b), whole),
+                part=group.part,
+                cls=max(group.a or group.b, key=lambda p: p.ms).cls,
+                kind=kind,
+                title=_title(group, kind, whole),
+                details=_details(group),
             )
         )
     return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
@@ -74,9 +76,8 @@ def _kind(group: Group) -> str:
     for link in group.links:
         of_how[link.how] += link.difference_ms
     difference = sum(link.difference_ms for link in group.links)
-    grows = (difference > 0) - (difference < 0)
     if group.part == "idle":
-        return ("unchanged", "more_idle", "less_idle")[grows]
+        return _by_sign(difference, "more_idle", "less_idle")
     if not group.b or not group.a:
         return "added" if group.b else "gone"
     how = max(of_how, key=lambda how: abs(of_how[how]))
@@ -86,7 +87,13 @@ def _kind(group: Group) -> str:
     b = Work.of(group.b).calls
     if abs(b - a) > SAME_CALLS * max(a, b):
         return "more_calls" if b > a else "fewer_calls"
-    return ("unchanged", "slower", "faster")[grows]
+    return _by_sign(difference, "slower", "faster")
+
+
+def _by_sign(difference: float, more: str, less: str) -> str:
+    if not difference:
+        return "unchanged"
+    return more if difference > 0 else less
 
 
 def _title(group: Group, kind: str, whole: Whole) -> str:
@@ -110,29 +117,28 @@ def _waited_for(group: Group, whole: Whole) -> str:
     back to."""
     if group.label == "launch":
         a, b = whole.launches
-        changed = a is not None and b is not None and abs(b - a) > SAME_CALLS * max(a, b)
-        return f" ({a:.4g} → {b:.4g}{whole.each})" if changed else ""
+        if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
+            return ""
+        return f" ({a:.4g} → {b:.4g}{whole.each})"
     largest = group.largest
     call = (largest.a or largest.b)[0].kernel
-    mostly = abs(largest.difference_ms) >= MOSTLY * abs(
-        sum(link.difference_ms for link in group.links)
-    )
+    difference = sum(link.difference_ms for link in group.links)
+    mostly = abs(largest.difference_ms) >= MOSTLY * abs(difference)
     return f" ({_what(group, largest)})" if call and mostly else ""
 
 
 def _from_to(group: Group, kind: str, each: str) -> str:
     """What most of a change goes from and to, in brackets."""
     largest = group.largest
-    if kind in (
-        "more_calls",
-        "fewer_calls",
-    ):  # of several kernels of an operator this is how often that runs
+    if kind in ("more_calls", "fewer_calls"):
+        # Of several kernels of an operator this is how often that runs.
         return f" ({Work.of(largest.a).calls:.4g} → {Work.of(largest.b).calls:.4g}{each})"
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
-        longest = [max(side, key=lambda p: p.ms).kernel for side in (largest.a, largest.b)]
-        return f" ({' → '.join(shorten(name or '?', KERNEL_LENGTH) for name in longest)})"
+        sides = [max(side, key=lambda p: p.ms).kernel for side in (largest.a, largest.b)]
+        names = [shorten(name or "?", KERNEL_LENGTH) for name in sides]
+        return f" ({' → '.join(names)})"
     return ""
 
 
@@ -141,25 +147,34 @@ def _names(parts: Iterable[StepPart]) -> str:
     for p in parts:
         time[name_of(p)] += p.ms
     names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
-    return ", ".join(names[:NAMED]) + (
-        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    )
+    shown = ", ".join(names[:NAMED])
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
 def _details(group: Group) -> list[Detail]:
     """One for each link, for each part where parts merely stand at the same position."""
     links: list[Link] = []
     for link in group.links:
-        apart = [Link(How.NOTHING, (p,), ()) for p in link.a] + [
-            Link(How.NOTHING, (), (p,)) for p in link.b
-        ]
-        links += apart if link.how is How.POSITION else [link]
-    works = [(link, Work.of(link.a), Work.of(link.b)) for link in links]
-    found = [
-        Detail(_what(group, link), a.calls, b.calls, a.ms, b.ms, b.ms - a.ms)
-        for link, a, b in works
-    ]
+        if link.how is not How.POSITION:
+            links.append(link)
+            continue
+        links += [Link(How.NOTHING, (part,), ()) for part in link.a]
+        links += [Link(How.NOTHING, (), (part,)) for part in link.b]
+    found = [_detail(group, link) for link in links]
     return sorted(found, key=lambda d: -abs(d.difference_ms))
+
+
+def _detail(group: Group, link: Link) -> Detail:
+    a = Work.of(link.a)
+    b = Work.of(link.b)
+    return Detail(
+        what=_what(group, link),
+        a_calls=a.calls,
+        b_calls=b.calls,
+        a_ms=a.ms,
+        b_ms=b.ms,
+        difference_ms=b.ms - a.ms,
+    )
 
 
 def _what(group: Group, link: Link) -> str:
@@ -177,7 +192,5 @@ def _what(group: Group, link: Link) -> str:
 
 def _sides(link: Link, column: Literal["dtypes", "kernel", "shapes"]) -> str:
     """What the parts of both sides have there."""
-    return " → ".join(
-        ", ".join(dict.fromkeys(getattr(p, column) or "?" for p in side))
-        for side in (link.a, link.b)
-    )
+    a, b = (dict.fromkeys(getattr(p, column) or "?" for p in side) for side in (link.a, link.b))
+    return f"{', '.join(a)} → {', '.join(b)}"

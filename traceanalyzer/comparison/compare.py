@@ -4,12 +4,12 @@ from operator import attrgetter
 
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
-from traceanalyzer.base import MEMORY, EmptyRecordingError
+from traceanalyzer.base import MEMORY, EmptyRecordingError, dataclass
 from traceanalyzer.comparison.by_row import batch_changes, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
-from traceanalyzer.comparison.evidence import evidence_of, of_one, unit_of
-from traceanalyzer.comparison.judge import reason, resolution, sentence, times_of, word_of
+from traceanalyzer.comparison.evidence import Evidence, evidence_of
+from traceanalyzer.comparison.judge import Times, reason, resolution, sentence, times_of, word_of
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between, per_unit
 from traceanalyzer.comparison.model import (
     Change,
@@ -19,7 +19,9 @@ from traceanalyzer.comparison.model import (
     PartDifference,
     Predicted,
     Side,
+    Word,
 )
+from traceanalyzer.comparison.unit import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.format import figure
@@ -29,8 +31,6 @@ from traceanalyzer.report.outline.breakdown import recorded_ms
 
 ORDER = (*BUDGET, WHOLE)
 LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence
-
-
 CLASS_OF_PART = {"exposed_communication": "communication", "exposed_copy": "transfer"}
 """Parts of the budget whose findings have one class; of idle time it is the cause, and compute has
 several."""
@@ -42,39 +42,34 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     unit = unit_of(a, b)
     a = of_one(a, unit.of_a)
     b = of_one(b, unit.of_b)
-    sides = _side(a, names[0]), _side(b, names[1])
+    side_a = _side(a, names[0])
+    side_b = _side(b, names[1])
     parts = parts_of_both(a, b)
-    x, y = map(Work.of, parts)
-    whole = Whole(
-        (x.batch_ms, y.batch_ms),
-        (a.metrics.launches_per_step, b.metrics.launches_per_step),
-        unit.each,
-    )
-    step = Difference(**figures(x, y, whole))
+    whole = _whole(a, b, parts, unit.each)
+    step = Difference(**figures(Work.of(parts[0]), Work.of(parts[1]), whole))
     changes = changes_between(*parts, whole)
     conditions = conditions_between(a, b)
-    each = per_unit(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
-    times = times_of(a, b, step, evidence)
-    could_see = resolution(b, times, step, evidence)
-    other = [c.name for c in conditions if c.incomparable]
-    unlike = any(name != INPUT_SHAPES for name in other)
-    word = word_of(times, step, evidence, could_see, unlike=unlike)
-    why = "" if unlike else reason(word, times, evidence, could_see, unit.per)
-    answer = sentence(word, times, step, unit.per, unlike=unlike)
-    causes = _largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b)
-    first = f"Not like for like: other {', other '.join(other)}." if other else ""
-    told = [first, each.sentence if each else "", answer, why, *causes]
+    judged = _judged(a, b, step, evidence, conditions, unit.per)
+    each = per_unit(a, b)
+    causes = (_largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b))
+    sentences = (
+        _unlike_sentence(conditions),
+        each.sentence if each else "",
+        judged.sentence,
+        judged.reason,
+        *causes,
+    )
     return Comparison(
-        a=sides[0],
-        b=sides[1],
-        verdict=word,
-        basis=times.basis,
+        a=side_a,
+        b=side_b,
+        verdict=judged.word,
+        basis=judged.times.basis,
         per=unit.per,
-        could_see=could_see,
-        host_factor=evidence.host and evidence.host.factor,
-        gpu_factor=evidence.gpu and evidence.gpu.factor,
-        headline=" ".join(filter(None, told)),
+        could_see=judged.could_see,
+        host_factor=evidence.host.factor if evidence.host else None,
+        gpu_factor=evidence.gpu.factor if evidence.gpu else None,
+        headline=" ".join(filter(None, sentences)),
         step=step,
         conditions=conditions,
         changes=changes,
@@ -84,9 +79,55 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
         rows=rows_between(a, b, step.a_ms),
-        predicted=predicted_for(a, b, sides, changes),
+        predicted=predicted_for(a, b, (side_a, side_b), changes),
         per_unit=each,
     )
+
+
+def _whole(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], each: str) -> Whole:
+    return Whole(
+        batches=(Work.of(parts[0]).batch_ms, Work.of(parts[1]).batch_ms),
+        launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
+        each=each,
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict, what it rests on, and its sentences."""
+
+    word: Word
+    times: Times
+    could_see: float
+    sentence: str
+    reason: str  # empty where the times speak for themselves
+
+
+def _judged(
+    a: Report,
+    b: Report,
+    step: Difference,
+    evidence: Evidence,
+    conditions: list[Condition],
+    per: str,
+) -> Judged:
+    times = times_of(a, b, step, evidence)
+    could_see = resolution(b, times, step, evidence)
+    unlike = any(c.incomparable and c.name != INPUT_SHAPES for c in conditions)
+    word = word_of(times, step, evidence, could_see, unlike=unlike)
+    return Judged(
+        word=word,
+        times=times,
+        could_see=could_see,
+        sentence=sentence(word, times, step, per, unlike=unlike),
+        reason="" if unlike else reason(word, times, evidence, could_see, per),
+    )
+
+
+def _unlike_sentence(conditions: list[Condition]) -> str:
+    """In what the two are of other kinds; empty where they are not."""
+    names = [c.name for c in conditions if c.incomparable]
+    return f"Not like for like: other {', other '.join(names)}." if names else ""
 
 
 def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
@@ -94,9 +135,20 @@ def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
     less than it takes."""
     if not a or not b:
         return []
-    least_a, least_b = (other[-1].bytes if len(other) >= TOP_ROWS else 0 for other in (b, a))
-    both = [line for line in line_changes(a, b) if line.bytes or line.other_bytes > least_b]
-    return [line for line in both if line.other_bytes or line.bytes > least_a]
+    least_a = _least_listed(b)
+    least_b = _least_listed(a)
+    found = []
+    for line in line_changes(a, b):
+        in_b = line.bytes or line.other_bytes > least_b
+        in_a = line.other_bytes or line.bytes > least_a
+        if in_a and in_b:
+            found.append(line)
+    return found
+
+
+def _least_listed(sites: list[Site]) -> int:
+    """Bytes of which a line may be missing from a table."""
+    return sites[-1].bytes if len(sites) >= TOP_ROWS else 0
 
 
 def _side(report: Report, name: str) -> Side:
@@ -105,8 +157,15 @@ def _side(report: Report, name: str) -> Side:
     if not time:
         raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
     steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
-    unprofiled = report.metrics.unprofiled_step_time_ms, report.metrics.unprofiled_source
-    return Side(name, "+".join(kinds), time, steps, report.summary.bottleneck, *unprofiled)
+    return Side(
+        name=name,
+        kind="+".join(kinds),
+        step_ms=time,
+        steps=steps,
+        bottleneck=report.summary.bottleneck,
+        unprofiled_step_ms=report.metrics.unprofiled_step_time_ms,
+        unprofiled_source=report.metrics.unprofiled_source,
+    )
 
 
 def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDifference]:
@@ -115,33 +174,33 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
     keys = dict.fromkeys([*((p.part, None) for p in (*a, *b)), *causes])
     rows = []
     for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
-        x, y = (
-            Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)
-        )
-        rows.append(
-            PartDifference(**figures(x, y, whole), name=".".join(filter(None, (part, cls))))
-        )
+        x, y = (_work_of(side, part, cls) for side in (a, b))
+        name = part if cls is None else f"{part}.{cls}"
+        rows.append(PartDifference(**figures(x, y, whole), name=name))
     return rows
+
+
+def _work_of(parts: list[StepPart], part: str, cls: str | None) -> Work:
+    """A part of the budget, of one class where one is given."""
+    return Work.of(p for p in parts if p.part == part and cls in (None, p.cls))
 
 
 def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """Where most of the difference comes from, and which ranks are compared."""
-    largest = [
-        c
-        for c in changes
-        if c.significant is not False and abs(c.difference_ms) >= LEAST_SHARE * step.a_ms
-    ]
-    text = (
-        [f"Largest part: {largest[0].title}, {largest[0].difference_ms:+.3g} ms."]
-        if largest
-        else []
-    )
-    return " ".join([*text, *(f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)])
+    least_ms = LEAST_SHARE * step.a_ms
+    sentences = []
+    for change in changes:
+        if change.significant is not False and abs(change.difference_ms) >= least_ms:
+            sentences.append(f"Largest part: {change.title}, {change.difference_ms:+.3g} ms.")
+            break
+    sentences += [f"A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK]
+    return " ".join(sentences)
 
 
 def _of_waiting(a: Report, b: Report, step: Difference) -> str:
     """What of the communication is waiting for other ranks, where both know and that differs."""
-    before, after = (getattr(report.metrics.communication, "waiting_ms", None) for report in (a, b))
+    before = getattr(a.metrics.communication, "waiting_ms", None)
+    after = getattr(b.metrics.communication, "waiting_ms", None)
     if before is None or after is None or abs(after - before) < LEAST_SHARE * step.a_ms:
         return ""
     return f"Waiting for other ranks within communication: {before:.3g} → {after:.3g} ms per step."
@@ -151,8 +210,11 @@ def _of_memory(a: Report, b: Report) -> str:
     """How much GPU memory both take at most, and what each step adds, where these differ."""
     found = []
     for what, name in (("at the peak", "peak"), ("grows per step", "growth_per_step")):
-        x, y = (getattr(report.metrics.memory, name, None) for report in (a, b))
-        if x is not None and y is not None and abs(y - x) > LEAST_SHARE * max(abs(x), abs(y)):
+        x = getattr(a.metrics.memory, name, None)
+        y = getattr(b.metrics.memory, name, None)
+        if x is None or y is None:
+            continue
+        if abs(y - x) > LEAST_SHARE * max(abs(x), abs(y)):
             found.append(f"GPU memory {what}: {figure(x, MEMORY)} → {figure(y, MEMORY)}.")
     return " ".join(found)
 
@@ -186,19 +248,31 @@ def predicted_for(
     if not shrunk or a.summary.basis != "unprofiled" or not 0.0 < after < before:
         return None
     largest = min(shrunk, key=attrgetter("difference_ms"))
-    found = _advised(a, b, {**CLASS_OF_PART, "idle": largest.cls}.get(largest.part))
+    cls = largest.cls if largest.part == "idle" else CLASS_OF_PART.get(largest.part)
+    found = _advised(a, b, cls)
     if found is None or found.predicted_step_ms is None:
         return None
     return Predicted(
-        found.id, found.action, found.predicted_step_ms, found.low_ms, found.high_ms, after
+        id=found.id,
+        action=found.action,
+        step_ms=found.predicted_step_ms,
+        low_ms=found.low_ms,
+        high_ms=found.high_ms,
+        measured_ms=after,
     )
 
 
 def _advised(a: Report, b: Report, cls: str | None) -> Recommendation | None:
     """A's advice for one finding of this class."""
-    before, after = (
-        bool(getattr(figures_by_path(r).get("launches.graph_launches"), "value", 0)) for r in (a, b)
-    )
-    fitting = (r for r in a.recommendations if (r.remedy == "cuda_graph") == (after > before))
-    alone = {finding.id for finding in a.findings}
-    return next((r for r in fitting if r.id in alone and r.cls == cls), None)
+    is_graph_new = _launches_graphs(b) and not _launches_graphs(a)
+    known = {finding.id for finding in a.findings}
+    for advice in a.recommendations:
+        is_graph = advice.remedy == "cuda_graph"
+        if is_graph == is_graph_new and advice.id in known and advice.cls == cls:
+            return advice
+    return None
+
+
+def _launches_graphs(report: Report) -> bool:
+    found = figures_by_path(report).get("launches.graph_launches")
+    return bool(found and found.value)

@@ -3,9 +3,9 @@ times."""
 
 import re
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 
-from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
+from traceanalyzer.base import dataclass
+from traceanalyzer.comparison.matching import MOSTLY, How, Link, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.comparison.work import of_part
 from traceanalyzer.report.format import shorten
@@ -20,102 +20,109 @@ OTHER_OPTIONS = "what is recorded costs host time: launching and idle time diffe
 OTHER_WORLD = "another number of processes shares the work and communicates"
 OTHER_WORK = "the steps do not do the same work"
 NO_STEPS = "one side has no steps: its figures are for the whole recording"
-OPTIONS = frozenset(
-    ("shapes", "stacks", "memory", "sync_events")
-)  # what recorders collect on request alone
-EXPECTED = (
-    "command",
-    "git revision",
-)  # conditions that differ in nearly every comparison, and are what is compared
+OPTIONS = frozenset(("shapes", "stacks", "memory", "sync_events"))
+"""What recorders collect on request alone."""
+EXPECTED = ("command", "git revision")
+"""Conditions that differ in nearly every comparison, and are what is compared."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A condition that reports state by their figures."""
+
+    name: str
+    of: Callable[[Report], str]  # what a report says of it, empty where it does not
+    effect: str  # what a difference does to a comparison
+    incomparable: bool = False  # whether times cannot be compared where it differs
 
 
 def conditions_between(a: Report, b: Report) -> list[Condition]:
     """All differences, those that make the two incomparable first."""
-    said = (
-        (name, of(a), of(b), effect, incomparable) for name, of, effect, incomparable in CONDITIONS
+    found = [*_known(a, b), *_shapes(a, b), *_stated(a, b)]
+    return sorted(found, key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES))
+
+
+def _known(a: Report, b: Report) -> Iterator[Condition]:
+    for known in _conditions():
+        of_a = known.of(a)
+        of_b = known.of(b)
+        if of_a and of_b and of_a != of_b:
+            yield Condition(known.name, of_a, of_b, known.effect, known.incomparable)
+
+
+def _conditions() -> tuple[Known, ...]:
+    """All of them, in the order in which they are shown."""
+    return (
+        Known("GPU", _gpus, "device times differ by the GPU", incomparable=True),
+        Known("number of processes", _processes, OTHER_WORLD, incomparable=True),
+        Known("steps", _steps, NO_STEPS, incomparable=True),
+        Known("mode (training or inference)", _mode, OTHER_WORK, incomparable=True),
+        Known("recorder", _recorder, OTHER_TOOL),
+        Known("recorder's options", _options, OTHER_OPTIONS),
+        Known(RANK, _rank, "each side's figures are of the rank that the others wait for"),
+        Known("damage", _damage, "times of a damaged recording may miss work"),
     )
-    found = [Condition(*row) for row in said if row[1] and row[2] and row[1] != row[2]]
-    return sorted(
-        [*found, *_shapes(a, b), *_stated(a, b)],
-        key=lambda c: (not c.incomparable, c.name == INPUT_SHAPES),
-    )
+
+
+def _gpus(report: Report) -> str:
+    return ", ".join(sorted({device.name for device in report.devices if device.name}))
+
+
+def _steps(report: Report) -> str:
+    return "none" if report.metrics.step_source in ("none", "recording") else "found"
+
+
+def _mode(report: Report) -> str:
+    return getattr(report.metrics.program, "mode", None) or ""
+
+
+def _recorder(report: Report) -> str:
+    return "+".join(sorted({item.kind for item in report.inputs}))
 
 
 def _damage(report: Report) -> str:
-    return (
-        "incomplete"
-        if any(i.health.lost or i.health.truncated for i in report.inputs)
-        else "complete"
-    )
+    damaged = any(item.health.lost or item.health.truncated for item in report.inputs)
+    return "incomplete" if damaged else "complete"
 
 
 def _processes(report: Report) -> str:
-    stated = max((i.world_size or 0 for i in report.inputs), default=0)
-    return str(stated) if stated else "1" if len(report.inputs) == 1 else ""
+    stated = max((item.world_size or 0 for item in report.inputs), default=0)
+    if stated:
+        return str(stated)
+    return "1" if len(report.inputs) == 1 else ""
 
 
 def _options(report: Report) -> str:
     if any(i.collected is None for i in report.inputs):
         return ""
-    return (
-        ", ".join(sorted({name for i in report.inputs for name in i.collected or ()} & OPTIONS))
-        or "none"
-    )
+    collected = {name for item in report.inputs for name in item.collected or ()}
+    return ", ".join(sorted(collected & OPTIONS)) or "none"
 
 
 def _rank(report: Report) -> str:
     """The rank that the figures are of, where the recording has several."""
     rows = report.tables.get("ranks", [])
     awaited = [row.rank for row in rows if row.straggler]
-    return (
-        f"rank {awaited[0]}, for which the others wait"
-        if awaited
-        else f"rank {rows[0].rank}"
-        if rows
-        else ""
-    )
-
-
-CONDITIONS: tuple[tuple[str, Callable[[Report], str], str, bool], ...] = (
-    (
-        "GPU",
-        lambda r: ", ".join(sorted({d.name for d in r.devices if d.name})),
-        "device times differ by the GPU",
-        True,
-    ),
-    ("number of processes", _processes, OTHER_WORLD, True),
-    (
-        "steps",
-        lambda r: "none" if r.metrics.step_source in ("none", "recording") else "found",
-        NO_STEPS,
-        True,
-    ),
-    (
-        "mode (training or inference)",
-        lambda r: getattr(r.metrics.program, "mode", None) or "",
-        OTHER_WORK,
-        True,
-    ),
-    ("recorder", lambda r: "+".join(sorted({i.kind for i in r.inputs})), OTHER_TOOL, False),
-    ("recorder's options", _options, OTHER_OPTIONS, False),
-    (RANK, _rank, "each side's figures are of the rank that the others wait for", False),
-    ("damage", _damage, "times of a damaged recording may miss work", False),
-)
-"""Name, what a report says of it (empty where it does not), what a difference does to a comparison,
-and whether times then cannot be compared."""
+    if awaited:
+        return f"rank {awaited[0]}, for which the others wait"
+    return f"rank {rows[0].rank}" if rows else ""
 
 
 def _stated(a: Report, b: Report) -> Iterator[Condition]:
     """What captures state by name on both sides; what only one states counts if it spoils
     figures."""
-    of_a, of_b = ({c.name: c for c in report.tables.get("conditions", [])} for report in (a, b))
-    for name in dict.fromkeys((*of_a, *of_b)) if of_a and of_b else ():
-        one, other = (side.get(name, Stated(name, "not stated")) for side in (of_a, of_b))
-        spoils = one.spoils or other.spoils
-        values = {one.value, other.value} - {""}
-        is_compared = name not in EXPECTED and {name} <= of_a.keys() & of_b.keys()
-        if len(values) > 1 if is_compared else spoils:
-            yield Condition(name, one.value, other.value, spoils, False)
+    of_a = {c.name: c for c in a.tables.get("conditions", [])}
+    of_b = {c.name: c for c in b.tables.get("conditions", [])}
+    if not of_a or not of_b:
+        return
+    for name in dict.fromkeys((*of_a, *of_b)):
+        before = of_a.get(name, Stated(name, "not stated"))
+        after = of_b.get(name, Stated(name, "not stated"))
+        spoils = before.spoils or after.spoils
+        is_compared = name in of_a and name in of_b and name not in EXPECTED
+        differs = bool(before.value and after.value and before.value != after.value)
+        if differs if is_compared else spoils:
+            yield Condition(name, before.value, after.value, spoils, False)
 
 
 def _shapes(a: Report, b: Report) -> Iterator[Condition]:
@@ -123,28 +130,36 @@ def _shapes(a: Report, b: Report) -> Iterator[Condition]:
     example."""
     groups = match_parts(of_part(a.step_parts, "compute"), of_part(b.step_parts, "compute"))
     links = [link for group in groups for link in group.links if link.a and link.b]
-    other = [
-        link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes
-    ]
-    ms = attrgetter("ms")
-    if sum(map(ms, other)) > MOSTLY * sum(map(ms, links)):
-        largest = max(other, key=ms)
-        times = _times_larger(largest.a[0].shapes, largest.b[0].shapes)
-        of_a, of_b = (
-            shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH)
-            for side in (largest.a, largest.b)
-        )
-        yield Condition(INPUT_SHAPES, of_a, of_b, OTHER_WORK + times, True)
+    other = [link for link in links if _has_other_shapes(link)]
+    if sum(link.ms for link in other) <= MOSTLY * sum(link.ms for link in links):
+        return
+    largest = max(other, key=lambda link: link.ms)
+    before = largest.a[0]
+    after = largest.b[0]
+    yield Condition(
+        name=INPUT_SHAPES,
+        a=shorten(f"{before.op} {before.shapes}", SHOWN_LENGTH),
+        b=shorten(f"{after.op} {after.shapes}", SHOWN_LENGTH),
+        effect=OTHER_WORK + _times_larger(before.shapes, after.shapes),
+        incomparable=True,
+    )
 
 
-def _times_larger(*shapes: str | None) -> str:
+def _has_other_shapes(link: Link) -> bool:
+    return link.how is How.OPERATOR and bool(link.a[0].shapes and link.b[0].shapes)
+
+
+def _times_larger(a: str | None, b: str | None) -> str:
     """The one factor between the sizes of two that differ; empty where there are several."""
-    left, right = ([int(n) for n in re.findall(r"\d+", text or "")] for text in shapes)
+    left = _sizes(a)
+    right = _sizes(b)
     if len(left) != len(right):
         return ""
     factors = {y / x for x, y in zip(left, right, strict=True) if x != y and x}
-    return (
-        f"; sizes that differ are {factors.pop():.4g} times A's"
-        if len(factors) == 1 and all(factors)
-        else ""
-    )
+    if len(factors) != 1 or not all(factors):
+        return ""
+    return f"; sizes that differ are {factors.pop():.4g} times A's"
+
+
+def _sizes(shapes: str | None) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", shapes or "")]

@@ -7,8 +7,9 @@ certain places is the machine's."""
 import math
 
 from traceanalyzer.base import dataclass, digits
-from traceanalyzer.comparison.evidence import Evidence, Speed, usual_gpu
+from traceanalyzer.comparison.evidence import Evidence
 from traceanalyzer.comparison.model import Basis, Difference, Word
+from traceanalyzer.comparison.speed import Speed, usual_gpu_factor
 from traceanalyzer.report.model import Report
 
 SEEN = 0.03  # a change of the step by less is none: the rounds of one program differ by as much
@@ -23,8 +24,6 @@ WORDS: dict[Word, str] = {
     "slower": "Slower",
     "not_comparable": "Cannot tell",
 }
-BY_SIGN: tuple[tuple[Word, Word], ...] = (("likely_slower", "likely_faster"), ("slower", "faster"))
-"""Words of a likely change, and of a sure one."""
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
 UNKNOWN_CAUSE = (
@@ -53,7 +52,7 @@ class Times:
 
     @property
     def seen(self) -> list[float]:
-        """Those of them that are changes."""
+        """The changes of at least `SEEN`, of the step as it is and at A's speed."""
         return [change for change in self.changes if abs(change) >= SEEN]
 
 
@@ -72,16 +71,21 @@ def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Time
 def _at_speed_of_a(b: Report, step_ms: float, evidence: Evidence) -> float:
     """B's step if its host and its GPU had been as fast as A's."""
     slower, faster = _slopes(b)
-    longer = (1.0 / evidence.host.factor - 1.0) * evidence.dispatch_share if evidence.host else 0.0
+    longer = 0.0
+    if evidence.host is not None:
+        longer = (1.0 / evidence.host.factor - 1.0) * evidence.dispatch_share
     by_host = (slower if longer > 0 else faster) * longer
-    by_gpu = evidence.common_ms * (1.0 / usual_gpu(evidence.gpu) - 1.0) * max(1.0 - slower, 0.0)
-    return max(step_ms * (1.0 + by_host) + by_gpu, 0.0)
+    gpu_longer = 1.0 / usual_gpu_factor(evidence.gpu) - 1.0
+    by_gpu_ms = evidence.common_ms * gpu_longer * max(1.0 - slower, 0.0)
+    return max(step_ms * (1.0 + by_host) + by_gpu_ms, 0.0)
 
 
 def _slopes(report: Report) -> tuple[float, float]:
     """By which share the step grows and shrinks with the host's time; 0 where that is not known."""
-    of = report.metrics.unprofiled
-    return (of.if_host_slower or 0.0, of.if_host_faster or 0.0) if of else (0.0, 0.0)
+    estimate = report.metrics.unprofiled
+    if estimate is None:
+        return 0.0, 0.0
+    return estimate.if_host_slower or 0.0, estimate.if_host_faster or 0.0
 
 
 def word_of(
@@ -89,54 +93,56 @@ def word_of(
 ) -> Word:
     """The verdict. `could_see`: the least change that the recordings would have shown; `unlike`:
     they are of other kinds."""
-    large = times.seen
-    is_sure = times.source == "measured" or bool(step.significant)
-    found = _found(times, step, evidence)
     if unlike:
         return "not_comparable"
-    if found and min(large) * max(large) > 0:
-        return BY_SIGN[len(found) == 2 and is_sure][found[0] < 0]
-    is_known = evidence.is_same_work or (
-        evidence.known and evidence.most < SEEN
-    )  # whether less than that changed
-    return "no_change" if is_known or not (large or could_see > SEEN) else "not_comparable"
+    found = _found(times, step, evidence)
+    if found and min(times.seen) * max(times.seen) > 0:
+        is_sure = times.source == "measured" or bool(step.significant)
+        return _changed(faster=found[0] < 0, sure=len(found) == 2 and is_sure)
+    less_changed = evidence.known and evidence.most < SEEN
+    if evidence.is_same_work or less_changed:
+        return "no_change"
+    return "not_comparable" if times.seen or could_see > SEEN else "no_change"
+
+
+def _changed(*, faster: bool, sure: bool) -> Word:
+    if faster:
+        return "faster" if sure else "likely_faster"
+    return "slower" if sure else "likely_slower"
 
 
 def _found(times: Times, step: Difference, evidence: Evidence) -> list[float]:
     """Changes of which enough is found in certain places; where these are not known, steps have to
     show it."""
-    shown = not evidence.is_same_work and (
-        times.source == "measured" or step.significant is not False
-    )
-    return [
-        c
-        for c in times.seen
-        if (evidence.towards(c) >= SUPPORT * abs(c) if evidence.known else shown)
-    ]
+    if evidence.known:
+        return [c for c in times.seen if evidence.towards(c) >= SUPPORT * abs(c)]
+    shown = times.source == "measured" or step.significant is not False
+    return times.seen if shown and not evidence.is_same_work else []
 
 
 def resolution(b: Report, times: Times, step: Difference, evidence: Evidence) -> float:
     """The least change of the step that would have been seen, a share: what steps and hosts vary
     by."""
-    steps = 0.0
-    if (
-        times.source != "measured"
-        and step.low_ms is not None
-        and step.high_ms is not None
-        and step.a_ms
-    ):
-        steps = (step.high_ms - step.low_ms) / 2 / step.a_ms
+    by_steps = 0.0 if times.source == "measured" else _half_interval(step)
     host = evidence.host or Speed()
-    return max(SEEN, math.hypot(steps, _slopes(b)[0] * (host.high - host.low) / 2 / host.factor))
+    slower, _ = _slopes(b)
+    by_host = slower * (host.high - host.low) / 2 / host.factor
+    return max(SEEN, math.hypot(by_steps, by_host))
+
+
+def _half_interval(step: Difference) -> float:
+    """Half of the interval of the recorded difference, a share of A's step; 0 where there is
+    none."""
+    if step.low_ms is None or step.high_ms is None or not step.a_ms:
+        return 0.0
+    return (step.high_ms - step.low_ms) / 2 / step.a_ms
 
 
 def sentence(word: Word, times: Times, step: Difference, per: str, *, unlike: bool) -> str:
     """The verdict with its figures. `unlike`: the two are of other kinds."""
     without = " without the profiler" if times.basis == "unprofiled" else ""
-    text = (
-        f"{'Not comparable' if unlike else WORDS[word]}{without}: "
-        f"{from_to(times.a_ms, times.b_ms, per)}"
-    )
+    verdict = "Not comparable" if unlike else WORDS[word]
+    text = f"{verdict}{without}: {from_to(times.a_ms, times.b_ms, per)}"
     if not without:
         return f"{text}."
     text += f", {times.source}; with the profiler {from_to(step.a_ms, step.b_ms, per)}"
@@ -166,22 +172,24 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     if word == "not_comparable":
         blame = f"{speed}; a" if speed else "A"
         return f"{blame} change below {could_see:.0%} would not be seen. {SETTLE}"
-    fair_step = f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}."
-    shown = fair_step if speed and abs(raw - fair) >= SEEN else ""
-    return " ".join(filter(None, (shown, SETTLE * word.startswith("likely"))))
+    sentences = []
+    if speed and abs(raw - fair) >= SEEN:
+        sentences.append(f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}.")
+    if word.startswith("likely"):
+        sentences.append(SETTLE)
+    return " ".join(sentences)
 
 
 def _machines(evidence: Evidence, change: float) -> str:
     """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those
     that explain it."""
-    known = (("host", evidence.host), ("GPU", evidence.gpu))
-    return " and ".join(
-        (
-            f"the {name} of B was {abs(1.0 / of.factor - 1.0):.0%} "
-            f"{'faster' if of.factor < 1 else 'slower'}"
-        )
-        for name, of in known
-        if of is not None
-        and abs(1.0 / of.factor - 1.0) >= SEEN
-        and (of.factor - 1.0) * change >= 0.0
-    )
+    found = []
+    for name, speed in (("host", evidence.host), ("GPU", evidence.gpu)):
+        if speed is None or (speed.factor - 1.0) * change < 0.0:
+            continue
+        share = abs(1.0 / speed.factor - 1.0)
+        if share >= SEEN:
+            found.append(
+                f"the {name} of B was {share:.0%} {'faster' if speed.factor < 1 else 'slower'}"
+            )
+    return " and ".join(found)

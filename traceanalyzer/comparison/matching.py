@@ -10,12 +10,12 @@ import enum
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import chain
 
 from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.comparison.work import of_part, paired
 
+Key = Callable[[StepPart], tuple[str | None, ...]]
 MOSTLY = 0.5
 """If more than this share of the computation runs on other shapes, that is one change: other work
 was done."""
@@ -117,26 +117,28 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
     for gone, added in _blocks(a, b, links, left_a, left_b):
         if gone and added:
             names = (frozenset(map(name_of, gone)), frozenset(map(name_of, added)))
-            replaced.setdefault(names, Group(part, "")).links.append(
-                _link(How.POSITION, gone, added)
-            )
+            group = replaced.setdefault(names, Group(part, ""))
+            group.links.append(_link(How.POSITION, gone, added))
             continue
         alone = Group(part, "")
-        for p in (*gone, *added):
-            link = _link(How.NOTHING, [p] if gone else [], [p] if added else [])
-            groups.get(name_of(p), alone).links.append(link)
+        for p in gone:
+            groups.get(name_of(p), alone).links.append(_link(How.NOTHING, [p], []))
+        for p in added:
+            groups.get(name_of(p), alone).links.append(_link(How.NOTHING, [], [p]))
         if alone.links:
             replaced[id(alone)] = alone
     found = [*groups.values(), *replaced.values()]
     return _other_work(part, found) if part == "compute" else found
 
 
-KEYS: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
-    (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
-    (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
-    (How.SHAPES, lambda p: (name_of(p), p.shapes)),
-    (How.OPERATOR, lambda p: (name_of(p),)),
-)
+def _keys() -> tuple[tuple[How, Key], ...]:
+    """By what parts are linked, closest first."""
+    return (
+        (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
+        (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
+        (How.SHAPES, lambda p: (name_of(p), p.shapes)),
+        (How.OPERATOR, lambda p: (name_of(p),)),
+    )
 
 
 def _by_name(
@@ -144,11 +146,14 @@ def _by_name(
 ) -> tuple[list[Link], list[StepPart], list[StepPart]]:
     """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
     links: list[Link] = []
-    for how, key in KEYS:
+    for how, key in _keys():
         found = [pair for pair in paired(a, b, key) if all(pair)]
-        links += [link for mine, theirs in found for link in _one_by_one(how, mine, theirs)]
-        linked = set(map(id, chain.from_iterable(mine + theirs for mine, theirs in found)))
-        a, b = ([p for p in side if id(p) not in linked] for side in (a, b))
+        linked: set[int] = set()
+        for of_a, of_b in found:
+            links += _one_by_one(how, of_a, of_b)
+            linked.update(id(p) for p in (*of_a, *of_b))
+        a = [p for p in a if id(p) not in linked]
+        b = [p for p in b if id(p) not in linked]
     return links, a, b
 
 
@@ -156,15 +161,19 @@ def _one_by_one(how: How, a: list[StepPart], b: list[StepPart]) -> list[Link]:
     """Links of an operator that runs on as many other shapes as before: each of these with its
     successor."""
     if how is How.OPERATOR:
-        shapes = [
-            {p.shapes: [q for q in side if q.shapes == p.shapes] for p in side} for side in (a, b)
-        ]
-        if len(shapes[0]) == len(shapes[1]):
-            return [
-                _link(how, x, y)
-                for x, y in zip(shapes[0].values(), shapes[1].values(), strict=True)
-            ]
+        shapes_a = _by_shapes(a)
+        shapes_b = _by_shapes(b)
+        if len(shapes_a) == len(shapes_b):
+            return [_link(how, x, y) for x, y in zip(shapes_a, shapes_b, strict=True)]
     return [_link(how, a, b)]
+
+
+def _by_shapes(parts: list[StepPart]) -> list[list[StepPart]]:
+    """Parts on the same shapes together, in the order of their first ones."""
+    found: dict[str | None, list[StepPart]] = {}
+    for part in parts:
+        found.setdefault(part.shapes, []).append(part)
+    return list(found.values())
 
 
 def _blocks(
@@ -176,27 +185,25 @@ def _blocks(
 ) -> Iterable[tuple[list[StepPart], list[StepPart]]]:
     """What is left between the same neighbours on both sides. An operator on other shapes is no
     such neighbour: its namesake may stand anywhere."""
-    number = {
-        id(p): i
-        for i, link in enumerate(links)
-        if link.how is not How.OPERATOR
-        for p in (*link.a, *link.b)
-    }
+    number: dict[int, int] = {}
+    for i, link in enumerate(links):
+        if link.how is not How.OPERATOR:
+            number |= dict.fromkeys((id(p) for p in (*link.a, *link.b)), i)
     order = [number.get(id(p), -1 - i) for i, p in enumerate((*a, *b))]
-    left = set(map(id, (*left_a, *left_b)))
-    found = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False).get_opcodes()
-    for tag, a_first, a_stop, b_first, b_stop in found:
-        if tag != "equal":
-            gone, added = (
-                [p for p in s if id(p) in left] for s in (a[a_first:a_stop], b[b_first:b_stop])
-            )
-            yield gone, added
+    left = {id(p) for p in (*left_a, *left_b)}
+    matcher = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False)
+    for tag, a_first, a_stop, b_first, b_stop in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        gone = [p for p in a[a_first:a_stop] if id(p) in left]
+        added = [p for p in b[b_first:b_stop] if id(p) in left]
+        yield gone, added
 
 
 def _other_work(part: str, groups: list[Group]) -> list[Group]:
     """The groups, with everything that runs on other shapes as one of them where that is most of
     the time."""
-    every = Group(part, "", [*chain.from_iterable(group.links for group in groups)])
+    every = Group(part, "", [link for group in groups for link in group.links])
     reshaped = Group(part, "", [link for link in every.links if link.how is How.OPERATOR])
     if reshaped.ms <= MOSTLY * every.ms:
         return groups

@@ -50,7 +50,8 @@ def difference_interval(
         return Interval(difference, difference)
     freedom = error**2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
     # Rounded down, so the interval is never too narrow.
-    half = T_975[min(max(int(freedom), 1), len(T_975)) - 1] * math.sqrt(error)
+    known = min(max(int(freedom), 1), len(T_975))
+    half = T_975[known - 1] * math.sqrt(error)
     return Interval(difference - half, difference + half)
 
 

@@ -1,17 +1,19 @@
 """Two memory snapshots, or two logs of torch.compile: the figures of both, and what accounts for
 their difference."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.analysis.memory.measure import measured
+from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.base import MEMORY, TraceAnalyzerError, dataclass, metric
 from traceanalyzer.comparison.outline import FigureRow
 from traceanalyzer.ingest.memory import read_snapshot
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.ingest.torch_log import is_log, read_logs
 from traceanalyzer.replay.compile.measure import measure_logs
+from traceanalyzer.replay.compile.model import Compiled
 from traceanalyzer.report.compile.figures import stats_of_logs
 from traceanalyzer.report.document import Document, Section, Table, Verdict
 from traceanalyzer.report.format import figure
@@ -21,6 +23,7 @@ from traceanalyzer.report.printed import Printed, Rows
 PICKLES = (b"\x80", b"PK")  # how pickles, and torch.save's archives, begin
 LEAST_SHARE = 0.01  # a peak that differs by less is the same
 SHOWN = 15
+COUNTED = {"graphs": "graphs", "graph_breaks": "graph breaks", "recompiles": "recompilations"}
 PHASES = ("forward", "backward", "optimizer")
 
 
@@ -45,11 +48,8 @@ def kind_of(reference: str) -> str | None:
     if path.is_file():
         return "compile" if is_log(path) else None
     files = list(filter(Path.is_file, path.iterdir())) if path.is_dir() else []
-    return (
-        "compile"
-        if files and all(file.suffix in (".log", ".gz") and is_log(file) for file in files)
-        else None
-    )
+    are_logs = all(file.suffix in (".log", ".gz") and is_log(file) for file in files)
+    return "compile" if files and are_logs else None
 
 
 def compared_kinds(a: str, b: str) -> Printed | None:
@@ -71,65 +71,85 @@ def compared_kinds(a: str, b: str) -> Printed | None:
 
 
 def _memory(a: str, b: str) -> Printed:
-    sides = []
-    for name in (a, b):
-        devices = measured(read_snapshot(Path(name)))
-        if not devices:
-            raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
-        sides.append(max(devices, key=lambda device: device.peak_bytes))
-    before, after = sides
-    change = after.peak_bytes - before.peak_bytes
-    share = after.peak_bytes / max(before.peak_bytes, 1) - 1.0
+    before = _largest_device(a)
+    after = _largest_device(b)
     lines = line_changes(before.sites, after.sites)
-    word = (
-        "No change of the peak"
-        if abs(share) < LEAST_SHARE
-        else ("Less memory", "More memory")[change > 0]
-    )
-    phase = f", in the {after.peak_phase}" if after.peak_phase in PHASES else ""
-    answer = (
-        f"{word}: peak {_bytes(before.peak_bytes)} → {_bytes(after.peak_bytes)} "
-        f"({share:+.1%}){phase}."
-    )
-    if lines and abs(share) >= LEAST_SHARE:
-        more = "+" * (lines[0].change_bytes > 0) + _bytes(lines[0].change_bytes)
+    answer = _peak_sentence(before, after)
+    if lines and _peak_share(before, after) is not None:
+        sign = "+" if lines[0].change_bytes > 0 else ""
+        more = f"{sign}{_bytes(lines[0].change_bytes)}"
         answer += f" Largest part: {lines[0].site} ({lines[0].category}), {more}."
-    named = ["peak", "reserved", *(f"peak in {name}" for name in PHASES), "growth per step"]
-    x, y = (
-        [
-            of.peak_bytes,
-            of.reserved_bytes,
-            *map(of.phase_peaks.get, PHASES),
-            of.growth.bytes_per_step,
-        ]
-        for of in (before, after)
-    )
-    rows = [FigureRow.of(*row, MEMORY) for row in zip(named, x, y, strict=True)]
+    of_a = _figures(before)
+    of_b = _figures(after)
+    rows = [FigureRow.of(name, of_a[name], of_b[name], MEMORY) for name in of_a]
     return _printed(answer, rows, "GPU memory at the peak, by line", lines)
+
+
+def _largest_device(name: str) -> MemoryOfDevice:
+    """The memory of the GPU with the largest peak. Raises TraceAnalyzerError where there is
+    none."""
+    devices = measured(read_snapshot(Path(name)))
+    if not devices:
+        raise TraceAnalyzerError(f"{name}: the snapshot holds no GPU memory")
+    return max(devices, key=lambda device: device.peak_bytes)
+
+
+def _peak_share(a: MemoryOfDevice, b: MemoryOfDevice) -> float | None:
+    """Change of the peak, a share of A's; None where it is none."""
+    share = b.peak_bytes / max(a.peak_bytes, 1) - 1.0
+    return None if abs(share) < LEAST_SHARE else share
+
+
+def _peak_sentence(a: MemoryOfDevice, b: MemoryOfDevice) -> str:
+    word = "No change of the peak"
+    if _peak_share(a, b) is not None:
+        word = "More memory" if b.peak_bytes > a.peak_bytes else "Less memory"
+    share = b.peak_bytes / max(a.peak_bytes, 1) - 1.0
+    phase = f", in the {b.peak_phase}" if b.peak_phase in PHASES else ""
+    return f"{word}: peak {_bytes(a.peak_bytes)} → {_bytes(b.peak_bytes)} ({share:+.1%}){phase}."
+
+
+def _figures(device: MemoryOfDevice) -> dict[str, float | None]:
+    """What a snapshot says of a GPU, bytes by name."""
+    found: dict[str, float | None] = {"peak": device.peak_bytes, "reserved": device.reserved_bytes}
+    found |= {f"peak in {name}": device.phase_peaks.get(name) for name in PHASES}
+    found["growth per step"] = device.growth.bytes_per_step
+    return found
 
 
 def _compiled(a: str, b: str) -> Printed:
     logs = [read_logs(Path(name)) for name in (a, b)]
     before, after = map(stats_of_logs, logs)
     answer = f"Compilation {figure(before.compile_s, 's')} → {figure(after.compile_s, 's')}"
-    for name, words in (
-        ("graphs", "graphs"),
-        ("graph_breaks", "graph breaks"),
-        ("recompiles", "recompilations"),
-    ):
+    for name, words in COUNTED.items():
         answer += f", {getattr(before, name)} → {getattr(after, name)} {words}"
-    units = {"compile_s": "s"}
     rows = [
-        FigureRow.of(name, x, getattr(after, name), units.get(name, ""))
-        for name, x in vars(before).items()
+        FigureRow.of(name, value, getattr(after, name), "s" if name == "compile_s" else "")
+        for name, value in vars(before).items()
     ]
-    counts: dict[tuple[str, str], list[int]] = {}
-    for side, of in enumerate(map(measure_logs, logs)):
-        for row in of.graph_breaks:
-            counts.setdefault((row.location, row.reason), [0, 0])[side] += row.count
-    changed = [BreakChange(*key, *both) for key, both in counts.items() if both[0] != both[1]]
-    changed.sort(key=lambda row: -abs(row.b - row.a))
+    changed = _break_changes(measure_logs(logs[0]), measure_logs(logs[1]))
     return _printed(f"{answer}.", rows, "Graph breaks that differ", changed)
+
+
+def _break_changes(a: Compiled, b: Compiled) -> list[BreakChange]:
+    """Places whose number of graph breaks differs, the largest difference first."""
+    of_a = _break_counts(a)
+    of_b = _break_counts(b)
+    places = dict.fromkeys((*of_a, *of_b))
+    changes = [
+        BreakChange(location, reason, of_a[location, reason], of_b[location, reason])
+        for location, reason in places
+    ]
+    differing = [change for change in changes if change.a != change.b]
+    return sorted(differing, key=lambda change: -abs(change.b - change.a))
+
+
+def _break_counts(measures: Compiled) -> Counter[tuple[str, str]]:
+    """Breaks by location and reason."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in measures.graph_breaks:
+        counts[row.location, row.reason] += row.count
+    return counts
 
 
 def _printed(answer: str, figures: list[FigureRow], title: str, parts: Sequence[Any]) -> Printed:

@@ -28,29 +28,30 @@ class Work:
     @classmethod
     def of(cls, parts: Iterable[StepPart]) -> "Work":
         """The sum of parts of one side."""
-        parts = list(parts)
-        batches = zip(*(p.batch_ms for p in parts), strict=True) if parts else ()
+        summed = list(parts)
+        batches = zip(*(p.batch_ms for p in summed), strict=True) if summed else ()
         return cls(
-            sum(p.ms for p in parts),
-            sum(p.calls for p in parts),
-            tuple(sum(values) for values in batches),
+            ms=sum(p.ms for p in summed),
+            calls=sum(p.calls for p in summed),
+            batch_ms=tuple(sum(values) for values in batches),
         )
 
 
 def of_part(parts: Iterable[StepPart], part: str) -> list[StepPart]:
-    """Those of this part of the budget."""
+    """The step parts of one part of the budget."""
     return [p for p in parts if p.part == part]
 
 
 def paired(
     a: Iterable[T], b: Iterable[T], key: Callable[[T], Hashable]
 ) -> list[tuple[list[T], list[T]]]:
-    """Those of both sides with equal keys; without a key in none."""
+    """Items of both sides grouped by their key, A's and B's; items without a key are left out."""
     found: dict[Hashable, tuple[list[T], list[T]]] = {}
     for index, side in enumerate((a, b)):
-        for one in side:
-            if (named := key(one)) is not None:
-                found.setdefault(named, ([], []))[index].append(one)
+        for item in side:
+            name = key(item)
+            if name is not None:
+                found.setdefault(name, ([], []))[index].append(item)
     return list(found.values())
 
 
@@ -75,29 +76,38 @@ def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]
     """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step
     as a whole."""
     if a.step_parts and b.step_parts:
-        shapes = [
-            {row.name: row.launch_shape for row in reversed(r.tables.get("kernels", []))}
-            for r in (a, b)
-        ]
-        other = {
-            name
-            for name, shape in shapes[0].items()
-            if len({shape, shapes[1].get(name)} - {None}) > 1
-        }
+        shapes_a = _launch_shapes(a)
+        shapes_b = _launch_shapes(b)
         # Kernels that the sides launch in other shapes are other work.
-        x, y = (
-            [
-                dataclasses.replace(p, kernel=f"{p.kernel} ({of[p.kernel]})")
-                if p.kernel in other
-                else p
-                for p in parts
-            ]
-            for parts, of in zip((a.step_parts, b.step_parts), shapes, strict=True)
+        other = {name for name, shape in shapes_a.items() if _is_other(shape, shapes_b.get(name))}
+        return _alike(
+            _named_by_shape(a.step_parts, shapes_a, other),
+            _named_by_shape(b.step_parts, shapes_b, other),
         )
-        return _alike(x, y)
     if None not in (a.metrics.budget_ms, b.metrics.budget_ms):
         return _of_budget(a), _of_budget(b)
     return _whole(a), _whole(b)
+
+
+def _launch_shapes(report: Report) -> dict[str, str | None]:
+    """In which shape each kernel is launched; of several the one that takes longest."""
+    return {row.name: row.launch_shape for row in reversed(report.tables.get("kernels", []))}
+
+
+def _is_other(a: str | None, b: str | None) -> bool:
+    return a is not None and b is not None and a != b
+
+
+def _named_by_shape(
+    parts: Iterable[StepPart], shapes: dict[str, str | None], names: set[str]
+) -> list[StepPart]:
+    """The parts, with the launch shape in the names of these kernels."""
+    return [
+        dataclasses.replace(p, kernel=f"{p.kernel} ({shapes[p.kernel]})")
+        if p.kernel in names
+        else p
+        for p in parts
+    ]
 
 
 class Figures(TypedDict):
@@ -147,12 +157,11 @@ def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[S
 
 
 def _of_budget(report: Report) -> list[StepPart]:
-    budget = report.metrics.budget_ms
     idle = report.metrics.idle_ms
-    times = {
-        (name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"
-    }
-    times |= {("idle", cause): ms for cause, ms in vars(idle).items()} if idle else {}
+    times = {(name, name): ms for name, ms in vars(report.metrics.budget_ms).items()}
+    if idle is not None:
+        del times["idle", "idle"]
+        times |= {("idle", cause): ms for cause, ms in vars(idle).items()}
     return [
         StepPart(part, cls, None, None, None, None, 0.0, ms, [])
         for (part, cls), ms in times.items()
@@ -165,6 +174,5 @@ def _whole(report: Report) -> list[StepPart]:
     batches = min(len(rows), MAX_BATCHES)
     bounds = [i * len(rows) // batches for i in range(batches + 1)] if batches else []
     batch_ms = [fmean(rows[i:j]) for i, j in pairwise(bounds)]
-    return [
-        StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, recorded_ms(report) or 0.0, batch_ms)
-    ]
+    step_ms = recorded_ms(report) or 0.0
+    return [StepPart(WHOLE, WHOLE, None, None, None, None, 0.0, step_ms, batch_ms)]
