@@ -38,7 +38,8 @@ def _frozen(*, frozen: bool, eq: bool = True, kw_only: bool = False) -> "Callabl
         }
         methods |= _comparing(cls) if eq else {}
         for f in dataclasses.fields(cls):
-            if f.metadata.get("unit") == "" and (unit := UNITS.get(f.name.rpartition("_")[2])):
+            unit = UNITS.get(f.name.rpartition("_")[2])
+            if f.metadata.get("unit") == "" and unit is not None:
                 f.metadata = MappingProxyType({**f.metadata, "unit": unit})
         for name in methods.keys() - own:
             setattr(cls, name, methods[name])

@@ -163,7 +163,8 @@ class HardwareTable:
         if extra is None:
             return cls()
         try:
-            added = tuple(map(_hardware, tomllib.loads(read_whole(extra).decode()).get("gpu", [])))
+            entries = tomllib.loads(read_whole(extra).decode()).get("gpu", [])
+            added = tuple(map(_hardware, entries))
         except OSError as error:
             what = (error.strerror or str(error)).lower()
             raise UnreadableInputError(

@@ -99,9 +99,8 @@ class Table:
     @classmethod
     def fitting(cls, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The columns as the table holds them."""
-        return {
-            f.name: _fitting(columns[f.name], f.metadata) for f in fields(cls) if f.name in columns
-        }
+        given = (f for f in fields(cls) if f.name in columns)
+        return {f.name: _fitting(columns[f.name], f.metadata) for f in given}
 
     @classmethod
     def empty(cls) -> Self:
@@ -127,7 +126,11 @@ class Table:
         return pd.DataFrame(data)
 
 
-def alike(value: float, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
+def alike(
+    value: float,
+    rows: int,
+    dtype: np.dtype[Any] | type[np.generic],
+) -> NDArray[Any]:
     """A column of so many rows that are all this value; it takes no memory, and cannot be written
     to."""
     return np.broadcast_to(np.array(value, dtype), rows)
@@ -138,7 +141,10 @@ def is_constant(column: NDArray[Any]) -> bool:
     return column.strides == (0,) and len(column) > 0
 
 
-def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
+def ordered(
+    first: NDArray[Any],
+    then: Callable[[I64], Sequence[NDArray[Any]]],
+) -> I64:
     """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given,
     the last one counting most, as `np.lexsort` has it), else as they come. Takes little where
     `first` is nearly sorted."""
@@ -157,7 +163,8 @@ def order_of(start: I64, then: NDArray[Any] | None) -> I64 | None:
     order."""
     if then is None or is_constant(then):
         return None if is_sorted(start) else np.argsort(start, kind="stable")
-    if is_sorted(start) and not ((start[1:] == start[:-1]) & (then[1:] < then[:-1])).any():
+    misplaced = (start[1:] == start[:-1]) & (then[1:] < then[:-1])
+    if is_sorted(start) and not misplaced.any():
         return None
     return ordered(start, lambda rows: (then[rows],))
 
@@ -196,15 +203,18 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
 def _int64(given: NDArray[Any], fill: int) -> NDArray[Any]:
     """The numbers as integers; those that 64 bits do not hold become the fill value."""
     if given.dtype.kind == "f":  # integers of which one is beyond 64 bits, beside negative ones
-        return np.where((given >= -(2.0**63)) & (given < 2.0**63), given, fill).astype(np.int64)
+        fitting = (given >= -(2.0**63)) & (given < 2.0**63)
+        return np.where(fitting, given, fill).astype(np.int64)
     if given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
-        return np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
+        fit = [value if -(2**63) <= value < 2**63 else fill for value in given.tolist()]
+        return np.array(fit, np.int64)
     return given
 
 
 def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     """Integers in as few bytes as they need."""
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    low = int(values.min()) if len(values) else 0
+    high = int(values.max()) if len(values) else 0
     fit = (
         dtype
         for dtype in (np.int16, np.int32)

@@ -16,7 +16,8 @@ AT_ONCE = 1 << 14  # rows that are computed at a time
 def blocks(count: int, at_once: int = 0) -> list[slice]:
     """So many rows `at_once` (0: `AT_ONCE`) at a time, in order; one empty slice for none."""
     step = at_once or AT_ONCE
-    return [slice(i, min(i + step, count)) for i in range(0, max(count, 1), step)]
+    starts = range(0, max(count, 1), step)
+    return [slice(first, min(first + step, count)) for first in starts]
 
 
 def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
@@ -91,7 +92,8 @@ class RowNumbers:
 
 
 class Rows(RowNumbers):
-    """The same for a function that takes the rows' part of many columns itself: a slice."""
+    """The rows' numbers for a function that takes the rows' part of many columns itself: a
+    slice."""
 
     def __getitem__(self, rows: slice) -> Any:
         return rows

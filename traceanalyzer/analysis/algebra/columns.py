@@ -24,7 +24,7 @@ FEWEST_ROWS = 1 << 16  # shorter ones are, too
 
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:
-    """The same values: of one value without any memory, whole numbers that fit 32 bits in these.
+    """The column in less memory: of one value without any, whole numbers that fit 32 bits in these.
     Not to be written to, and not to be multiplied before it is widened."""
     values = dedup_constant(values)
     if (
@@ -38,14 +38,15 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def dedup_each(made: Any) -> Any:
-    """The same array, or named tuple of arrays and other things, each array as `dedup_constant` makes it."""
+    """An array, or a named tuple of arrays and other things, each array as `dedup_constant` makes
+    it."""
     if isinstance(made, tuple) and hasattr(made, "_fields"):
         return type(made)(*map(dedup_each, made))
     return dedup_constant(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
 
 
 def dedup_constant(values: NDArray[Any]) -> NDArray[Any]:
-    """The same values, without any memory where they are all one. Not to be written to."""
+    """The column without any memory where its values are all one. Not to be written to."""
     if not len(values) or is_constant(values):
         return values
     one = values[0]
@@ -73,7 +74,7 @@ class Coded(LookedUp):
 
 
 def dictionary_encoded(values: F64) -> F64 | Coded:
-    """The same numbers, bit by bit, in less memory where there are few distinct ones. Not to be
+    """The column, equal bit by bit, in less memory where there are few distinct numbers. Not to be
     written to."""
     values = dedup_constant(values)
     if len(values) < FEWEST_ROWS_CODED or is_constant(values):
@@ -145,8 +146,9 @@ class RunLengths(LookedUp):
         if high - low < NEAR * len(rows):
             return self._stretch(low, high + 1)[rows - low]
         run = np.searchsorted(self.first, rows, side="right") - 1
-        passed = (rows - self.first[run]).astype(np.int32) if self.counts else np.int32(0)
-        return self.value[run] + passed
+        if not self.counts:
+            return self.value[run]
+        return self.value[run] + (rows - self.first[run]).astype(np.int32)
 
     def _stretch(self, start: int, stop: int) -> I32:
         """The column in these rows."""
@@ -166,8 +168,8 @@ class RunLengths(LookedUp):
 
 
 def run_lengths(values: I32, *, counts: bool = False) -> Column:
-    """The same numbers in less memory where they seldom change; where they are to `count`, seldom
-    by other than one."""
+    """The numbers in less memory where they seldom change; where they are to `count`, seldom by
+    other than one."""
     if len(values) < FEWEST_ROWS:
         return values
     parts = [np.zeros(1, np.int32)]

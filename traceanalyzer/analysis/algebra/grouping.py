@@ -56,7 +56,9 @@ class Groups:
     @property
     def rows(self) -> list[I64]:
         """The rows of each group, in order."""
-        return np.split(stable_order(self.index), np.cumsum(self.count)[:-1]) if len(self) else []
+        if not len(self):
+            return []
+        return np.split(stable_order(self.index), np.cumsum(self.count)[:-1])
 
     def sum(self, values: I32 | I64 | F64 | Bool) -> F64:
         """Sum of the values in each group; exact below 2**53."""

@@ -23,9 +23,8 @@ class IntervalSet(NamedTuple):
     @property
     def total(self) -> int:
         """Length of the set, ns."""
-        return sum(
-            int((self.end[here] - self.start[here]).sum()) for here in blocks(len(self.start))
-        )
+        parts = (self.select(rows) for rows in blocks(len(self.start)))
+        return sum(int((part.end - part.start).sum()) for part in parts)
 
     def total_within(self, window: tuple[int, int]) -> int:
         """Length of what lies in the window, ns."""
@@ -77,14 +76,18 @@ def complement(within: tuple[int, int], a: IntervalSet) -> IntervalSet:
 
 def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     """The part of the set inside the window."""
-    if not len(a.start) or (a.start[0] >= within[0] and a.end[-1] <= within[1]):
+    if not len(a.start):
+        return a
+    first, last = within
+    if a.start[0] >= first and a.end[-1] <= last:
         return a
     near = a.select(_near(a, within))
-    if not len(near.start) or within[1] <= within[0]:
+    if not len(near.start) or last <= first:
         return EMPTY
     start = near.start.copy()
     end = near.end.copy()
-    start[0], end[-1] = max(int(start[0]), within[0]), min(int(end[-1]), within[1])
+    start[0] = max(int(start[0]), first)
+    end[-1] = min(int(end[-1]), last)
     return IntervalSet(start, end)
 
 
@@ -99,22 +102,22 @@ def _near(a: IntervalSet, window: tuple[int, int]) -> slice:
 def join(*sets: IntervalSet) -> IntervalSet:
     """The union of sets."""
     sets = tuple(one for one in sets if len(one.start))
+    if not sets:
+        return EMPTY
     if len(sets) == 1:
         return union(*sets[0])
-    return (
-        union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
-        if sets
-        else EMPTY
-    )
+    start = np.concatenate([one.start for one in sets])
+    end = np.concatenate([one.end for one in sets])
+    return union(start, end)
 
 
 def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What is in `a` and not in `b`."""
     if not len(a.start) or not len(b.start):
         return a
-    return intersect(
-        a, complement((int(min(a.start[0], b.start[0])), int(max(a.end[-1], b.end[-1]))), b)
-    )
+    first = int(min(a.start[0], b.start[0]))
+    last = int(max(a.end[-1], b.end[-1]))
+    return intersect(a, complement((first, last), b))
 
 
 def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
@@ -141,9 +144,9 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     start = a.start[of_a]
     end = a.end[of_a]
     del of_a
-    return of_b, IntervalSet(
-        np.maximum(start, b.start[of_b], out=start), np.minimum(end, b.end[of_b], out=end)
-    )
+    np.maximum(start, b.start[of_b], out=start)
+    np.minimum(end, b.end[of_b], out=end)
+    return of_b, IntervalSet(start, end)
 
 
 def contains(a: IntervalSet, times: I64) -> Bool:
@@ -196,7 +199,9 @@ def measure(a: IntervalSet, start: I64, end: I64) -> I64:
     order."""
     if not len(start):
         return np.empty(0, np.int64)
-    near = a.select(_near(a, (min(start.min(), end.min()), max(start.max(), end.max()))))
+    first = min(start.min(), end.min())
+    last = max(start.max(), end.max())
+    near = a.select(_near(a, (first, last)))
     result = covered_before(near, end)
     result -= covered_before(near, start)
     return result
@@ -214,10 +219,9 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     edges = distinct(np.concatenate((start, end)))
     first = local_searchsorted(edges, start)
     last = local_searchsorted(edges, end)
-    running = np.cumsum(np.bincount(first, None, len(edges)) - np.bincount(last, None, len(edges)))[
-        :-1
-    ]
-    before = np.append(
-        0.0, np.cumsum(measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1))
-    )
+    begun = np.bincount(first, None, len(edges))
+    ended = np.bincount(last, None, len(edges))
+    running = np.cumsum(begun - ended)[:-1]
+    shares = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)
+    before = np.append(0.0, np.cumsum(shares))
     return before[last] - before[first]

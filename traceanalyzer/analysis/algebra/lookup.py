@@ -60,8 +60,10 @@ def local_searchsorted(
     result = np.empty(len(values), np.int64)
     for i in range(0, len(values), AT_ONCE):
         here = values[i : i + AT_ONCE]
-        low, high = np.searchsorted(keys, (here.min(), here.max()), side=side).tolist()
-        np.add(np.searchsorted(keys[low:high], here, side=side), low, out=result[i : i + AT_ONCE])
+        ends = (here.min(), here.max())
+        low, high = np.searchsorted(keys, ends, side=side).tolist()
+        found = np.searchsorted(keys[low:high], here, side=side)
+        np.add(found, low, out=result[i : i + AT_ONCE])
     return result
 
 
@@ -148,7 +150,9 @@ def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
 
 def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
     """For each string whether the test holds; one entry more, False, for the code -1."""
-    return np.fromiter((*(bool(test(text)) for text in strings), False), bool, len(strings) + 1)
+    result = np.zeros(len(strings) + 1, bool)
+    result[:-1] = [bool(test(text)) for text in strings]
+    return result
 
 
 def largest(values: NDArray[Any], count: int) -> I64:
@@ -177,12 +181,13 @@ def stable_order(values: NDArray[Any]) -> I64:
     """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a
     narrow range: numpy sorts numbers of 16 bits by their digits, in a tenth of the time of
     comparing them."""
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    narrow = high - low < 1 << 16
-    return np.argsort(
-        np.subtract(values, low, dtype=np.int64).astype(np.uint16) if narrow else values,
-        kind="stable",
-    )
+    if not len(values):
+        return np.empty(0, np.int64)
+    low = int(values.min())
+    if int(values.max()) - low >= 1 << 16:
+        return np.argsort(values, kind="stable")
+    narrow = np.subtract(values, low, dtype=np.int64).astype(np.uint16)
+    return np.argsort(narrow, kind="stable")
 
 
 def robust_sigma(values: F64 | I64, centre: float) -> float:

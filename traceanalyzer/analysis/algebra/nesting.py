@@ -47,7 +47,8 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     # In two halves, cut where the intervals of a thread begin or end that has them about the middle
     # of all.
     middle = len(thread) // 2
-    begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
+    begin = int(np.searchsorted(thread, thread[middle], "left"))
+    stop = int(np.searchsorted(thread, thread[middle], "right"))
     cut = begin if stop == len(thread) or middle - begin < stop - middle else stop
     if not cut:  # but one thread
         return _nest(thread, start, end)
@@ -55,7 +56,8 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     one, other = parallel_map(
         lambda half: _nest(thread[half], start[half], end[half]), halves, len(start)
     )
-    above = np.where(other.parent < 0, np.int32(-1), other.parent + np.int32(cut))
+    shifted = other.parent + np.int32(cut)
+    above = np.where(other.parent < 0, np.int32(-1), shifted)
     parent = np.concatenate((one.parent, above))
     depth = np.concatenate((one.depth, other.depth))
     return Nesting(parent, depth, one.mended or other.mended)
@@ -121,9 +123,8 @@ def levels(depth: NDArray[Any]) -> list[I32]:
     deepest = int(depth.max(initial=-1))
     if deepest < SHALLOW:
         return [flatnonzero32(depth == level) for level in range(deepest + 1)]
-    order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(
-        np.int32
-    )
+    narrow = depth.astype(np.int16) if deepest < 2**15 else depth
+    order = np.argsort(narrow, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
@@ -141,8 +142,8 @@ def levels_deepest_first(depth: NDArray[Any]) -> Iterator[I32 | I64]:
 
 
 def innermost_open_at(parent: Column, end: Column, node: I64, time: I64) -> I64:
-    """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1
-    where none does.
+    """For each node (-1: none) the innermost of it and those that enclose it that ends after a
+    time, -1 where none does.
 
     Takes n log n also where nodes are nested thousands deep."""
     result = node.copy()
@@ -159,9 +160,10 @@ def innermost_open_at(parent: Column, end: Column, node: I64, time: I64) -> I64:
 
 
 def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
-    """The same by strides of 2^k nodes, each skipped where all nodes on it have ended (binary
-    lifting)."""
-    strides = [(np.append(parent, -1), np.append(end, np.iinfo(np.int64).min))]
+    """`innermost_open_at` by strides of 2^k nodes, each skipped where all nodes on it have ended
+    (binary lifting)."""
+    never = np.iinfo(np.int64).min
+    strides = [(np.append(parent, -1), np.append(end, never))]
     while (strides[-1][0] >= 0).any():
         above, latest = strides[-1]
         strides.append((above[above], np.maximum(latest, latest[above])))
@@ -190,13 +192,21 @@ def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
 def _nest_by_stack(thread: I32, start: I64, end: I64) -> Nesting:
     parent = np.empty(len(start), np.int32)
     depth = np.empty(len(start), np.int32)
-    stack = list[tuple[int, int]]()
-    threads = thread.tolist()
-    for i, (t, s, e) in enumerate(zip(threads, start.tolist(), end.tolist(), strict=True)):
-        while stack and (stack[-1][1] <= s or threads[stack[-1][0]] != t):
-            stack.pop()
-        parent[i] = stack[-1][0] if stack else -1
-        depth[i] = len(stack)
-        if e > s:
-            stack.append((i, min(e, stack[-1][1]) if stack else e))
+    ends = list[int]()  # of the open intervals, each cut off at that of the one around it
+    nodes = list[int]()
+    on = 0
+    rows = zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)
+    for i, (number, first, last) in enumerate(rows):
+        if number != on:
+            ends.clear()
+            nodes.clear()
+            on = number
+        while ends and ends[-1] <= first:
+            ends.pop()
+            nodes.pop()
+        parent[i] = nodes[-1] if nodes else -1
+        depth[i] = len(nodes)
+        if last > first:
+            ends.append(min(last, ends[-1]) if ends else last)
+            nodes.append(i)
     return Nesting(parent, depth, mended=True)

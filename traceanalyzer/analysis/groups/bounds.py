@@ -99,10 +99,10 @@ def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
     found = []
     if timed.device is None or not len(table):
         return []
-    busy = clip(
-        timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1]))
-    )
-    inside = contains(busy, table.start) & ((table.device == timed.device) | (table.device < 0))
+    window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
+    busy = clip(timed.activity[timed.device].busy, window)
+    of_device = (table.device == timed.device) | (table.device < 0)
+    inside = contains(busy, table.start) & of_device
     for code in distinct(table.name[inside]).tolist():
         values = table.value[inside & (table.name == code)]
         name = timed.trace.strings[code]
@@ -192,7 +192,8 @@ def _compute_share(rated: WithRoofline, chosen: Bool) -> float:
     """Share of these device ops in the steady state's compute time."""
     compute = rated.linked.is_compute & rated.timed.steady_ops
     time = duration(rated.linked)
-    return float(time[compute & chosen].sum() / time[compute].sum()) if time[compute].any() else 0.0
+    computing = time[compute]
+    return float(time[compute & chosen].sum() / computing.sum()) if computing.any() else 0.0
 
 
 def above_limits_ms(rated: WithRoofline, free: Bool) -> float | None:
@@ -232,4 +233,5 @@ def _by_time(rated: WithRoofline, rows: Bool) -> list[int]:
 
 def _share(rated: WithRoofline, rows: Bool) -> float:
     time = duration(rated.linked)
-    return float(time[rows].sum() / max(time[rated.timed.steady_ops].sum(), 1))
+    all_ns = max(time[rated.timed.steady_ops].sum(), 1)
+    return float(time[rows].sum() / all_ns)

@@ -86,7 +86,8 @@ def first_steps(timed: Timed) -> FirstSteps | None:
 
 
 def _of(source: str, duration: I64, timed: Timed) -> FirstSteps | None:
-    """Of all known steps, ns; compiled and eager steps are those that the stopwatch timed."""
+    """The slow first of all known steps, ns; compiled and eager steps are those that the stopwatch
+    timed."""
     slow = count_warmup(duration)
     watch = timed.trace.stopwatch
     if not slow:
@@ -126,7 +127,6 @@ def begin_of_first(timed: Timed) -> int:
     ops = timed.trace.device_ops
     own = ops.start[steps.of_op == 0]
     earlier = ops.end[ops.start < own.min()] if len(own) else own
-    return min(
-        max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))),
-        int(steps.start[0]),
-    )
+    begin = int(steps.host_start[0])
+    drained = int(earlier.max(initial=begin))
+    return min(drained, int(steps.start[0]))

@@ -43,9 +43,9 @@ def _mean_ms(explained: Causes, chosen: Bool, part: tuple[I64, I64] | None = Non
         return 0.0
     rows = chosen & (gaps.device == device)
     start, end = part or (gaps.start, gaps.end)
-    idle = measure(
-        union(start[rows], end[rows]), steps.start[steps.steady], steps.end[steps.steady]
-    )
+    steady = steps.steady
+    during = union(start[rows], end[rows])
+    idle = measure(during, steps.start[steady], steps.end[steady])
     return ms(idle.mean())
 
 
@@ -64,7 +64,8 @@ def longest_gaps(
         chosen &= True if wanted is None else column == wanted
     rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return list(zip(map(ms, gaps.duration[rows]), gap_details(timed, gaps, rows), strict=True))
+    details = gap_details(timed, gaps, rows)
+    return list(zip(map(ms, gaps.duration[rows]), details, strict=True))
 
 
 def main_detail(explained: Causes) -> str:

@@ -75,42 +75,56 @@ def loaders_in(texts: Sequence[str]) -> tuple[bool, bool]:
 
 def loading(timed: Timed, budgets: StepBudgets | None) -> Loading | None:
     """How input is loaded; None where the launching threads do not load or wait for any."""
-    steps = timed.steps
     steady = timed.steps.steady
     ranges = timed.trace.host_ranges
-    strings = timed.trace.strings
     inside = intersect(
         timed.timeline.states[HostState.INPUT],
-        union(steps.host_start[steady], steps.host_end[steady]),
+        union(timed.steps.host_start[steady], timed.steps.host_end[steady]),
     )
     if not inside.total:
         return None
     named = timed.steady_host(ranges.start) & (ranges.name >= 0)
-    single, several = loaders_in([strings[code] for code in distinct(ranges.name[named]).tolist()])
+    names = distinct(ranges.name[named]).tolist()
+    single, several = loaders_in([timed.trace.strings[code] for code in names])
     workers = several if single != several else None
-    of_os = ranges.kind == RangeKind.OS
-    waited = np.zeros(0, bool)
-    if budgets is not None:
-        waited = (
-            budgets.idle_by_cause[IdleCause.INPUT][steady] > WAITED_SHARE * budgets.duration[steady]
-        )
-    kinds = timed.trace.device_ops.source_memory[timed.joined.is_input_h2d & timed.steady_ops]
-    code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
-    shares = (
-        ()
-        if workers
-        else ((name, _share(timed, code, test, inside)) for name, test in STAGES.items())
-    )
+    os_share = None
+    stages: list[tuple[str, float]] = []
+    if not workers:
+        code = (ranges.kind == RangeKind.PYTHON) | (ranges.kind == RangeKind.OP)
+        stages = [(name, _share(timed, code, test, inside)) for name, test in STAGES.items()]
+        of_os = ranges.kind == RangeKind.OS
+        os_share = _share(timed, of_os, OS_READS, inside) if of_os.any() else None
     return Loading(
         workers=workers,
-        pinned=bool((kinds == MemoryKind.PINNED).all())
-        if min(kinds.tolist(), default=MemoryKind.UNKNOWN)
-        else None,
-        waiting_steps=int(waited.sum()),
-        steps=steps.steady_count,
-        stages=tuple(sorted(filter(itemgetter(1), shares), key=itemgetter(1), reverse=True)),
-        os_share=_share(timed, of_os, OS_READS, inside) if not workers and of_os.any() else None,
+        pinned=_pinned(timed),
+        waiting_steps=_waiting_steps(budgets, steady),
+        steps=timed.steps.steady_count,
+        stages=_largest_first(stages),
+        os_share=os_share,
     )
+
+
+def _largest_first(stages: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """The stages that take any time."""
+    taking = filter(itemgetter(1), stages)
+    return tuple(sorted(taking, key=itemgetter(1), reverse=True))
+
+
+def _pinned(timed: Timed) -> bool | None:
+    """Whether all input comes from pinned memory; None where the recording does not tell."""
+    rows = timed.joined.is_input_h2d & timed.steady_ops
+    kinds = timed.trace.device_ops.source_memory[rows].tolist()
+    if min(kinds, default=MemoryKind.UNKNOWN) == MemoryKind.UNKNOWN:
+        return None
+    return all(kind == MemoryKind.PINNED for kind in kinds)
+
+
+def _waiting_steps(budgets: StepBudgets | None, steady: slice) -> int:
+    """Steady steps of which the device waits for input."""
+    if budgets is None:
+        return 0
+    idle = budgets.idle_by_cause[IdleCause.INPUT][steady]
+    return int((idle > WAITED_SHARE * budgets.duration[steady]).sum())
 
 
 def _share(timed: Timed, rows: Bool, test: re.Pattern[str], inside: IntervalSet) -> float:
@@ -154,7 +168,8 @@ def small_copies(timed: Timed) -> SmallCopies | None:
     node = np.where(outer >= 0, outer, call)
     asked = distinct(node)
     names = tree.names(node)
-    usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
+    known = names[names >= 0]
+    usual = np.bincount(known).argmax() if len(known) else -1
     return SmallCopies(
         a_step=len(rows) / steps,
         median_bytes=float(np.median(ops.bytes[rows])),

@@ -99,7 +99,8 @@ def layout_copies(timed: Timed, free: Bool) -> Group | None:
         & _launched_below(timed.joined, COPY)
         & ~_launched_below(timed.joined, CONVOLUTION)
     )
-    return found if (found := group(timed, rows)).total_ms > 0 else None
+    found = group(timed, rows)
+    return found if found.total_ms > 0 else None
 
 
 def _launched_below(joined: HostAttribution, pattern: re.Pattern[str]) -> Bool:
@@ -140,7 +141,8 @@ def _two_orders(
         for one in tensors_of(shapes, dtypes, strides)
         if one.strides and one.bytes >= LARGE_BYTES
     ]
-    a, b = next((pair for pair in combinations(large, 2) if crosses(*pair)), (None, None))
+    crossing = (pair for pair in combinations(large, 2) if crosses(*pair))
+    a, b = next(crossing, (None, None))
     return (
         f"{name} of {list(a.shape)}: strides {list(a.strides or ())}, {list(b.strides or ())}"
         if a and b
@@ -155,14 +157,14 @@ def crosses(a: Tensor, b: Tensor) -> bool:
     fast_b = _fastest(b)
     if a.shape != b.shape or fast_a is None or fast_b is None:
         return False
-    steps = (b.strides or ())[fast_a] * b.dtype.bytes, (a.strides or ())[fast_b] * a.dtype.bytes
+    step_a = (a.strides or ())[fast_b] * a.dtype.bytes
+    step_b = (b.strides or ())[fast_a] * b.dtype.bytes
+    steps = (step_b, step_a)
     return fast_a != fast_b and all(abs(step) >= SECTOR_BYTES for step in steps)
 
 
 def _fastest(tensor: Tensor) -> int | None:
     """The dimension whose elements lie side by side, None without one."""
     strides = tensor.strides or ()
-    return next(
-        (d for d, (n, s) in enumerate(zip(tensor.shape, strides, strict=True)) if s == 1 and n > 1),
-        None,
-    )
+    axes = enumerate(zip(tensor.shape, strides, strict=True))
+    return next((axis for axis, (size, step) in axes if step == 1 and size > 1), None)

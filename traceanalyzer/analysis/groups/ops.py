@@ -50,7 +50,12 @@ def api_times(linked: TraceJoins) -> list[ApiTime]:
     names = calls.name[rows][groups.first]
     order = np.argsort(-time, kind="stable")[:SHOWN].tolist()
     return [
-        ApiTime(linked.trace.strings[names[i]], int(groups.count[i]), ms(time[i])) for i in order
+        ApiTime(
+            linked.trace.strings[names[place]],
+            calls=int(groups.count[place]),
+            ms=ms(time[place]),
+        )
+        for place in order
     ]
 
 
@@ -150,7 +155,9 @@ def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
     stream = timed.trace.device_ops.stream[order]
     step = timed.steps.of_op[order]
     starts = inside.copy()
-    starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
+    same_step = step[1:] == step[:-1]
+    same_run = inside[:-1] & same_step & (stream[1:] == stream[:-1])
+    starts[1:] &= ~same_run
     run = np.cumsum(starts, dtype=np.int32)
     run -= 1
     run[~inside] = -1
@@ -198,7 +205,8 @@ def between_products(rated: WithRoofline, order: I64) -> I64:
     seen = np.concatenate(([0], np.cumsum(with_text(rated.linked, operator, SOFTMAX))))
     result = np.full(len(order), -1, np.int64)
     for number, (a, b) in enumerate(pairwise(product)):
-        near = 1 < b - a <= MAX_BETWEEN + 1 and step[a] == step[b] and stream[a] == stream[b]
+        near = 1 < b - a <= MAX_BETWEEN + 1
+        near = near and step[a] == step[b] and stream[a] == stream[b]
         if near and seen[b] > seen[a + 1]:
             result[a + 1 : b] = number
     return result

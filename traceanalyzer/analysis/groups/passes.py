@@ -62,18 +62,27 @@ def written(rated: WithRoofline, op: I32 | I64) -> F64:
     row = rated.roofline.row[op]
     columns = [at(column, row, -1) for column in (ranges.name, ranges.shapes, ranges.dtypes)]
     kinds = Groups.of(*columns)
-    sizes = []
-    for codes in zip(*(column[kinds.first].tolist() for column in columns), strict=True):
-        name, shapes, dtypes = (rated.trace.text(code) or "" for code in codes)
-        read = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
-        sizes.append((sum(read), read[0] if read and OVERWRITES.match(name) else 0.0))
+    firsts = [column[kinds.first].tolist() for column in columns]
+    text = rated.trace.text
+    sizes = [
+        _read_and_overwritten(*(text(code) or "" for code in codes))
+        for codes in zip(*firsts, strict=True)
+    ]
     read_bytes, first = np.array(sizes).reshape(-1, 2)[kinds.index].T
     traffic = np.nan_to_num(rated.roofline.expected[op])
     return np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read_bytes, 0.0))
 
 
+def _read_and_overwritten(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
+    """Bytes of an operator's operands, and of the first one where that is what it writes, else
+    0."""
+    sizes = [float(np.nan_to_num(one.dense_bytes)) for one in tensors_of(shapes, dtypes)]
+    overwrites = bool(sizes) and OVERWRITES.match(name) is not None
+    return sum(sizes), sizes[0] if overwrites else 0.0
+
+
 def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
-    """Of each op's traffic, bytes, what crosses the border of its run (`number`, -1 outside of
+    """What of each op's traffic, bytes, crosses the border of its run (`number`, -1 outside of
     any): what it reads and no op before it in the run wrote or read whole, and what the run's last
     op writes (`out`).
 
@@ -89,7 +98,8 @@ def crossing(number: I64, traffic: F64, out: F64, reducing: Bool) -> F64:
     large = inside & ((out * ASIDE >= most[number]) | ~same)
     before = np.maximum.accumulate(np.where(large, np.arange(len(number)), 0))
     handed = np.where(out[before] * ASIDE >= traffic[before], out[before], read[before])
-    within = np.where(same, np.minimum(read, np.append(0.0, handed[:-1])), 0.0)
+    handed_on = np.append(0.0, handed[:-1])
+    within = np.where(same, np.minimum(read, handed_on), 0.0)
     result: F64 = np.where(same & reducing, 0.0, read - within) + np.where(last, out, 0.0)
     return np.where(inside, result, 0.0)
 
@@ -200,7 +210,8 @@ def _uneven(begins: Bool, size: I64) -> I64:
         return np.empty(0, np.int64)
     first = np.flatnonzero(begins)
     most = np.maximum.reduceat(size, first)
-    least = np.minimum.reduceat(np.where(size > 0, size, np.iinfo(np.int64).max), first)
+    written_ones = np.where(size > 0, size, np.iinfo(np.int64).max)
+    least = np.minimum.reduceat(written_ones, first)
     result: I64 = np.flatnonzero((least < most)[np.cumsum(begins) - 1])
     return result[
         begins[result] | where_changed(size[result])

@@ -159,9 +159,8 @@ def _odd_shape(
         *zip(operands, map(_row_length, operands), strict=True),
         (last, columns),
     ]  # at the end of what it writes
-    return next(
-        ("x".join(map(str, t.shape)) for t, length in rows if _is_odd(length, t.dtype.bytes)), None
-    )
+    odd = (tensor.shape for tensor, length in rows if _is_odd(length, tensor.dtype.bytes))
+    return next(("x".join(map(str, shape)) for shape in odd), None)
 
 
 def _row_length(tensor: Tensor) -> int:
@@ -181,12 +180,14 @@ def last_waves(rated: WithRoofline, free: Bool) -> LastWaves | None:
     time = duration(rated.linked)
     rows = steady(rated.timed) & rated.linked.is_matrix & free & _by_arithmetic(rated)
     rows &= (waves > 1) & (waves < MANY_WAVES)
-    loss = np.where(rows, 1 - waves / np.ceil(np.where(rows, waves, 1)), 0.0)
+    full = np.where(rows, waves, 1)
+    loss = np.where(rows, 1 - full / np.ceil(full), 0.0)
     rows &= loss >= WAVE_LOSS
     found = group(rated.timed, rows)
     if found.total_ms <= 0:
         return None
-    lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(rated.roofline.attainable), 0))
+    above_roofline = np.maximum(time - np.nan_to_num(rated.roofline.attainable), 0)
+    lost = np.minimum(loss * time, above_roofline)
     return LastWaves(found, float(waves[rows].mean()), per_step(rated.timed, lost[rows]))
 
 

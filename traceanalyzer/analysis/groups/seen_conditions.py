@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import at
+from traceanalyzer.analysis.algebra import Groups, at
 from traceanalyzer.analysis.groups.input_loading import loaders_in
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.names.pytorch import module_of
@@ -42,11 +42,8 @@ def _model(rated: WithRoofline) -> str | None:
     roots = calls.name[
         [i for i in distinct(calls.parent).tolist() if i >= 0 and calls.parent[i] < 0]
     ]
-    kinds = Counter(
-        named.kind
-        for code in roots.tolist()
-        if (named := module_of(calls.strings[code])) is not None
-    )
+    modules = (module_of(calls.strings[code]) for code in roots.tolist())
+    kinds = Counter(named.kind for named in modules if named is not None)
     return next((kind for kind, _ in kinds.most_common(1)), None)
 
 
@@ -56,26 +53,40 @@ def _formats(rated: WithRoofline) -> list[str]:
     time = duration(rated.linked)[rows]
     kind = rated.roofline.precision[rows]
     total = np.bincount(kind, weights=time, minlength=len(Precision))
-    known = [p for p in Precision if p and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()]
+    least = LEAST_SHARE * time.sum()
+    known = [kind for kind in Precision if kind and total[kind] > 0 and total[kind] >= least]
     return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
 
 
 def _inputs(rated: WithRoofline) -> str:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
-    tree = rated.linked.tree
-    ranges = rated.trace.host_ranges
-    text = rated.trace.text
-    node = rated.joined.launch_node[rated.joined.is_input_h2d & rated.timed.steady_ops]
-    op = at(tree.operator, node, -1)
-    rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}
-    for codes in {(int(ranges.shapes[r]), int(ranges.dtypes[r])) for r in rows.tolist()}:
-        shapes, dtypes = map(text, codes)
-        first = next((one for one in tensors_of(shapes, dtypes) if one.shape), None)
+    for shapes, dtypes in _copied_operands(rated):
+        tensors = tensors_of(shapes, dtypes)
+        first = next((tensor for tensor in tensors if tensor.shape), None)
         if first is not None:
-            # the type of the first input as the recorder names it
-            dtype = (dtypes or "").lstrip("[").partition(",")[0].strip('"]').removeprefix("c10::")
-            found[f"{list(first.shape)} {dtype}".strip()] = first.dense_bytes
+            found[f"{list(first.shape)} {_first_type(dtypes)}".strip()] = first.dense_bytes
     largest = sorted(found, key=lambda text: (-found[text], text))
     more = f", {len(largest) - SHOWN_INPUTS} more" if len(largest) > SHOWN_INPUTS else ""
     return ", ".join(largest[:SHOWN_INPUTS]) + more
+
+
+def _copied_operands(rated: WithRoofline) -> Iterator[tuple[str | None, str | None]]:
+    """The shapes and types of the operands of each operator that copies input to the GPU."""
+    tree = rated.linked.tree
+    ranges = rated.trace.host_ranges
+    node = rated.joined.launch_node[rated.joined.is_input_h2d & rated.timed.steady_ops]
+    op = at(tree.operator, node, -1)
+    rows = distinct(tree.row[op[op >= 0]])
+    operands = Groups.of(ranges.shapes[rows], ranges.dtypes[rows])
+    for row in rows[operands.first].tolist():
+        yield (
+            rated.trace.text(int(ranges.shapes[row])),
+            rated.trace.text(int(ranges.dtypes[row])),
+        )
+
+
+def _first_type(dtypes: str | None) -> str:
+    """The type of an operator's first input as the recorder names it."""
+    first, _, _ = (dtypes or "").lstrip("[").partition(",")
+    return first.strip('"]').removeprefix("c10::")

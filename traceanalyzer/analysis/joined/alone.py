@@ -18,7 +18,9 @@ def alone(linked: TraceJoins, chosen: I64) -> I64:
     duration = ops.end - ops.start
     slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
-    for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows if slowed.any() else ():
+    if not slowed.any():
+        return result
+    for rows in Groups.of(ops.name, ops.blocks, ops.bytes).rows:
         mine = rows[slowed[rows]]
         free = rows[~beside[rows]]
         if len(mine) and len(free):

@@ -2,12 +2,14 @@
 to."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, look_up, texts_where
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, distinct
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
@@ -116,24 +118,38 @@ def _pairs(linked: TraceJoins, backward: Bool) -> tuple[I64, I64]:
     ranges = linked.trace.host_ranges
     numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
     autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
-    forward = np.flatnonzero(numbered & ~backward)
     made = np.flatnonzero(autograd)
     made = made[tree.outermost(autograd)[made] == made]
+    makers = list(_makers(linked, np.flatnonzero(numbered & ~backward)))
     result = np.full(len(made), -1, np.int64)
+    if not makers:
+        return made, result
     after = texts_where(linked.trace.strings, lambda text: text.endswith(INTO_A_VIEW))
-    number = ranges.sequence[tree.row[made]] - after[ranges.name[tree.row[made]]]
-    named_thread = ranges.forward_thread[tree.row[made]]
-    makers = []
-    for thread in distinct(
-        tree.thread[forward]
-    ):  # its numbers, ascending, and the last operator with each
+    row = tree.row[made]
+    number = ranges.sequence[row] - after[ranges.name[row]]
+    named_thread = ranges.forward_thread[row]
+    for thread in distinct(named_thread):
+        rows = np.flatnonzero(named_thread == thread)
+        matches = [at(maker.node, look_up(maker.number, number[rows]), -1) for maker in makers]
+        result[rows] = max(matches, key=lambda found: int((found >= 0).sum()))
+    return made, result
+
+
+@dataclass(frozen=True, eq=False)
+class _Makers:
+    """The forward operators of a thread that made nodes of the autograd graph."""
+
+    number: I64  # of the autograd nodes, ascending
+    node: I64  # the last operator with each
+
+
+def _makers(linked: TraceJoins, forward: I64) -> Iterator[_Makers]:
+    """The makers among these forward operators, thread by thread."""
+    tree = linked.tree
+    sequence = linked.trace.host_ranges.sequence
+    for thread in distinct(tree.thread[forward]):
         nodes = forward[tree.thread[forward] == thread]
-        carried = ranges.sequence[tree.row[nodes]]
+        carried = sequence[tree.row[nodes]]
         order = np.lexsort((nodes, carried))
         last = order[np.flatnonzero(np.diff(carried[order], append=np.int64(-1)))]
-        makers.append((carried[last], nodes[last]))
-    for one in distinct(named_thread) if makers else ():
-        here = np.flatnonzero(named_thread == one)
-        matches = [at(nodes, look_up(numbers, number[here]), -1) for numbers, nodes in makers]
-        result[here] = max(matches, key=lambda found: int((found >= 0).sum()))
-    return made, result
+        yield _Makers(carried[last], nodes[last])

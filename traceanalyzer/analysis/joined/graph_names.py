@@ -51,6 +51,15 @@ class Replay(NamedTuple):
     requests: int | None
 
 
+class _Ranges(NamedTuple):
+    """Ranges around launches."""
+
+    table: HostRanges
+    first: I64  # for each range the first launch in it
+    until: I64  # and the one behind its last
+    owner: I64  # for each launch the place of the innermost operator among the ranges, -1: none
+
+
 def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Trace | None:
     """The recording with ranges inside its graph launches, from itself and the recordings of
     captures beside it; None where it replays no graph, or nothing marks iterations."""
@@ -68,9 +77,7 @@ def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Tra
         own = keys[replay.ops]
         which = own.tobytes(), replay.requests
         if which not in known:
-            eager = next(
-                (found for one in sources if (found := _same_kernels(*one, own)) is not None), None
-            )
+            eager = _eager_launches(sources, own)
             known[which] = (eager, True) if eager else _captured(linked, replay, captures)
         graft.add(replay, known[which])
     return graft.made()
@@ -92,8 +99,13 @@ def _keys(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> I64:
     strings = linked.trace.strings
     columns = np.column_stack((ops.name, ops.blocks, ops.threads)).astype(np.int64)
     each, of_op = np.unique(columns, axis=0, return_inverse=True)
-    numbers = [codes.setdefault((strings[n], b, t), len(codes)) for n, b, t in each.tolist()]
-    return np.array(numbers, np.int64)[of_op.reshape(-1)] if len(ops) else np.empty(0, np.int64)
+    if not len(ops):
+        return np.empty(0, np.int64)
+    numbers = []
+    for name, blocks, threads in each.tolist():
+        key = (strings[name], blocks, threads)
+        numbers.append(codes.setdefault(key, len(codes)))
+    return np.array(numbers, np.int64)[of_op.reshape(-1)]
 
 
 def _replays(linked: TraceJoins) -> Iterator[Replay]:
@@ -103,29 +115,38 @@ def _replays(linked: TraceJoins) -> Iterator[Replay]:
     calls = linked.trace.api_calls
     launch = linked.launch
     inside = np.flatnonzero(at(linked.api_kind, launch, ApiKind.OTHER) == ApiKind.GRAPH_LAUNCH)
-    inside = inside[np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))]
+    order = np.lexsort((ops.start[inside], ops.graph_node[inside], launch[inside]))
+    inside = inside[order]
+    if not len(inside):
+        return
     ranges = linked.trace.host_ranges
-    told = {
-        code: one.requests
-        for code, text in enumerate(linked.trace.strings)
-        if (one := iteration(text))
-    }
-    marks = np.flatnonzero(np.isin(ranges.name, list(told)) & (ranges.kind == RangeKind.ANNOTATION))
-    for rows in (
-        np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1) if len(inside) else ()
-    ):
+    told = _requests_told(linked.trace.strings)
+    is_told = np.isin(ranges.name, list(told)) & (ranges.kind == RangeKind.ANNOTATION)
+    marks = np.flatnonzero(is_told)
+    for rows in np.split(inside, np.flatnonzero(np.diff(launch[inside])) + 1):
         call = int(launch[rows[0]])
-        around = marks[
-            (ranges.start[marks] <= calls.start[call]) & (ranges.end[marks] >= calls.end[call])
-        ]
-        yield Replay(call, rows, told[int(ranges.name[around[-1]])] if len(around) else None)
+        begun = ranges.start[marks] <= calls.start[call]
+        around = marks[begun & (ranges.end[marks] >= calls.end[call])]
+        requests = told[int(ranges.name[around[-1]])] if len(around) else None
+        yield Replay(call, rows, requests)
 
 
-def _alone(linked: TraceJoins, codes: dict[tuple[str, int, int], int]) -> tuple[I64, I64]:
+def _requests_told(strings: list[str]) -> dict[int, int | None]:
+    """The requests that names of a serving engine's iterations tell, by the name's code."""
+    iterations = ((code, iteration(text)) for code, text in enumerate(strings))
+    return {code: found.requests for code, found in iterations if found is not None}
+
+
+Codes = dict[tuple[str, int, int], int]
+"""Numbers of kernels with their grids: name, blocks, threads of a block."""
+
+
+def _alone(linked: TraceJoins, codes: Codes) -> tuple[I64, I64]:
     """The ops that were launched one by one, in the order of their launches, and their kernels."""
     rows = np.flatnonzero(isin_few(at(linked.api_kind, linked.launch, ApiKind.OTHER), LAUNCHES))
     calls = linked.trace.api_calls
-    rows = rows[np.lexsort((calls.start[linked.launch[rows]], calls.thread[linked.launch[rows]]))]
+    launch = linked.launch[rows]
+    rows = rows[np.lexsort((calls.start[launch], calls.thread[launch]))]
     return rows, _keys(linked, codes)[rows]
 
 
@@ -133,7 +154,8 @@ def _same_kernels(linked: TraceJoins, rows: I64, keys: I64, wanted: I64) -> Laun
     """Launches, one behind the other, of just these kernels with these grids."""
     if len(wanted) < FEWEST or len(keys) < len(wanted):
         return None
-    rarest = int(np.bincount(keys, minlength=int(wanted.max()) + 1)[wanted].argmin())
+    occurrences = np.bincount(keys, minlength=int(wanted.max()) + 1)
+    rarest = int(occurrences[wanted].argmin())
     for first in (np.flatnonzero(keys == wanted[rarest]) - rarest).tolist():
         if first >= 0 and np.array_equal(keys[first : first + len(wanted)], wanted):
             return _launched(
@@ -159,15 +181,20 @@ def _launched(
     return Launched(linked, thread, begin, calls.start[made], kind.astype(np.int64), number)
 
 
+def _eager_launches(sources: list[tuple[TraceJoins, I64, I64]], wanted: I64) -> Launched | None:
+    """Launches of these kernels one by one, in the first source that has them."""
+    found = (_same_kernels(*source, wanted) for source in sources)
+    return next((launched for launched in found if launched is not None), None)
+
+
 def _captures(linked: TraceJoins) -> Iterator[Launched]:
     """What was launched into each graph while its stream was captured."""
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
     strings = linked.trace.strings
     launching = isin_few(linked.api_kind, LAUNCHES)
-    named = {
-        code: int(match[1]) for code, text in enumerate(strings) if (match := _NUMBER.match(text))
-    }
+    numbers = ((code, _NUMBER.match(text)) for code, text in enumerate(strings))
+    named = {code: int(match[1]) for code, match in numbers if match is not None}
     for thread, during in linked.memo(capture_intervals).items():
         for start, end in zip(during.start.tolist(), during.end.tolist(), strict=True):
             made = np.flatnonzero(
@@ -205,7 +232,8 @@ class _Graft:
     """Ranges to add to a recording's own."""
 
     def __init__(self, linked: TraceJoins) -> None:
-        self.linked, self.strings = linked, list(linked.trace.strings)
+        self.linked = linked
+        self.strings = list(linked.trace.strings)
         self.code = {text: code for code, text in enumerate(self.strings)}
         self.tables: list[HostRanges] = [linked.trace.host_ranges]
         self.external = linked.trace.device_ops.external_id.astype(np.int64)
@@ -219,20 +247,7 @@ class _Graft:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
         calls = self.linked.trace.api_calls
         count = len(replay.ops)
-        if found is None:
-            columns = {
-                "kind": [RangeKind.OP],
-                "name": [self._code(UNNAMED)],
-                "start": [0],
-                "end": [0],
-                "thread": [0],
-            }
-            table = HostRanges.from_columns(columns)
-            owner = np.zeros(count, np.int64)
-            first = np.array([0], np.int64)
-            until = np.array([count], np.int64)
-        else:
-            table, first, until, owner = self._ranges(*found)
+        table, first, until, owner = self._ranges(*found) if found else self._unnamed(count)
         begin = int(calls.start[replay.call])
         end = int(calls.end[replay.call])
         self.room -= len(table)
@@ -242,18 +257,36 @@ class _Graft:
         self.used |= {found[0].linked.trace} if found else set()
         known = owner >= 0
         self.external[replay.ops[known]] = self.next + owner[known]
-        start, stop = (begin + np.floor(edge * each).astype(np.int64) for edge in (first, until))
-        thread = np.full(len(table), calls.thread[replay.call], np.int32)
-        ids = np.arange(self.next, self.next + len(table))
         self.tables.append(
-            replace(table, start=start + 1, end=stop, thread=thread, external_id=ids)
+            replace(
+                table,
+                start=begin + np.floor(first * each).astype(np.int64) + 1,
+                end=begin + np.floor(until * each).astype(np.int64),
+                thread=np.full(len(table), calls.thread[replay.call], np.int32),
+                external_id=np.arange(self.next, self.next + len(table)),
+            )
         )
         self.next += len(table)
 
-    def _ranges(self, made: Launched, exact: bool) -> tuple[HostRanges, I64, I64, I64]:
-        """The ranges around these launches (with this recording's codes, and without inputs where
-        those are of another batch), the first launch in each and the one behind the last, and for
-        each launch the innermost operator's place among them."""
+    def _unnamed(self, count: int) -> _Ranges:
+        """One range around so many launches, of which nothing is known."""
+        columns = {
+            "kind": [RangeKind.OP],
+            "name": [self._code(UNNAMED)],
+            "start": [0],
+            "end": [0],
+            "thread": [0],
+        }
+        return _Ranges(
+            table=HostRanges.from_columns(columns),
+            first=np.array([0], np.int64),
+            until=np.array([count], np.int64),
+            owner=np.zeros(count, np.int64),
+        )
+
+    def _ranges(self, made: Launched, exact: bool) -> _Ranges:
+        """The ranges around these launches, with this recording's codes, and without inputs where
+        those are of another batch."""
         ranges = made.linked.trace.host_ranges
         rows = np.flatnonzero((ranges.thread == made.thread) & (ranges.start >= made.begin))
         rows = rows[ranges.start[rows] <= made.time[-1]]
@@ -267,8 +300,11 @@ class _Graft:
         owner = np.full(len(made.time), -1, np.int64)
         for i in np.flatnonzero(ranges.kind[rows] == RangeKind.OP).tolist():
             owner[first[i] : until[i]] = i
-        table = ranges.take(rows)
-        strings = made.linked.trace.strings
+        table = self._recoded(ranges.take(rows), made.linked.trace.strings, exact=exact)
+        return _Ranges(table, first, until, owner)
+
+    def _recoded(self, table: HostRanges, strings: list[str], *, exact: bool) -> HostRanges:
+        """The ranges with codes of this recording's strings."""
         columns = {
             "sequence": np.full(len(table), -1),
             "collective": np.full(len(table), -1, np.int32),
@@ -278,7 +314,7 @@ class _Graft:
             codes = getattr(table, name).tolist()
             own = [self._code(strings[code]) if code >= 0 and kept else -1 for code in codes]
             columns[name] = np.array(own, np.int32)
-        return replace(table, **columns), first, until, owner
+        return replace(table, **columns)
 
     def _code(self, text: str) -> int:
         if text not in self.code:

@@ -1,7 +1,7 @@
 """Nesting of host ranges and API calls on each thread, found by sorting; see `HostTree`."""
 
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,50 +98,35 @@ class HostTree:
         """Make the forest of a trace."""
         ranges = trace.host_ranges
         calls = trace.api_calls
-        kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
-        start = np.append(ranges.start[kept], calls.start)
-        end = np.append(ranges.end[kept], calls.end)
-        thread = _threads(ranges.thread[kept], calls.thread)
-        # Of two nodes with equal times the range encloses the call.
-        order = ordered(start, lambda rows: (rows >= len(kept), -end[rows])).astype(np.int32)
-        if not is_constant(thread):
-            order = order[np.argsort(thread[order], kind="stable")]
-            thread = thread[order]
-        start = start[order]
-        end = end[order]
-        is_call = order >= len(kept)
-        kind = np.zeros(len(order), np.uint8)
-        kind[~is_call] = ranges.kind[kept[order[~is_call]]]
-        row = np.subtract(order, len(kept), out=order)
-        row[~is_call] = kept[row[~is_call]]  # that far from the end
-        parent, depth, mended = nest(thread, start, end)
-        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
-        node_of_range, node_of_call = (
-            np.full(len(table), -1, np.int32) for table in (ranges, calls)
-        )
-        node_of_range[row[~is_call]] = flatnonzero32(~is_call)
-        node_of_call[row[is_call]] = flatnonzero32(is_call)
-        rows = run_lengths(row, counts=True)
-        of_call = run_lengths(node_of_call, counts=True)
-        times: tuple[Column, Column] = start, end
-        if len(kept) * FEW < len(order):
-            times = (
-                OfNodes(ranges.start, calls.start, is_call, rows),
-                OfNodes(ranges.end, calls.end, is_call, rows),
-            )
-        depth = depth.astype(np.int8) if depth.max(initial=0) < 2**7 else narrowed(depth)
-        inside = run_lengths(parent), depth
+        nodes = _sorted_nodes(trace)
+        is_call = nodes.is_call
+        parent, depth, mended = nest(nodes.thread, nodes.start, nodes.end)
+        sticking_out = (parent >= 0) & (nodes.end > nodes.end[parent])
+        repaired = int(sticking_out.sum()) if mended else 0
+        node_of_range = np.full(len(ranges), -1, np.int32)
+        node_of_range[nodes.row[~is_call]] = flatnonzero32(~is_call)
+        node_of_call = np.full(len(calls), -1, np.int32)
+        node_of_call[nodes.row[is_call]] = flatnonzero32(is_call)
+        rows = run_lengths(nodes.row, counts=True)
+        start: Column = nodes.start
+        end: Column = nodes.end
+        if nodes.ranges * FEW < len(is_call):
+            start = OfNodes(ranges.start, calls.start, is_call, rows)
+            end = OfNodes(ranges.end, calls.end, is_call, rows)
+        shallow = depth.max(initial=0) < 2**7
         return cls(
-            *times,
-            thread,
-            *inside,
-            kind,
-            is_call,
-            rows,
-            of_call,
-            node_of_range,
-            ranges.name,
-            repaired,
+            start=start,
+            end=end,
+            thread=nodes.thread,
+            parent=run_lengths(parent),
+            depth=depth.astype(np.int8) if shallow else narrowed(depth),
+            kind=nodes.kind,
+            is_call=is_call,
+            row=rows,
+            node_of_call=run_lengths(node_of_call, counts=True),
+            node_of_range=node_of_range,
+            range_name=ranges.name,
+            repaired=repaired,
         )
 
     @cached_property
@@ -163,7 +148,8 @@ class HostTree:
 
     @cached_property
     def annotation(self) -> Column:
-        """The same of annotations."""
+        """For each node the nearest annotation among itself and its ancestors, -1 where there is
+        none."""
         return run_lengths(self.innermost(self.kind == RangeKind.ANNOTATION))
 
     @cached_property
@@ -191,10 +177,12 @@ class HostTree:
         before = np.zeros(len(values) + 1, np.int32 if values.dtype == np.bool_ else np.int64)
         np.cumsum(values, dtype=before.dtype, out=before[1:])
         stop = self.subtree_end
-        return blockwise(
-            lambda of: np.subtract(before.take(stop.take(of)), before.take(of), dtype=np.int64),
-            node,
-        )
+
+        def inside(nodes: I32 | I64) -> I64:
+            up_to = before.take(stop.take(nodes))
+            return np.subtract(up_to, before.take(nodes), dtype=np.int64)
+
+        return blockwise(inside, node)
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
@@ -228,14 +216,16 @@ class HostTree:
         if len(rows) * FEW < len(wanted):
             # Each of the few holds from its place on, and what is around it after its subtree.
             stop = self.subtree_end[rows].astype(np.int64)
-            above = at(
-                rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1
-            )
+            one_thread = np.zeros(len(rows), np.int32)
+            around = nest(one_thread, rows.astype(np.int64), stop).parent
+            above = at(rows, around, -1)
             # At one place inner ends come before outer ones, and these before what starts there.
             place = np.concatenate(([0], stop[::-1], rows))
-            holds = np.concatenate((np.array([-1], np.int32), above[::-1], rows))
+            outside = np.full(1, -1, np.int32)
+            holds = np.concatenate((outside, above[::-1], rows))
             order = np.argsort(place, kind="stable")
-            return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
+            length = np.diff(np.append(place[order], len(self.start)))
+            return np.repeat(holds[order], length)
         result = np.arange(len(wanted), dtype=np.int32)
         others = np.flatnonzero(~wanted).astype(np.int32)
         result[others] = -1
@@ -272,6 +262,41 @@ class HostTree:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for
         roots."""
         return at(nearest, at(self.parent, node, -1), -1)
+
+
+class _Nodes(NamedTuple):
+    """Ranges and calls as nodes by thread, start and length."""
+
+    start: I64
+    end: I64
+    thread: I32
+    is_call: Bool
+    kind: U8
+    row: I32
+    ranges: int  # how many of them are ranges
+
+
+def _sorted_nodes(trace: Trace) -> _Nodes:
+    ranges = trace.host_ranges
+    calls = trace.api_calls
+    kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
+    start = np.append(ranges.start[kept], calls.start)
+    end = np.append(ranges.end[kept], calls.end)
+    thread = _threads(ranges.thread[kept], calls.thread)
+    # Of two nodes with equal times the range encloses the call.
+    order = ordered(start, lambda tied: (tied >= len(kept), -end[tied]))
+    order = order.astype(np.int32)
+    if not is_constant(thread):
+        order = order[np.argsort(thread[order], kind="stable")]
+        thread = thread[order]
+    start = start[order]
+    end = end[order]
+    is_call = order >= len(kept)
+    kind = np.zeros(len(order), np.uint8)
+    kind[~is_call] = ranges.kind[kept[order[~is_call]]]
+    row = np.subtract(order, len(kept), out=order)
+    row[~is_call] = kept[row[~is_call]]  # that far from the end
+    return _Nodes(start, end, thread, is_call, kind, row, len(kept))
 
 
 def _threads(of_ranges: I32, of_calls: I32) -> I32:

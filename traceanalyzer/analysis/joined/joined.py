@@ -89,7 +89,8 @@ class HostAttribution(Memo):
         computing = (tree.kind == RangeKind.OP) & ~tree.named(
             texts_where(self.trace.strings, COPYING.match)
         )
-        alone = (self.launch_node < 0) | (at(tree.innermost(computing), self.launch_node, -1) < 0)
+        around = at(tree.innermost(computing), self.launch_node, -1)
+        alone = (self.launch_node < 0) | (around < 0)
         return dedup_constant((self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE) & alone)
 
     @cached_property
@@ -114,7 +115,8 @@ def _by_external_id(linked: TraceJoins, external_id: I64) -> I64:
     tree = linked.tree
     ranges = linked.trace.host_ranges
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
-    order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
+    is_operator = ranges.kind[rows] == RangeKind.OP
+    order = rows[np.lexsort((rows, ~is_operator, ranges.external_id[rows]))]
     return at(tree.node_of_range[order], look_up(ranges.external_id[order], external_id), -1)
 
 

@@ -140,7 +140,8 @@ def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
         here = calls.thread == thread
         start = calls.start[here & begins]
         end = np.sort(calls.end[here & ends])
-        stop = np.append(end, np.iinfo(np.int64).max)[np.searchsorted(end, start, side="right")]
+        end = np.append(end, np.iinfo(np.int64).max)
+        stop = end[np.searchsorted(end[:-1], start, side="right")]
         found[thread] = union(start, stop)
     ranges = linked.trace.host_ranges
     named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
@@ -167,8 +168,6 @@ def building_time(linked: TraceJoins) -> IntervalSet:
     captured = linked.memo(capture_intervals).values()
     rows = texts_where(linked.trace.strings, _BUILDING.search)[calls.name]
     last = int(calls.end.max(initial=0))
-    start = np.concatenate([calls.start[rows], *(during.start for during in captured)])
-    return union(
-        start,
-        np.concatenate([calls.end[rows], *(np.minimum(during.end, last) for during in captured)]),
-    )
+    start = [calls.start[rows], *(during.start for during in captured)]
+    end = [calls.end[rows], *(np.minimum(during.end, last) for during in captured)]
+    return union(np.concatenate(start), np.concatenate(end))

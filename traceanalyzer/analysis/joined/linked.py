@@ -199,9 +199,8 @@ class TraceJoins(Memo):
         """What the hardware table has of each device that did work, by CUDA ordinal."""
         described = {device.id: device for device in self.trace.devices}
         table = self.knowledge.hardware
-        return {
-            d: table.find(described.get(d)) for d in distinct(self.trace.device_ops.device).tolist()
-        }
+        devices = distinct(self.trace.device_ops.device).tolist()
+        return {device: table.find(described.get(device)) for device in devices}
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""

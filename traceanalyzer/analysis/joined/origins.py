@@ -42,35 +42,48 @@ class Places(NamedTuple):
 def places_of(calls: PythonStacks) -> Places:
     """The places of calls of modules."""
     names = {code: module_of(calls.strings[code]) for code in distinct(calls.name).tolist()}
-    index = dict[tuple[int, str], int]()
-    paths = list[tuple[str, ...]]()
-    above = list[int]()
-    of = list[int]()
+    found = _FoundPlaces()
+    of_call = list[int]()
     for code, outer in zip(calls.name.tolist(), calls.parent.tolist(), strict=True):
         name = names[code]
-        held = of[outer] if outer >= 0 else -1
-        around = paths[held] if held >= 0 else ()
-        if len(around) >= MOST_DEPTH:
-            of.append(held)
-            continue
-        key = (held, name.kind if name is not None else "")
-        if key not in index:
-            index[key] = len(paths)
-            above.append(held)
-            paths.append((*around, key[1]))
-        of.append(index[key])
-    chains: list[
-        tuple[int, ...]
-    ] = []  # each place with those around it, outermost first; these come before it
-    for place, outer in enumerate(above):
-        chains.append((*(chains[outer] if outer >= 0 else ()), place))
-    order = sorted(range(len(paths)), key=chains.__getitem__)
-    moved = np.full(len(paths) + 1, -1, np.int64)
-    moved[order] = np.arange(len(paths))
-    outer_ones = np.array(above, np.int64)[order]
+        around = of_call[outer] if outer >= 0 else -1
+        of_call.append(found.inside(around, "" if name is None else name.kind))
+    order = found.in_order()
+    moved = np.full(len(order) + 1, -1, np.int64)
+    moved[order] = np.arange(len(order))
     return Places(
-        moved[np.array(of, np.int64)], moved[outer_ones], list(map(paths.__getitem__, order))
+        moved[np.array(of_call, np.int64)],
+        moved[np.array(found.above, np.int64)[order]],
+        [found.paths[place] for place in order],
     )
+
+
+class _FoundPlaces:
+    """Places numbered as they are met: one inside of another comes after it."""
+
+    def __init__(self) -> None:
+        self.paths: list[tuple[str, ...]] = []  # kinds of the modules around each and its own
+        self.above: list[int] = []  # the place around each, -1 for none
+        self._index: dict[tuple[int, str], int] = {}
+
+    def inside(self, around: int, kind: str) -> int:
+        """The place of a module of this kind in that place (-1: in none); that place itself where
+        it is too deep."""
+        path = self.paths[around] if around >= 0 else ()
+        if len(path) >= MOST_DEPTH:
+            return around
+        place = self._index.setdefault((around, kind), len(self.paths))
+        if place == len(self.paths):
+            self.above.append(around)
+            self.paths.append((*path, kind))
+        return place
+
+    def in_order(self) -> list[int]:
+        """The places, each followed by those inside of it."""
+        chains: list[tuple[int, ...]] = []  # each place with those around it, outermost first
+        for place, outer in enumerate(self.above):
+            chains.append((*(chains[outer] if outer >= 0 else ()), place))
+        return sorted(range(len(chains)), key=chains.__getitem__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +126,9 @@ class Origins:
     def call_of(self, node: I32 | I64) -> I64:
         """The innermost call of a module that each of these nodes belongs to, -1 for -1 and
         without."""
-        here = self._at(self.calls, node)
-        return np.where(here >= 0, here, self._at(self.calls, at(self._maker, node, -1)))
+        own = self._at(self.calls, node)
+        forward = at(self._maker, node, -1)
+        return np.where(own >= 0, own, self._at(self.calls, forward))
 
     def line_of(self, node: I32 | I64) -> I64:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and

@@ -35,11 +35,18 @@ class PythonStacks:
 
     @classmethod
     def of_rows(cls, trace: Trace, rows: I64) -> "PythonStacks":
-        """Those of some host ranges."""
+        """The stacks that some host ranges make."""
         ranges = trace.host_ranges
-        rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
-        columns = (ranges.name[rows], ranges.start[rows], ranges.end[rows], ranges.thread[rows])
-        return cls(trace.strings, *columns, rows)
+        keys = (-ranges.end[rows], ranges.start[rows], ranges.thread[rows])
+        rows = rows[np.lexsort(keys)]
+        return cls(
+            trace.strings,
+            name=ranges.name[rows],
+            start=ranges.start[rows],
+            end=ranges.end[rows],
+            thread=ranges.thread[rows],
+            row=rows,
+        )
 
     @cached_property
     def parent(self) -> I32:
@@ -62,7 +69,8 @@ class PythonStacks:
         times, -1 without."""
         if not len(self.start):
             return np.full(len(time), -1, np.int64)
-        return np.append(self.name[self.line], -1)[self.frames_at(thread, time)].astype(np.int64)
+        named = np.append(self.name[self.line], -1)
+        return named[self.frames_at(thread, time)].astype(np.int64)
 
     @cached_property
     def line(self) -> I64:
@@ -88,5 +96,6 @@ class PythonStacks:
     def source_line(self, thread: int, time: int) -> str | None:
         """The `line` of the program that the thread was in, as `file(line): function`; None
         without."""
-        frame = int(self.frames_at(np.array([thread]), np.array([time]))[0])
+        frames = self.frames_at(np.array([thread]), np.array([time]))
+        frame = int(frames[0])
         return self.strings[self.name[self.line[frame]]] if frame >= 0 else None

@@ -112,11 +112,10 @@ def operand_bytes(kind: str, shapes: str, dtypes: str) -> int:
         types = _TYPES.decode(dtypes)
     except (msgspec.DecodeError, RecursionError):
         return -1
-    tensors = [
-        (math.prod(d), size)
-        for d, t in zip(dims, types, strict=False)
-        if (size := element_bytes(t)) and d
-    ]
+    sized = (
+        (dims_of_one, element_bytes(name)) for dims_of_one, name in zip(dims, types, strict=False)
+    )
+    tensors = [(math.prod(shape), size) for shape, size in sized if size and shape]
     if not tensors or (kind in ("all_gather", "gather") and len(tensors) < 2):
         return -1
     elements, size = max(tensors)

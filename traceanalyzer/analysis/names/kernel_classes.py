@@ -112,7 +112,8 @@ def _assemble(data: dict[str, Any], base: KernelClasses) -> KernelClasses:
                 raise ValueError(
                     f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}"
                 )
-            rows.append((c["name"], c["title"], bool(c.get("communication", False)), c["bound"]))
+            communicates = bool(c.get("communication", False))
+            rows.append((c["name"], c["title"], communicates, c["bound"]))
     names, titles, is_communication, bound = zip(*rows, strict=True)
     rules = []
     for rule in data.get("rule", []):

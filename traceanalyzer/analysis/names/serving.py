@@ -109,9 +109,9 @@ def split(name: str) -> Split:
         return Split()
     fields = _fields(match[2])
     decode = Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
-    mixed = Split(
-        fields.get("c"), fields.get("c_sq"), fields.get("g"), fields.get("g_sq", fields.get("g"))
-    )
+    context_queries = fields.get("c_sq")
+    generating = fields.get("g")
+    mixed = Split(fields.get("c"), context_queries, generating, fields.get("g_sq", generating))
     prefill = Split(said.requests, said.tokens, 0, 0)
     idle = Split(0, 0, 0, 0)
     return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(
@@ -128,12 +128,20 @@ def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:
     )
 
 
+def _fields_of(prefix: str, fields: Sums) -> Sums:
+    """The fields with that prefix, without it."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in fields.items()
+        if name.startswith(prefix)
+    }
+
+
 def _sglang(phase: str, fields: Sums) -> Iteration:
     """New tokens of prefills are `toks` or `c_sq`; a decode has one a request, unless it says
     otherwise."""
-    context, generation = (
-        {k[2:]: v for k, v in fields.items() if k.startswith(of)} for of in ("c_", "g_")
-    )
+    context = _fields_of("c_", fields)
+    generation = _fields_of("g_", fields)
     requests = fields.get("bs")
     if "toks" in fields:
         context.setdefault("sq", fields["toks"])

@@ -43,7 +43,8 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     tree = timed.linked.tree
     table = timed.trace.host_ranges
     ops = timed.trace.device_ops
-    marked = {timed.trace.strings[code] for code in distinct(table.name[ranges.row]).tolist()}
+    names = distinct(table.name[ranges.row]).tolist()
+    marked = {timed.trace.strings[code] for code in names}
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     by_library = any(map(OPTIMIZER_STEP.match, marked))
@@ -88,9 +89,9 @@ def _before_its_pass(linked: TraceJoins, nodes: I64, top: I32, role: U8) -> Bool
     sequence = linked.trace.host_ranges.sequence
     number = sequence[tree.row[nodes]]
     order = np.lexsort((nodes, number, tree.thread[nodes]))
-    last = np.append(
-        (np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True
-    )[: len(order)]
+    other_number = np.diff(number[order]) != 0
+    other_thread = np.diff(tree.thread[nodes][order]) != 0
+    last = np.append(other_number | other_thread, True)[: len(order)]
     makers = distinct(top[nodes[order[last]]])
 
     def latest(others: I64) -> I64:

@@ -25,7 +25,7 @@ from traceanalyzer.analysis.names.pytorch import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, RangeKind, alike, distinct
+from traceanalyzer.trace import I32, I64, Bool, RangeKind, alike, distinct
 
 MOST_THREADS = 64  # threads that may wait for another's launches; those with most phases are asked
 MOST_DEPTH = 32
@@ -53,17 +53,8 @@ class PhaseRanges:
 def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
     tree = timed.linked.tree
-    ranges = timed.trace.host_ranges
-    steps = timed.steps
     call = timed.linked.launch
-    # Annotations inside a step, but no calls of modules, and not of the communication library. A
-    # range that holds a whole step is the step, or the loop around it.
-    following = np.searchsorted(steps.host_start, ranges.start, side="left")
-    phase = ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
-    phase &= ranges.kind == RangeKind.ANNOTATION
-    for other in (CALLS.match, module_of):
-        phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
-    chosen = tree.of_ranges(phase, False)
+    chosen = tree.of_ranges(_marks_phase(timed), False)
     chosen &= tree.counted(chosen) <= MOST_DEPTH
     nearest = tree.innermost(chosen)
     nodes = flatnonzero32(chosen)
@@ -76,9 +67,22 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     of_op = instance[at(nearest, timed.joined.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed.linked, nearest, call[lone])]
-    return PhaseRanges(
-        tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest]
-    )
+    around = instance[tree.enclosing(nearest, nodes)]
+    return PhaseRanges(tree.row[nodes], around, of_op, instance[nearest])
+
+
+def _marks_phase(timed: Timed) -> Bool:
+    """Which host ranges are annotations inside a step, but no calls of modules, and not of the
+    communication library. A range that holds a whole step is the step, or the loop around it."""
+    ranges = timed.trace.host_ranges
+    steps = timed.steps
+    following = np.searchsorted(steps.host_start, ranges.start, side="left")
+    until = np.append(steps.host_end, np.iinfo(np.int64).max)
+    phase = ranges.end < until[following]
+    phase &= ranges.kind == RangeKind.ANNOTATION
+    for other in (CALLS.match, module_of):
+        phase &= ~texts_where(timed.trace.strings, other)[ranges.name]
+    return phase
 
 
 def _blocked_in(linked: TraceJoins, nearest: I32 | I64, call: I32 | I64) -> I64:
@@ -91,7 +95,8 @@ def _blocked_in(linked: TraceJoins, nearest: I32 | I64, call: I32 | I64) -> I64:
     result = np.full(len(call), -1, np.int64)
     begun = np.full(len(call), -1, np.int64)
     threads, count = np.unique(tree.thread[nearest >= 0], return_counts=True)
-    for other in np.sort(threads[np.argsort(-count, kind="stable")[:MOST_THREADS]]).tolist():
+    busiest = threads[np.argsort(-count, kind="stable")[:MOST_THREADS]]
+    for other in np.sort(busiest).tolist():
         stretches, node = _blocked(linked, nearest, other)
         index = np.searchsorted(stretches.start, time, side="right") - 1
         inside = np.flatnonzero((index >= 0) & (thread != other))
@@ -113,7 +118,8 @@ def _blocked(linked: TraceJoins, nearest: I32 | I64, thread: int) -> tuple[Inter
     annotation = ~tree.is_call[here]
     annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
     own = here[~annotation]
-    extent = (int(tree.start[phases].min()), int(tree.end[phases].max()))
+    begin = int(tree.start[phases].min())
+    extent = (begin, int(tree.end[phases].max()))
     quiet = complement(extent, union(tree.start[own], tree.end[own]))
     edges = distinct(np.concatenate((tree.start[phases], tree.end[phases])))
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))

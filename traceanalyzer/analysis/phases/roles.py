@@ -41,7 +41,8 @@ class Phases:
         if self.of_node[node]:
             return Role(int(self.of_node[node])).label
         after = int(np.searchsorted(self.moments[0], self.start[node]))
-        around = [Role(int(role)).label for role in self.moments[1][max(after - 1, 0) : after + 1]]
+        roles = self.moments[1][max(after - 1, 0) : after + 1]
+        around = [Role(int(role)).label for role in roles]
         return (
             f"between {around[0]} and {around[1]}"
             if len(set(around)) == 2
@@ -55,7 +56,8 @@ class Phases:
         instance = self.ranges.of_node[node]
         role = self.of_node[node]
         name = at(trace.host_ranges.name[self.ranges.row], instance, -1).astype(np.int64)
-        around = np.concatenate(([Role.NONE], self.moments[1], [Role.NONE])).astype(np.uint8)
+        none = [Role.NONE]
+        around = np.concatenate((none, self.moments[1], none)).astype(np.uint8)
         after = np.searchsorted(self.moments[0], self.start[node])
         told = (name >= 0) | (role > 0)
         return (

@@ -94,7 +94,8 @@ def _optimizer_steps(timed: Timed) -> tuple[float | None, int | None]:
     if not found.any():
         return None, None
     unscaled = _by_step(timed, texts_where(strings, UNSCALE.__eq__)[ranges.name])
-    skipped = int(((unscaled > 0) & (found == 0)).sum()) if unscaled.any() else None
+    skips = (unscaled > 0) & (found == 0)
+    skipped = int(skips.sum()) if unscaled.any() else None
     return float(found.sum()) / steps.steady_count, skipped
 
 

@@ -129,8 +129,9 @@ def _reached(timed: Timed, row: I64, telling: re.Pattern[str]) -> dict[int, floa
         mine = (table.name == counter) & (row >= 0)
         codes, inverse, count = np.unique(names[row[mine]], return_inverse=True, return_counts=True)
         mean = np.bincount(inverse, weights=table.value[mine], minlength=len(codes)) / count
-        for code in np.flatnonzero(count >= MIN_SAMPLES).tolist():
-            result[int(codes[code])] = max(result.get(int(codes[code]), 0.0), float(mean[code]))
+        for place in np.flatnonzero(count >= MIN_SAMPLES).tolist():
+            code = int(codes[place])
+            result[code] = max(result.get(code, 0.0), float(mean[place]))
     return result
 
 

@@ -54,7 +54,7 @@ class KernelTables:
 
 @cache
 def kernel_tables() -> KernelTables:
-    """Those of this package."""
+    """The tables of this package."""
     known = tomllib.loads(
         Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8")
     )

@@ -32,7 +32,7 @@ class WithRoofline(OfTimed):
 
     @property
     def timed(self) -> Timed:
-        """The same in time."""
+        """The recording in time."""
         return self.causes.timed
 
     @property
@@ -117,7 +117,8 @@ def _replace(
     if tensor is not None:
         made["tensor"][rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
-        made["attainable"][rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
+        share = min(max(compute, memory), 1.0)
+        made["attainable"][rows] = (ops.end - ops.start)[rows] * share
         multiplies = bool(linked.is_matrix[rows[0]]) or (tensor or 0.0) >= MULTIPLYING * compute
         made["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
 
@@ -126,7 +127,8 @@ def mean_of(
     found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]
 ) -> float | None:
     """Mean of a figure over the measured launches that have it."""
-    values = [value for kernel in found if (value := figure(kernel)) is not None]
+    figures = map(figure, found)
+    values = [value for value in figures if value is not None]
     return sum(values) / len(values) if values else None
 
 
@@ -215,15 +217,16 @@ class KernelMeasures:
 
 def _weighted(found: list[tuple[int, list[KernelCounters]]], figure: str) -> float | None:
     """Mean of a figure over the device ops whose launch shapes were measured."""
-    known = [
-        (n, mean)
-        for n, one in found
-        if (mean := mean_of(one, lambda k: getattr(k, figure))) is not None
-    ]
+    means = ((n, mean_of(kernels, lambda k: getattr(k, figure))) for n, kernels in found)
+    known = [(n, mean) for n, mean in means if mean is not None]
     return sum(n * mean for n, mean in known) / sum(n for n, _ in known) if known else None
 
 
-def _main_stall(found: list[tuple[int, list[KernelCounters]]]) -> tuple[str | None, float | None]:
+Counted = list[tuple[int, list[KernelCounters]]]
+"""What was measured of launch shapes, with how many device ops have each."""
+
+
+def _main_stall(found: Counted) -> tuple[str | None, float | None]:
     """What the warps of these launches waited for most, and the mean share of it."""
     total: dict[str, float] = {}
     weight = 0.0

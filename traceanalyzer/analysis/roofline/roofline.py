@@ -11,6 +11,7 @@ were recorded. Everything is NaN or UNKNOWN where no model describes the operati
 in the table, and nothing is spread over the rest."""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,69 +104,117 @@ class Roofline:
 
 def build_roofline(timed: Timed) -> Roofline:
     """The roofline of every device op."""
+    linked = timed.linked
     work = model_ops(timed.joined)
-    row = compact(
-        np.where(timed.linked.is_kernel & ~timed.linked.is_communication, work.of_device_op, -1)
+    computing = linked.is_kernel & ~linked.is_communication
+    row = compact(np.where(computing, work.of_device_op, -1))
+    needs = _needs(timed, work, row)
+    times = _times(linked, needs, row)
+    bound, slow = _limits(linked, needs, times, flow.issue_time(linked, work, row))
+    greater = np.nan_to_num(times.arithmetic) > np.nan_to_num(times.transfer)
+    small = _small(linked, times.attainable) & slow & ~_on_links(linked)
+    least = dictionary_encoded(needs.traffic)
+    alike_traffic = needs.expected is needs.traffic
+    return Roofline(
+        flops=dictionary_encoded(needs.flops),
+        bytes=least,
+        expected=least if alike_traffic else dictionary_encoded(needs.expected),
+        attainable=dictionary_encoded(times.attainable),
+        reachable=dictionary_encoded(times.reachable),
+        bound=bound,
+        arithmetic=dedup_constant(greater),
+        small=dedup_constant(small),
+        precision=dedup_constant(needs.precision),
+        tensor=dedup_constant(needs.tensor),
+        waves=dictionary_encoded(needs.waves),
+        row=row,
+        extra=_extra(linked, work, row),
+        counted=alike(0, len(row), np.bool_),
     )
-    passes = compact(flow.passes_of(timed.linked, row))
-    flops, traffic, precision = _share_out(timed.linked, work, row, passes)
-    tensor = np.where(
-        timed.linked.is_matrix, flow.by_name(timed.linked, tensor_cores), UNKNOWN
-    ).astype(np.int8)
+
+
+class _Needs(NamedTuple):
+    """What each device op has to do."""
+
+    flops: F64
+    traffic: F64  # bytes
+    expected: F64  # bytes; the array of `traffic` itself where nothing else is expected
+    rate: F64  # bandwidth of what carries them, bytes/s
+    precision: NDArray[np.int8]
+    tensor: NDArray[np.int8]
+    waves: F64
+
+
+def _needs(timed: Timed, work: OpWork, row: I64) -> _Needs:
+    linked = timed.linked
+    passes = compact(flow.passes_of(linked, row))
+    flops, traffic, precision = _share_out(linked, work, row, passes)
+    tensor = np.where(linked.is_matrix, flow.by_name(linked, tensor_cores), UNKNOWN)
+    tensor = tensor.astype(np.int8)
     # fp32 operands on tensor cores are rounded to TF32
     precision[(precision == Precision.FP32) & (tensor == YES)] = Precision.TF32
-    waves = waves_of(timed.linked)
-    expected = flow.expected_traffic(
-        timed.linked, work, row, (flops, traffic), passes, resident_blocks(timed.linked, waves)
-    )
-    rate = timed.linked.limit("bandwidth").copy()
-    for carried, carrier in (flow.copy_traffic(timed.linked), flow.collective_traffic(timed)):
+    waves = waves_of(linked)
+    resident = resident_blocks(linked, waves)
+    expected = flow.expected_traffic(linked, work, row, (flops, traffic), passes, resident)
+    rate = linked.limit("bandwidth").copy()
+    for carried, carrier in (flow.copy_traffic(linked), flow.collective_traffic(timed)):
         moved = np.isfinite(carried)
         traffic[moved] = carried[moved]
         rate[moved] = carrier[moved]
         flops[moved] = 0.0
     if expected is not traffic:
         expected = np.where(np.isfinite(expected), expected, traffic)
-    del passes, carried, carrier, moved
-    peak = blockwise(partial(_peaks_of, timed.linked), Rows(len(flops)), precision, tensor, flops)
+    return _Needs(flops, traffic, expected, rate, precision, tensor, waves)
+
+
+class _Times(NamedTuple):
+    """Least times of each device op, ns."""
+
+    arithmetic: F64
+    transfer: F64
+    attainable: F64
+    reachable: F64
+
+
+def _times(linked: TraceJoins, needs: _Needs, row: I64) -> _Times:
+    flops = needs.flops
+    rows = Rows(len(flops))
+    peak = blockwise(partial(_peaks_of, linked), rows, needs.precision, needs.tensor, flops)
     arithmetic = flops / peak * NS_PER_S
-    transfer = traffic / rate * NS_PER_S
-    attainable = _together(arithmetic, transfer, flops, row)
-    reachable = _reachable(timed.linked, precision, (flops, traffic), (peak, rate), row)
-    del peak
-    ops = timed.trace.device_ops
-    cores = timed.linked.is_matrix & (tensor != NO)
-    issue = flow.issue_time(timed.linked, work, row)
-    cache = timed.linked.limit("cache_bytes")
-    on_links = _on_links(timed.linked)
-
-    def bound_of(here: slice) -> tuple[U8, Bool]:
-        time = np.maximum(ops.end[here] - ops.start[here], 1)
-        cached = expected[here] <= KEPT * cache[here]
-        memory = np.where(cached, 0.0, expected[here] / rate[here] * NS_PER_S / time)
-        slow = attainable[here] < LOW_SOL * time
-        only_moves = on_links[here] | ~timed.linked.is_kernel[here]
-        reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
-        return _bound(reached, attainable[here], slow, (on_links[here], only_moves)), slow
-
-    bound, slow = blockwise(bound_of, Rows(len(row)))
-    least = dictionary_encoded(traffic)
-    return Roofline(
-        flops=dictionary_encoded(flops),
-        bytes=least,
-        expected=least if expected is traffic else dictionary_encoded(expected),
-        attainable=dictionary_encoded(attainable),
-        reachable=dictionary_encoded(reachable),
-        bound=bound,
-        arithmetic=dedup_constant(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
-        small=dedup_constant(_small(timed.linked, attainable) & slow & ~on_links),
-        precision=dedup_constant(precision),
-        tensor=dedup_constant(tensor),
-        waves=dictionary_encoded(waves),
-        row=row,
-        extra=_extra(timed.linked, work, row),
-        counted=alike(0, len(row), np.bool_),
+    transfer = needs.traffic / needs.rate * NS_PER_S
+    return _Times(
+        arithmetic,
+        transfer,
+        attainable=_together(arithmetic, transfer, flops, row),
+        reachable=_reachable(linked, needs, peak, row),
     )
+
+
+def _limits(linked: TraceJoins, needs: _Needs, times: _Times, issue: F64) -> tuple[U8, Bool]:
+    """What limits each device op, and whether it is slow for its work; `issue`: the time to issue
+    its instructions, ns."""
+    ops = linked.trace.device_ops
+    cores = linked.is_matrix & (needs.tensor != NO)
+    cache = linked.limit("cache_bytes")
+    on_links = _on_links(linked)
+
+    def bound_of(rows: slice) -> tuple[U8, Bool]:
+        time = np.maximum(ops.end[rows] - ops.start[rows], 1)
+        expected = needs.expected[rows]
+        cached = expected <= KEPT * cache[rows]
+        attainable = times.attainable[rows]
+        slow = attainable < LOW_SOL * time
+        only_moves = on_links[rows] | ~linked.is_kernel[rows]
+        reached = Reached(
+            arithmetic=times.arithmetic[rows] / time,
+            tensor=cores[rows],
+            instructions=issue[rows] / time,
+            memory=np.where(cached, 0.0, expected / needs.rate[rows] * NS_PER_S / time),
+        )
+        return _bound(reached, attainable, slow, (on_links[rows], only_moves)), slow
+
+    bound, slow = blockwise(bound_of, Rows(len(times.attainable)))
+    return bound, slow
 
 
 def _share_out(
@@ -255,31 +304,27 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
         known & told, np.maximum(calculating, moving), np.where(known, calculating, moving)
     )
     total[~(known | told)] = np.nan
-    share = np.nan_to_num(parts[1]) / np.where(moving[group] > 0, moving[group], 1)
+    divisor = np.where(moving[group] > 0, moving[group], 1)
+    share = np.nan_to_num(parts[1]) / divisor
     even = 1 / np.bincount(group)[group]
     result[rows] = total[group] * np.where(moving[group] > 0, share, even)
     return result
 
 
-def _reachable(
-    linked: TraceJoins,
-    precision: NDArray[np.int8],
-    work: tuple[F64, F64],
-    stated: tuple[F64, F64],
-    row: I64,
-) -> F64:
+def _reachable(linked: TraceJoins, needs: _Needs, peak: F64, row: I64) -> F64:
     """Attainable time where the measured rates take the place of those that are stated (and
-    higher)."""
-    if (ceilings := linked.trace.ceilings) is None:
+    higher), ns."""
+    ceilings = linked.trace.ceilings
+    if ceilings is None:
         return np.broadcast_to(np.nan, len(row))
-    measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
-    (flops, traffic) = work
-    (peak, rate) = stated
-    rate = np.where(rate == linked.limit("bandwidth"), np.minimum(rate, ceilings.bandwidth), rate)
+    names = [precision.name.lower() for precision in Precision]
+    measured = np.array([ceilings.matmul.get(name, np.inf) for name in names])
+    in_memory = needs.rate == linked.limit("bandwidth")
+    rate = np.where(in_memory, np.minimum(needs.rate, ceilings.bandwidth), needs.rate)
     return _together(
-        flops / np.minimum(peak, measured[precision]) * NS_PER_S,
-        traffic / rate * NS_PER_S,
-        flops,
+        needs.flops / np.minimum(peak, measured[needs.precision]) * NS_PER_S,
+        needs.traffic / rate * NS_PER_S,
+        needs.flops,
         row,
     )
 

@@ -28,7 +28,7 @@ from traceanalyzer.analysis.roofline.op_models import Figure, OpWork
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_S
-from traceanalyzer.trace import F64, I32, I64, CopyKind, DeviceOpKind
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, DeviceOpKind
 
 # Time that kernels need to issue their instructions, where that is not the arithmetic that FLOPs
 # count.  Conversions, indices, special functions and random numbers take instructions too. An SM
@@ -78,7 +78,8 @@ def by_name(linked: TraceJoins, figure: Callable[[str], Any]) -> NDArray[Any]:
     """What this function says of the name of each device op."""
     groups = Groups.of(linked.trace.device_ops.name)
     names = linked.trace.device_ops.name[groups.first].tolist()
-    return np.array([figure(linked.trace.text(code) or "") for code in names])[groups.index]
+    figures = [figure(linked.trace.text(code) or "") for code in names]
+    return np.array(figures)[groups.index]
 
 
 def issue_time(linked: TraceJoins, work: OpWork, row: I64) -> F64:
@@ -90,7 +91,9 @@ def issue_time(linked: TraceJoins, work: OpWork, row: I64) -> F64:
         return np.broadcast_to(np.nan, len(ops))
 
     def slots(kernel: str) -> tuple[float, ...]:
-        return next((s[1:] for s in SLOTS if s.kernel.search(kernel)), (np.nan,) * 4)
+        found = (entry for entry in SLOTS if entry.kernel.search(kernel))
+        entry = next(found, None)
+        return (np.nan,) * 4 if entry is None else entry[1:]
 
     element, block, thread, operation = by_name(linked, slots).T
     blocks = np.maximum(ops.blocks, 0).astype(np.float64)
@@ -120,11 +123,12 @@ def passes_of(linked: TraceJoins, row: I64) -> I64:
             if p.operator in (None, operator) and p.kernel.search(kernel)
         )
         places.append(next(fits, -1))
-    return np.where(linked.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
+    place = np.array(places, np.int64)[groups.index]
+    return np.where(linked.is_kernel & (row >= 0), place, -1)
 
 
 class Operators(NamedTuple):
-    """Of each device op's operator what traffic depends on, as `Figure` has it; NaN where it has
+    """What traffic depends on of each device op's operator, as `Figure` has it; NaN where it has
     none."""
 
     flops: F64
@@ -141,29 +145,26 @@ class Operators(NamedTuple):
 
 
 def expected_traffic(
-    linked: TraceJoins, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64
+    linked: TraceJoins,
+    work: OpWork,
+    row: I64,
+    share: tuple[F64, F64],
+    passes: I64,
+    resident: F64,
 ) -> F64:
     """Bytes that each device op is expected to read and write, NaN where nothing is known.
 
     `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and
     least traffic, `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds
     at a time."""
-    (flops, least), cache, ops, described = (
-        share,
-        linked.limit("cache_bytes"),
-        linked.trace.device_ops,
-        passes >= 0,
-    )
+    flops, least = share
     if not (row >= 0).any():
         return least
-    of = Operators(*(work.of(column, row) for column in Figure if column is not Figure.PRECISION))
-    result = np.where(described, _passes(linked, of, passes, resident), least)
-    # Of operators with described kernels the matrix kernels have the operator's traffic, the others
-    # (which clear counters and the like) none.
-    rest = (row >= 0) & ~described & np.isin(row, row[described])
-    main = rest & linked.is_matrix
-    result[rest] = 0.0
-    result[main] = of.bytes[main] / np.bincount(row[main])[row[main]] if main.any() else 0.0
+    figures = (work.of(column, row) for column in Figure if column is not Figure.PRECISION)
+    of = Operators(*figures)
+    result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
+    _leave_to_matrix_kernels(linked, of, row, passes >= 0, result)
+    cache = linked.limit("cache_bytes")
     beyond = of.inputs / of.entries > cache
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
@@ -174,8 +175,22 @@ def expected_traffic(
     ):
         result = np.where(rows & beyond, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
+    ops = linked.trace.device_ops
     most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)
     return np.where(result > most, most, result)
+
+
+def _leave_to_matrix_kernels(
+    linked: TraceJoins, of: Operators, row: I64, described: Bool, traffic: F64
+) -> None:
+    """Of operators with described kernels the matrix kernels have the operator's traffic, the
+    others (which clear counters and the like) none; written into `traffic`."""
+    rest = (row >= 0) & ~described & np.isin(row, row[described])
+    main = rest & linked.is_matrix
+    traffic[rest] = 0.0
+    if main.any():
+        kernels = np.bincount(row[main])[row[main]]
+        traffic[main] = of.bytes[main] / kernels
 
 
 def _passes(linked: TraceJoins, of: Operators, passes: I64, resident: F64) -> F64:
@@ -257,11 +272,12 @@ def collective_traffic(timed: Timed) -> tuple[F64, F64]:
     traffic = np.full(len(ops), np.nan)
     rate = np.full(len(ops), np.nan)
     size = np.append(timed.trace.collectives.group_size, np.int32(-1))[calls.metadata]
-    bus = np.array(
-        [bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)],
-        np.float64,
-    )
-    sent = np.where((calls.bytes > 0) & (size > 1) & (size <= NODE_GPUS), calls.bytes * bus, np.nan)
+    factors = [
+        bus_factor(KINDS[kind], int(ranks)) for kind, ranks in zip(calls.kind, size, strict=True)
+    ]
+    bus = np.array(factors, np.float64)
+    known = (calls.bytes > 0) & (size > 1) & (size <= NODE_GPUS)
+    sent = np.where(known, calls.bytes * bus, np.nan)
     share = share_of_group(ops.end - ops.start, calls.kernels, calls.of_kernel)
     traffic[calls.kernels] = sent[calls.of_kernel] * share
     rate[calls.kernels] = timed.linked.limit("link")[calls.kernels]
@@ -274,6 +290,6 @@ def share_of_group(duration: I64, rows: I64, group: I32 | I64) -> F64:
     time = duration[rows].astype(np.float64)
     total = np.bincount(group, weights=time, minlength=int(group.max(initial=-1)) + 1)
     count = np.bincount(group, minlength=len(total))
-    return np.where(
-        total[group] > 0, time / np.maximum(total[group], 1), 1 / np.maximum(count[group], 1)
-    )
+    by_time = time / np.maximum(total[group], 1)
+    even = 1 / np.maximum(count[group], 1)
+    return np.where(total[group] > 0, by_time, even)

@@ -26,29 +26,40 @@ def residence_of(linked: TraceJoins) -> Residence:
     ops = linked.trace.device_ops
     recorded = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan)
     stated = ops.limits.copy()
-    rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
-    launched = [
-        column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)
-    ]
+    incomplete = np.isnan(recorded) | (ops.limits == 0)
+    rows = np.flatnonzero((ops.threads > 0) & incomplete)
+    blocks, limits = _by_launch(linked, rows)
+    unknown = np.isnan(recorded[rows])
+    recorded[rows] = np.where(unknown, blocks, recorded[rows])
+    stated[rows] = np.where(stated[rows] == 0, limits, stated[rows])
+    return Residence(dictionary_encoded(recorded), dedup_constant(stated))
+
+
+def _by_launch(linked: TraceJoins, rows: I64) -> tuple[F64, U8]:
+    """Blocks of these kernels that an SM holds by their launch configuration (NaN unknown), and the
+    `OccupancyLimit` flags of what keeps more from it."""
+    ops = linked.trace.device_ops
+    columns = (ops.device, ops.threads, ops.registers, ops.shared_bytes)
+    launched = [column[rows] for column in columns]
     kinds = Groups.of(*launched)
     blocks = np.full(len(kinds), np.nan)
     limits = np.zeros(len(kinds), np.uint8)
-    for i, (device, *shape) in enumerate(
-        zip(*(column[kinds.first].tolist() for column in launched), strict=True)
-    ):
+    firsts = (column[kinds.first].tolist() for column in launched)
+    for kind, (device, *shape) in enumerate(zip(*firsts, strict=True)):
         gpu = linked.gpus.get(device)
-        if gpu is not None and (resident := gpu.resident_blocks(*shape)):
-            blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
-    recorded[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
-    stated[rows] = np.where(stated[rows] == 0, limits[kinds.index], stated[rows])
-    return Residence(dictionary_encoded(recorded), dedup_constant(stated))
+        resident = gpu.resident_blocks(*shape) if gpu is not None else None
+        if gpu is not None and resident:
+            blocks[kind] = resident
+            limits[kind] = gpu.occupancy_limits(*shape)
+    return blocks[kinds.index], limits[kinds.index]
 
 
 def waves_of(linked: TraceJoins) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
     held = linked.memo(residence_of).blocks[:] * linked.limit("sms")
-    return np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
+    known = (ops.blocks > 0) & (held > 0)
+    return np.where(known, ops.blocks / np.where(held > 0, held, 1), np.nan)
 
 
 def occupancy_of(linked: TraceJoins, rows: I32 | I64) -> F64:
@@ -70,5 +81,6 @@ def resident_blocks(linked: TraceJoins, waves: F64) -> F64:
     """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known
     better."""
     blocks = linked.trace.device_ops.blocks
-    held = np.divide(blocks, waves, out=np.full(len(blocks), np.nan), where=waves > 0)
+    held = np.full(len(blocks), np.nan)
+    np.divide(blocks, waves, out=held, where=waves > 0)
     return np.where(np.isfinite(held), held, linked.limit("sms"))

@@ -68,33 +68,18 @@ class CollectiveCalls:
 def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
     """Find the collectives of a trace."""
     ops = linked.trace.device_ops
-    kernels = np.flatnonzero(linked.is_communication)
-    messages = _Messages.of(linked.trace)
-    named = _kinds_of_names(linked.trace, ops.name[kernels])
-    record = _enclosing_records(linked, kernels, messages)
-    claimed, by = _claimed_records(linked, kernels, record, named, messages)
-    of_record = np.append(linked.trace.host_ranges.collective, np.int32(-1)).astype(np.int64)
-    metadata = of_record[record]
-    metadata[by] = of_record[claimed]
-    own = ops.collective[kernels]
-    metadata = np.where(own >= 0, own, metadata)
-    size = messages.bytes[metadata]
-    grouped = own[by] < 0
-    _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
-    named = np.where(isin_few(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
-    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata]).astype(
-        np.int32
+    found = _told_of_kernels(linked)
+    kernels = found.kernels
+    first, entry = _group(
+        np.where(found.record >= 0, found.record, -2 - kernels), ops.device[kernels]
     )
-    untold = np.flatnonzero(metadata < 0)
-    size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
-
-    first, entry = _group(np.where(record >= 0, record, -2 - kernels), ops.device[kernels])
     rows = kernels[first]
     end = ops.end[rows]
     np.maximum.at(end, entry, ops.end[kernels])
-    mine = np.flatnonzero(grouped & isin_few(messages.kind[of_record[claimed]], _POINT_TO_POINT))
-    alone = np.setdiff1d(np.arange(len(first)), entry[by[mine]])
-    together = of_record[claimed[mine]]
+    kind = found.kind[first]
+    metadata = found.metadata[first]
+    grouped = entry[found.grouped_in]
+    alone = np.setdiff1d(np.arange(len(first)), grouped)
     return CollectiveCalls(
         start=ops.start[rows],
         end=end,
@@ -103,16 +88,67 @@ def collective_calls(linked: TraceJoins, steps: Steps) -> CollectiveCalls:
         device=ops.device[rows],
         stream=ops.stream[rows],
         step=steps.of_op[rows],
-        kind=kind[first],
-        metadata=metadata[first],
-        bytes=size[first],
+        kind=kind,
+        metadata=metadata,
+        bytes=found.bytes[first],
         kernels=kernels,
         of_kernel=entry,
         parts=Parts(
-            np.concatenate((alone, entry[by[mine]])),
-            np.concatenate((metadata[first][alone], together)),
-            np.concatenate((kind[first][alone], messages.kind[together])),
+            np.concatenate((alone, grouped)),
+            np.concatenate((metadata[alone], found.grouped_metadata)),
+            np.concatenate((kind[alone], found.grouped_kind)),
         ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _ToldOfKernels:
+    """What is known of each communication kernel."""
+
+    kernels: I64  # rows of device ops
+    record: I32 | I64  # the record around the launch, -1 without
+    metadata: I64  # row of the trace's `collectives`, -1 without
+    kind: I32
+    bytes: I64
+    # the point-to-point messages that were issued together: the place of the kernel that carries
+    # each, its metadata and its kind
+    grouped_in: I64
+    grouped_metadata: I64
+    grouped_kind: I32
+
+
+def _told_of_kernels(linked: TraceJoins) -> _ToldOfKernels:
+    kernels = np.flatnonzero(linked.is_communication)
+    messages = _Messages.of(linked.trace)
+    ops = linked.trace.device_ops
+    named = _kinds_of_names(linked.trace, ops.name[kernels])
+    record = _enclosing_records(linked, kernels, messages)
+    claimed, by = _claimed_records(linked, kernels, record, named, messages)
+    of_record = np.append(linked.trace.host_ranges.collective, np.int32(-1)).astype(np.int64)
+    claimed = of_record[claimed]
+    metadata = of_record[record]
+    metadata[by] = claimed
+    own = ops.collective[kernels]
+    metadata = np.where(own >= 0, own, metadata)
+    size = messages.bytes[metadata]
+    grouped = own[by] < 0
+    _add_up(size, messages.bytes[claimed[grouped]], by[grouped])
+    named = np.where(isin_few(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
+    kind = messages.kind[metadata]
+    kind = np.where(kind == _OTHER, named, kind).astype(np.int32)
+    untold = np.flatnonzero(metadata < 0)
+    size[untold] = _sizes_of_operators(linked, kernels[untold], kind[untold])
+    grouped &= isin_few(messages.kind[claimed], _POINT_TO_POINT)
+    together = np.flatnonzero(grouped)
+    return _ToldOfKernels(
+        kernels=kernels,
+        record=record,
+        metadata=metadata,
+        kind=kind,
+        bytes=size,
+        grouped_in=by[together],
+        grouped_metadata=claimed[together],
+        grouped_kind=messages.kind[claimed[together]],
     )
 
 
@@ -138,8 +174,10 @@ class _Messages(NamedTuple):
             table.group_size.tolist(),
         )
         size = [message_bytes(*each) for each in zip(kinds, *counts, elements, strict=True)]
+        numbers = [*map(KINDS.index, kinds), _OTHER]
         return cls(
-            np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64)
+            kind=np.array(numbers, np.int32),
+            bytes=np.array([*size, -1], np.int64),
         )
 
 
@@ -179,32 +217,34 @@ def _sizes_of_operators(linked: TraceJoins, kernels: I64, kind: I32) -> I64:
     trace = linked.trace
     tree = linked.tree
     ranges = linked.trace.host_ranges
-    texts = (*trace.strings, "")
-    told = np.array(
-        [
-            -1 if t.startswith("aten::") else KINDS.index(collectives.collective_kind(t))
-            for t in texts
-        ]
-    )
-    of_node = np.where(
-        tree.of_ranges(ranges.shapes, -1) >= 0, told[tree.of_ranges(ranges.name, -1)], _OTHER
-    )
-    node = at(
-        tree.innermost(of_node > _OTHER), at(tree.node_of_call, linked.launch[kernels], -1), -1
-    )
+    of_node = _kinds_of_nodes(linked)
+    call = at(tree.node_of_call, linked.launch[kernels], -1)
+    node = at(tree.innermost(of_node > _OTHER), call, -1)
     inside = np.flatnonzero((node >= 0) & (at(of_node, node, -1) == kind))
     row = tree.row[node[inside]]
     calls = Groups.of(kind[inside], ranges.shapes[row], ranges.dtypes[row])
     first = row[calls.first]
-    of_calls = zip(
-        kind[inside[calls.first]], ranges.shapes[first], ranges.dtypes[first], strict=True
-    )
     found = [
-        collectives.operand_bytes(KINDS[k], str(trace.text(s)), str(trace.text(d)))
-        for k, s, d in of_calls
+        collectives.operand_bytes(KINDS[k], str(trace.text(shapes)), str(trace.text(dtypes)))
+        for k, shapes, dtypes in zip(
+            kind[inside[calls.first]], ranges.shapes[first], ranges.dtypes[first], strict=True
+        )
     ]
     size[inside] = np.array(found, np.int64)[calls.index]
     return size
+
+
+def _kinds_of_nodes(linked: TraceJoins) -> I64:
+    """The kind of collective that each node of the host tree with operands is named for, `_OTHER`
+    for others, -1 for operators of ATen."""
+    tree = linked.tree
+    ranges = linked.trace.host_ranges
+    kinds = [
+        -1 if text.startswith("aten::") else KINDS.index(collectives.collective_kind(text))
+        for text in (*linked.trace.strings, "")
+    ]
+    named = np.array(kinds)[tree.of_ranges(ranges.name, -1)]
+    return np.where(tree.of_ranges(ranges.shapes, -1) >= 0, named, _OTHER)
 
 
 def _enclosing_records(linked: TraceJoins, kernels: I64, messages: _Messages) -> I64:
@@ -272,4 +312,4 @@ def _group(record: I64, device: I32) -> tuple[I64, I64]:
 def _kinds_of_names(trace: Trace, names: I32) -> I32:
     codes, inverse = ranked(names)
     kinds = [KINDS.index(collectives.collective_kind(trace.text(int(c)) or "")) for c in codes]
-    return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)
+    return np.array(kinds, np.int32)[inverse] if kinds else np.empty(0, np.int32)

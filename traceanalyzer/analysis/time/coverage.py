@@ -20,11 +20,15 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
     """Share of the steady steps' time with a kernel that has several; None without kernels, or if
     graphs hide them."""
     ops = timed.trace.device_ops
-    here = (ops.device == timed.device) if timed.device is not None else np.zeros(len(ops), bool)
-    kernels = here & timed.linked.is_kernel
-    if not kernels.any() or (here & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)).any():
+    if timed.device is None:
         return None
-    window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
+    here = ops.device == timed.device
+    kernels = here & timed.linked.is_kernel
+    graphs = here & timed.steady_ops & (ops.kind == DeviceOpKind.GRAPH)
+    if not kernels.any() or graphs.any():
+        return None
+    begin = int(timed.steps.start[timed.steps.warmup])
+    window = (begin, int(timed.steps.end[-1]))
     start = ops.start[kernels]
     end = ops.end[kernels]
     any_ = union(start, end).total_within(window)

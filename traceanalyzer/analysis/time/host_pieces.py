@@ -89,7 +89,8 @@ class HostPieces:
         parts = [self._cut(block) for block in range(first, stop)]
         if len(parts) < 2:
             return parts[0] if parts else Cut(self._since[:0], np.empty(0, np.int32))
-        moments = np.concatenate([*(part.start for part in parts), parts[-1].moments[-1:]])
+        starts = [part.start for part in parts]
+        moments = np.concatenate([*starts, parts[-1].moments[-1:]])
         return Cut(moments, np.concatenate([part.node for part in parts]))
 
     def _cut(self, block: int) -> Cut:
@@ -98,9 +99,8 @@ class HostPieces:
         tree = self._tree
         nodes = slice(int(self._nodes[block]), int(self._nodes[block + 1]))
         here = np.arange(nodes.start, nodes.stop, dtype=np.int32)
-        ending = np.concatenate((self._ending[block], here[tree.end[nodes] < self._until(block)]))[
-            ::-1
-        ]
+        inside = here[tree.end[nodes] < self._until(block)]
+        ending = np.concatenate((self._ending[block], inside))[::-1]
         # At equal times inner ends come first, then outer starts, so that the last entry is what
         # goes on.
         time = np.concatenate((tree.end[ending], tree.start[nodes]))
@@ -119,6 +119,7 @@ class HostPieces:
         return cut
 
     def _until(self, block: int) -> int:
-        return (
-            int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max
-        )
+        following = block + 1
+        if following == len(self._since):
+            return int(np.iinfo(np.int64).max)
+        return int(self._since[following])

@@ -68,13 +68,13 @@ def iterations(linked: TraceJoins) -> HostSteps | None:
         )
     found = HostSteps.of_ranges(linked, rows)
     reads = (linked.trace.device_ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (linked.launch >= 0)
-    read = np.append(
-        np.iinfo(np.int64).min, np.sort(linked.trace.api_calls.end[linked.launch[reads]])
-    )
+    returned = linked.trace.api_calls.end[linked.launch[reads]]
+    read = np.append(np.iinfo(np.int64).min, np.sort(returned))
     last = read[np.searchsorted(read, found.start, side="right") - 1]
     # launching begins behind the last copy to the host since the mark before; where there is none
     # with the mark
-    start = np.where(last > np.append(read[0], found.end[:-1]), last, found.start)
+    before = np.append(read[0], found.end[:-1])
+    start = np.where(last > before, last, found.start)
     end = _until_next(start, found.end)
     share = held(linked, start, end)
     if share.work < MIN_WORK_SHARE:
@@ -102,7 +102,8 @@ def iteration_marks(linked: TraceJoins) -> I64:
     rows = np.flatnonzero(kinds & (named | part)[ranges.name])
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
-    rows = rows[np.append(True, ranges.end[rows][1:] > reach[:-1])[: len(rows)]]
+    outside = np.append(True, ranges.end[rows][1:] > reach[:-1])
+    rows = rows[outside[: len(rows)]]
     for captured in linked.memo(capture_intervals).values():
         rows = rows[~contains(captured, ranges.start[rows])]
     whole = rows[~part[ranges.name[rows]]]
@@ -142,7 +143,8 @@ def one_marked_step(linked: TraceJoins) -> HostSteps | None:
 
 
 def one_marked_range(linked: TraceJoins) -> HostSteps | None:
-    """The same of any other name but those of phases of a step and of parts of a model."""
+    """The steps that the one annotation marks which is there, of any name but those of phases of a
+    step and of parts of a model."""
     return _one_marked(linked, lambda text: role_of(text) is Role.NONE)
 
 
@@ -181,14 +183,16 @@ def outermost_ranges(linked: TraceJoins, named: Bool, kind: RangeKind) -> I64:
     rows = np.flatnonzero((ranges.kind == kind) & named[ranges.name])
     rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
     reach = np.maximum.accumulate(ranges.end[rows])
-    return rows[np.append(True, ranges.start[rows][1:] >= reach[:-1])[: len(rows)]]
+    apart = np.append(True, ranges.start[rows][1:] >= reach[:-1])
+    return rows[apart[: len(rows)]]
 
 
 def _until_next(start: I64, end: I64) -> I64:
     """Each end moved to the next start; the last one by as much as the others in the median."""
     if len(start) < 2:
         return end
-    return np.append(start[1:], end[-1] + int(np.median(start[1:] - end[:-1])))
+    pause = int(np.median(start[1:] - end[:-1]))
+    return np.append(start[1:], end[-1] + pause)
 
 
 def _projected(linked: TraceJoins, named: Bool, source: str) -> HostSteps | None:

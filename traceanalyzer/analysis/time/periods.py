@@ -2,6 +2,7 @@
 as well as steps."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,6 +73,13 @@ def periodic(linked: TraceJoins) -> HostSteps | None:
     )
 
 
+class _NumberedMark(NamedTuple):
+    """An annotation with a number in its name."""
+
+    repetition: int
+    name: int  # code
+
+
 def numbered_part(linked: TraceJoins, found: Period) -> str | None:
     """The annotation, its number written as #, of which (nearly) every repetition holds one, of
     another number than the one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a
@@ -80,25 +88,35 @@ def numbered_part(linked: TraceJoins, found: Period) -> str | None:
     strings = linked.trace.strings
     numbered = texts_where(strings, lambda text: bool(LAYER_LIKE.search(text)))
     rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & numbered[ranges.name])
-    time = np.maximum.accumulate(np.maximum(linked.launch_time[found.rows], 0))
-    begin = time[found.bounds[:-1]]
-    until = time[found.bounds[-1] - 1]
-    repetition = np.searchsorted(begin, ranges.start[rows], side="right") - 1
-    inside = (repetition >= 0) & (ranges.start[rows] <= until)
-    by_name: dict[str, list[tuple[int, int]]] = {}
+    repetition = _repetition_of(linked, found, rows)
+    inside = np.flatnonzero(repetition >= 0)
+    marks: dict[str, list[_NumberedMark]] = {}
     for index, code in zip(
         repetition[inside].tolist(), ranges.name[rows[inside]].tolist(), strict=True
     ):
-        by_name.setdefault(DIGITS.sub("#", strings[code]), []).append((index, code))
-    for name, of in by_name.items():
-        others = sum(one[1] != before[1] for before, one in itertools.pairwise(of))
-        one_each = (
-            len({index for index, _ in of}) >= MIN_MATCH * found.count
-            and len(of) <= found.count / MIN_MATCH
-        )
-        if one_each and others >= MIN_MATCH * (len(of) - 1):
-            return name
-    return None
+        marks.setdefault(DIGITS.sub("#", strings[code]), []).append(_NumberedMark(index, code))
+    parts = (name for name, of_name in marks.items() if _numbers_parts(of_name, found.count))
+    return next(parts, None)
+
+
+def _repetition_of(linked: TraceJoins, found: Period, rows: I64) -> I64:
+    """The repetition in which each of these host ranges begins, -1 before and after all."""
+    start = linked.trace.host_ranges.start[rows]
+    launched = np.maximum.accumulate(np.maximum(linked.launch_time[found.rows], 0))
+    begin = launched[found.bounds[:-1]]
+    until = launched[found.bounds[-1] - 1]
+    repetition = np.searchsorted(begin, start, side="right") - 1
+    return np.where(start <= until, repetition, -1)
+
+
+def _numbers_parts(marks: list[_NumberedMark], repetitions: int) -> bool:
+    """Whether (nearly) every repetition holds one of these marks, of another number than the one
+    before."""
+    marked = {mark.repetition for mark in marks}
+    if len(marked) < MIN_MATCH * repetitions or len(marks) > repetitions / MIN_MATCH:
+        return False
+    changes = sum(mark.name != before.name for before, mark in itertools.pairwise(marks))
+    return changes >= MIN_MATCH * (len(marks) - 1)
 
 
 def inference_only(linked: TraceJoins) -> bool:
@@ -115,7 +133,7 @@ def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Period | None:
         return None
     length, anchor = found
     reach = np.maximum.accumulate(ops.end[rows])
-    pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
+    pause = np.append(np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1])
     splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
     first = anchor % length
     repeats = (len(rows) - anchor % length) // length
@@ -148,7 +166,8 @@ def _splits(linked: TraceJoins, rows: I64) -> Bool:
     launch = linked.launch[rows]
     time = linked.launch_time[rows]
     result = np.zeros(len(rows), bool)
-    result[1:] = (launch[1:] >= 0) & (launch[1:] == launch[:-1])
+    same_call = launch[1:] == launch[:-1]
+    result[1:] = (launch[1:] >= 0) & same_call
     marks = texts_where(linked.trace.strings, iteration)
     ranges = linked.trace.host_ranges
     whole = np.concatenate(
@@ -158,7 +177,8 @@ def _splits(linked: TraceJoins, rows: I64) -> Bool:
     if len(held.start):
         here = np.searchsorted(held.start, time, side="right") - 1
         inside = (here >= 0) & (time < held.end[np.maximum(here, 0)])
-        result[1:] |= inside[1:] & inside[:-1] & (here[1:] == here[:-1])
+        same_range = here[1:] == here[:-1]
+        result[1:] |= inside[1:] & inside[:-1] & same_range
     return result
 
 

@@ -60,8 +60,12 @@ def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
         return None
     slow = outliers(time)
     modes = two_modes(time)
-    change = None if busy is None else drift(busy) if busy.any() else 0.0
-    fast, slower, share = (ms(modes[0]), ms(modes[1]), modes[2]) if modes else (None, None, None)
+    change = None
+    if busy is not None:
+        change = drift(busy) if busy.any() else 0.0
+    fast = ms(modes[0]) if modes else None
+    slower = ms(modes[1]) if modes else None
+    share = modes[2] if modes else None
     changed = (
         None
         if busy is None or change is None
@@ -81,7 +85,10 @@ def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
 
 def excess_share(time: F64, slow: Bool) -> float:
     """Time of the slow ones beyond the median of all, as a share of all time."""
-    return float((time[slow] - np.median(time)).sum() / time.sum()) if slow.any() else 0.0
+    if not slow.any():
+        return 0.0
+    excess = time[slow] - np.median(time)
+    return float(excess.sum() / time.sum())
 
 
 def percentile(time: F64, q: float) -> float | None:
@@ -101,7 +108,8 @@ def drift(time: F64) -> float | None:
     early, late = np.triu_indices(len(blocks), 1)
     change = blocks[late] - blocks[early]
     count = len(blocks)
-    score = np.sign(change).sum() / np.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    variance = count * (count - 1) * (2 * count + 5) / 18
+    score = np.sign(change).sum() / np.sqrt(variance)
     if abs(score) < DRIFT_Z:
         return 0.0
     middle = float(np.median(time))
@@ -137,7 +145,8 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     total = np.cumsum(order)
     low = total[left - 1] / left
     high = (total[-1] - total[left - 1]) / (len(order) - left)
-    cut = int(left[np.argmax(left * (len(order) - left) * (high - low) ** 2)])
+    apart = left * (len(order) - left) * (high - low) ** 2
+    cut = int(left[np.argmax(apart)])
     fast = order[:cut]
     slow = order[cut:]
     apart = float(slow.mean() - fast.mean())
@@ -146,4 +155,5 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
         fast
     ):
         return None
-    return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)
+    share = len(slow) / len(order)
+    return float(np.median(fast)), float(np.median(slow)), share

@@ -41,7 +41,8 @@ def coinciding_range(timed: Timed) -> str | None:
     step = (local_searchsorted(steps.host_start, ranges.start[rows], side="right") - 1).astype(
         np.int32
     )
-    inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
+    until = steps.host_end[np.maximum(step, 0)]
+    inside = (step >= 0) & (ranges.start[rows] < until)
     rows = rows[inside]
     step = step[inside]
     name, texts = without_numbers(timed.trace.strings, ranges.name[rows])
@@ -49,7 +50,8 @@ def coinciding_range(timed: Timed) -> str | None:
     of_step = Groups.of(name, step)
     held = np.bincount(name[of_step.first], minlength=len(texts))
     time = of_name.sum(ranges.end[rows] - ranges.start[rows])
-    one_each = (of_name.count <= len(steps) * ONE_EACH[1]) & (held >= len(steps) * ONE_EACH[0])
+    one_each = of_name.count <= len(steps) * ONE_EACH[1]
+    one_each &= held >= len(steps) * ONE_EACH[0]
     found = sorted(np.flatnonzero(one_each).tolist(), key=of_name.first.__getitem__)
     return texts[max(found, key=time.__getitem__)] if found else None
 

@@ -51,7 +51,8 @@ class Samples:
 
     def count(self, start: int, end: int) -> int:
         """Samples of a time, of the counter with most."""
-        inside = (np.searchsorted(time, (start, end), side="right") for time in self.time.values())
+        times = self.time.values()
+        inside = (np.searchsorted(time, (start, end), side="right") for time in times)
         return max((int(high - low) for low, high in inside), default=0)
 
 
@@ -66,7 +67,8 @@ def samples_of(timed: Timed, device: int) -> Samples | None:
         rows = here[table.name[here] == name]
         time[role] = table.start[rows]
         value[role] = table.value[rows] / 100.0
-    periods = [np.median(np.diff(one)) for one in time.values() if len(one) > 1]
+    intervals = (np.diff(one) for one in time.values() if len(one) > 1)
+    periods = [np.median(interval) for interval in intervals]
     return Samples(int(min(periods)), time, value) if periods and min(periods) > 0 else None
 
 
@@ -112,7 +114,8 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
                 np.bincount(owner[mine], samples.value[role][mine], size).astype(np.float64),
             )
         if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
-            found["dram"] = (found["dram_read"][0], found["dram_read"][1] + found["dram_write"][1])
+            times, read = found["dram_read"]
+            found["dram"] = (times, read + found["dram_write"][1])
         count += np.max([own for own, _ in found.values()], axis=0)
         for role in SHOWN & found.keys():
             total[role] = total.get(role, np.zeros(size)) + found[role][1]
@@ -132,5 +135,6 @@ def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     begun = np.searchsorted(begin, end, side="left")
     ended = np.searchsorted(np.sort(finish), start, side="right")
     one = last[np.maximum(begun - 1, 0)]
-    through = (begun - ended == 1) & (begun > 0) & (begin[one] <= start) & (finish[one] >= end)
+    alone = (begun - ended == 1) & (begun > 0)
+    through = alone & (begin[one] <= start) & (finish[one] >= end)
     return np.where(through, rows[one], -1)

@@ -145,8 +145,14 @@ def _repeated(linked: TraceJoins) -> list[I32]:
     )
     each = groups.rows
     repeated = np.flatnonzero(groups.count >= MIN_REPEATS)
-    arrays = [rows[each[i]] for i in repeated[np.argsort(groups.first[repeated])].tolist()]
-    return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
+    in_order = repeated[np.argsort(groups.first[repeated])].tolist()
+    arrays = [rows[each[group]] for group in in_order]
+    return [found for found in arrays if _apart(ranges.start[found], ranges.end[found])]
+
+
+def _apart(start: I64, end: I64) -> bool:
+    """Whether each of these ranges begins when the one before it has ended."""
+    return bool((start[1:] >= end[:-1]).all())
 
 
 def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
@@ -184,4 +190,5 @@ def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
     """First start and last end over the tables, ns; (0, 0) where all are empty."""
     if not (filled := [t for t in tables if len(t)]):
         return 0, 0
-    return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)
+    first = min(int(table.start[0]) for table in filled)
+    return first, max(int(table.end.max()) for table in filled)

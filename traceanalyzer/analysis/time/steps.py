@@ -106,7 +106,7 @@ class Steps:
 
     @property
     def per(self) -> str:
-        """The same of figures that stand alone."""
+        """How a figure that stands alone says what it is of."""
         return "per step" if self.found else "in the recording"
 
     @property
@@ -157,7 +157,8 @@ def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
     of_op = found.of_op if found.of_op is not None else by_launch(linked, found)
     if found.by_device:  # the steps that launched device work
         kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
-        of_op = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[of_op].astype(np.int32)
+        moved = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+        of_op = moved[of_op].astype(np.int32)
         if not kept.any():
             return None
         found = _chosen(found, np.flatnonzero(kept))
@@ -178,7 +179,8 @@ def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
         found = _chosen(found, np.arange(first, stop))
         start = start[first:stop]
         end = end[first:stop]
-        of_op = np.where((of_op >= first) & (of_op < stop), of_op - first, -1).astype(np.int32)
+        inside = (of_op >= first) & (of_op < stop)
+        of_op = np.where(inside, of_op - first, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
     return Steps(
         found.source,
@@ -211,7 +213,8 @@ def by_launch(linked: TraceJoins, found: HostSteps) -> I32:
         # Nothing but the ops' own times tells where they belong.
         time = np.where(time >= 0, time, linked.trace.device_ops.start)
     index = local_searchsorted(found.start, time, side="right") - 1
-    inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
+    until = found.end[np.maximum(index, 0)]
+    inside = (time >= 0) & (index >= 0) & (time < until)
     of_op = np.where(inside, index, -1)
     if (unknown := time < 0).any():
         last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
@@ -236,7 +239,8 @@ def _windows(linked: TraceJoins, found: HostSteps, of_op: I32) -> tuple[I64, I64
     if found.by_device and len(found.names) == 1:
         return first_start, end
     if (of_op == 0).any():
-        begin = int(ops.end[(of_op < 0) & (ops.start < first_start[0])].max(initial=begin))
+        earlier = (of_op < 0) & (ops.start < first_start[0])
+        begin = int(ops.end[earlier].max(initial=begin))
         # the recorder's start-up delays the first launch: the device waits for it no longer than
         # for any later one
         lead = (first_start[1:] - end[:-1])[first_start[1:] < limits.max]
@@ -306,12 +310,15 @@ def whole_recording(linked: TraceJoins) -> Steps:
     ops = linked.trace.device_ops
     host = extent(linked.trace.host_ranges, linked.trace.api_calls, ops)
     device = extent(ops) if len(ops) else host
-    host_start, host_end, start, end = (
-        np.array([t], np.int64) for t in (host[0], host[1] + 1, *device)
-    )
-    source = "recording" if len(ops) else "none"
     return Steps(
-        source, ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32)
+        source="recording" if len(ops) else "none",
+        names=("recording",),
+        host_start=np.array([host[0]], np.int64),
+        host_end=np.array([host[1] + 1], np.int64),
+        start=np.array([device[0]], np.int64),
+        end=np.array([device[1]], np.int64),
+        warmup=0,
+        of_op=np.zeros(len(ops), np.int32),
     )
 
 
@@ -330,7 +337,8 @@ def whole_steps(linked: TraceJoins, found: HostSteps, of_op: I32, duration: I64)
     lost = linked.memo(lost_launches)
     after = lost[np.searchsorted(lost, last_launch(linked), side="right") :]
     if len(after) and found.of_op is None and not host_was_lost(linked):
-        stop = min([stop, *np.searchsorted(found.end, after[:1], side="right").tolist()])
+        complete = np.searchsorted(found.end, after[:1], side="right")
+        stop = min([stop, *complete.tolist()])
     if found.unlike:
         return first, stop
     if (
@@ -340,9 +348,8 @@ def whole_steps(linked: TraceJoins, found: HostSteps, of_op: I32, duration: I64)
         if count == 1:
             return 0, int(time[of_op == 0].sum() >= COMPLETE_SHARE * time.sum())
         lacks = _lacks_work(linked, of_op, count)
-        return int(lacks[0] or duration[0] < LEAD_SHARE * np.median(duration[1:])), count - int(
-            lacks[-1]
-        )
+        led = duration[0] < LEAD_SHARE * np.median(duration[1:])
+        return int(lacks[0] or led), count - int(lacks[-1])
     if linked.memo(launched_before).any():
         first = min(
             np.flatnonzero(~_lacks_work(linked, of_op, count)[:stop]).tolist(), default=stop
@@ -358,8 +365,10 @@ def _lacks_work(linked: TraceJoins, of_op: I32, count: int) -> Bool:
     if not len(rows):
         return np.zeros(count, bool)
     names, name = ranked(ops.name[rows])
-    number = np.bincount(of_op[rows] * np.int64(len(names)) + name, minlength=count * len(names))
+    cell = of_op[rows] * np.int64(len(names)) + name
+    number = np.bincount(cell, minlength=count * len(names))
     number = number.reshape(count, len(names))
-    time = np.bincount(name, (ops.end - ops.start)[rows]) / number.sum(axis=0)
+    total = np.bincount(name, (ops.end - ops.start)[rows])
+    time = total / number.sum(axis=0)
     usual = np.median(number, axis=0)
     return np.maximum(usual - number, 0) @ time > (1 - COMPLETE_SHARE) * (usual @ time)

@@ -48,22 +48,34 @@ class DeviceActivity:
 def device_activity(linked: TraceJoins, device: int) -> DeviceActivity:
     """The activity of one device (CUDA ordinal); it must have at least one op."""
     ops = linked.trace.device_ops
-    here = ops.device == device
-    alone = bool(here.all())
-    kinds = linked.is_compute, linked.is_communication, linked.is_copy
-    computes, communicates, copies = kinds if alone else [which & here for which in kinds]
-    compute, communication, copy = (
-        union(ops.start[w], ops.end[w]) for w in (computes, communicates, copies)
-    )
-    exposed_communication = subtract(communication, compute)
+    own = ops.device == device
+    alone = bool(own.all())
+
+    def of_device(chosen: Bool) -> Bool:
+        return chosen if alone else chosen & own
+
+    def time_of(chosen: Bool) -> IntervalSet:
+        return union(ops.start[chosen], ops.end[chosen])
+
+    computes = of_device(linked.is_compute)
+    compute = time_of(computes)
+    communication = time_of(of_device(linked.is_communication))
+    copy = time_of(of_device(linked.is_copy))
     exposed_copy = subtract(copy, join(compute, communication))
-    if exposed_copy.total == copy.total:
-        exposed_copy = copy  # held once
-    start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
-    span = (int(start.min()), int(end.max()))
-    busy = union(start, end)
-    exposed = communication, exposed_communication, copy, exposed_copy
-    return DeviceActivity(device, ops.start, ops.end, computes, span, *exposed, busy)
+    start = ops.start if alone else ops.start[own]
+    end = ops.end if alone else ops.end[own]
+    return DeviceActivity(
+        device=device,
+        start=ops.start,
+        end=ops.end,
+        computes=computes,
+        span=(int(start.min()), int(end.max())),
+        communication=communication,
+        exposed_communication=subtract(communication, compute),
+        copy=copy,
+        exposed_copy=copy if exposed_copy.total == copy.total else exposed_copy,  # held once
+        busy=union(start, end),
+    )
 
 
 @dataclass(frozen=True, eq=False)

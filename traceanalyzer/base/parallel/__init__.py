@@ -59,7 +59,8 @@ def free_bytes(root: Path = Path("/")) -> int | None:
     """The memory that may be taken before the machine, or a limit of a container, has none left;
     None where neither says."""
     named = (line.partition(":") for line in _lines(root / "proc/meminfo"))
-    known = [int(value.split()[0]) * 1024 for name, _, value in named if name == "MemAvailable"][:1]
+    available = [value for name, _, value in named if name == "MemAvailable"][:1]
+    known = [int(value.split()[0]) * 1024 for value in available]
     if not known:
         with suppress(ValueError, OSError, AttributeError):  # macOS says how much it has in all
             known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -94,10 +95,18 @@ def worth_a_child(rows: int, least: int | None = None) -> bool:
     """Whether so many rows are worth a second process (`least`, else `LEAST_ROWS`), and there is
     memory for it."""
     enough = rows >= (LEAST_ROWS if least is None else least)
-    return enough and ((free := free_bytes()) is None or rows * BYTES_A_ROW < free)
+    if not enough:
+        return False
+    free = free_bytes()
+    return free is None or rows * BYTES_A_ROW < free
 
 
-def run_both(child: Callable[[], A], here: Callable[[], B], *, worth: bool) -> tuple[A, B]:
+def run_both(
+    child: Callable[[], A],
+    here: Callable[[], B],
+    *,
+    worth: bool,
+) -> tuple[A, B]:
     """The results of both functions: `child` is computed by a fork, at the same time as `here` by
     this process. `child` computes and nothing else (see `children.py`), and its result can be
     pickled. Where a process is not worth it (`worth`), not allowed or cannot be had, this process
@@ -124,7 +133,11 @@ def release_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def parallel_map(work: Callable[[A], B], items: Iterable[A], rows: int) -> list[B]:
+def parallel_map(
+    work: Callable[[A], B],
+    items: Iterable[A],
+    rows: int,
+) -> list[B]:
     """What `work` makes of each item, which has columns of so many rows, in order: by several
     threads, as numpy does without the interpreter while it goes through long ones. Raises what
     `work` does."""
@@ -151,7 +164,11 @@ def parallel_map(work: Callable[[A], B], items: Iterable[A], rows: int) -> list[
     return [made[number] for number in range(len(every))]
 
 
-def both_threaded(first: Callable[[], A], second: Callable[[], B], rows: int) -> tuple[A, B]:
+def both_threaded(
+    first: Callable[[], A],
+    second: Callable[[], B],
+    rows: int,
+) -> tuple[A, B]:
     """What two functions make of columns of so many rows, as `parallel_map` does."""
     made: list[object] = parallel_map(lambda work: work(), [first, second], rows)
     return made[0], made[1]  # type: ignore[return-value]

@@ -72,7 +72,10 @@ class Child(Generic[T]):
 
 
 @contextmanager
-def children(work: Callable[[], Iterable[T]], count: int) -> Iterator[list[Child[T]]]:
+def children(
+    work: Callable[[], Iterable[T]],
+    count: int,
+) -> Iterator[list[Child[T]]]:
     """So many processes, each of which sends what `work` gives; fewer where the system gives no
     more. All have ended when the block has. Where processes are no forks, `work` has to be a
     function of a module, or `partial` of one."""
@@ -92,7 +95,8 @@ def children(work: Callable[[], Iterable[T]], count: int) -> Iterator[list[Child
 def _started(work: Callable[[], Iterable[T]]) -> Child[T]:
     output = _memory_file()
     system = get_context("fork") if METHOD == "fork" else get_context("spawn")
-    started = system.Process(target=_run, args=(work, Handle(output.fileno()), reading(), limits()))
+    given = (work, Handle(output.fileno()), reading(), limits())
+    started = system.Process(target=_run, args=given)
     # A fresh interpreter looks for modules where this one finds them, not in the folder of the
     # recording.
     before = os.environ.get(_SAFE_PATH)

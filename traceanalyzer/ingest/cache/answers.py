@@ -63,7 +63,8 @@ def _key(run: Run, question: tuple[object, ...]) -> str | None:
     )
     if not (traces and kept and reading().cache and place()):
         return None
-    depends_on = (program("."), question, run.failures, len(run.traces), list(map(_facts, traces)))
+    facts = list(map(_facts, traces))
+    depends_on = (program("."), question, run.failures, len(run.traces), facts)
     return digest_of(
         depends_on,
         [times.tobytes() for trace in traces for times in vars(trace.step_timings).values()],

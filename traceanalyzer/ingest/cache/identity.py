@@ -84,9 +84,8 @@ def program(*parts: str) -> str:
     on, their files."""
     package = os.path.dirname(version.__file__)
     files = sorted(file for part in parts for file in _files_of(os.path.join(package, part)))
-    about = [
-        (file[len(package) :], (at := os.stat(file)).st_size, at.st_mtime_ns) for file in files
-    ]
+    stated = [(file[len(package) :], os.stat(file)) for file in files]
+    about = [(name, facts.st_size, facts.st_mtime_ns) for name, facts in stated]
     return repr((version.__version__, about))
 
 

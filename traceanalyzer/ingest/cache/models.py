@@ -38,6 +38,7 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
     alike,
+    is_sorted,
 )
 
 _WIDTHS = (1, 2, 4)  # bytes of an unsigned distance; what needs more is kept as it is
@@ -57,18 +58,21 @@ _LENGTH_BYTES = 8
 _SHARE_OF_DISK = 4
 """Times a recording's bytes have to be free where its model is kept: the cache never fills the
 disk."""
+_MADE_BY = {f.name: getattr(f.default_factory, "__self__", None) for f in fields(Trace)}
 _TABLES: dict[str, type[Table]] = {
-    f.name: made
-    for f in fields(Trace)
-    if isinstance(made := getattr(f.default_factory, "__self__", None), type)
-    and made is not StepTimings
+    name: made
+    for name, made in _MADE_BY.items()
+    if isinstance(made, type) and made is not StepTimings
 }
 """The tables of a trace and their types; logs of step times are not kept."""
 _FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
-def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Packed, bytes]:
+def pack(
+    values: NDArray[Any],
+    dtype: np.dtype[Any] | None = None,
+) -> tuple[Packed, bytes]:
     """An integer column's form and bytes (little-endian); `dtype`: what it is unpacked to, if not
     its own type."""
     dtype = dtype or values.dtype
@@ -85,7 +89,12 @@ def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Pack
     return Packed(dtype.itemsize, 0), values.astype(dtype.newbyteorder("<")).tobytes()
 
 
-def unpack(form: Packed, data: bytearray, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def unpack(
+    form: Packed,
+    data: bytearray,
+    rows: int,
+    dtype: np.dtype[Any],
+) -> NDArray[Any]:
     """The column of `rows` values. Raises ValueError where form and bytes are not those of such a
     column."""
     if len(data) != rows * form.width:
@@ -280,7 +289,7 @@ def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
             raise DamagedError(f"{f.name} stands for nothing")
     start = getattr(table, "start", None)
     end = getattr(table, "end", None)
-    if start is not None and (
-        np.any(start[1:] < start[:-1]) or (end is not None and np.any(end < start))
-    ):
+    if start is None:
+        return
+    if not is_sorted(start) or (end is not None and np.any(end < start)):
         raise DamagedError("times out of order")

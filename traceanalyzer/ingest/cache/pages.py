@@ -70,5 +70,6 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
         if not path.exists() or len(names) == MOST_NAMES or COMPILED in names:
             return ()
         read = names if path.is_dir() else [path.name, *filter(may_be_beside, names)]
-        found.update(file.absolute() for name in read if (file := folder / name).is_file())
+        beside = (folder / name for name in read)
+        found.update(file.absolute() for file in beside if file.is_file())
     return tuple(sorted(found)) if len(found) <= MOST_FILES else ()

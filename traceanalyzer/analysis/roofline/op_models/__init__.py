@@ -35,7 +35,10 @@ T = TypeVar("T")
 
 
 def _aten(
-    names: str, model: Callable[Concatenate[Call, P], Work], *given: P.args, **by: P.kwargs
+    names: str,
+    model: Callable[Concatenate[Call, P], Work],
+    *given: P.args,
+    **by: P.kwargs,
 ) -> dict[str, Model]:
     """The model with these parameters by the operators' names, PyTorch's where they name no
     library."""
@@ -45,10 +48,15 @@ def _aten(
     }
 
 
-def _each(table: Mapping[str, T], model: Callable[[Call, T], Work]) -> dict[str, Model]:
-    return {
-        name: one for names, of in table.items() for name, one in _aten(names, model, of).items()
-    }
+def _each(
+    table: Mapping[str, T],
+    model: Callable[[Call, T], Work],
+) -> dict[str, Model]:
+    """The model of all names of the table, with what the table has for each."""
+    models: dict[str, Model] = {}
+    for names, given in table.items():
+        models |= _aten(names, model, given)
+    return models
 
 
 def _served(names: str) -> str:

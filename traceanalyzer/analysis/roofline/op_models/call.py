@@ -1,6 +1,6 @@
 """One recorded call of an operator, as models see it, and the work that they say it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,11 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of operands broadcast against each other."""
     width = max(map(len, shapes), default=0)
     padded = [(1,) * (width - len(shape)) + shape for shape in shapes]
-    return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True))
+    return tuple(map(_broadcast_size, zip(*padded, strict=True)))
+
+
+def _broadcast_size(sizes: tuple[int, ...]) -> int:
+    return next((size for size in sizes if size != 1), 1)
 
 
 class UnmodelledError(ValueError):
@@ -68,6 +72,11 @@ class Call:
         found = self.inputs[index] if index is not None and index < len(self.inputs) else None
         return found if isinstance(found, Tensor) else None
 
+    def optionals(self, indices: Iterable[int]) -> list[Tensor]:
+        """The tensors that there are at these positions."""
+        found = map(self.optional, indices)
+        return [tensor for tensor in found if tensor is not None]
+
     def tensor_list(self, index: int) -> tuple[Tensor, ...]:
         """The tensors of the list at this position; a list the recorder left out raises."""
         found = self.inputs[index] if index < len(self.inputs) else None
@@ -108,7 +117,8 @@ class Call:
 
     def items(self, index: int) -> list[str]:
         """The texts of a list."""
-        return [item.strip() for item in self.value(index).strip("[]()").split(",") if item.strip()]
+        items = self.value(index).strip("[]()").split(",")
+        return [item.strip() for item in items if item.strip()]
 
     def dtype(self, index: int, otherwise: DType = UNKNOWN) -> DType:
         """An element type that was passed as a number."""
@@ -154,5 +164,6 @@ def formula(
     times as much) with so many bytes an element `beside` it; so many FLOPs for each element of that
     input."""
     x = call.tensor(like)
-    traffic = read(*(call.tensor(i) for i in reads)) + writes * x.dense_bytes + beside * x.numel
+    traffic = read(*(call.tensor(index) for index in reads))
+    traffic += writes * x.dense_bytes + beside * x.numel
     return Work(flops * x.numel, traffic, x.dtype.precision)

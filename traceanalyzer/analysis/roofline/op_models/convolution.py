@@ -105,9 +105,8 @@ def _result_shape(
     batch = x.shape[: -n - 1]
     sizes = x.shape[len(x.shape) - n :]
     stride = per_dimension(call.integers(arguments.stride), n, 1)
-    dilation = per_dimension(
-        call.integers(arguments.dilation) if arguments.dilation is not None else [], n, 1
-    )
+    spread = call.integers(arguments.dilation) if arguments.dilation is not None else []
+    dilation = per_dimension(spread, n, 1)
     if call.value(arguments.padding) == "same":
         return (*batch, weight.shape[0], *sizes)
     valid = call.value(arguments.padding) == "valid"
@@ -118,9 +117,15 @@ def _result_shape(
         raise UnmodelledError("the padding of the result is not an argument")
     extra = per_dimension(call.integers(arguments.output_padding), n, 0)
     groups = call.integer(arguments.groups) if arguments.groups is not None else 1
-    each = zip(sizes, stride, padding, dilation, kernel, extra, strict=True)
-    spatial = ((size - 1) * s - 2 * p + d * (k - 1) + e + 1 for size, s, p, d, k, e in each)
+    dimensions = zip(sizes, stride, padding, dilation, kernel, extra, strict=True)
+    spatial = (_transposed_size(*dimension) for dimension in dimensions)
     return (*batch, weight.shape[1] * groups, *spatial)
+
+
+def _transposed_size(
+    size: int, stride: int, padding: int, dilation: int, kernel: int, extra: int
+) -> int:
+    return (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
 
 
 def per_dimension(values: Sequence[int], dimensions: int, otherwise: int) -> list[int]:
@@ -171,10 +176,12 @@ def pool(
     padding = per_dimension(call.integers(3), dimensions, 0)
     spread = per_dimension([] if dilation is None else call.integers(dilation), dimensions, 1)
     stride = per_dimension(stride, dimensions, 1)
-    found = windows(x.shape[-dimensions:], kernel, stride, padding, spread, ceil=call.flag(ceil))
+    positions_of_x = x.shape[-dimensions:]
+    found = windows(positions_of_x, kernel, stride, padding, spread, ceil=call.flag(ceil))
     result = math.prod(x.shape[:-dimensions]) * math.prod(found)
     cell = x.dtype.bytes + (LONG.bytes if positions else 0)
-    return Work(float(result * math.prod(kernel)), read(x) + result * cell, x.dtype.precision)
+    traffic = read(x) + result * cell
+    return Work(float(result * math.prod(kernel)), traffic, x.dtype.precision)
 
 
 def max_pool_backward(call: Call) -> Work:
@@ -191,14 +198,16 @@ def like_input(call: Call) -> Work:
     writes one like x."""
     grad = call.tensor(0)
     x = call.tensor(1)
-    return Work(float(max(x.numel, grad.numel)), read(grad) + x.dense_bytes, x.dtype.precision)
+    adds = float(max(x.numel, grad.numel))
+    return Work(adds, read(grad) + x.dense_bytes, x.dtype.precision)
 
 
 def adaptive(call: Call) -> Work:
     """`_adaptive_avg_pool2d(x, sizes)`: an add an element of x."""
     x = call.tensor(0)
     sizes = call.integers(1)
-    result = math.prod(x.shape[: len(x.shape) - len(sizes)]) * math.prod(sizes)
+    kept = x.shape[: len(x.shape) - len(sizes)]
+    result = math.prod(kept) * math.prod(sizes)
     return Work(float(x.numel), read(x) + result * x.dtype.bytes, x.dtype.precision)
 
 

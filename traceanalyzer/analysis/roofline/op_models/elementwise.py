@@ -25,9 +25,8 @@ from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, DType, Kind
 def pointwise(call: Call, operands: int, flops: float = 1.0, out: DType | None = None) -> Work:
     """`f(x1, .., xn)` with up to `operands` tensors in front (others are scalars) and this much
     work."""
-    return _mapped(
-        call, [t for i in range(operands) if (t := call.optional(i)) is not None], flops, out
-    )
+    given = call.optionals(range(operands))
+    return _mapped(call, given, flops, out)
 
 
 def real_function(call: Call, flops: float = 1.0) -> Work:
@@ -44,7 +43,7 @@ def at(call: Call, *positions: int, flops: float = 1.0) -> Work:
 def where(call: Call) -> Work:
     """`where(condition, a, b)`: reads all three, writes the type of a and b; a choice is no
     FLOP."""
-    tensors = [call.tensor(0), *(t for i in (1, 2) if (t := call.optional(i)) is not None)]
+    tensors = [call.tensor(0), *call.optionals((1, 2))]
     return _mapped(call, tensors, 0.0, promoted(*tensors[1:]))
 
 
@@ -88,7 +87,8 @@ def copy(call: Call) -> Work:
 def cast(call: Call) -> Work:
     """`_to_copy(x, dtype, ..)`: reads x, writes it in the new type."""
     x = call.tensor(0)
-    return Work(0.0, read(x) + x.numel * call.dtype(1, x.dtype).bytes, x.dtype.precision)
+    written = x.numel * call.dtype(1, x.dtype).bytes
+    return Work(0.0, read(x) + written, x.dtype.precision)
 
 
 def cat(call: Call) -> Work:
@@ -102,9 +102,11 @@ def pad(call: Call) -> Work:
     dimensions."""
     x = call.tensor(0)
     amounts = call.integers(1)
-    sizes = (
-        max(size + sum(amounts[2 * i : 2 * i + 2]), 0) for i, size in enumerate(reversed(x.shape))
-    )
+    before = amounts[::2]
+    after = amounts[1::2]
+    sizes = list(reversed(x.shape))
+    for axis, (first, last) in enumerate(zip(before, after, strict=False)):
+        sizes[axis] = max(sizes[axis] + first + last, 0)
     return Work(0.0, read(x) + math.prod(sizes) * x.dtype.bytes, x.dtype.precision)
 
 

@@ -28,10 +28,11 @@ def normalised(call: Call, flops: float, passes: int) -> Work:
 def rotary(call: Call) -> Work:
     """`rotary_embedding(positions, query, key, head_size, cache, neox)`: turns query and key in
     place; 3 FLOPs an element. The rows of the cache that it looks up are left out."""
-    turned = [t for i in (1, 2) if (t := call.optional(i)) is not None]
+    turned = call.optionals((1, 2))
     if not turned:
         raise UnmodelledError("no query")
-    return Work(3.0 * sum(t.numel for t in turned), 2 * read(*turned), turned[0].dtype.precision)
+    elements = sum(tensor.numel for tensor in turned)
+    return Work(3.0 * elements, 2 * read(*turned), turned[0].dtype.precision)
 
 
 def store(call: Call) -> Work:

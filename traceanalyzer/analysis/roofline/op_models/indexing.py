@@ -41,9 +41,8 @@ def index_select(call: Call) -> Work:
     """`index_select(x, dim, index)`: reads the index and the slices it names, writes them."""
     x = call.tensor(0)
     index = call.tensor(2)
-    return _looked_up(
-        x, index, x.numel // max(x.shape[call.integer(1)] if x.shape else 1, 1) * index.numel
-    )
+    slices = x.shape[call.integer(1)] if x.shape else 1
+    return _looked_up(x, index, x.numel // max(slices, 1) * index.numel)
 
 
 def gather(call: Call) -> Work:
@@ -79,9 +78,8 @@ def scatter(call: Call, flops: float, passes: int) -> Work:
 
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
-    return Work(
-        0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision
-    )
+    moved = min(elements, x.stored) + elements
+    return Work(0.0, read(places) + moved * x.dtype.bytes, x.dtype.precision)
 
 
 def topk(call: Call) -> Work:
@@ -89,11 +87,9 @@ def topk(call: Call) -> Work:
     x = call.tensor(0)
     k = call.integer(1)
     length = x.shape[call.integer(2) if call.has_value(2) else -1] if x.shape else 1
-    return Work(
-        0.0,
-        read(x) + x.numel // max(length, 1) * k * (x.dtype.bytes + LONG.bytes),
-        x.dtype.precision,
-    )
+    rows = x.numel // max(length, 1)
+    written = rows * k * (x.dtype.bytes + LONG.bytes)
+    return Work(0.0, read(x) + written, x.dtype.precision)
 
 
 def bucketize(call: Call) -> Work:

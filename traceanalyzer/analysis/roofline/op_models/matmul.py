@@ -16,7 +16,13 @@ from traceanalyzer.analysis.roofline.op_models.call import (
 from traceanalyzer.analysis.roofline.op_models.tensors import DType
 
 
-def product(call: Call, a: int, b: int, base: int | None = None, out: DType | None = None) -> Work:
+def product(
+    call: Call,
+    a: int,
+    b: int,
+    base: int | None = None,
+    out: DType | None = None,
+) -> Work:
     """`mm(a[m,k], b[k,n])`, batches of it (an operand expanded over the batch is read once) and
     with a vector b[k]; what is added to it (`base`) is read once, a broadcast row as such. The
     product is of type `out`, or a's."""
@@ -42,8 +48,10 @@ def matmul(call: Call) -> Work:
         raise UnmodelledError("matmul of a scalar")
     rows = a.shape[-2] if len(a.shape) > 1 else 1
     columns = b.shape[-1] if len(b.shape) > 1 else 1
-    result = math.prod(broadcast(a.shape[:-2], b.shape[:-2])) * rows * columns
-    return Work(2.0 * result * a.shape[-1], read(a, b) + result * a.dtype.bytes, a.dtype.precision)
+    batches = math.prod(broadcast(a.shape[:-2], b.shape[:-2]))
+    result = batches * rows * columns
+    traffic = read(a, b) + result * a.dtype.bytes
+    return Work(2.0 * result * a.shape[-1], traffic, a.dtype.precision)
 
 
 def linear(call: Call) -> Work:
@@ -66,9 +74,8 @@ def scaled_mm(call: Call) -> Work:
     packed = 2 if a.dtype.precision.name == "FP4" else 1
     rows = a.shape[0]
     columns = b.shape[1]
-    traffic = (
-        read(a, b, *map(call.optional, (2, 3, 4))) + rows * columns * call.dtype(6, DType(2)).bytes
-    )
+    written = rows * columns * call.dtype(6, DType(2)).bytes
+    traffic = read(a, b, *map(call.optional, (2, 3, 4))) + written
     return Work(2.0 * rows * columns * a.shape[1] * packed, traffic, a.dtype.precision)
 
 
@@ -87,8 +94,10 @@ def grouped_mm(call: Call) -> Work:
     columns = b.shape[-1]
     if len(a.shape) == 3 and len(b.shape) == 3:
         rows *= a.shape[0]
-    result = rows * columns * (groups.numel if groups and len(a.shape) == len(b.shape) == 2 else 1)
-    return Work(2.0 * rows * columns * inner, read(a, b) + result * 2.0, a.dtype.precision)
+    splits_inner = groups is not None and len(a.shape) == len(b.shape) == 2
+    products = groups.numel if groups is not None and splits_inner else 1
+    traffic = read(a, b) + rows * columns * products * 2.0
+    return Work(2.0 * rows * columns * inner, traffic, a.dtype.precision)
 
 
 def addbmm(call: Call) -> Work:
@@ -97,6 +106,5 @@ def addbmm(call: Call) -> Work:
     a = call.tensor(1)
     b = call.tensor(2)
     result = a.shape[1] * b.shape[2]
-    return Work(
-        2.0 * a.numel * b.shape[2], read(base, a, b) + result * a.dtype.bytes, a.dtype.precision
-    )
+    traffic = read(base, a, b) + result * a.dtype.bytes
+    return Work(2.0 * a.numel * b.shape[2], traffic, a.dtype.precision)

@@ -56,7 +56,8 @@ def foreach_norm(call: Call) -> Work:
     """`_foreach_norm(list, order)`: reads it, writes a number for each tensor; 2 FLOPs an
     element."""
     first = call.tensor_list(0)
-    return _updated(first, read=_bytes(first), written=len(first) * first[0].dtype.bytes, flops=2.0)
+    written = len(first) * first[0].dtype.bytes
+    return _updated(first, read=_bytes(first), written=written, flops=2.0)
 
 
 def fused(
@@ -91,21 +92,36 @@ def parameters_of(joined: HostAttribution, rows: I64) -> dict[int, TensorList]:
     )
     if not len(gradients) or not len(rows):
         return {}
-    # How many forward operators the thread had begun is equal within one backward pass: its thread
-    # waits for that.
-    forward = (
-        (ranges.kind == RangeKind.OP)
-        & (ranges.thread == ranges.thread[rows[0]])
-        & (ranges.sequence >= 0)
-    )
-    passes = np.searchsorted(ranges.start[forward], ranges.start[gradients])
+    passes = _forward_operators_before(joined, rows, gradients)
     before = np.searchsorted(ranges.start[gradients], ranges.start[rows]) - 1
     of_row = np.where(before >= 0, passes[before], -1)
     read: dict[bytes, TensorList] = {}
-    known = {n: _tensors(trace, gradients[passes == n], read) for n in distinct(of_row).tolist()}
-    chunks = {n: sum(-(-t.numel // CHUNK) for t in tensors) for n, tensors in known.items()}
-    launches = zip(rows.tolist(), of_row.tolist(), _blocks(joined, rows).tolist(), strict=True)
-    return {row: known[n] for row, n, launched in launches if known[n] and chunks[n] == launched}
+    known = {
+        number: _tensors(trace, gradients[passes == number], read)
+        for number in distinct(of_row).tolist()
+    }
+    chunks = {number: _chunks(tensors) for number, tensors in known.items()}
+    blocks = _blocks(joined, rows).tolist()
+    launches = zip(rows.tolist(), of_row.tolist(), blocks, strict=True)
+    return {
+        row: known[number]
+        for row, number, launched in launches
+        if known[number] and chunks[number] == launched
+    }
+
+
+def _forward_operators_before(joined: HostAttribution, rows: I64, gradients: I64) -> I64:
+    """How many forward operators the thread of the rows had begun before each of these gradients:
+    equal within one backward pass, as its thread waits for that."""
+    ranges = joined.trace.host_ranges
+    of_thread = ranges.thread == ranges.thread[rows[0]]
+    forward = (ranges.kind == RangeKind.OP) & of_thread & (ranges.sequence >= 0)
+    return np.searchsorted(ranges.start[forward], ranges.start[gradients])
+
+
+def _chunks(tensors: TensorList) -> int:
+    """Blocks that a kernel on lists of these tensors is launched with."""
+    return sum(-(-tensor.numel // CHUNK) for tensor in tensors)
 
 
 def _blocks(joined: HostAttribution, rows: I64) -> I64:
@@ -115,7 +131,8 @@ def _blocks(joined: HostAttribution, rows: I64) -> I64:
     inside = np.flatnonzero(
         (launched >= 0) & joined.linked.is_kernel & (joined.trace.device_ops.blocks > 0)
     )
-    of_op = np.where(joined.linked.tree.is_call, -1, joined.linked.tree.row[:])[launched[inside]]
+    row_of_node = np.where(joined.linked.tree.is_call, -1, joined.linked.tree.row[:])
+    of_op = row_of_node[launched[inside]]
     order = np.searchsorted(rows, of_op)
     hit = rows[np.minimum(order, len(rows) - 1)] == of_op
     sums = np.bincount(
@@ -131,7 +148,12 @@ def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorLi
     dtypes = trace.host_ranges.dtypes[rows]
     key = shapes.tobytes() + dtypes.tobytes()
     if key not in read:
-        texts = zip(map(trace.text, shapes.tolist()), map(trace.text, dtypes.tolist()), strict=True)
-        tensors = tuple(t for text in texts for t in inputs_of(*text)[:1] if isinstance(t, Tensor))
+        texts = zip(
+            map(trace.text, shapes.tolist()),
+            map(trace.text, dtypes.tolist()),
+            strict=True,
+        )
+        first = (input_ for text in texts for input_ in inputs_of(*text)[:1])
+        tensors = tuple(one for one in first if isinstance(one, Tensor))
         read[key] = tensors if len(tensors) == len(rows) else ()
     return read[key]

@@ -46,24 +46,21 @@ def batch_norm_elemt(call: Call) -> Work:
     """`batch_norm_elemt(x, weight, bias, mean, invstd, eps)`: normalises with given statistics; 4
     FLOPs an element."""
     x = call.tensor(0)
-    return Work(
-        4.0 * x.numel, read(x, *map(call.optional, range(1, 5))) + x.dense_bytes, x.dtype.precision
-    )
+    traffic = read(x, *map(call.optional, range(1, 5))) + x.dense_bytes
+    return Work(4.0 * x.numel, traffic, x.dtype.precision)
 
 
 def group_norm(call: Call) -> Work:
     """`native_group_norm(x, weight, bias, N, C, HxW, groups, eps)`: two statistics a group."""
-    return _forward(
-        call.tensor(0), [call.optional(1), call.optional(2)], 2 * call.integer(3) * call.integer(6)
-    )
+    statistics = 2 * call.integer(3) * call.integer(6)
+    return _forward(call.tensor(0), [call.optional(1), call.optional(2)], statistics)
 
 
 def rms_norm(call: Call) -> Work:
     """`_fused_rms_norm(x, shape, weight, eps)`: writes one statistic a row."""
     x = call.tensor(0)
-    return _forward(
-        x, [call.optional(2)], x.numel // max(math.prod(call.integers(1)), 1), RMS_FLOPS
-    )
+    rows = x.numel // max(math.prod(call.integers(1)), 1)
+    return _forward(x, [call.optional(2)], rows, RMS_FLOPS)
 
 
 def _forward(
@@ -97,7 +94,8 @@ def nll(call: Call) -> Work:
     each."""
     x = call.tensor(0)
     target = call.tensor(1)
-    traffic = read(target, call.optional(2)) + target.numel * x.dtype.bytes + 2 * x.dtype.bytes
+    taken = target.numel * x.dtype.bytes
+    traffic = read(target, call.optional(2)) + taken + 2 * x.dtype.bytes
     return Work(float(target.numel), traffic, x.dtype.precision)
 
 
@@ -107,9 +105,8 @@ def nll_backward(call: Call) -> Work:
     grad = call.tensor(0)
     x = call.tensor(1)
     target = call.tensor(2)
-    return Work(
-        float(target.numel), read(grad, target, call.optional(3)) + x.dense_bytes, x.dtype.precision
-    )
+    traffic = read(grad, target, call.optional(3)) + x.dense_bytes
+    return Work(float(target.numel), traffic, x.dtype.precision)
 
 
 def compared(call: Call, flops: float) -> Work:
@@ -127,9 +124,8 @@ def softmax(call: Call) -> Work:
     another difference)."""
     x = call.tensor(0)
     widened = call.has_value(2) and call.values[2].lower() == "true"
-    return Work(
-        5.0 * x.numel, read(x) + x.numel * (FLOAT if widened else x.dtype).bytes, x.dtype.precision
-    )
+    written = x.numel * (FLOAT if widened else x.dtype).bytes
+    return Work(5.0 * x.numel, read(x) + written, x.dtype.precision)
 
 
 def softmax_backward(call: Call) -> Work:
@@ -156,14 +152,16 @@ def extreme(call: Call) -> Work:
     if call.optional(1) is not None:
         raise UnmodelledError("the pointwise maximum is `maximum`")
     x = call.tensor(0)
-    positions = LONG.bytes if call.has_value(1) else 0
-    return _reduced(x, 1.0, (_left(call, x, 1) if positions else 1) * (x.dtype.bytes + positions))
+    if not call.has_value(1):
+        return _reduced(x, 1.0, x.dtype.bytes)
+    return _reduced(x, 1.0, _left(call, x, 1) * (x.dtype.bytes + LONG.bytes))
 
 
 def scan(call: Call) -> Work:
     """`cumsum(x, dim)`: reads x, writes as much (sums of integers in 64 bit); a FLOP an element."""
     x = call.tensor(0)
-    return _reduced(x, 1.0, x.numel * (x.dtype if x.dtype.kind >= Kind.FLOAT else LONG).bytes)
+    written = x.dtype if x.dtype.kind >= Kind.FLOAT else LONG
+    return _reduced(x, 1.0, x.numel * written.bytes)
 
 
 def _left(call: Call, x: Tensor, index: int) -> int:

@@ -195,9 +195,11 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         dims = _Dims.decode(shapes)
         # Old recordings may have shapes alone: whatever has dimensions is a tensor of unknown type.
         types = _Types.decode(dtypes) if dtypes else ["unknown" if d else "" for d in dims]
+        if len(types) != len(dims):
+            return None
         steps = _Dims.decode(strides) if strides else []
-        inputs = map(_input, dims, types, steps if len(steps) == len(dims) else [None] * len(dims))
-        return tuple(inputs) if len(types) == len(dims) else None
+        known = len(steps) == len(dims)
+        return tuple(map(_input, dims, types, steps if known else [None] * len(dims)))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
 
@@ -205,14 +207,14 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
 def inputs_of(
     shapes: str | None, dtypes: str | None = None, strides: str | None = None
 ) -> tuple[Input, ...]:
-    """The same; none where they were not recorded, or the text is damaged."""
+    """`parse_inputs`; none where they were not recorded, or the text is damaged."""
     return parse_inputs(shapes or "", dtypes, strides) or ()
 
 
 def tensors_of(
     shapes: str | None, dtypes: str | None = None, strides: str | None = None
 ) -> list[Tensor]:
-    """Those of the inputs that are tensors, lists of them left out."""
+    """The tensors among the inputs, lists of them left out."""
     return [one for one in inputs_of(shapes, dtypes, strides) if isinstance(one, Tensor)]
 
 

@@ -106,19 +106,17 @@ def apply_models(joined: HostAttribution, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges = joined.trace.host_ranges
     strings = joined.trace.strings
-    named = {int(code): models.find(strings[code]) for code in distinct(ranges.name) if code >= 0}
+    codes = distinct(ranges.name)
+    named = {code: models.find(strings[code]) for code in codes[codes >= 0].tolist()}
     table = _Table(
         joined.trace, {code: model for code, (model, _) in named.items() if model is not None}
     )
-    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(table.found)))
-    groups = _distinct_calls(joined.trace, rows)
-    table.kind[rows] = groups.index + len(table.rows)
-    table.rows += [table.row_of(row) for row in rows[groups.first]]
+    modelled = np.isin(ranges.name, list(table.found))
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & modelled)
+    table.add(rows)
+    of_others = [code for code, (_, is_composite) in named.items() if is_composite]
     composite = np.zeros(len(ranges), np.bool_)
-    composite[rows] = np.isin(
-        ranges.name[rows], [code for code, (_, of_others) in named.items() if of_others]
-    )
-    del groups
+    composite[rows] = np.isin(ranges.name[rows], of_others)
     _fill_lists(joined, table)
     _fill_iterations(joined, table)
     counts, of_device_op = _cover(joined, table.figure(Figure.FLOPS)[table.kind], composite)
@@ -142,12 +140,19 @@ class _Table:
 
     def ranges_of(self, names: Set[str]) -> I64:
         """Host ranges of modelled operators of these names; engines call one by several."""
+        strings = self.trace.strings
         codes = [
-            c
-            for c in self.found
-            if names & {self.trace.strings[c], self.trace.strings[c].partition("::")[2]}
+            code
+            for code in self.found
+            if strings[code] in names or strings[code].partition("::")[2] in names
         ]
         return np.flatnonzero(np.isin(self.trace.host_ranges.name, codes))
+
+    def add(self, ranges: I64) -> None:
+        """A row for each distinct call among these host ranges."""
+        groups = _distinct_calls(self.trace, ranges)
+        self.kind[ranges] = groups.index + len(self.rows)
+        self.rows += [self.row_of(row) for row in ranges[groups.first]]
 
     def amend(
         self, ranges: I64, key: I32 | I64, amend: Callable[[int], Callable[[Call], Call]]
@@ -155,50 +160,64 @@ class _Table:
         """Give host ranges that are alike in call and key a row of their own: of the call, amended
         as the key says."""
         groups = Groups.of(_distinct_calls(self.trace, ranges).index, key)
-        for group, i in enumerate(groups.first.tolist()):
+        for group, first in enumerate(groups.first.tolist()):
             self.kind[ranges[groups.index == group]] = len(self.rows)
-            self.rows.append(self.row_of(int(ranges[i]), amend(int(key[i]))))
+            amended = amend(int(key[first]))
+            self.rows.append(self.row_of(int(ranges[first]), amended))
 
-    def _link(self, one: int) -> Link:
+    def _link(self, record: int) -> Link | None:
+        """What is recorded of a collective; None for -1."""
+        if record < 0:
+            return None
         text = self.trace.text
         made = self.trace.collectives
-        sizes = int(made.in_elements[one]), int(made.out_elements[one])
+        sizes = int(made.in_elements[record]), int(made.out_elements[record])
         return Link(
-            text(made.name[one]) or "",
+            text(made.name[record]) or "",
             *sizes,
-            text(made.dtype[one]) or "",
-            int(made.group_size[one]),
+            text(made.dtype[record]) or "",
+            int(made.group_size[record]),
+        )
+
+    def _call(self, row: int) -> Call | None:
+        """The call that a host range is; None where its inputs are not readable."""
+        text = self.trace.text
+        ranges = self.trace.host_ranges
+        shapes = text(ranges.shapes[row]) or "[]"
+        inputs = parse_inputs(shapes, text(ranges.dtypes[row]), text(ranges.strides[row]))
+        if inputs is None:
+            return None
+        return Call(
+            text(ranges.name[row]) or "",
+            inputs,
+            parse_values(text(ranges.concrete[row])),
+            self._link(int(ranges.collective[row])),
         )
 
     def row_of(self, row: int, amend: Callable[[Call], Call] | None = None) -> Row:
         """What its model says of this host range; nothing where the recording does not suffice."""
-        text = self.trace.text
-        ranges = self.trace.host_ranges
-        shapes, dtypes, strides = (
-            text(column[row]) for column in (ranges.shapes, ranges.dtypes, ranges.strides)
-        )
-        if (inputs := parse_inputs(shapes or "[]", dtypes, strides)) is None:
+        call = self._call(row)
+        if call is None:
             return UNKNOWN_ROW
-        link = self._link(one) if (one := int(ranges.collective[row])) >= 0 else None
-        call = Call(
-            text(ranges.name[row]) or "", inputs, parse_values(text(ranges.concrete[row])), link
-        )
+        model = self.found[int(self.trace.host_ranges.name[row])]
         try:
             call = amend(call) if amend else call
-            work = self.found[int(ranges.name[row])](call)
+            work = model(call)
         except (ValueError, IndexError, ArithmeticError):
             return UNKNOWN_ROW
         largest = max(call.tensors, key=lambda tensor: tensor.numel, default=Tensor((0,)))
         entries = largest.shape[0] if call.name in {"aten::bmm", "aten::baddbmm"} else 1
         read = sum(tensor.bytes for tensor in call.tensors)
-        return (*map(float, (*work, read, max(entries, 1), largest.numel)), largest.dtype.bytes)
+        figures = (*work, read, max(entries, 1), largest.numel)
+        return (*map(float, figures), largest.dtype.bytes)
 
 
 def _fill_lists(joined: HostAttribution, table: _Table) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known
     elsewhere."""
     rows = table.ranges_of(ON_PARAMETERS)
-    given = parameters_of(joined, rows[np.isnan(table.figure(Figure.FLOPS))[table.kind[rows]]])
+    unknown = np.isnan(table.figure(Figure.FLOPS))
+    given = parameters_of(joined, rows[unknown[table.kind[rows]]])
     lists = {id(parameters): parameters for parameters in given.values()}
     keys = np.array([id(parameters) for parameters in given.values()], np.int64)
     table.amend(
@@ -213,15 +232,13 @@ def _fill_iterations(joined: HostAttribution, table: _Table) -> None:
     says."""
     tree = joined.linked.tree
     texts = joined.trace.strings
-    said = {
-        code: one
-        for code, text in enumerate(texts)
-        if (one := iteration(text)) and one.pairs is not None
-    }
+    iterations = ((code, iteration(text)) for code, text in enumerate(texts))
+    said = {code: found for code, found in iterations if found and found.pairs is not None}
     rows = table.ranges_of(OVER_CACHES)
     if not said or not len(rows):
         return
-    marked = tree.innermost(np.isin(tree.names(np.arange(len(tree.start))), list(said)))
+    names = tree.names(np.arange(len(tree.start)))
+    marked = tree.innermost(np.isin(names, list(said)))
     mark = tree.names(at(marked, tree.node_of_range[rows], -1))
     table.amend(
         rows[mark >= 0], mark[mark >= 0], lambda code: partial(replace, iteration=said[code])
@@ -280,7 +297,8 @@ def _done_below(linked: TraceJoins, flops: F64, working: Bool, own: F64) -> Bool
     FLOPs, or, where it has none, anything. (A transposed convolution that clears its result has a
     child, but that is not the work.)"""
     end = linked.tree.subtree_end[:]
-    many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
+    first = np.zeros(1, np.int32)
+    many = np.concatenate((first, np.cumsum(working, dtype=np.int32)))
     done: Bool = many.take(end) > many[:-1]
     del many
     before = np.concatenate(([0.0], np.cumsum(flops)))
