@@ -14,7 +14,7 @@ from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.diagnosis.measurements import measure_ranks
 from traceanalyzer.diagnosis.remedies.straggler import without_ranks
-from traceanalyzer.replay.unprofiled import _waits, in_last_repetition
+from traceanalyzer.replay.waiting import _waits, in_last_repetition
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.budget import Waiting

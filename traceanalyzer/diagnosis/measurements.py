@@ -3,7 +3,7 @@ are."""
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
@@ -46,10 +46,16 @@ from traceanalyzer.analysis.time.coverage import concurrent_kernel_share, covera
 from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.diagnosis.ledger import Basis, Ledger, make_ledger
 from traceanalyzer.replay.host_parts import host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
-from traceanalyzer.replay.unprofiled import partition, with_recorded_causes
+from traceanalyzer.replay.unprofiled import (
+    RecordedStep,
+    StepWithoutProfiler,
+    replayed_step,
+    step_as_recorded,
+)
 from traceanalyzer.replay.whatif import MEASURED_SPREAD, Replay
 
 if TYPE_CHECKING:
@@ -209,39 +215,79 @@ class Measurements(OfTimed):
     """The host's time in a step by what it issues; empty without a replay."""
 
     @cached_property
-    def unprofiled(self) -> of_steps.Unprofiled | None:
-        """The step without the profiler, taken apart, by the replay, else as the capture timed it
-        with what it recorded on the device; None where it was neither measured nor can be
-        replayed."""
-        timed = self.unprofiled_time
-        replay = self.faithful_replay
-        if self.budget is None or self.idle is None or self.timed.device is None:
+    def _recorded_step(self) -> RecordedStep | None:
+        """The mean recorded step; None without device work."""
+        if self.budget is None or self.idle is None:
             return None
-        if replay is not None:
-            budget, idle, waiting = partition(replay, self.budget, self.timed.device)
-            source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-            step, low, high, slopes = replay.base_ms, *replay.range_ms, replay.host_slopes
-            return of_steps.Unprofiled(step, low, high, source, budget, idle, waiting, *slopes)
+        return RecordedStep(self.budget, self.idle)
+
+    @cached_property
+    def _without_profiler(self) -> StepWithoutProfiler | None:
+        """The step without the profiler by the replay, else as long as the capture timed it or a
+        server's replayed iterations say; None where nothing tells."""
+        recorded = self._recorded_step
+        if recorded is None or self.timed.device is None:
+            return None
+        if self.faithful_replay is not None:
+            return replayed_step(self.faithful_replay, recorded, self.timed.device)
+        span = self._unprofiled_span
+        return None if span is None else step_as_recorded(recorded, span.step_ms)
+
+    @cached_property
+    def _unprofiled_span(self) -> timings.UnprofiledTime | None:
+        """The length of the step without the profiler, with its range; None where nothing tells."""
+        timed = self.unprofiled_time
+        if (replay := self.faithful_replay) is not None:
+            return timings.UnprofiledTime(replay.base_ms, *replay.range_ms)
         least = 1.0 - MEASURED_SPREAD
         most = 1.0 + MEASURED_SPREAD
         if timed is not None:
-            step = timed.step_ms
-            source = "measured"
-            low = min(step * least, timed.low_ms)
-            high = max(step * most, timed.high_ms)
-        elif (
-            server := self.faithful_server
-        ) is not None:  # the mean of its iterations, all of which its replay takes
-            tapes = (server.recorded, server.usual, server.fast, server.slow)
-            recorded, *hosts = (server.mean_ms(tape) for tape in tapes)
-            step, fast, slow = (min(time / recorded, 1.0) * self.mean_step_ms for time in hosts)
-            low = min(fast, step * least)
-            high = max(slow, step * most)
-            source = "estimated"
-        else:
+            step_ms = timed.step_ms
+            low_ms = min(step_ms * least, timed.low_ms)
+            return timings.UnprofiledTime(step_ms, low_ms, max(step_ms * most, timed.high_ms))
+        server = self.faithful_server
+        if server is None:
             return None
+        # The mean of its iterations, all of which its replay takes.
+        recorded, *hosts = (
+            server.mean_ms(tape)
+            for tape in (server.recorded, server.usual, server.fast, server.slow)
+        )
+        usual, fast, slow = (min(time / recorded, 1.0) * self.mean_step_ms for time in hosts)
+        return timings.UnprofiledTime(usual, min(fast, usual * least), max(slow, usual * most))
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """The step by kind, cause and place: what verdict, findings and tables speak of; None
+        without device work."""
+        if self._recorded_step is None:
+            return None
+        without = self._without_profiler
+        basis: Basis = "recorded"
+        if without is not None:
+            basis = "replayed" if self.unprofiled_time is None else "measured"
+        return make_ledger(self.causes, self.step_parts, self._recorded_step.idle, without, basis)
+
+    @cached_property
+    def unprofiled(self) -> of_steps.Unprofiled | None:
+        """The step without the profiler, taken apart; None where it was neither measured nor can
+        be replayed."""
+        span = self._unprofiled_span
+        without = self._without_profiler
+        if span is None or without is None or self.ledger is None:
+            return None
+        replay = self.faithful_replay
+        slower, faster = (None, None) if replay is None else replay.host_slopes
         return of_steps.Unprofiled(
-            step, low, high, source, *with_recorded_causes(self.budget, self.idle, step)
+            step_time_ms=span.step_ms,
+            low_ms=span.low_ms,
+            high_ms=span.high_ms,
+            source="estimated" if self.unprofiled_time is None else "measured",
+            budget_ms=self.ledger.budget(),
+            idle_ms=self.ledger.idle(),
+            waiting_ms=without.waiting,
+            if_host_slower=slower,
+            if_host_faster=faster,
         )
 
     @cached_property

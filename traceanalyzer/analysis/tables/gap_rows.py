@@ -260,7 +260,6 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     """A row for each cause and place of the steady state's gaps, of at least that length, on the
     step's device, by idle time."""
     steps = timed.steps
-    trace = timed.trace
     tree = timed.linked.tree
     length = steady_lengths(timed, gaps)
     chosen = flatnonzero32((length > 0) & (gaps.duration >= min_us * NS_PER_US))
@@ -269,15 +268,8 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     length = compact(length[chosen])
     cause = gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
-    nowhere = len(trace.strings)
-    name = NodeNames.of(timed).at(node, nowhere)
-    name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
-    sync = gaps.sync[chosen]
-    waits = (cause == IdleCause.SYNC) & (sync >= 0)
-    name[waits] = trace.api_calls.name[sync[waits]]
-    of_no_call = isin_few(gaps.detail[chosen], OF_NO_CALL)
-    name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
-    del chosen, sync, waits
+    name = place_codes(timed, gaps, chosen, node)
+    del chosen
     groups = Groups.of(name, cause)
     total = groups.sum(length)
     most = np.zeros(len(groups), length.dtype)
@@ -294,10 +286,10 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
         )
 
     outermost = tree.outermost(is_named(timed))
-    names = [*trace.strings, NOWHERE, OUTSIDE, *(f"({detail.label})" for detail in IdleDetail)]
+    names = place_names(timed)
     return [
         GapPlaceRow(
-            rank=trace.rank,
+            rank=timed.trace.rank,
             cause=IdleCause(int(cause[i])).label,
             name=names[name[i]],
             within=within(timed.linked, outermost, int(node[i])),
@@ -310,6 +302,26 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
         for g in np.argsort(-total, kind="stable").tolist()
         for i in [int(longest[g])]
     ]
+
+
+def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
+    """For each of these gaps the code, among `place_names`, of the place that stands behind it;
+    `node` is its node of the host tree (`nodes_behind`)."""
+    nowhere = len(timed.trace.strings)
+    name = NodeNames.of(timed).at(node, nowhere)
+    name[(name == nowhere) & ((node >= 0) | on_host(timed, gaps, chosen))] = nowhere + 1
+    sync = gaps.sync[chosen]
+    waits = (gaps.cause[chosen] == IdleCause.SYNC) & (sync >= 0)
+    name[waits] = timed.trace.api_calls.name[sync[waits]]
+    of_no_call = isin_few(gaps.detail[chosen], OF_NO_CALL)
+    name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
+    return name
+
+
+def place_names(timed: Timed) -> list[str]:
+    """The names that the codes of places stand for."""
+    details = [f"({detail.label})" for detail in IdleDetail]
+    return [*timed.trace.strings, NOWHERE, OUTSIDE, *details]
 
 
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:

@@ -1,0 +1,274 @@
+"""The step ledger: where each part of the step goes, why, and how that is known, decided once.
+
+It is built from the recorded step (its parts, and its gaps with the causes that `analysis/causes`
+gave them), the replay, which says how long each of them is without the profiler, and the stopwatch,
+where there is one. Verdict, culprit, findings, tables and other commands take their sums from it:
+none derives its own."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.causes.causes import Causes
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.tables.budget import Budget, Idle
+from traceanalyzer.analysis.tables.gap_rows import nodes_behind, place_codes, place_names
+from traceanalyzer.analysis.tables.path_rows import NodeNames
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.syncs import steady_lengths
+from traceanalyzer.base import dataclass, maybe, metric
+from traceanalyzer.replay.idle_pieces import IdlePieces
+from traceanalyzer.replay.unprofiled import StepWithoutProfiler
+from traceanalyzer.trace import F64, I64
+
+Kind = Literal["compute", "communication", "waiting", "copy", "idle"]
+Basis = Literal["recorded", "replayed", "measured"]
+KINDS: tuple[Kind, ...] = ("compute", "communication", "waiting", "copy", "idle")
+KIND_OF_PART: dict[str, Kind] = {
+    "compute": "compute",
+    "exposed_communication": "communication",
+    "exposed_copy": "copy",
+}
+"""The kind of entry that each part of the budget is, but idle time."""
+OTHERS = "(others)"
+MOST_PLACES = 40
+"""Places that are told apart for a kind and a cause: what is behind the longest of them together is
+hardly anything."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One part of the step. The `ms` of all entries sum to the step that the report speaks of, their
+    `recorded_ms` to the recorded one."""
+
+    kind: Kind = metric(
+        "what the device did: `compute`, `communication` and `copy` (exposed), `waiting` (in a collective for "
+        "another rank) or `idle`",
+        text="own",
+    )
+    cause: str = metric(
+        "of idle time what the device waits for (`launch`, `sync`, `input`, `host`, ...); of waiting what the other "
+        "rank does; of work its class",
+        text="own",
+    )
+    place: str | None = maybe(
+        "operator, call, collective or direction of copies that it is charged to; null where nothing tells"
+    )
+    detail: str | None = maybe("what kind of host work, where that has a name", text="own")
+    ms: float = metric("its time in the step that the report speaks of", default=0.0)
+    recorded_ms: float = metric(
+        "its time in the mean recorded step; waiting is within communication there", default=0.0
+    )
+    basis: Basis = metric(
+        "how `ms` is known: `recorded`, `replayed` without the profiler, or `measured`: replayed, "
+        "and as long as a stopwatch says",
+        default="recorded",
+        text="own",
+    )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The entries of one step, by kind, in each the longest first."""
+
+    entries: tuple[LedgerEntry, ...]
+
+    @property
+    def step_ms(self) -> float:
+        """The step that the report speaks of."""
+        return self.ms()
+
+    @property
+    def recorded_ms(self) -> float:
+        """The mean recorded step."""
+        return float(sum(one.recorded_ms for one in self.entries))
+
+    def ms(self, kind: Kind | None = None, cause: str | None = None) -> float:
+        """Time of the entries of a kind, a cause, or both."""
+        return float(sum(one.ms for one in self.of(kind, cause)))
+
+    def of(self, kind: Kind | None = None, cause: str | None = None) -> list[LedgerEntry]:
+        """The entries of a kind, a cause, or both."""
+        return [
+            one
+            for one in self.entries
+            if (kind is None or one.kind == kind) and (cause is None or one.cause == cause)
+        ]
+
+    def largest(self, kind: Kind, cause: str | None = None) -> LedgerEntry | None:
+        """The longest entry of a kind and a cause; None where there is none with any time."""
+        found = max(self.of(kind, cause), key=lambda one: one.ms, default=None)
+        return found if found is not None and found.ms > 0 else None
+
+    def budget(self) -> Budget:
+        """The step by what the device did; waiting is exposed communication."""
+        communication = self.ms("communication") + self.ms("waiting")
+        return Budget(self.ms("compute"), communication, self.ms("copy"), self.ms("idle"))
+
+    def idle(self) -> Idle:
+        """Its idle time by cause."""
+        return Idle(**{cause.label: self.ms("idle", cause.label) for cause in IdleCause})
+
+    def detail_ms(self, detail: IdleDetail) -> float:
+        """Idle time of a kind of host work."""
+        named = [one for one in self.of("idle") if one.detail == detail.label]
+        return float(sum(one.ms for one in named))
+
+
+def make_ledger(
+    causes: Causes,
+    parts: Sequence[StepPart],
+    recorded_idle: Idle,
+    without: StepWithoutProfiler | None,
+    basis: Basis,
+) -> Ledger:
+    """The ledger of a rank: of the step `without` the profiler, on this basis, else of the recorded
+    one. `parts`: the recorded step in its smallest named parts."""
+    entries = [*_of_work(parts, without, basis), *_of_waiting(without, basis)]
+    entries += _of_idle(causes, recorded_idle, without, basis)
+    return Ledger(
+        tuple(sorted(entries, key=lambda one: (KINDS.index(one.kind), -one.ms, -one.recorded_ms)))
+    )
+
+
+def _of_work(
+    parts: Sequence[StepPart], without: StepWithoutProfiler | None, basis: Basis
+) -> list[LedgerEntry]:
+    """The device's work by class and operator. Without the profiler it is as recorded, in
+    proportion to what the step has of it."""
+    recorded: dict[tuple[Kind, str, str | None], float] = {}
+    totals = dict.fromkeys(KINDS, 0.0)
+    for part in parts:
+        if part.part not in KIND_OF_PART:
+            continue
+        kind = KIND_OF_PART[part.part]
+        place = part.kernel if kind != "compute" else part.op or part.kernel
+        key = (kind, part.cls, place)
+        recorded[key] = recorded.get(key, 0.0) + part.ms
+        totals[kind] += part.ms
+    now = totals if without is None else _work_without(without)
+    entries = []
+    for (kind, cls, place), recorded_ms in recorded.items():
+        time_ms = recorded_ms * now[kind] / totals[kind] if totals[kind] else 0.0
+        entries.append(
+            LedgerEntry(kind, cls, place, ms=time_ms, recorded_ms=recorded_ms, basis=basis)
+        )
+    unseen = [kind for kind in KIND_OF_PART.values() if not totals[kind] and now[kind]]
+    entries += [LedgerEntry(kind, kind, ms=now[kind], basis=basis) for kind in unseen]
+    return _longest(entries)
+
+
+def _work_without(without: StepWithoutProfiler) -> dict[Kind, float]:
+    budget = without.budget
+    waits = without.waiting.total if without.waiting is not None else 0.0
+    return {
+        "compute": budget.compute,
+        "communication": max(budget.exposed_communication - waits, 0.0),
+        "copy": budget.exposed_copy,
+    }
+
+
+def _of_waiting(without: StepWithoutProfiler | None, basis: Basis) -> list[LedgerEntry]:
+    if without is None or without.waiting is None:
+        return []
+    times: Iterable[tuple[str, float]] = vars(without.waiting).items()
+    return [
+        LedgerEntry("waiting", part, ms=time_ms, basis=basis) for part, time_ms in times if time_ms
+    ]
+
+
+def _of_idle(
+    causes: Causes, recorded: Idle, without: StepWithoutProfiler | None, basis: Basis
+) -> list[LedgerEntry]:
+    """Idle time by cause, kind of host work and place: each recorded gap, with what is left of it
+    without the profiler, and the gaps that the replay alone has."""
+    as_recorded = _recorded_idle(causes, recorded)
+    now = as_recorded if without is None else _idle_without(causes, without.idle)
+    entries = [
+        LedgerEntry(
+            "idle",
+            cause,
+            place,
+            detail,
+            now.get((cause, place, detail), 0.0),
+            as_recorded.get((cause, place, detail), 0.0),
+            basis,
+        )
+        for cause, place, detail in dict.fromkeys([*as_recorded, *now])
+    ]
+    return _longest(entries)
+
+
+_IdlePlace = tuple[str, str | None, str | None]
+"""Cause, place and kind of host work of idle time."""
+
+
+def _recorded_idle(causes: Causes, recorded: Idle) -> dict[_IdlePlace, float]:
+    """The recorded idle time of a mean step, ms."""
+    length = steady_lengths(causes.timed, causes.gaps)
+    steady = np.flatnonzero(length > 0)
+    result: dict[_IdlePlace, float] = {}
+    _add(result, causes, steady, length[steady].astype(np.float64))
+    total = dict.fromkeys([cause.label for cause in IdleCause], 0.0)
+    for (cause, _, _), time in result.items():
+        total[cause] += time
+    for cause in total:
+        if not total[cause] and getattr(recorded, cause):
+            result[cause, None, None] = total[cause] = 1.0
+    return {key: getattr(recorded, key[0]) * time / total[key[0]] for key, time in result.items()}
+
+
+def _idle_without(causes: Causes, pieces: IdlePieces) -> dict[_IdlePlace, float]:
+    """Idle time of the step without the profiler, ms: what keeps the cause of a recorded gap is at
+    that gap's place, the rest where the op that ends it was launched."""
+    result: dict[_IdlePlace, float] = {}
+    kept = np.flatnonzero(pieces.gap >= 0)
+    kept = kept[causes.gaps.cause[pieces.gap[kept]] == pieces.cause[kept]]
+    _add(result, causes, pieces.gap[kept], pieces.ms[kept])
+    new = np.ones(len(pieces), bool)
+    new[kept] = False
+    left = pieces.take(new)
+    names = place_names(causes.timed)
+    node = at(causes.timed.joined.launch_node, left.op, -1).astype(np.int32)
+    nowhere = len(causes.timed.trace.strings)
+    code = NodeNames.of(causes.timed).at(node, nowhere)
+    for cause, name, time_ms in zip(
+        left.cause.tolist(), code.tolist(), left.ms.tolist(), strict=True
+    ):
+        key = (IdleCause(cause).label, None if name == nowhere else names[name], None)
+        result[key] = result.get(key, 0.0) + time_ms
+    return result
+
+
+def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -> None:
+    """Adds time of recorded gaps (rows) to their causes and places."""
+    gaps = causes.gaps
+    timed = causes.timed
+    names = place_names(timed)
+    code = place_codes(timed, gaps, gap, nodes_behind(timed, gaps, gap))
+    alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
+    for first, spent in zip(alike.first.tolist(), alike.sum(time).tolist(), strict=True):
+        row = int(gap[first])
+        detail = IdleDetail(gaps.detail[row]).label or None
+        key = (IdleCause(int(gaps.cause[row])).label, names[code[first]], detail)
+        result[key] = result.get(key, 0.0) + spent
+
+
+def _longest(entries: list[LedgerEntry]) -> list[LedgerEntry]:
+    """The longest places of each kind, cause and detail, and the others as one."""
+    by_cause: dict[tuple[Kind, str, str | None], list[LedgerEntry]] = {}
+    for one in entries:
+        by_cause.setdefault((one.kind, one.cause, one.detail), []).append(one)
+    result = []
+    for (kind, cause, detail), some in by_cause.items():
+        some = sorted(some, key=lambda one: (-one.ms, -one.recorded_ms))
+        result += some[:MOST_PLACES]
+        if rest := some[MOST_PLACES:]:
+            left_ms = float(sum(one.ms for one in rest))
+            recorded_ms = float(sum(one.recorded_ms for one in rest))
+            others = LedgerEntry(kind, cause, OTHERS, detail, left_ms, recorded_ms, rest[0].basis)
+            result.append(others)
+    return result

@@ -1,0 +1,169 @@
+"""What a device waits for in a replayed step: recorded gaps that are left of, and what the replay
+alone has.
+
+A recorded gap keeps its cause, whatever the replay makes of its length. What is longer than
+recorded, and gaps before ops that ended none, are named by what the replay's device waits for: the
+parts of the host's work until it launched the op, its waits, the queue."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import IntervalSet, at
+from traceanalyzer.analysis.causes.gaps import (
+    REFILL_LAUNCHES,
+    could_be_ahead,
+    keeps_waiting,
+    only_searches,
+)
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.base import NS_PER_MS, dataclass
+from traceanalyzer.replay.replayed_path import HostClock
+from traceanalyzer.replay.stretches import Pass
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import F64, I64, U8, Bool, Table, column
+
+IdleTimes = dict[IdleCause, float]
+"""Idle time by cause, ms a step."""
+NO_GAP = -1
+
+
+@dataclass(frozen=True, eq=False)
+class IdlePieces(Table):
+    """Idle time of a device in a mean step, in pieces of one cause and place."""
+
+    ms: F64 = column(np.float64)
+    cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
+    gap: I64 = column(np.int64)  # row of the recorded gaps that it is left of, -1: none
+    op: I64 = column(np.int64)  # row of the device op that ends it, -1: none
+
+    def by_cause(self) -> IdleTimes:
+        """Its time by cause."""
+        total = np.bincount(self.cause, self.ms, len(IdleCause))
+        return {cause: float(total[cause]) for cause in IdleCause}
+
+    def scaled_to(self, idle_ms: float) -> "IdlePieces":
+        """The pieces in proportion, so that they sum to this; one of unknown cause where there is
+        none."""
+        total = float(self.ms.sum())
+        if total > 0:
+            return replace(self, ms=self.ms * (idle_ms / total))
+        return without_gaps({IdleCause.OTHER: idle_ms})
+
+    def followed_by(self, other: "IdlePieces") -> "IdlePieces":
+        """These pieces and those."""
+        names = ("ms", "cause", "gap", "op")
+        return IdlePieces(
+            **{n: np.concatenate((getattr(self, n), getattr(other, n))) for n in names}
+        )
+
+
+def without_gaps(times: IdleTimes) -> IdlePieces:
+    """Idle time of which only the causes are known."""
+    known = [cause for cause, time in times.items() if time > 0]
+    none = np.full(len(known), NO_GAP, np.int64)
+    return IdlePieces(
+        ms=np.array([times[cause] for cause in known], np.float64),
+        cause=np.array(known, np.uint8),
+        gap=none,
+        op=none,
+    )
+
+
+def idle_pieces(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> IdlePieces:
+    """The gaps of a device in the last repetition of a replay, by what it waits for."""
+    op = _op_after(tape, times, gaps, device)
+    recorded = _gap_before(tape, device)[op]
+    of_gaps = tape.source.causes.gaps
+    length = gaps.end - gaps.start
+    kept = _kept(recorded, length, at(of_gaps.duration, recorded, 0))
+    cause = at(of_gaps.cause, recorded, IdleCause.PROFILER)
+    kept = np.where(cause == IdleCause.PROFILER, 0, kept)
+    row = at(tape.row, op, NO_GAP).astype(np.int64)
+    steps = tape.steps
+    as_recorded = IdlePieces(kept / NS_PER_MS / steps, cause, recorded, row)
+    new = _of_the_replay_alone(tape, times, gaps, op, cause, length - kept)
+    pieces = as_recorded
+    for named, spent in new.items():
+        pieces = pieces.followed_by(
+            replace(
+                as_recorded, ms=spent / NS_PER_MS / steps, cause=np.full(len(op), named, np.uint8)
+            )
+        )
+    return pieces.take(np.flatnonzero(pieces.ms > 0))
+
+
+def _op_after(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> I64:
+    """For each gap the op (of the tape) that ends it; behind the last one, what is before the next
+    repetition's first: that op."""
+    came = np.array(times.came, np.int64)
+    ops = np.flatnonzero(tape.source.trace.device_ops.device[tape.row] == device)
+    if not len(ops):
+        return np.full(len(gaps.start), -1, np.int64)
+    ops = ops[np.argsort(came[ops], kind="stable")]
+    return np.append(ops, ops[0])[np.searchsorted(came[ops], gaps.end)].astype(np.int64)
+
+
+def _gap_before(tape: Tape, device: int) -> I64:
+    """For each op of the tape the recorded gap that it ended, and last for none: -1."""
+    gaps = tape.source.causes.gaps
+    ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.device == device))
+    of_row = np.full(len(tape.source.trace.device_ops), NO_GAP, np.int64)
+    of_row[gaps.next_op[ended]] = ended
+    return np.append(of_row[tape.row], NO_GAP)
+
+
+def _kept(gap: I64, length: I64, recorded: I64) -> I64:
+    """How much of each gap has been recorded, ns; of several that one recorded gap became, the
+    first ones come first."""
+    order = np.argsort(gap, kind="stable")
+    before = np.cumsum(length[order]) - length[order]
+    begins = np.append(True, gap[order][1:] != gap[order][:-1])[: len(gap)]
+    before -= before[begins][np.cumsum(begins) - 1]
+    kept = np.zeros(len(gap), np.int64)
+    kept[order] = np.clip(recorded[order] - before, 0, length[order])
+    return kept
+
+
+def _of_the_replay_alone(
+    tape: Tape, times: Pass, gaps: IntervalSet, op: I64, cause: U8, new: I64
+) -> dict[IdleCause, F64]:
+    """For each gap what of it was not recorded, ns, by what the host does until it launches the op:
+    the parts of that are as large as in the whole gap."""
+    called = np.array(times.called, np.int64)
+    before_next = at(np.array(times.came, np.int64), op, 0) < gaps.end  # of the next repetition
+    issued_at = np.where(before_next, gaps.end, at(called, at(tape.event, op, 0), 0))
+    launched = np.clip(issued_at, gaps.start, gaps.end)
+    spent = HostClock(tape, times).spent(gaps.start, launched)
+    length = np.maximum(gaps.end - gaps.start, 1)
+    share = new / length
+    waiting = length - sum(spent.values(), np.zeros(len(length)))
+    late = launched > gaps.start
+    issued = late | (length < QUEUED_LATENCY_NS)
+    after_wait = cause == IdleCause.SYNC
+    if tape.source.timed.memo(keeps_waiting) or tape.source.timed.memo(could_be_ahead):
+        after_wait |= _after_wait(tape, times)[op]
+    for_others = cause == IdleCause.COMMUNICATION
+    slow = spent["rest"] + np.where(issued, waiting, 0.0)
+    times_of = {
+        IdleCause.INPUT: share * spent["loading"],
+        IdleCause.COMMUNICATION: share * np.where(for_others, spent["work"], 0.0),
+        IdleCause.HOST: share * np.where(for_others, 0.0, spent["work"]),
+        IdleCause.SYNC: share * (spent["reading"] + np.where(after_wait, slow, 0.0)),
+        IdleCause.LAUNCH: share * np.where(after_wait, 0.0, slow),
+        IdleCause.OTHER: share * np.where(issued, 0.0, waiting),
+    }
+    if tape.source.timed.memo(only_searches):
+        times_of[IdleCause.HOST] += times_of.pop(IdleCause.SYNC)
+    return times_of
+
+
+def _after_wait(tape: Tape, times: Pass) -> Bool:
+    """For each op, and last for none, whether the host was held until the device had nothing left,
+    and has launched little since."""
+    held = np.flatnonzero(tape.waits & (np.array(times.returned) > np.array(times.called)))
+    position = np.searchsorted(held, tape.event, side="left") - 1
+    last = np.append(held, -1)[position]
+    launched = np.arange(len(tape.event)) - np.searchsorted(tape.event, last, side="right")
+    return np.append((position >= 0) & (launched < REFILL_LAUNCHES), False)
