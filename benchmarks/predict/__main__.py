@@ -1,0 +1,142 @@
+"""`python -m benchmarks.predict record OUT` and `score OUT...`.
+
+`record`, on a host with a GPU, records each program one time at its base, predicts it at the other
+settings, writes the predictions down with their hash, and then times these. Each program has a
+process of its own; all load first and then take turns. OUT gets `results.json`, the predictions as
+they were sealed (`sealed.txt` has the hashes, with the time) and the recordings, packed.
+`--device cpu --quick` tries the programs in small. `score` prints how far predictions are off, next
+to naive ones, of one or several OUTs (of two GPUs: each program's base there is a target here)."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.predict.names import program_names
+from benchmarks.predict.score import printed
+
+LOADING_S = 90.0
+LIMIT_S = 60.0
+LEFT_S = 12.0
+PACK_BYTES = 15 * 2**20
+PACKS = 5
+
+
+def record(out: Path, names: list[str], seconds: float) -> None:
+    """Give each program its turn."""
+    until = time.monotonic() + seconds
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        processes = {name: _start(name, folder) for name in names}
+        loading = time.monotonic() + LOADING_S
+        while time.monotonic() < loading and not all(
+            (folder / f"{name}.ready").exists() or one.poll() is not None
+            for name, one in processes.items()
+        ):
+            time.sleep(0.2)
+        print(f"loaded, {until - time.monotonic():.0f} s left", flush=True)
+        try:
+            for name, process in processes.items():
+                begin = time.monotonic()
+                said = _turn(name, process, folder, until)
+                print(f"{time.monotonic() - begin:5.1f} s {name} {said}", flush=True)
+                _collect(folder, out, names)
+        finally:
+            for process in processes.values():
+                if process.poll() is None:
+                    process.kill()
+        for line in _pack(folder / "captures", out):
+            print("left out:", line)
+
+
+def _start(name: str, folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.log").open("w") as log:
+        words = [sys.executable, "-m", "benchmarks.predict.one", name, str(folder)]
+        return subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
+
+
+def _turn(name: str, process: subprocess.Popen[bytes], folder: Path, until: float) -> str:
+    left = until - time.monotonic() - LEFT_S
+    if left < LEFT_S:
+        return "no time was left"
+    (folder / f"{name}.go").touch()
+    try:
+        code = process.wait(min(LIMIT_S * (10 if os.environ.get("PREDICT_QUICK") else 1), left))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return "took too long"
+    if code == 0:
+        return "done"
+    lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    return f"exit {code}: {(lines or [''])[-1][-300:]}"
+
+
+def _collect(folder: Path, out: Path, names: list[str]) -> None:
+    """The results so far, and the hashes as they were printed."""
+    rows = [
+        json.loads(file.read_text()) for name in names if (file := folder / f"{name}.json").exists()
+    ]
+    (out / "results.json").write_text(json.dumps(rows, indent=1))
+    lines = [
+        line
+        for name in names
+        for line in (folder / f"{name}.log").read_text(errors="replace").splitlines()
+        if line.startswith("sealed ")
+    ]
+    (out / "sealed.txt").write_text("\n".join(lines) + "\n")
+
+
+def _pack(captures: Path, out: Path) -> list[str]:
+    """The recordings in a few files of bounded size; what did not fit."""
+    files = sorted(
+        (file for file in captures.glob("*/*") if file.is_file()),
+        key=lambda file: file.stat().st_size,
+    )
+    packs: list[list[Path]] = [[] for _ in range(PACKS)]
+    full = [0] * PACKS
+    left_out = []
+    for file in files:
+        size = file.stat().st_size
+        into = full.index(min(full))
+        if full[into] + size > PACK_BYTES:
+            left_out.append(f"{file.relative_to(captures)}: {size} bytes")
+            continue
+        packs[into].append(file)
+        full[into] += size
+    for number, some in enumerate(packs):
+        with tarfile.open(out / f"captures{number}.tar", "w") as tar:
+            for file in sorted(some):
+                tar.add(file, file.relative_to(captures))
+    return left_out
+
+
+def main() -> None:
+    """Record or score."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("record", "score"))
+    parser.add_argument("out", type=Path, nargs="+")
+    parser.add_argument("--programs", default="", help="names, with commas between them")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, default=540.0)
+    options = parser.parse_args()
+    if options.what == "score":
+        print(printed(options.out))
+        return
+    os.environ["PREDICT_DEVICE"] = options.device
+    if options.quick:
+        os.environ["PREDICT_QUICK"] = "1"
+    wanted = [one for one in options.programs.split(",") if one]
+    names = [one for one in program_names() if not wanted or one in wanted]
+    record(options.out[0], names, options.seconds)
+    print(printed(options.out[:1]))
+
+
+if __name__ == "__main__":
+    main()

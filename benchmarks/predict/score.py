@@ -1,0 +1,144 @@
+"""How far sealed predictions are off, next to naive ones: time in proportion to batch and length,
+no change in another number format or on another GPU."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+WITHIN = 0.1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A prediction, or a refusal, and what the stopwatch read."""
+
+    program: str
+    setting: str
+    kind: str
+    held_out: bool
+    true_ms: float
+    naive_ms: float
+    step_ms: float | None
+    low_ms: float = 0.0
+    high_ms: float = 0.0
+    refused: str = ""
+
+    @property
+    def error(self) -> float:
+        """Prediction over stopwatch, less 1."""
+        return (self.step_ms or 0.0) / self.true_ms - 1.0
+
+    @property
+    def naive_error(self) -> float:
+        """The naive one's."""
+        return self.naive_ms / self.true_ms - 1.0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the range holds the stopwatch."""
+        return self.low_ms <= self.true_ms <= self.high_ms
+
+    @property
+    def width(self) -> float:
+        """Of the range, over the predicted step."""
+        return (self.high_ms - self.low_ms) / (self.step_ms or 1.0)
+
+
+def sizes(label: str) -> tuple[float, float]:
+    """Batch and length of a setting's label."""
+    batch, _, length = label.partition(".")[0].partition("x")
+    return float(batch), float(length or 1)
+
+
+def cases(folders: list[Path]) -> Iterator[Case]:
+    """All cases of these results."""
+    every = [json.loads((folder / "results.json").read_text()) for folder in folders]
+    for rows in every:
+        for row in rows:
+            yield from _of_settings(row)
+            others = [one for some in every if some is not rows for one in some]
+            yield from _of_gpus(row, others)
+
+
+def _of_settings(row: dict[str, Any]) -> Iterator[Case]:
+    base = row["base"]
+    here = sizes(base["setting"])
+    now = median(base["rounds_ms"])
+    for one in row["predictions"]:
+        found = row["timed"].get(one["setting"], {})
+        if "rounds_ms" not in found:
+            continue
+        there = sizes(one["setting"])
+        naive = now * there[0] / here[0] * there[1] / here[1]
+        kind = "+".join(one["asked"])
+        yield _case(row, one, kind, median(found["rounds_ms"]), naive)
+
+
+def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case]:
+    """The same program's base on another GPU."""
+    for other in others:
+        if other["program"] != row["program"] or other["gpu"] == row["gpu"]:
+            continue
+        for one in row["predictions"]:
+            name = one["asked"].get("gpu", "")
+            if name and name.split()[0] in other["gpu"]:
+                now = median(row["base"]["rounds_ms"])
+                yield _case(row, one, "gpu", median(other["base"]["rounds_ms"]), now)
+
+
+def _case(
+    row: dict[str, Any], one: dict[str, Any], kind: str, true_ms: float, naive_ms: float
+) -> Case:
+    return Case(
+        row["program"],
+        one["setting"],
+        kind,
+        row["held_out"],
+        true_ms,
+        naive_ms,
+        one.get("step_ms"),
+        one.get("low_ms", 0.0),
+        one.get("high_ms", 0.0),
+        one.get("refused", ""),
+    )
+
+
+def printed(folders: list[Path]) -> str:
+    """All cases, and what they come to."""
+    every = list(cases(folders))
+    lines = [_line(one) for one in every]
+    kinds = sorted({one.kind for one in every})
+    lines += ["", _summary("all", every)]
+    lines += [_summary(kind, [one for one in every if one.kind == kind]) for kind in kinds]
+    lines.append(_summary("held out", [one for one in every if one.held_out]))
+    lines.append(_summary("tuned on", [one for one in every if not one.held_out]))
+    return "\n".join(lines)
+
+
+def _line(one: Case) -> str:
+    name = f"{one.program:22} {one.setting:20} {one.true_ms:9.3f} ms"
+    if one.step_ms is None:
+        return f"{name}  refused: {one.refused[:80]}"
+    held = "" if one.inside else "  outside"
+    span = f"({one.low_ms:.3f} to {one.high_ms:.3f})"
+    return (
+        f"{name} {one.step_ms:9.3f} {span:22} {one.error:+7.1%} naive {one.naive_error:+8.1%}{held}"
+    )
+
+
+def _summary(name: str, some: list[Case]) -> str:
+    told = [one for one in some if one.step_ms is not None]
+    if not told:
+        return f"{name}: {len(some)} cases, none predicted"
+    errors = [abs(one.error) for one in told]
+    within = sum(error <= WITHIN for error in errors)
+    return (
+        f"{name}: {len(some)} cases, {len(some) - len(told)} refused; "
+        f"median error {median(errors):.1%} (naive {median(abs(o.naive_error) for o in told):.1%}), "
+        f"within {WITHIN:.0%} {within} of {len(told)}; "
+        f"ranges hold {sum(one.inside for one in told)} of {len(told)}, "
+        f"median width {median(one.width for one in told):.0%}"
+    )

@@ -1,0 +1,1 @@
+"""Runs that were never made."""

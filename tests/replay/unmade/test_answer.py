@@ -1,0 +1,86 @@
+"""Predictions of real recordings, next to the stopwatch where there is one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.analyzed import measurements
+from tests.recorded import CASES, recording
+from traceanalyzer.diagnosis.unmade import known_of
+from traceanalyzer.replay.unmade.answer import Known, Unmade, predicted
+from traceanalyzer.replay.unmade.question import Question, QuestionError, question_of
+
+
+@cache
+def known(name: str) -> Known:
+    return known_of(measurements(recording(name)).critical)
+
+
+def asked(name: str, price: float | None = None, **settings: str) -> Unmade:
+    return predicted(known(name), question_of(**settings), price)  # type: ignore[arg-type]
+
+
+def test_as_recorded_is_the_step_without_the_profiler() -> None:
+    name = "kineto/gpt_large_batch.base"
+    made = predicted(known(name), Question())
+    assert made.step_ms == pytest.approx(made.now_ms, rel=1e-6)
+    assert made.low_ms < made.step_ms < made.high_ms
+    assert (made.batch, made.length) == (8, 2048)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "other"),
+    [
+        ("kineto/gemm_fp32.base", "tf32", "kineto/gemm_fp32.fix"),
+        ("kineto/gemm_fp32.fix", "fp32", "kineto/gemm_fp32.base"),
+    ],
+)
+def test_another_format_against_the_stopwatch(name: str, precision: str, other: str) -> None:
+    made = asked(name, precision=precision)
+    true_ms = CASES[other]["step_ms_unprofiled"]
+    assert made.step_ms == pytest.approx(true_ms, rel=0.1)
+    assert made.low_ms <= true_ms <= made.high_ms
+
+
+def test_a_batch_against_the_stopwatch() -> None:
+    small = asked("kineto/vit_small_batch.base", batch="64")
+    true_ms = CASES["kineto/vit_small_batch.fix"]["step_ms_unprofiled"]
+    assert small.low_ms <= true_ms <= small.high_ms
+    assert small.bottleneck.startswith("launches")
+    assert small.gpu_limit_from is not None
+    assert small.gpu_limit_from > 64
+
+
+def test_a_step_of_the_gpu_goes_with_the_batch() -> None:
+    made = asked("kineto/gpt_large_batch.base", batch="2x", price=2.0)
+    assert 1.8 < made.step_ms / made.now_ms < 2.0
+    assert made.batch == 16
+    assert made.tokens_per_s == pytest.approx(16 * 2048 / made.step_ms * 1e3)
+    hours = made.step_ms / 1e3 / 3600
+    assert made.price_per_million_tokens == pytest.approx(2.0 * hours / (16 * 2048) * 1e6)
+    assert made.bottleneck.startswith("GPU")
+
+
+def test_another_gpu_changes_what_the_memory_limits() -> None:
+    here = predicted(known("kineto/adam_big.base"), Question())
+    slower = asked("kineto/adam_big.base", gpu="H100")
+    assert 1.05 < slower.step_ms / here.step_ms < 1.45
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "why"),
+    [
+        ("kineto/gemm_fp32.base", {"length": "2x"}, "no operator takes sequences"),
+        ("kineto/gemm_fp32.base", {"precision": "fp32"}, "in fp32 already"),
+        ("kineto/gemm_fp32.base", {"gpu": "Wonder 9"}, "no such GPU"),
+        ("nsys/tiny_mlp_infer.base", {"batch": "2x"}, "no shapes"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_a_line(
+    name: str, settings: dict[str, str], why: str
+) -> None:
+    with pytest.raises(QuestionError, match=why) as error:
+        asked(name, **settings)
+    assert "\n" not in str(error.value)

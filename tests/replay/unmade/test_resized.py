@@ -1,0 +1,67 @@
+"""Recorded tensors at another batch and length, by hand."""
+
+from __future__ import annotations
+
+from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT, Shape, Tensor
+from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.parameters import Parameters
+from traceanalyzer.replay.unmade.resized import Resizer, Sizes
+
+WEIGHT = (768, 3072)
+PARAMETERS = Parameters(frozenset({WEIGHT, (768,), (50, 768)}), frozenset({768, 3072, 50}))
+
+
+def resizer(batch: int, length: int | None, now: Dimensions | None = None) -> Resizer:
+    return Resizer(Sizes(now or Dimensions(8, 128), batch, length), PARAMETERS)
+
+
+def made(
+    shape: Shape, strides: Shape | None = None, *, batch: int = 16, length: int = 128
+) -> Shape:
+    return resizer(batch, length).tensor(Tensor(shape, FLOAT, strides)).shape
+
+
+def test_the_outermost_dimension_holds_the_batch() -> None:
+    assert made((8, 128, 768)) == (16, 128, 768)
+    assert made((1024, 768)) == (2048, 768)
+    assert made((96, 128, 64)) == (192, 128, 64)
+    assert made((8, 12, 128, 128)) == (16, 12, 128, 128)
+    assert made((1024,)) == (2048,)
+
+
+def test_the_length_stands_alone_or_with_the_batch() -> None:
+    assert made((8, 128, 768), batch=8, length=256) == (8, 256, 768)
+    assert made((1024, 768), batch=8, length=256) == (2048, 768)
+    assert made((8, 12, 128, 128), batch=8, length=256) == (8, 12, 256, 256)
+    assert made((8, 127, 768), batch=8, length=256) == (8, 255, 768)
+    assert made((128, 128), batch=8, length=256) == (256, 256)
+    assert made((1, 128), batch=8, length=256) == (1, 256)
+
+
+def test_parameters_and_what_looks_like_them_stay() -> None:
+    assert made(WEIGHT) == WEIGHT
+    assert made(WEIGHT[::-1], (1, 3072)) == WEIGHT[::-1]
+    assert made((768,)) == (768,)
+    assert made((768, 1024), (1, 768)) == (768, 2048)
+
+
+def test_a_product_of_weights_gradients_has_inner_dimensions_that_agree() -> None:
+    call = Call("aten::mm", (Tensor((768, 1024), FLOAT, (1, 768)), Tensor((1024, 3072), FLOAT)))
+    left, right = resizer(16, 128).call(call).tensors
+    assert left.shape == (768, 2048)
+    assert right.shape == (2048, 3072)
+
+
+def test_expanded_dimensions_stay_expanded() -> None:
+    made = resizer(16, 128).tensor(Tensor((8, 128, 768), FLOAT, (768, 0, 1)))
+    assert made.shape == (16, 128, 768)
+    assert made.strides == (768, 0, 1)
+    assert made.stored == 16 * 768
+
+
+def test_a_cache_goes_with_the_length_of_a_decode() -> None:
+    decode = Dimensions(8, 1, frozenset({1024, 1025}))
+    key = Tensor((8, 4, 1025, 64), FLOAT)
+    assert resizer(8, 2048, decode).tensor(key).shape == (8, 4, 2050, 64)
+    assert resizer(16, decode.context, decode).tensor(key).shape == (16, 4, 1025, 64)

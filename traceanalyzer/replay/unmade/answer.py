@@ -1,0 +1,211 @@
+"""The step of a run that was never made: how long it takes, how far that may be off, and what it
+rests on."""
+
+import numpy as np
+
+from traceanalyzer.base import MS_PER_S, dataclass, metric
+from traceanalyzer.replay.unmade.curve import limits_on
+from traceanalyzer.replay.unmade.dimensions import NO_LENGTH, Dimensions, dimensions_of
+from traceanalyzer.replay.unmade.made import Part, Plan
+from traceanalyzer.replay.unmade.memory import Levels, growth_of, peak_bytes
+from traceanalyzer.replay.unmade.question import Question, QuestionError
+from traceanalyzer.replay.unmade.resized import Sizes
+from traceanalyzer.replay.unmade.run import UnmadeRun, gpu_limit_from
+from traceanalyzer.replay.unmade.target import gpu_named, memory_bytes
+from traceanalyzer.replay.whatif import UNFAITHFUL, Replay
+from traceanalyzer.trace import Bool
+from traceanalyzer.trace.hardware import Hardware
+
+MILLION = 1e6
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a prediction starts from."""
+
+    replay: Replay
+    levels: Levels | None = None
+    mfu: float | None = None
+    samples: float | None = None
+    """Samples of a step as the user or the program says; None: what the shapes say."""
+    micro_steps: float = 1.0
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """The step of a run that was never made."""
+
+    setting: str = metric("what is different", text="sentence")
+    step_ms: float = metric("predicted step time without a profiler")
+    low_ms: float = metric("lower end of the 90 % range")
+    high_ms: float = metric("upper end of it")
+    now_ms: float = metric("step time of the recorded program without a profiler")
+    batch: int | None = metric("samples of one pass; null where the shapes do not tell")
+    length: int | None = metric("tokens of a sequence; null where nothing is a sequence")
+    samples_per_s: float | None = metric("samples a second of this process", "1/s")
+    ms_per_sample: float | None = metric("step time over its samples", "ms")
+    tokens_per_s: float | None = metric("tokens a second of this process", "1/s")
+    bottleneck: str = metric("what limits that step", text="sentence")
+    gpu_limit_from: int | None = metric(
+        "batch from which on the GPU is the limit; null where it is already, or never"
+    )
+    peak_bytes: int | None = metric(
+        "peak of GPU memory; null where the recording does not have it", "bytes"
+    )
+    fits: bool | None = metric("whether that fits the GPU; null where one of them is not known")
+    mfu: float | None = metric("MFU at that step; null where today's is not known", "share")
+    price_per_million_tokens: float | None = metric(
+        "price of a million tokens (samples where nothing is a token); null without --price",
+        default=None,
+    )
+    basis: list[str] = metric("what it rests on", text="sentence", default_factory=list)
+
+
+def predicted(known: Known, question: Question, price: float | None = None) -> Unmade:
+    """The step under the settings asked for. Raises QuestionError where the recording does not
+    tell."""
+    replay = known.replay
+    if not replay.faithful:
+        raise QuestionError(f"nothing is predicted: {UNFAITHFUL}")
+    plan, now = plan_of(replay, question)
+    run = UnmadeRun(replay, plan)
+    step = run.step_ms()
+    low, high = run.range_ms(step)
+    sizes = plan.sizes
+    samples = _samples(known, now, sizes)
+    batch = None if now is None else now.batch
+    length = None if now is None else now.context
+    if sizes is not None:
+        batch = sizes.batch
+        length = sizes.length
+    tokens = _tokens(samples, length, now)
+    peak = _peak(known, run.parts[0])
+    room = _room(replay, plan.gpu)
+    return Unmade(
+        setting=str(question),
+        step_ms=step,
+        low_ms=low,
+        high_ms=high,
+        now_ms=replay.base_ms,
+        batch=batch,
+        length=length,
+        samples_per_s=None if samples is None else samples * MS_PER_S / step,
+        ms_per_sample=None if samples is None else step / samples,
+        tokens_per_s=None if tokens is None else tokens * MS_PER_S / step,
+        bottleneck=run.bottleneck(step),
+        gpu_limit_from=gpu_limit_from(replay, plan, now, run.gpu_share(step)),
+        peak_bytes=peak,
+        fits=None if peak is None or room is None else peak <= room,
+        mfu=_mfu(known, run.parts[0], step),
+        price_per_million_tokens=_price(price, step, tokens or samples),
+        basis=_basis(known, plan, now),
+    )
+
+
+def plan_of(replay: Replay, question: Question) -> tuple[Plan, Dimensions | None]:
+    """What changes, and the recorded sizes where shapes tell them. Raises QuestionError."""
+    rated = replay.typical[0].source
+    now = _dimensions(replay, question)
+    sizes = None
+    if question.changes_shapes and now is not None:
+        sizes = _sizes(question, now)
+    gpu = None
+    if question.gpu is not None:
+        gpu = gpu_named(question.gpu, rated.linked.knowledge.hardware)
+        if not any(rated.linked.gpus.values()):
+            raise QuestionError("the recorded GPU is not in the table: what it can do is not known")
+    if question.ranks is not None:
+        raise QuestionError("--ranks: not predicted yet")
+    return Plan(sizes, question.precision, gpu), now
+
+
+def _sizes(question: Question, now: Dimensions) -> Sizes:
+    length = now.context
+    if question.length is not None:
+        if length is None:
+            raise QuestionError(NO_LENGTH)
+        length = question.length.from_size(length)
+    batch = question.batch.from_size(now.batch) if question.batch else now.batch
+    return Sizes(now, batch, length)
+
+
+def _dimensions(replay: Replay, question: Question) -> Dimensions | None:
+    rated = replay.typical[0].source
+    if question.changes_shapes:
+        return dimensions_of(rated, question.batch_now)
+    try:
+        return dimensions_of(rated, question.batch_now)
+    except QuestionError:
+        return None
+
+
+def _samples(known: Known, now: Dimensions | None, sizes: Sizes | None) -> float | None:
+    if known.samples is not None:
+        return known.samples * (sizes.batch_ratio if sizes else 1.0)
+    if now is None:
+        return None
+    return (sizes.batch if sizes else now.batch) * known.micro_steps
+
+
+def _tokens(samples: float | None, length: int | None, now: Dimensions | None) -> float | None:
+    if samples is None or now is None or length is None:
+        return None
+    return samples if now.is_decode else samples * length
+
+
+def _peak(known: Known, part: Part) -> int | None:
+    if known.levels is None:
+        return None
+    return peak_bytes(known.levels, growth_of(part.tape, part.loads))
+
+
+def _room(replay: Replay, gpu: Hardware | None) -> float | None:
+    if gpu is not None:
+        return memory_bytes(gpu)
+    return next(
+        (d.memory_bytes for d in replay.typical[0].source.trace.devices if d.memory_bytes), None
+    )
+
+
+def _mfu(known: Known, part: Part, step: float) -> float | None:
+    if known.mfu is None or not step:
+        return None
+    mfu = known.mfu * part.loads.flops_ratio * known.replay.base_ms / step
+    now = part.loads.now
+    matrix = part.tape.source.linked.is_matrix[part.tape.row] & np.isfinite(now.flops)
+    if matrix.any():
+        here = _mean_peak(part, matrix)
+        mfu *= here
+    return mfu if mfu <= 1.0 else None
+
+
+def _mean_peak(part: Part, matrix: Bool) -> float:
+    """The recorded peak over that asked for, by the products' operations."""
+    weight = np.nan_to_num(part.loads.then.flops[matrix])
+    here = limits_on(part.tape, part.tape.source.linked.gpus).peak[matrix]
+    ratio = np.nan_to_num(here / part.limits.peak[matrix], nan=1.0)
+    return float((ratio * weight).sum() / weight.sum()) if weight.any() else 1.0
+
+
+def _price(price: float | None, step: float, amount: float | None) -> float | None:
+    if price is None or not amount:
+        return None
+    return price / SECONDS_PER_HOUR * step / MS_PER_S / amount * MILLION
+
+
+def _basis(known: Known, plan: Plan, now: Dimensions | None) -> list[str]:
+    measured = known.replay.measured is not None
+    step = "timed without the profiler" if measured else "estimated from the trace"
+    found = [f"the step now is {step}; the host's time per launch stays as it is"]
+    if plan.sizes is not None and now is not None:
+        found.append(
+            f"batch {now.batch}"
+            + (f", length {now.context}" if now.context else "")
+            + f" from {now.basis}; each kernel's work at both sizes from its operator's shapes"
+        )
+    if plan.precision is not None:
+        found.append(f"products in {plan.precision}, the tensors between them as autocast has them")
+    if plan.gpu is not None:
+        found.append(f"limits of {plan.gpu.name}: {plan.gpu.source}")
+    return found

@@ -1,0 +1,184 @@
+"""Which of the recorded sizes is the batch, and which the sequence length.
+
+The first operators of a step that hold weights take the program's input: indices of an embedding
+are [batch, length], images [batch, channels, height, width], features [batch, .., features].
+Attention states both: its queries are [batch, heads, length, features]. What the user says comes
+first."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceanalyzer.analysis.roofline.op_models.tensors import Kind, Shape, Tensor
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base import dataclass
+from traceanalyzer.replay.patterns.operators import Operator, operators
+from traceanalyzer.replay.tape import within_optimizer
+from traceanalyzer.replay.unmade.parameters import CONVOLUTION, Parameters, parameters_of
+from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.trace import I64
+
+NO_SHAPES = (
+    "the recording has no shapes of operators' inputs, which say what goes with batch and length: "
+    "record with record_shapes=True (`collect torch` does)"
+)
+NO_BATCH = (
+    "which size is the batch cannot be told from the shapes of the first operators: say it with "
+    "--batch-now, or give a recording at another batch with --also"
+)
+NO_LENGTH = "no operator takes sequences: there is no length to change"
+ATTENTION = re.compile(r"^aten::(_?scaled_dot_product_\w*attention)$")
+RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
+EMBEDDING = re.compile(r"^aten::embedding$")
+LINEAR = re.compile(r"^aten::linear$")
+MATMUL = re.compile(r"^aten::(matmul|addmm|mm)$")
+SEQUENCE = 3
+"""Dimensions of a batch of sequences of features."""
+HEADS = 4
+"""Dimensions of a batch of sequences parted in heads."""
+BATCH_FIRST = 8
+"""Place among the values of a recurrent layer that says whether the batch comes first."""
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The recorded batch and sequence length of one pass."""
+
+    batch: int
+    # tokens that each sequence of the batch brings to a pass; None where nothing is a sequence
+    length: int | None = None
+    # what is kept of each sequence from passes before (a decode's cache); the length is then of it
+    cached: frozenset[int] = frozenset()
+    basis: str = ""
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether a pass takes a token and attends to what was kept of those before."""
+        return bool(self.cached)
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that a sequence attends to: its length, or what is kept of it in the mean."""
+        if not self.cached:
+            return self.length
+        return round(sum(self.cached) / len(self.cached))
+
+
+@dataclass(frozen=True)
+class Root:
+    """What one of the first operators says."""
+
+    batch: int
+    length: int | None
+    basis: str
+
+
+def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
+    """Batch and length of the recorded steps. Raises QuestionError where they cannot be told."""
+    linked = rated.linked
+    nodes = forward_nodes(rated)
+    found = [one for one in operators(linked).of_nodes(nodes) if one.shapes or one.lists]
+    if not found:
+        raise QuestionError(NO_SHAPES)
+    parameters = linked.memo(parameters_of)
+    root = next(_roots(found, parameters), None)
+    attention = [shapes for shapes in _attention(found) if shapes]
+    if batch_now is not None:
+        length = root.length if root is not None and batch_now in (root.batch,) else None
+        length = length or next((shape[-2] for shape, _ in attention), None)
+        return _with_cache(Dimensions(batch_now, length, basis="--batch-now"), attention)
+    if root is None:
+        raise QuestionError(NO_BATCH)
+    return _with_cache(_settled(root, attention), attention)
+
+
+def forward_nodes(rated: Rated) -> I64:
+    """Nodes of the operators of the forward pass, from the first steady step on, in their order."""
+    tree = rated.linked.tree
+    steps = rated.timed.steps
+    nodes = np.flatnonzero(~tree.is_call)
+    nodes = nodes[~rated.joined.in_backward[nodes] & ~rated.linked.memo(within_optimizer)[nodes]]
+    steady = np.arange(len(steps))[steps.steady]
+    if not len(steady):
+        return nodes
+    begin = int(steps.host_start[steady[0]])
+    end = int(steps.host_end[steady[-1]])
+    start = tree.start[nodes]
+    inside = nodes[(start >= begin) & (start <= end)]
+    chosen = inside if len(inside) else nodes
+    return chosen[np.argsort(tree.start[chosen], kind="stable")]
+
+
+def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
+    """What operators with weights say, in their order."""
+    for one in found:
+        typed = [t for t in one.typed if isinstance(t, Tensor)]
+        if EMBEDDING.match(one.name) and len(typed) > 1:
+            yield from _of_indices(typed[1])
+        elif CONVOLUTION.match(one.name) and typed and not parameters.has(typed[0]):
+            yield from _of_images(typed[0].shape)
+        elif RECURRENT.match(one.name) and typed and len(typed[0].shape) == SEQUENCE:
+            yield _of_sequence(typed[0].shape, one.values)
+        elif (LINEAR.match(one.name) or MATMUL.match(one.name)) and typed:
+            data = next((t for t in typed if not parameters.has(t)), None)
+            yield from () if data is None else _of_features(data)
+
+
+def _of_indices(indices: Tensor) -> Iterator[Root]:
+    """Of an embedding: positions, which all sequences share, say nothing."""
+    shape = indices.shape
+    if indices.dtype.kind is not Kind.INTEGER or not shape or indices.numel < 1:
+        return
+    if len(shape) == 1:
+        yield Root(shape[0], None, f"indices [{shape[0]}] of the first embedding")
+    elif len(shape) == 2:
+        yield Root(shape[0], shape[1], f"indices {list(shape)} of the first embedding")
+
+
+def _of_images(shape: Shape) -> Iterator[Root]:
+    if len(shape) < SEQUENCE:
+        return
+    length = shape[-1] if len(shape) == SEQUENCE else None
+    yield Root(shape[0], length, f"input {list(shape)} of the first convolution")
+
+
+def _of_sequence(shape: Shape, values: tuple[str, ...]) -> Root:
+    first = len(values) > BATCH_FIRST and values[BATCH_FIRST].lower() == "true"
+    batch, length = shape[:2] if first else shape[1::-1]
+    return Root(batch, length, f"input {list(shape)} of the first recurrent layer")
+
+
+def _of_features(data: Tensor) -> Iterator[Root]:
+    shape = data.shape
+    if len(shape) < 2:
+        return
+    length = shape[1] if len(shape) == SEQUENCE and shape[1] > 1 else None
+    yield Root(shape[0], length, f"input {list(shape)} of the first linear layer")
+
+
+def _attention(found: list[Operator]) -> Iterator[tuple[Shape, Shape]]:
+    """Shapes of queries and keys."""
+    for one in found:
+        shapes = one.shapes
+        if ATTENTION.match(one.name) and len(shapes) > 1 and len(shapes[0]) == HEADS:
+            yield shapes[0], shapes[1]
+
+
+def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
+    """What the first operator says, with batch and length the other way around where attention has
+    them so."""
+    for query, _ in attention:
+        if (query[0], query[2]) == (root.batch, root.length):
+            break
+        if (query[0], query[2]) == (root.length, root.batch) and root.length is not None:
+            return Dimensions(root.length, root.batch, basis=f"{root.basis}, length first")
+    return Dimensions(root.batch, root.length, basis=root.basis)
+
+
+def _with_cache(found: Dimensions, attention: list[tuple[Shape, Shape]]) -> Dimensions:
+    """A pass over one token for each sequence, whose keys are more, is a decode's."""
+    if found.length not in (None, 1):
+        return found
+    kept = frozenset(key[2] for query, key in attention if query[2] == 1 < key[2])
+    return Dimensions(found.batch, found.length, kept, found.basis) if kept else found

@@ -1,0 +1,120 @@
+"""The tapes of a run that was never made."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.curve import Limits, limits_on, on_gpu_ns, resized_ns
+from traceanalyzer.replay.unmade.formats import in_format
+from traceanalyzer.replay.unmade.parameters import parameters_of
+from traceanalyzer.replay.unmade.resized import Resizer, Sizes
+from traceanalyzer.replay.unmade.work import Load, Loads, check, loads_of
+from traceanalyzer.trace import F64
+from traceanalyzer.trace.hardware import Hardware
+
+SIZE_SPREAD = 0.05
+DOUBLING_SPREAD = 0.03
+"""How far the time of kernels of other sizes may be off, and how much more for each doubling: their
+library may choose others."""
+FORMAT_SPREAD = 0.2
+"""The same of kernels in another number format: they are other kernels."""
+GPU_SPREAD = 0.08
+"""The same of kernels on another GPU of the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What changes: sizes (None: as recorded), number format, GPU."""
+
+    sizes: Sizes | None = None
+    precision: str | None = None
+    gpu: Hardware | None = None
+
+    @property
+    def loading(self) -> float:
+        """How many times as long the host takes to bring a batch."""
+        return self.sizes.batch_ratio * self.sizes.length_ratio if self.sizes else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A rank's tape without the profiler, as it would run, and what is known of that."""
+
+    tape: Tape
+    loads: Loads
+    then: Load
+    limits: Limits
+    spread: F64
+    """Share of its time by which each op may be off."""
+
+
+def made(tape: Tape, plan: Plan) -> Part:
+    """The tape under a plan. Raises QuestionError where the recording does not tell."""
+    resizer = None
+    if plan.sizes is not None:
+        resizer = Resizer(plan.sizes, tape.source.linked.memo(parameters_of))
+    loads = loads_of(tape, resizer)
+    here = limits_on(tape, tape.source.linked.gpus)
+    changed = tape
+    spread = np.zeros(len(tape.row))
+    if plan.sizes is not None:
+        check(tape, loads, _what(plan.sizes))
+        changed = _loaded(tape.retimed(resized_ns(tape, loads, here)), plan.loading)
+        doublings = np.abs(np.log2(np.maximum(loads.growth, 1e-6)))
+        spread = np.where(doublings > 0, SIZE_SPREAD + DOUBLING_SPREAD * doublings, 0.0)
+    then = loads.then
+    limits = here
+    if plan.precision is not None:
+        formatted = in_format(changed, then, here, plan.precision)
+        changed = formatted.tape
+        then = formatted.load
+        limits = formatted.limits
+        spread = np.hypot(spread, FORMAT_SPREAD * formatted.changed)
+    if plan.gpu is not None:
+        changed, limits = _on_gpu(changed, then, limits, plan.gpu)
+        moved = changed.compute
+        spread = np.hypot(spread, GPU_SPREAD * moved)
+    return Part(changed, loads, then, limits, spread)
+
+
+def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:
+    """The part's device work on the host of another tape of the same recording; `base` is the tape
+    that the part was made of, `kernels` how many of its spreads the ops take more."""
+    duration = part.tape.duration * (1.0 + kernels * part.spread)
+    casts = part.tape.dispatch - base.dispatch
+    loaded = np.where(base.loading > 0, part.tape.loading / np.maximum(base.loading, 1), 1.0)
+    times = float(loaded.max(initial=1.0))
+    return _loaded(tape.with_dispatch(tape.dispatch + casts), times).retimed(duration)
+
+
+def _on_gpu(tape: Tape, load: Load, here: Limits, gpu: Hardware) -> tuple[Tape, Limits]:
+    gpus: dict[int, Hardware | None] = dict.fromkeys(tape.source.linked.gpus, gpu)
+    there = limits_on(tape, gpus, tape.source.roofline.precision[tape.row])
+    return tape.retimed(on_gpu_ns(tape, tape.duration.astype(np.float64), load, here, there)), there
+
+
+def _loaded(tape: Tape, times: float) -> Tape:
+    """The host brings so many times as much data."""
+    if times == 1.0:
+        return tape
+    loading = np.rint(tape.loading * times).astype(np.int64)
+    return replace(
+        tape, loading=loading, tail=tape.tail._replace(loading=round(tape.tail.loading * times))
+    )
+
+
+def _what(sizes: Sizes) -> str:
+    named = []
+    if sizes.batch != sizes.now.batch:
+        named.append("the batch")
+    if sizes.length_ratio != 1.0:
+        named.append("the length")
+    return " and ".join(named) or "the batch"
+
+
+def parts_of(tapes: Sequence[Tape], plan: Plan) -> list[Part]:
+    """The tapes of all ranks under a plan."""
+    return [made(tape, plan) for tape in tapes]

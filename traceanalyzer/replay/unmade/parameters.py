@@ -1,0 +1,90 @@
+"""Which recorded shapes are those of a model's parameters: they stay as they are whatever batch and
+length."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import Groups
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
+from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import RangeKind
+
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    "aten::linear": (1, 2),
+    "aten::addmm": (0, 2),
+    "aten::embedding": (0,),
+    "aten::embedding_bag": (0,),
+    "aten::layer_norm": (2, 3),
+    "aten::native_layer_norm": (2, 3),
+    "aten::group_norm": (2, 3),
+    "aten::native_group_norm": (1, 2),
+    "aten::batch_norm": (1, 2, 3, 4),
+    "aten::native_batch_norm": (1, 2, 3, 4),
+    "aten::cudnn_batch_norm": (1, 2, 3, 4),
+    "aten::rms_norm": (2,),
+    "aten::_fused_rms_norm": (2,),
+    "aten::lstm": (2,),
+    "aten::gru": (2,),
+    ACCUMULATE: (0,),
+}
+"""Places of parameters among the inputs of operators; of convolutions see below."""
+CONVOLUTION = re.compile(r"^aten::(_?convolution\w*|conv\d\w*|cudnn_convolution\w*)$")
+OF_LISTS = re.compile(r"^aten::_(foreach|fused)_")
+"""Operators on lists of parameters, or of what has their shapes."""
+BACKWARD = re.compile(r"backward")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The shapes of parameters, and the sizes that appear in them."""
+
+    shapes: frozenset[Shape]
+    sizes: frozenset[int]
+
+    def has(self, tensor: Tensor) -> bool:
+        """Whether a tensor has a parameter's shape, or that of one transposed."""
+        shape = tensor.shape
+        if shape in self.shapes:
+            return True
+        return len(shape) == 2 and shape[::-1] in self.shapes and _is_transposed(tensor)
+
+
+def parameters_of(linked: Linked) -> Parameters:
+    """The parameters that the recorded operators take."""
+    ranges = linked.trace.host_ranges
+    text = linked.trace.text
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0))
+    groups = Groups.of(ranges.name[rows], ranges.shapes[rows])
+    shapes = set[Shape]()
+    for row in rows[groups.first].tolist():
+        name = text(int(ranges.name[row])) or ""
+        if places := _places(name):
+            inputs = inputs_of(text(int(ranges.shapes[row])))
+            shapes.update(_shapes(inputs, places))
+    known = frozenset(shape for shape in shapes if shape)
+    return Parameters(known, frozenset(size for shape in known for size in shape))
+
+
+def _places(name: str) -> tuple[int, ...]:
+    if CONVOLUTION.match(name) and not BACKWARD.search(name):
+        return (1, 2)
+    return (0,) if OF_LISTS.match(name) else WEIGHTS.get(name, ())
+
+
+def _shapes(inputs: tuple[Input, ...], places: tuple[int, ...]) -> Iterator[Shape]:
+    for place in places:
+        given = inputs[place] if place < len(inputs) else None
+        if isinstance(given, Tensor):
+            yield given.shape
+        elif given:
+            yield from (tensor.shape for tensor in given)
+
+
+def _is_transposed(tensor: Tensor) -> bool:
+    """Whether its columns lie one after the other in memory, as a weight's do that is used
+    transposed; taken for granted where strides were not recorded."""
+    return tensor.strides is None or tensor.strides[0] <= tensor.strides[1]

@@ -1,0 +1,189 @@
+"""Recorded tensors at another batch and length.
+
+The batch stands in a tensor's outermost dimension in memory, alone or times something (its tokens,
+its heads, its windows); so does the length where the batch is not there. Other dimensions go with
+the length where they are as long. Parameters stay. Sizes that only look like these are told apart
+by what parameters have."""
+
+import re
+from dataclasses import replace
+
+from traceanalyzer.analysis.roofline.op_models.call import Call
+from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor
+from traceanalyzer.base import dataclass
+from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.parameters import Parameters
+
+SHIFTED = 1
+"""A model that predicts the next token drops one of each sequence before its loss."""
+PRODUCT = re.compile(r"^aten::(mm|bmm|matmul)$")
+WITH_BASE = re.compile(r"^aten::(addmm|baddbmm)$")
+PLANE = 3
+"""Dimensions of a batch of sequences: the last is of features."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Batch and length as recorded, and as asked for."""
+
+    now: Dimensions
+    batch: int
+    length: int | None
+
+    @property
+    def batch_ratio(self) -> float:
+        """How many times the batch is larger."""
+        return self.batch / self.now.batch
+
+    @property
+    def length_ratio(self) -> float:
+        """How many times the length is larger."""
+        now = self.now.context
+        return self.length / now if self.length and now else 1.0
+
+    def lengthened(self, size: int) -> int | None:
+        """What becomes of a size that is a length; None where it is none."""
+        if self.now.is_decode:
+            return round(size * self.length_ratio) if size in self.now.cached else None
+        now = self.now.length
+        if now is None or now == 1 or self.length is None:
+            return None
+        for shift in (0, -SHIFTED, SHIFTED):
+            if size == now + shift:
+                return self.length + shift
+        return None
+
+    def has_length(self, size: int) -> bool:
+        """Whether the length is in the outermost size of a tensor."""
+        now = self.now.length
+        tokens = self.now.batch * (now or 0)
+        return self.lengthened(size) is not None or (tokens > self.now.batch and size % tokens == 0)
+
+    def batched(self, size: int) -> int | None:
+        """What becomes of the outermost size of a tensor of a batch; None where the batch is not in
+        it."""
+        now = self.now.length
+        if now is not None and now > 1 and self.length is not None:
+            for shift in (0, -SHIFTED):
+                tokens = self.now.batch * (now + shift)
+                if size and size % tokens == 0:
+                    return size // tokens * self.batch * (self.length + shift)
+        if size % self.now.batch == 0:
+            return size // self.now.batch * self.batch
+        return None
+
+
+@dataclass(frozen=True)
+class Resizer:
+    """Makes calls of operators at other sizes."""
+
+    sizes: Sizes
+    parameters: Parameters
+
+    def call(self, call: Call) -> Call:
+        """The call at the sizes asked for."""
+        inputs = tuple(self._input(one) for one in call.inputs)
+        return _agreed(replace(call, inputs=inputs), call)
+
+    def _input(self, given: Input) -> Input:
+        if isinstance(given, tuple):
+            return tuple(self.tensor(one) for one in given)
+        return None if given is None else self.tensor(given)
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        """The tensor at the sizes asked for."""
+        if not tensor.shape or self.parameters.has(tensor):
+            return tensor
+        shape = self._shape(tensor)
+        if shape == tensor.shape:
+            return tensor
+        return replace(tensor, shape=shape, strides=_strides(shape, tensor.strides))
+
+    def _shape(self, tensor: Tensor) -> Shape:
+        order = _outermost_first(tensor)
+        outer = order[0]
+        shape = list(tensor.shape)
+        first = self._outer(tensor, outer)
+        if first is not None:
+            shape[outer] = first
+        long = first is not None and self.sizes.has_length(tensor.shape[outer])
+        for axis in order[1:]:
+            size = tensor.shape[axis]
+            made = self.sizes.lengthened(size)
+            if made is not None and not (
+                long and axis == order[-1] and self._may_be_feature(tensor, axis)
+            ):
+                shape[axis] = made
+                long = True
+            elif long and axis == order[1] and size == self.sizes.now.batch:
+                shape[axis] = self.sizes.batch
+        return tuple(shape)
+
+    def _outer(self, tensor: Tensor, axis: int) -> int | None:
+        """The outermost size; None where it stays."""
+        size = tensor.shape[axis]
+        made = self.sizes.lengthened(size)
+        if made is not None and size != self.sizes.now.batch:
+            return made
+        if size == 1 < self.sizes.now.batch:
+            return None
+        alone = len(tensor.shape) == 1
+        if alone and size in self.parameters.sizes and size != self.sizes.now.batch:
+            return None
+        return self.sizes.batched(size)
+
+    def _may_be_feature(self, tensor: Tensor, axis: int) -> bool:
+        """Whether a size that equals the length may be that of features, as parameters have it."""
+        return len(tensor.shape) <= PLANE and tensor.shape[axis] in self.parameters.sizes
+
+
+def _outermost_first(tensor: Tensor) -> list[int]:
+    """Its dimensions as they lie in memory."""
+    axes = list(range(len(tensor.shape)))
+    strides = tensor.strides
+    if strides is None or 0 in strides or 1 in tensor.shape:
+        return axes
+    return sorted(axes, key=lambda axis: -strides[axis])
+
+
+def _strides(shape: Shape, before: Shape | None) -> Shape | None:
+    """Strides of a tensor of another shape whose dimensions lie in memory as before; a dimension
+    that is expanded stays so."""
+    if before is None:
+        return None
+    strides = [0] * len(shape)
+    step = 1
+    for axis in sorted(range(len(shape)), key=lambda axis: before[axis]):
+        if before[axis]:
+            strides[axis] = step
+            step *= shape[axis]
+    return tuple(strides)
+
+
+def _agreed(made: Call, call: Call) -> Call:
+    """The call with inner dimensions of a product that agree: where one operand's goes with the
+    sizes, so does the other's."""
+    places = (0, 1) if PRODUCT.match(call.name) else (1, 2) if WITH_BASE.match(call.name) else None
+    if places is None:
+        return made
+    left = made.optional(places[0])
+    right = made.optional(places[1])
+    before = call.optional(places[0])
+    if (
+        left is None
+        or right is None
+        or before is None
+        or min(len(left.shape), len(right.shape)) < 2
+    ):
+        return made
+    inner = left.shape[-1]
+    other = right.shape[-2]
+    if inner == other:
+        return made
+    changed = inner if inner != before.shape[-1] else other
+    left = replace(left, shape=(*left.shape[:-1], changed))
+    right = replace(right, shape=(*right.shape[:-2], changed, right.shape[-1]))
+    inputs = list(made.inputs)
+    inputs[places[0]] = left
+    inputs[places[1]] = right
+    return replace(made, inputs=tuple(inputs))

@@ -1,0 +1,136 @@
+"""The tapes of a run that was never made, replayed: the step, its range, and what limits it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.limits import LIMITED_DUTY, PESSIMISTIC_DUTY, duties, slowed
+from traceanalyzer.replay.scenarios import (
+    INPUT_READY,
+    LAUNCHES_FREE,
+    NO_HOST_SYNCS,
+    NO_HOST_WORK,
+    combined,
+)
+from traceanalyzer.replay.simulate import step_times_ns
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.dimensions import Dimensions
+from traceanalyzer.replay.unmade.made import Plan, parts_of, with_host
+from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.resized import Sizes
+from traceanalyzer.replay.whatif import Replay
+
+GPU_LIMITED = 0.92
+"""A step is limited by the GPU where without the host's time it would still take this share."""
+MOST_BATCH = 256
+"""How many times the recorded batch is looked at for where the GPU becomes the limit."""
+MATRIX_SHARE = 0.5
+"""Share of the kernels' time from which products are what limits the GPU."""
+OWN_SPREAD = 0.06
+"""How far a prediction may be off whatever changes: two runs of one program differ."""
+
+
+class UnmadeRun:
+    """The tapes of a plan, and what they take."""
+
+    def __init__(self, replay: Replay, plan: Plan) -> None:
+        self.replay = replay
+        self.plan = plan
+        self.parts = parts_of(replay.typical, plan)
+
+    def step_ms(self) -> float:
+        """The step as it would run."""
+        return self._ms([part.tape for part in self.parts], LIMITED_DUTY)
+
+    def range_ms(self, step: float) -> tuple[float, float]:
+        """Its 90 % range: a fast host and faster kernels, a slow one and slower ones."""
+        replay = self.replay
+        fastest = self._ms(self._on(replay.fast_host, -1.0), 1.0)
+        slowest = self._ms(self._on(replay.slow_host, 1.0), PESSIMISTIC_DUTY)
+        own = OWN_SPREAD * step
+        low = step - math.hypot(max(step - fastest, 0.0), own)
+        high = step + math.hypot(max(slowest - step, 0.0), own)
+        return max(low, 0.0), high
+
+    def gpu_share(self, step: float) -> float:
+        """Share of the step that is left where the host takes no time."""
+        return self._without_host_ms() / step if step else 1.0
+
+    def bottleneck(self, step: float) -> str:
+        """What limits the step, in words."""
+        share = self.gpu_share(step)
+        tape = self.parts[0].tape
+        if share >= GPU_LIMITED:
+            return _of_gpu(tape)
+        without = {
+            "launches: the host issues them slower than the GPU works": LAUNCHES_FREE.change,
+            "input: the loader brings batches slower than the GPU works": INPUT_READY.change,
+            "the host's own work between launches": NO_HOST_WORK.change,
+            "syncs: the host waits for the GPU, and the GPU for it": NO_HOST_SYNCS.change,
+        }
+        tapes = [part.tape for part in self.parts]
+        left = {name: self._under(change, tapes) for name, change in without.items()}
+        return min(left, key=lambda name: left[name])
+
+    def _without_host_ms(self) -> float:
+        every = combined(NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_WORK, INPUT_READY).change
+        return self._under(every, [part.tape for part in self.parts])
+
+    def _under(self, change: Callable[[Tape], Tape | None], tapes: Sequence[Tape]) -> float:
+        changed = [change(tape) or tape for tape in tapes]
+        return step_ms(changed) * self.replay.scale
+
+    def _on(self, hosts: Sequence[Tape], kernels: float) -> list[Tape]:
+        typical = self.replay.typical
+        return [
+            with_host(part, host, base, kernels)
+            for part, host, base in zip(self.parts, hosts, typical, strict=True)
+        ]
+
+    def _ms(self, tapes: Sequence[Tape], limited: float) -> float:
+        """Step time of tapes, with the clocks that the power limit leaves."""
+        replay = self.replay
+        times = step_times_ns(tapes)
+        lower = slowed(tapes, replay.duty, duties(tapes, times), limited)
+        return step_ms(tapes if lower is None else lower) * replay.scale
+
+
+def _of_gpu(tape: Tape) -> str:
+    time = tape.duration.astype(np.float64)
+    total = float(time.sum()) or 1.0
+    exposed = float(time[tape.communication].sum()) / total
+    if exposed > MATRIX_SHARE:
+        return "communication"
+    matrix = float(time[tape.source.linked.is_matrix[tape.row]].sum()) / total
+    what = "compute" if matrix >= MATRIX_SHARE else "memory"
+    return f"GPU {what}: matrix kernels take {matrix:.0%} of its time"
+
+
+def gpu_limit_from(replay: Replay, plan: Plan, now: Dimensions | None, share: float) -> int | None:
+    """The smallest batch at which the GPU limits the step, where it does not as asked; None where
+    it does already, never, or where the batch is not known."""
+    if now is None or share >= GPU_LIMITED:
+        return None
+    start = plan.sizes or Sizes(now, now.batch, now.context)
+
+    def limited(batch: int) -> bool:
+        run = UnmadeRun(replay, replace(plan, sizes=replace(start, batch=batch)))
+        return run.gpu_share(run.step_ms()) >= GPU_LIMITED
+
+    low = start.batch
+    high = low
+    try:
+        while not limited(high):
+            low = high
+            high = high * 2
+            if high > MOST_BATCH * now.batch:
+                return None
+        while high - low > max(low // 8, 1):
+            middle = (low + high) // 2
+            low, high = (low, middle) if limited(middle) else (middle, high)
+    except QuestionError:
+        return None
+    return high

@@ -1,0 +1,222 @@
+"""What each device op of a tape has to do, as recorded and at other sizes.
+
+Both come from the model of its operator (`op_models`), asked with the recorded inputs and with
+those at the other sizes; of operators without a model from the bytes of their inputs. Optimizers,
+and all else whose inputs are parameters, have the same to do at any batch."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.roofline.op_models import MODELS
+from traceanalyzer.analysis.roofline.op_models.call import Call, Work
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.base import dataclass
+from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.unmade.parameters import OF_LISTS
+from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.resized import Resizer
+from traceanalyzer.trace import F64, I32, I64, Bool
+
+MOST_UNKNOWN = 0.2
+"""Share of the device's time without shapes above which nothing is predicted."""
+LEAST_CHANGED = 0.02
+"""Share of the device's time that must go with the sizes asked for."""
+NOTHING_SCALES = "hardly any device work goes with {what}: its size is not in the recorded shapes"
+UNKNOWN_WORK = (
+    "{share:.0%} of the device's time belongs to operators without recorded shapes (CUDA graphs, "
+    "compiled code, other libraries): what it would take at other sizes is not known"
+)
+FLAT = 2
+"""Dimensions below which a message is a bucket of gradients, whose size is the parameters'."""
+COMMUNICATION = re.compile(r"^(c10d::|record_param_comms|nccl:|_c10d_functional::)")
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Work of each op of a tape; NaN where it is not known."""
+
+    flops: F64
+    bytes: F64
+    elements: F64
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """Work of each op of a tape, before and after."""
+
+    now: Load
+    then: Load
+    known: Bool
+    """Whether the shapes of its operator were recorded, or it is known not to go with them."""
+
+    @property
+    def growth(self) -> F64:
+        """How many times the data of each op is more; 1 where nothing is known."""
+        return _ratio(
+            self.then.bytes, self.now.bytes, _ratio(self.then.elements, self.now.elements)
+        )
+
+    @property
+    def flops_ratio(self) -> float:
+        """How many times all arithmetic is more."""
+        now = float(np.nansum(self.now.flops))
+        return float(np.nansum(self.then.flops)) / now if now else 1.0
+
+
+def _ratio(then: F64, now: F64, otherwise: F64 | float = 1.0) -> F64:
+    known = np.isfinite(then) & np.isfinite(now) & (now > 0)
+    return np.where(known, then / np.where(known, now, 1.0), otherwise)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """FLOPs, bytes and elements of a call; NaN where unknown."""
+
+    flops: float
+    bytes: float
+    elements: float
+
+
+NOT_KNOWN = Totals(np.nan, np.nan, np.nan)
+
+
+def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
+    """The work of a tape's ops at other sizes; without any, as recorded."""
+    source = tape.source
+    rows = _ranges(tape)
+    roofline = source.roofline
+    flops = roofline.flops[tape.row]
+    copied = source.trace.device_ops.bytes[tape.row].astype(np.float64)
+    bytes_ = np.where(tape.copy & (copied >= 0), copied, roofline.bytes[tape.row])
+    if resizer is None:
+        as_now = Load(flops, bytes_, np.full(len(flops), np.nan))
+        return Loads(as_now, as_now, np.ones(len(flops), bool))
+    groups = _calls(source, rows)
+    pairs = [_pair(source, int(rows[i]), resizer) for i in groups.first.tolist()]
+    now = _columns([pair[0] for pair in pairs], groups.index)
+    then = _columns([pair[1] for pair in pairs], groups.index)
+    fixed = tape.in_optimizer | _named(source, rows, OF_LISTS.match)
+    known = fixed | np.isfinite(now.elements)
+    usual = _usual_growth(tape, now, then, known & ~fixed)
+    grows = {
+        name: np.where(fixed, 1.0, _ratio(getattr(then, name), getattr(now, name), usual))
+        for name in ("flops", "bytes", "elements")
+    }
+    elements = np.where(known, now.elements, np.nan)
+    bytes_ = np.where(np.isfinite(bytes_), bytes_, now.bytes)
+    return Loads(
+        Load(flops, bytes_, elements),
+        Load(flops * grows["flops"], bytes_ * grows["bytes"], elements * grows["elements"]),
+        known,
+    )
+
+
+def check(tape: Tape, loads: Loads, what: str) -> None:
+    """Raises QuestionError where too little is known, or nothing goes with the sizes."""
+    time = tape.duration.astype(np.float64)
+    counted = ~(tape.communication | tape.copy)
+    total = float(time[counted].sum())
+    unknown = float(time[counted & ~loads.known].sum())
+    if total and unknown > MOST_UNKNOWN * total:
+        raise QuestionError(UNKNOWN_WORK.format(share=unknown / total))
+    changed = counted & (np.abs(loads.growth - 1.0) > 1e-6)
+    if not total or float(time[changed].sum()) < LEAST_CHANGED * total:
+        raise QuestionError(NOTHING_SCALES.format(what=what))
+
+
+def _ranges(tape: Tape) -> I64:
+    """For each op the host range of the operator that it is part of: the one whose model describes
+    it, else the innermost that launched it; -1 without any."""
+    source = tape.source
+    tree = source.linked.tree
+    modelled = source.roofline.row[tape.row].astype(np.int64)
+    node = source.joined.launch_node[tape.row]
+    inner = at(tree.operator, node, -1)
+    described = at(source.trace.host_ranges.shapes, at(tree.row, inner, -1), -1) >= 0
+    operator = np.where(described, inner, at(tree.outer_operator, node, -1))
+    return np.where(modelled >= 0, modelled, at(tree.row, operator, -1)).astype(np.int64)
+
+
+def _calls(source: Rated, rows: I64) -> Groups:
+    ranges = source.trace.host_ranges
+    groups = Groups.of(rows >= 0)
+    for column in (ranges.name, ranges.shapes, ranges.dtypes, ranges.strides, ranges.concrete):
+        groups = Groups.of(groups.index, at(column, rows, -1))
+    return groups
+
+
+def _named(source: Rated, rows: I64, test: Callable[[str], object]) -> Bool:
+    names = at(source.trace.host_ranges.name, rows, -1)
+    groups = Groups.of(names)
+    text = source.trace.text
+    found = [bool(test(text(int(names[i])) or "")) for i in groups.first.tolist()]
+    return np.array(found, bool)[groups.index]
+
+
+def _pair(source: Rated, row: int, resizer: Resizer) -> tuple[Totals, Totals]:
+    """What the call in this host range has to do, and what it would have at the other sizes."""
+    if row < 0:
+        return NOT_KNOWN, NOT_KNOWN
+    ranges = source.trace.host_ranges
+    text = source.trace.text
+    shapes, dtypes, strides, values = (
+        text(int(column[row]))
+        for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.concrete)
+    )
+    inputs = parse_inputs(shapes or "[]", dtypes, strides)
+    call = Call(text(int(ranges.name[row])) or "", inputs or (), parse_values(values))
+    if not call.tensors:
+        return NOT_KNOWN, NOT_KNOWN
+    then = _of_messages(call, resizer) if COMMUNICATION.match(call.name) else resizer.call(call)
+    return _totals(call), _totals(then)
+
+
+def _of_messages(call: Call, resizer: Resizer) -> Call:
+    """Activations that ranks exchange go with the sizes, buckets of gradients do not."""
+
+    def resized(tensor: Tensor) -> Tensor:
+        return tensor if len(tensor.shape) < FLAT else resizer.tensor(tensor)
+
+    inputs = tuple(
+        tuple(map(resized, one)) if isinstance(one, tuple) else one and resized(one)
+        for one in call.inputs
+    )
+    return replace(call, inputs=inputs)
+
+
+def _totals(call: Call) -> Totals:
+    elements = float(sum(tensor.numel for tensor in call.tensors))
+    moved = float(sum(tensor.bytes for tensor in call.tensors))
+    work = _modelled(call)
+    if work is None:
+        return Totals(np.nan, moved, elements)
+    return Totals(work.flops, work.bytes, elements)
+
+
+def _modelled(call: Call) -> Work | None:
+    model, _ = MODELS.find(call.name)
+    if model is None:
+        return None
+    try:
+        return model(call)
+    except (ValueError, IndexError, ArithmeticError):
+        return None
+
+
+def _columns(totals: list[Totals], index: I32 | I64) -> Load:
+    flops, bytes_, elements = np.array(
+        [(one.flops, one.bytes, one.elements) for one in totals], np.float64
+    ).T
+    return Load(flops[index], bytes_[index], elements[index])
+
+
+def _usual_growth(tape: Tape, now: Load, then: Load, known: Bool) -> float:
+    """How many times the data of all described ops is more, by their time."""
+    growth = _ratio(then.elements, now.elements)
+    weight = np.where(known, tape.duration, 0).astype(np.float64)
+    return float((growth * weight).sum() / weight.sum()) if weight.any() else 1.0
