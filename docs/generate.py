@@ -25,16 +25,17 @@ import shlex
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import click
 from click.testing import CliRunner
 
-from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.cli import cli
+from traceanalyzer.cli.commands import OLD
+from traceanalyzer.cli.options import SELDOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import click
 
     from traceanalyzer.diagnosis.finding import Finding, Recommendation
 
@@ -135,19 +136,39 @@ def output(command: str, here: Path, width: int) -> str:
     return result.output
 
 
-def commands() -> str:
-    """Every command's `--help`."""
-    return "\n\n".join(
-        part for name in COMMANDS for part in _help(name, cli.get_command(None, name))
-    )  # type: ignore[arg-type]
+def commands(*names: str) -> str:
+    """The `--help` of these commands, with all of their options."""
+    parts: list[str] = []
+    for name in names:
+        command = cli
+        for word in name.split():
+            inner = command.get_command(click.Context(command), word)  # type: ignore[attr-defined]
+            command = cast("click.Group", inner)
+        parts += _help(name, command)
+    return "\n\n".join(parts)
 
 
-def _help(path: str, command: click.Command | None) -> Iterator[str]:
+def all_commands() -> str:
+    """What `--help` lists, and the names of earlier versions."""
     with folder() as here:
-        text = output(f"traceanalyzer {path} --help", here, HELP_WIDTH).rstrip()
+        listed = output("traceanalyzer --help", here, HELP_WIDTH).rstrip()
+    rows = [f"| `{old}` | `{new}` |" for old, new in OLD.items()]
+    table = "\n".join(["| before | now |", "|---|---|", *rows])
+    return f"```text\n{listed}\n```\n\n{table}"
+
+
+def _help(path: str, command: click.Command) -> Iterator[str]:
+    has_more = any(opts & SELDOM for opts in (set(param.opts) for param in command.params))
+    asked = "--help-all" if has_more else "--help"
+    with folder() as here:
+        text = output(f"traceanalyzer {path} {asked}", here, HELP_WIDTH).rstrip()
     yield f"{'#' * (2 + path.count(' '))} traceanalyzer {path}\n\n```text\n{text}\n```"
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _help(f"{path} {name}", inner)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _help(f"{path} {name}", inner)
 
 
 def figures(*measurements: str) -> str:
@@ -372,6 +393,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "screen": screen,
     "promise": promise,
     "commands": commands,
+    "all_commands": all_commands,
     "figures": figures,
     "tables": tables,
     "thresholds": thresholds,

@@ -25,12 +25,14 @@ from tests.fleet.build import write_job
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.cli.commands import OLD
 from traceanalyzer.diagnosis.memory import OOM
 from traceanalyzer.diagnosis.pages import FindingPage, finding_page, finding_pages
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
 from traceanalyzer.history.runs import store_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.model import Metrics
+from traceanalyzer.report.table_entries import BY_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +174,7 @@ def test_what_the_code_says_is_up_to_date(
 
 
 def test_every_option_that_is_named_exists() -> None:
-    ours = ("--", "traceanalyzer ", *(f"{name} " for name in COMMANDS))
+    ours = ("--", "traceanalyzer ", *(f"{name} " for name in (*COMMANDS, *OLD)))
     spans = [
         span
         for text in PAGES.values()
@@ -190,19 +192,18 @@ def test_every_option_that_is_named_exists() -> None:
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
-    assert named - known - {"--help"} == set()
+    assert named - known - {"--help", "--help-all"} == set()
 
 
 def _commands(group: click.Command) -> Iterator[click.Command]:
     """A command and those below it."""
     yield group
-    names = COMMANDS if group is cli else getattr(group, "commands", {})
-    for name in names:
-        inner = (
-            group.get_command(click.Context(group), name)
-            if isinstance(group, click.Group)
-            else None
-        )
+    if not isinstance(group, click.Group):
+        return
+    context = click.Context(group)
+    hidden = OLD if group is cli else ()
+    for name in (*group.list_commands(context), *hidden):
+        inner = group.get_command(context, name)
         if inner is not None:
             yield from _commands(inner)
 
@@ -253,8 +254,11 @@ def test_the_readmes_scripts_are_there_and_can_be_run() -> None:
 
 
 def test_the_reference_has_every_command() -> None:
-    titles = re.findall(r"^##+ traceanalyzer (.*)$", PAGES["docs/cli.md"], re.MULTILINE)
-    assert [title for title in titles if " " not in title] == list(COMMANDS)
+    pages = [text for name, text in PAGES.items() if name.startswith("docs/cli")]
+    titles = re.findall(r"^##+ traceanalyzer (.*)$", "\n".join(pages), re.MULTILINE)
+    assert {title for title in titles if " " not in title} >= set(COMMANDS)
+    assert {f"show {name}" for name in BY_COMMAND} <= set(titles)
+    assert {title.split()[-1] for title in titles} >= set(OLD) - set(BY_COMMAND)
 
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:

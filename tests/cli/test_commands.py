@@ -15,6 +15,7 @@ from tests.recorded import ROOT
 from tests.report.reports import known
 from traceanalyzer.base.errors import EmptyRecordingError
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.cli.commands import OLD, RELIED_ON
 from traceanalyzer.diagnosis.selection import Selection
 from traceanalyzer.report.table_entries import BY_COMMAND, RowFilter
 from traceanalyzer.trace import Failure
@@ -30,7 +31,7 @@ BESIDES = {
 
 @pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_table_as_json_has_its_name(asked, run, name):
-    status, out, err = run(name, "trace.json", "--format", "json")
+    status, out, err = run("show", name, "trace.json", "--format", "json")
     assert (status, err) == (0, "")
     assert [key for key in json.loads(out) if key not in BESIDES.get(name, ())] == [name]
     assert len(json.loads(out)[name]) == len(asked.rows[name])
@@ -38,16 +39,16 @@ def test_a_table_as_json_has_its_name(asked, run, name):
 
 @pytest.mark.parametrize("name", BY_COMMAND)
 def test_a_table_as_csv_has_the_fields_of_its_rows_even_if_empty(asked, run, name):
-    fields = run(name, "trace.json", "--format", "csv")[1].splitlines()[0]
+    fields = run("show", name, "trace.json", "--format", "csv")[1].splitlines()[0]
     assert list(csv.DictReader(io.StringIO(fields))) == []
     asked.rows[name] = []
-    assert run(name, "trace.json", "--format", "csv") == (0, fields + "\n", "")
+    assert run("show", name, "trace.json", "--format", "csv") == (0, fields + "\n", "")
 
 
 @pytest.mark.parametrize("name", BY_COMMAND)
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_a_table_for_people_has_its_rows(asked, run, name, form):
-    status, out, _ = run(name, "trace.json", "--format", form)
+    status, out, _ = run("show", name, "trace.json", "--format", form)
     assert status == 0
     assert len(out.splitlines()) > 1
     assert "\x1b" not in out
@@ -96,7 +97,7 @@ def test_the_suffix_of_the_file_tells_the_format(asked, run, tmp_path, suffix, b
 
 def test_a_format_that_is_given_beats_the_suffix(asked, run, tmp_path):
     file = tmp_path / "report.md"
-    assert run("kernels", "trace.json", "-o", file, "--format", "csv")[0] == 0
+    assert run("show", "kernels", "trace.json", "-o", file, "--format", "csv")[0] == 0
     assert file.read_text(encoding="utf-8").startswith("rank,name,")
 
 
@@ -205,7 +206,7 @@ def test_a_kernel_has_one_alias_for_both_of_its_names(asked, run):
 
 def test_an_input_that_cannot_be_read_is_a_warning_beside_the_result(asked, run):
     asked.failures = (Failure("rank3.json", "holds no\nevent"),)
-    status, out, err = run("kernels", "runs", "--format", "json")
+    status, out, err = run("show", "kernels", "runs", "--format", "json")
     assert status == 0
     assert json.loads(out)
     assert err == "traceanalyzer: warning: rank3.json could not be read: holds no event\n"
@@ -223,9 +224,9 @@ def test_an_error_is_one_line_and_status_1(asked, run, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("command", ["analyze", "kernels"])
+@pytest.mark.parametrize("command", [("analyze",), ("show", "kernels")], ids=" ".join)
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(asked, run, tmp_path, command):
-    status, out, err = run(command, "trace.json", "-o", tmp_path / "nowhere" / "report.md")
+    status, out, err = run(*command, "trace.json", "-o", tmp_path / "nowhere" / "report.md")
     assert (status, out) == (1, "")
     assert err.startswith("traceanalyzer: error: cannot write ")
     assert err.count("\n") == 1
@@ -237,7 +238,7 @@ def test_an_operating_system_error_is_one_line(asked, run, monkeypatch):
         raise PermissionError(13, "Permission denied", "trace.json")
 
     monkeypatch.setattr("traceanalyzer.ingest.load", fail)
-    assert run("ops", "trace.json") == (
+    assert run("show", "ops", "trace.json") == (
         1,
         "",
         "traceanalyzer: error: trace.json: Permission denied\n",
@@ -263,14 +264,16 @@ def test_usage_errors(asked, run, arguments):
     assert err.startswith("traceanalyzer: error: ") if arguments else "Usage: traceanalyzer" in err
 
 
-LEAVES = [name for name in COMMANDS if not isinstance(cli.get_command(None, name), click.Group)]
+LEAVES = [
+    name for name in (*COMMANDS, *OLD) if not isinstance(cli.get_command(None, name), click.Group)
+]
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_help_says_what_a_command_does_shows_an_example_and_what_comes_out(run, name):
     status, out, _ = run(name, "--help")
     assert status == 0
-    assert f"\n    traceanalyzer {name} " in out
+    assert "\n    traceanalyzer " in out
     assert "Example" in out
     command = cli.get_command(None, name)
     summary, _, rest = command.help.partition("\n")
@@ -283,19 +286,36 @@ def test_help_says_what_a_command_does_shows_an_example_and_what_comes_out(run, 
 
 def test_the_list_of_commands_is_complete(run):
     out = run("--help")[1]
-    assert [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()] == list(
-        COMMANDS
-    )
+    listed = re.findall(r"^  ([a-z]+)  ", out.partition("Ask:\n")[2], re.MULTILINE)
+    assert listed == list(COMMANDS)
+    assert len(COMMANDS) <= 14
     helped = {path.stem for path in (ROOT / "traceanalyzer/cli/help").iterdir()}
     assert helped == {
         *COMMANDS,
+        *OLD,
         *(f"collect_{name}" for name in cli.get_command(None, "collect").commands),
     }
 
 
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_name_says_the_new_one_once(run, name):
+    status, _, err = run(name, "--help")
+    assert status == 0
+    said = f"traceanalyzer: `{name}` is now `{OLD[name]}`\n"
+    assert err == ("" if name in RELIED_ON else said)
+    assert run(name, "nothing.json", "-q")[2].count("is now") == 0
+
+
+def test_help_of_analyze_is_short_and_all_of_it_there(run):
+    short = run("analyze", "--help")[1]
+    assert len(short.splitlines()) <= 60
+    assert "--hardware" not in short
+    assert "--hardware" in run("analyze", "--help-all")[1]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(run, shell):
-    status, out, _ = run("completion", shell)
+    status, out, _ = run("doctor", "completion", shell)
     assert status == 0
     assert "_TRACEANALYZER_COMPLETE" in out
 

@@ -71,7 +71,7 @@ def test_a_log_alone_and_with_its_trace(tmp_path: Path) -> None:
     assert both["compile"]["compile_s"] == 2.0
     text = run(trace, log)
     assert "Graph break" in text
-    assert "Next: traceanalyzer compile" in text
+    assert "traceanalyzer analyze TRACE LOG --full" in text
 
 
 def test_a_folder_of_nothing_else_is_read(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_damaged_snapshot_is_refused_in_one_line(data: bytes, tmp_path: Path) 
 def test_what_tells_no_times_is_not_said_to_have_none(command: str) -> None:
     result = CliRunner().invoke(cli, [command, str(SNAPSHOT)])
     assert result.exit_code == 1
-    assert "which tells no times; give its trace, or ask `traceanalyzer memory" in str(
+    assert "which tells no times; give its trace, or ask `traceanalyzer analyze" in str(
         result.exception or result.output
     )
 

@@ -202,7 +202,7 @@ def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
             b"PK\x03\x04" + bytes(26) + b"archive/data.pkl" + bytes(40),
             "weights saved by torch.save",
         ),
-        ("old.pt", b"\x80\x02}q\x00.", "traceanalyzer memory FILE"),
+        ("old.pt", b"\x80\x02}q\x00.", "traceanalyzer analyze FILE"),
         (
             "cut.json.gz",
             gzip.compress(b"{}", mtime=0)[:10],

@@ -118,7 +118,7 @@ def test_nothing_of_a_recording_becomes_code(text, where, tmp_path):
         if done.exit_code:
             assert isinstance(done.exception, TraceAnalyzerError), done.exception
         else:
-            tree = ast.parse(done.output)
+            tree = ast.parse(done.stdout)
             assert "evil" not in {
                 node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
             }

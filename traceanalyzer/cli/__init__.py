@@ -20,30 +20,9 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.cli.commands import COMMANDS, GROUPS, OLD, RELIED_ON, package_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
-ANSWERS = (
-    "analyze",
-    *BY_COMMAND,
-    "export",
-    "reproduce",
-    "overlay",
-    "open",
-    "whatif",
-    "memory",
-    "compile",
-    "hang",
-    "digest",
-    "fleet",
-    "compare",
-    "check",
-    "history",
-    "attach",
-)
-TOOLS = ("schema", "explain", "collect", "doctor", "mcp", "cache", "completion")
-COMMANDS = {**dict.fromkeys(ANSWERS, "answers"), **dict.fromkeys(TOOLS, "tools")}
-"""In the order of `--help`, each with the package of its module; those of tables are made from
-their entries."""
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
@@ -53,15 +32,29 @@ class Commands(click.Group):
     """The commands by name, each imported on use."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """All commands."""
+        """The commands in sight."""
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands in their groups."""
+        widest = max(map(len, COMMANDS))
+        for group in GROUPS:
+            rows = []
+            for name in group.commands:
+                command = self.get_command(ctx, name)
+                if command is not None:
+                    rows.append((name.ljust(widest), command.get_short_help_str(70)))
+            with formatter.section(group.title):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named first; a file in its place is analyzed. Raises UsageError."""
         name = args[0]
-        if name in COMMANDS or (name.startswith("-") and name != "-"):
+        if name in OLD:
+            _say_new_name(name, args)
+        if name in OLD or name in COMMANDS or (name.startswith("-") and name != "-"):
             return super().resolve_command(ctx, args)
         if name == "-" or Path(name).exists() or "://" in name:
             return "analyze", self.get_command(ctx, "analyze"), args
@@ -73,7 +66,7 @@ class Commands(click.Group):
             raise click.UsageError(said, ctx)
         from difflib import get_close_matches
 
-        near = get_close_matches(name.lower(), COMMANDS, 1)
+        near = get_close_matches(name.lower(), [*COMMANDS, *OLD], 1)
         hint = (
             f"did you mean `traceanalyzer {near[0]}`?"
             if near
@@ -83,13 +76,16 @@ class Commands(click.Group):
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         """The command of that name."""
-        if name not in COMMANDS:
+        if name not in COMMANDS and name not in OLD:
             return None
         if name in BY_COMMAND:
             from traceanalyzer.cli.answers.table import table_command
 
             return table_command(name)
-        return getattr(import_module(f"traceanalyzer.cli.{COMMANDS[name]}.{name}"), name)
+        found: click.Command = getattr(
+            import_module(f"traceanalyzer.cli.{package_of(name)}.{name}"), name
+        )
+        return found
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -140,6 +136,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _say(_message(error))
         sys.exit(FAILED)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say_new_name(name: str, args: list[str]) -> None:
+    """Once, on standard error, unless asked to be quiet."""
+    from traceanalyzer.cli.io.output import is_terminal
+
+    quiet = not {"-q", "--quiet"}.isdisjoint(args)
+    if not quiet and (name not in RELIED_ON or is_terminal(sys.stderr)):
+        click.echo(f"traceanalyzer: `{name}` is now `{OLD[name]}`", err=True)
 
 
 def _message(error: Exception) -> str:

@@ -17,6 +17,32 @@ FILE: dict[str, Any] = {"type": click.Path(dir_okay=False, path_type=Path), "met
 """Of options that name a file."""
 _FIRST: dict[str, Any] = {"expose_value": False, "is_eager": True}
 """Of those that are in force before anything is read; commands do not get them."""
+HELP_ALL = "traceanalyzer.help_all"
+"""Where a context keeps that all options are asked for."""
+SELDOM = {
+    "--iteration",
+    "--limit",
+    "--jobs",
+    "--no-cache",
+    "--device",
+    "--iteration-name",
+    "--kernel-classes",
+    "--hardware",
+    "--ncu",
+    "--flops",
+    "--peak",
+    "--pattern",
+    "--max-chars",
+    "--redact-name",
+    "--tag",
+    "--scheduler",
+    "--workers",
+    "--racks",
+    "--timing",
+    "--run",
+    "--world-size",
+}
+"""Options that `--help` leaves to `--help-all`."""
 LEAST_CHARS = 4_000  # a report's answer alone needs so many, with the longest of names in it
 
 
@@ -33,9 +59,50 @@ def about(name: str) -> dict[str, Any]:
     return {"short_help": short, "help": rest.replace("\nExamples:\n", "\n\b\nExamples:\n")}
 
 
+class Command(click.Command):
+    """A command whose `--help` leaves out options that few need; `--help-all` has them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its parameters, `--help-all` where something is left out."""
+        params = super().get_params(ctx)
+        if any(map(_is_seldom, params)):
+            params.append(_HELP_ALL)
+        return params
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options; the seldom ones where all are asked for."""
+        shown = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None and (ctx.meta.get(HELP_ALL) or not _is_seldom(param)):
+                shown.append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(shown)
+
+
+def _is_seldom(param: click.Parameter) -> bool:
+    return not SELDOM.isdisjoint(param.opts)
+
+
+def _help_all(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        context.meta[HELP_ALL] = True
+        click.echo(context.get_help())
+        context.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    callback=_help_all,
+    help="Show this message with all options.",
+    **_FIRST,
+)
+
+
 def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with what is said `about` it."""
-    return click.command(name, cls=click.Command, **about(name))
+    return click.command(name, cls=Command, **about(name))
 
 
 class Number(click.FloatRange):

@@ -115,7 +115,7 @@ def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
 
     try:
         if path.stat().st_size > MAX_SNAPSHOT_BYTES:
-            return None, (f"{path.name} is large: `traceanalyzer memory {path.name}` reads it.",)
+            return None, (f"{path.name} is large: `traceanalyzer analyze {path.name}` reads it.",)
         return read_snapshot(path), ()
     except (TraceAnalyzerError, OSError) as error:
         return None, (f"{path.name} was left out: {error}",)

@@ -33,7 +33,8 @@ _KNOWN = (
     ),
     (
         rb"\x80[\x02-\x05]",
-        "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it",
+        "a pickle; if it is a CUDA memory snapshot, `traceanalyzer analyze FILE` reads it, "
+        "and a folder of a hung job's dumps",
     ),
     (
         rb"(?i)(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b",
@@ -43,7 +44,7 @@ _KNOWN = (
     (
         rb"\[\s*\[\s*(?:-?\d+,\s*[0-3],\s*-?\d+,\s*\d+\s*\]|\d{13,20}(?:,\s*\d{13,20}){2})",
         "a memory timeline (export_memory_timeline): bytes by category over time, and no allocations to explain; "
-        "`traceanalyzer memory` reads what torch.cuda.memory._dump_snapshot writes",
+        "`traceanalyzer analyze` reads what torch.cuda.memory._dump_snapshot writes",
     ),
     (
         rb'(?i)"?(?:Guid"?,"?)?(?:Domain|Kind)"?,.*Correlation_Id',

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
 
-SEE_COMPILE = "      traceanalyzer compile LOG TRACE says what torch.compile did\n"
+SEE_COMPILE = "      traceanalyzer analyze TRACE LOG --full says what torch.compile did\n"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ReportPage(Result):
         text = (render_terminal if self.full else render_screen)(self.report, width, colour)
         if self.compiled is None:
             return text
-        more = SEE_COMPILE * ("traceanalyzer compile" not in text)
+        more = SEE_COMPILE
         if self.full:
             more = f"\n{Printed(Document('', self._more())).terminal(width, colour)}"
         return f"{text.rstrip()}\n{more}"

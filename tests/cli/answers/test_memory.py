@@ -126,7 +126,7 @@ def test_operators_are_spoken_of_only_with_a_trace() -> None:
 def test_the_answer_is_one_screen_and_analyze_has_one_too(file: Path) -> None:
     text = run(str(file))
     assert len(text.splitlines()) <= 24
-    assert "Next: traceanalyzer memory" in text
+    assert "Next: traceanalyzer analyze" in text
     same = CliRunner().invoke(cli, ["analyze", str(file)], catch_exceptions=False).stdout
     assert same.startswith("GPU MEMORY\n")
     assert len(same.splitlines()) <= 24

@@ -74,12 +74,12 @@ def test_closed_standard_streams_are_no_traceback(tmp_path):
             check=False,
         )
 
-    done = started("schema", closed=">&-")
+    done = started("doctor", "schema", closed=">&-")
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"standard output is closed" in done.stderr
     done = started("explain", "launch-bound", closed="2>&-")
     assert done.returncode == 0
-    done = started("schema", "-o", str(tmp_path / "schema.json"), closed=">&- 2>&-")
+    done = started("doctor", "schema", "-o", str(tmp_path / "schema.json"), closed=">&- 2>&-")
     assert done.returncode == 0
 
 

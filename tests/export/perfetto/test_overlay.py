@@ -127,7 +127,7 @@ def test_the_queue_holds_what_was_launched_and_has_not_finished() -> None:
 
 def test_merged_with_its_recording_both_are_whole(tmp_path: Path) -> None:
     target = tmp_path / "both.json.gz"
-    result = CliRunner().invoke(cli, ["overlay", str(RECORDING), "--merge", "-o", str(target)])
+    result = CliRunner().invoke(cli, ["export", str(RECORDING), "--merge", "-o", str(target)])
     assert (result.exit_code, result.output) == (0, "")
     recording = exact(gzip.decompress(RECORDING.read_bytes()))
     both = exact(gzip.decompress(target.read_bytes()))
@@ -198,7 +198,7 @@ def test_a_recording_without_device_work_still_has_an_overlay() -> None:
 
 def test_redaction_reaches_every_text() -> None:
     result = CliRunner().invoke(
-        cli, ["overlay", str(RECORDING), "--redact-name", "aten::.*", "--redact-name", "gemm"]
+        cli, ["export", str(RECORDING), "--redact-name", "aten::.*", "--redact-name", "gemm"]
     )
     assert result.exit_code == 0
     assert not re.search(r"aten::|gemm", result.stdout)
@@ -223,4 +223,4 @@ def test_an_export_that_the_viewer_cannot_open_brings_its_device_work(tmp_path: 
 )
 def test_arguments_that_make_no_sense_are_usage_errors(arguments: list[str]) -> None:
     arguments = [str(RECORDING) if a == "RECORDING" else a for a in arguments]
-    assert CliRunner().invoke(cli, ["overlay", str(RECORDING), *arguments]).exit_code == 2
+    assert CliRunner().invoke(cli, ["export", str(RECORDING), *arguments]).exit_code == 2

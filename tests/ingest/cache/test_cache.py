@@ -234,7 +234,7 @@ def test_a_folder_that_others_see_is_not_used(mode: int, cache: Path, trace_file
     cache.chmod(mode)
     report(trace_file)
     assert files_in(cache) == []
-    shown = CliRunner().invoke(cli, ["cache", "show"])
+    shown = CliRunner().invoke(cli, ["doctor", "cache", "show"])
     assert shown.exit_code == 1
     assert "others may look into it" in shown.output
 
@@ -318,7 +318,7 @@ def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch) -
         raise OSError(errno.ENOSPC, "No space left on device")
 
     without = report(trace_file)
-    CliRunner().invoke(cli, ["cache", "clear"])
+    CliRunner().invoke(cli, ["doctor", "cache", "clear"])
     monkeypatch.setattr(store, "write_checked", full)
     assert report(trace_file) == without
     assert files_in(cache) == []
@@ -390,7 +390,7 @@ def test_what_was_left_unfinished_goes_too(cache: Path) -> None:
 
 def test_show_and_clear(cache: Path, trace_file: Path) -> None:
     def told(action: str) -> str:
-        result = CliRunner().invoke(cli, ["cache", action])
+        result = CliRunner().invoke(cli, ["doctor", "cache", action])
         assert result.exit_code == 0
         return result.output
 
@@ -412,7 +412,7 @@ def test_an_empty_variable_switches_it_off(cache: Path, trace_file: Path, monkey
     monkeypatch.setenv("TRACEANALYZER_CACHE", "")
     report(trace_file)
     assert not cache.exists()
-    assert "The cache is off" in CliRunner().invoke(cli, ["cache", "show"]).output
+    assert "The cache is off" in CliRunner().invoke(cli, ["doctor", "cache", "show"]).output
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch, trace_file: Path) -> None:
@@ -422,7 +422,7 @@ def test_without_a_home_nothing_is_kept(monkeypatch, trace_file: Path) -> None:
     monkeypatch.delenv("TRACEANALYZER_CACHE")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     assert store.place() is None or "XDG_CACHE_HOME" in os.environ
-    assert "The cache is off" in CliRunner().invoke(cli, ["cache", "show"]).output
+    assert "The cache is off" in CliRunner().invoke(cli, ["doctor", "cache", "show"]).output
 
 
 def test_the_folder_is_the_users_cache(monkeypatch) -> None:

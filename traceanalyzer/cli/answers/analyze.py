@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.cli import options
 from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import PICTURED, REPORT_FORMATS, Output, is_quiet
@@ -66,17 +67,33 @@ def analyze(
     scope: Scope,
 ) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing."""
-    from traceanalyzer.cli.io.output import emitted
+    from traceanalyzer.cli.io.output import emit, emitted
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned_with, opened
 
     _check_together(output, max_chars, store, tags)
-    run = opened(paths, pattern, timeless=True)
+    try:
+        run = opened(paths, pattern, timeless=True)
+    except UnreadableInputError:
+        from traceanalyzer.cli.answers.by_content import other_page
+
+        page = other_page(paths, hidden)
+        if page is None:
+            raise
+        emit(page, output)
+        return
     from traceanalyzer.diagnosis.selection import Asked
     from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
 
+    if full or output.format == "html":
+        from traceanalyzer.cli.answers.by_content import memory_page
+
+        of_memory = memory_page(run, hidden, full=full or output.file is not None)
+        if of_memory is not None and store is None:
+            emit(of_memory, output)
+            return
     recordings_read = [trace.path for trace in (*run.traces, *run.logs)]
     # Its texts are the program's own: none of it is in a report that is to be published or cut to a
     # size.
@@ -98,8 +115,8 @@ def analyze(
     report, details = cleaned_with(report, details, hidden)
     compiled = compile_part(logs, asked.measured) if logs else None
     whole = full or (output.file is not None and output.format != "markdown")
-    page = ReportPage(report, details, whole, max_chars, is_quiet(), compiled)
-    with emitted(page, output):
+    report_page = ReportPage(report, details, whole, max_chars, is_quiet(), compiled)
+    with emitted(report_page, output):
         if store is not None:
             _store(store, report, tags, recordings_read, str(scope.selection))
 

@@ -1,5 +1,7 @@
 """`traceanalyzer digest`."""
 
+from collections.abc import Sequence
+
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
@@ -26,6 +28,13 @@ def digest(
 ) -> None:
     """Write what the comparison of ranks needs of each rank, a small file a rank (Parquet, about 10
     kB)."""
+    write_digests(paths, folder, scheduler, workers)
+
+
+def write_digests(
+    paths: Sequence[str], folder: str, scheduler: str | None = None, workers: int | None = None
+) -> None:
+    """Digest the recordings, and say how many there are. Raises TraceAnalyzerError."""
     from traceanalyzer.cli.io.output import warn
     from traceanalyzer.cli.io.progress import counting
     from traceanalyzer.fleet.digests.cluster import cluster

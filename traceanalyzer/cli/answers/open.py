@@ -15,6 +15,11 @@ from traceanalyzer.cli.scope import Scope, selection_options
 def open_(paths: tuple[str, ...], scope: Scope) -> None:
     """Serve the recording, with what the analysis found as tracks above it, to ui.perfetto.dev, and
     print the link."""
+    serve(paths, scope)
+
+
+def serve(paths: tuple[str, ...], scope: Scope) -> None:
+    """Serve it until the page has read it. Raises TraceAnalyzerError."""
     from traceanalyzer.cli.answers.overlay import merged_pieces
     from traceanalyzer.cli.io.output import write_pieces
     from traceanalyzer.cli.io.progress import working

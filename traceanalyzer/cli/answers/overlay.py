@@ -28,6 +28,14 @@ def overlay(
 ) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own
     clock."""
+    write_overlay(paths, file, scope, hidden, merge=merge)
+
+
+def write_overlay(
+    paths: tuple[str, ...], file: Path | None, scope: Scope, hidden: Hidden, *, merge: bool
+) -> None:
+    """Write the overlay, with the recording's own events where they are to be merged. Raises
+    UsageError, TraceAnalyzerError."""
     from traceanalyzer.cli.io.output import checked, write, write_pieces
     from traceanalyzer.cli.io.reports import cleaned, opened
 

@@ -45,9 +45,9 @@ def opened(paths: Sequence[str], pattern: str | None = None, *, timeless: bool =
     if not timeless and run.traces and all(trace.is_companion for trace in run.traces):
         one = run.traces[0]
         what, command = (
-            ("a CUDA memory snapshot", "memory")
+            ("a CUDA memory snapshot", "analyze")
             if one.memory
-            else ("a log of torch.compile", "compile")
+            else ("a log of torch.compile", "analyze")
         )
         raise TraceAnalyzerError(
             f"{one.path}: {what}, which tells no times; give its trace, or ask "

@@ -6,7 +6,7 @@ from traceanalyzer.cli.options import command
 
 
 @command("cache")
-@click.argument("action", type=click.Choice(("show", "clear")))
+@click.argument("action", type=click.Choice(("show", "clear")), default="show")
 def cache(action: str) -> None:
     """Show or clear what is kept of recordings, so that the next question does not read again, nor
     work out again."""

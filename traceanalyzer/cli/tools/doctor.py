@@ -4,25 +4,48 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.options import command
+from traceanalyzer.cli.options import about
 
 SELF_TEST_SECONDS = 120  # the self-test takes about ten; a cold file system many more
 
 
-@command("doctor")
+ABOUT_THE_TOOL = ("cache", "completion", "schema")
+"""Commands below it, each in its module."""
+
+
+class Tools(click.Group):
+    """Commands about the tool itself, each imported on use."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Their names."""
+        return list(ABOUT_THE_TOOL)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """The command of that name."""
+        if name not in ABOUT_THE_TOOL:
+            return None
+        found: click.Command = getattr(import_module(f"traceanalyzer.cli.tools.{name}"), name)
+        return found
+
+
+@click.group("doctor", cls=Tools, invoke_without_command=True, **about("doctor"))
 @click.option(
     "--self-test/--no-self-test",
     default=True,
     show_default=True,
     help="Record and analyse a small run.",
 )
-def doctor(self_test: bool) -> None:
+@click.pass_context
+def doctor(context: click.Context, self_test: bool) -> None:
     """Say what is installed and what can be recorded here, and test it."""
+    if context.invoked_subcommand is not None:
+        return
     from traceanalyzer.collect.host.capabilities import checks
 
     for check in checks():

@@ -161,7 +161,7 @@ def _iterations(m: Measurements) -> Iterator[str]:
         yield from sentences(m)
         if found.framework:
             yield (
-                f"A step is one iteration of {found.framework}; `traceanalyzer iterations` "
+                f"A step is one iteration of {found.framework}; `traceanalyzer show iterations` "
                 "lists them."
             )
 

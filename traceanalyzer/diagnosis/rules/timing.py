@@ -194,7 +194,7 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         slow = slow_steps(m.timed, m.budgets)
         more = f" and {len(slow) - SHOWN_STEPS} more" if len(slow) > SHOWN_STEPS else ""
         names = ", ".join(slow[:SHOWN_STEPS]) + more
-        evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer steps` lists"))
+        evidence.append(Evidence("slow steps", names, "", "as `traceanalyzer show steps` lists"))
     look = Proposal(
         said("slow-outliers"), f"{_origin(stats)} time of outliers beyond the median step"
     )

@@ -36,7 +36,7 @@ class OneFile(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except OSError as error:
             taken = (
-                f"port {port} of {HOST} is taken (by another `traceanalyzer open`, or a "
+                f"port {port} of {HOST} is taken (by another `traceanalyzer export --open`, or a "
                 "trace_processor?)"
             )
             raise TraceAnalyzerError(

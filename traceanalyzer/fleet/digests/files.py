@@ -325,7 +325,7 @@ def _read(
         source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
         file = pa.parquet.ParquetFile(source)
         if (about := (file.metadata.metadata or {}).get(METADATA)) is None:
-            return "no digest; name recordings, or digests made by `traceanalyzer digest`"
+            return "no digest; name recordings, or digests made by `traceanalyzer export --digests`"
         schema = orjson.loads(about)["schema"]
         if schema != SCHEMA:
             return (

@@ -92,7 +92,7 @@ def next_steps(job: Job) -> list[str]:
     steps = [f"traceanalyzer analyze {one.path}" for one in (job.culprits or job.worst)[:1]]
     if job.culprits and job.culprits[0].cause == "slow_gpu" and job.culprits[0].host:
         steps.append(f"on {job.culprits[0].host}: nvidia-smi -q -d CLOCK,PERFORMANCE")
-    return steps or ["traceanalyzer fleet ... -o fleet.html shows all ranks"]
+    return steps or ["traceanalyzer analyze ... -o fleet.html shows all ranks"]
 
 
 def gone(job: Job) -> list[str]:

@@ -50,8 +50,8 @@ def _screen(report: CompileReport) -> Document:
     ]
     times = [line for line in _step_times(compiled.steps) if line != compiled.steps.basis]
     lines += filter(None, [" ".join(times)])
-    more = [f"compile {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
-    more += [f"compile {paths} TRACE"] if use is None else []
+    more = [f"analyze {paths} --full", *(f"explain {one.id}" for one in diagnosis.findings[:1])]
+    more += [f"analyze TRACE {paths}"] if use is None else []
     notes = [*getattr(use, "notes", ()), *compiled.notes]
     advice = [line.partition(". ")[2] for line in _advice(diagnosis)]
     return first_screen(answer.text, lines, advice, notes, more)

@@ -52,7 +52,7 @@ def timeline(several: Sequence[Timeline], *, of_ranks: bool) -> Markup:
         "it' shows that."
     )
     elsewhere = (
-        tag("code", "traceanalyzer open"),
+        tag("code", "traceanalyzer export --open"),
         " shows the whole recording with these findings in Perfetto.",
     )
     return join(tag("p", f"{what}.{ahead if lead else ''} ", *elsewhere), explorer(several))

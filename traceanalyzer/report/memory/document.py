@@ -91,10 +91,10 @@ def _screen(report: MemoryReport) -> Document:
         ]
         lines += [f"  {', '.join(top)}"] if top else []
     path = shown_path(report.path, "SNAPSHOT")
-    more = [f"memory {path} --full"] + (
+    more = [f"analyze {path} --full"] + (
         [f"explain {report.findings[0].id}"] if report.findings else []
     )
-    more += [f"memory {path} TRACE"] if report.traced == UNTRACED else []
+    more += [f"analyze TRACE {path}"] if report.traced == UNTRACED else []
     advice = [_change(one) for one in report.recommendations]
     return first_screen(report.headline, lines, advice, report.notes, [*more, "-o memory.html"])
 

@@ -16,14 +16,14 @@ from traceanalyzer.report.outline.opening import companion
 
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
-    "sync": "syncs",
+    "sync": "show syncs",
     "launch": "gaps",
     "host": "gaps",
     "input": "gaps",
-    "compute": "kernels",
-    "memory": "kernels",
-    "communication": "comm",
-    "transfer": "copies",
+    "compute": "show kernels",
+    "memory": "show kernels",
+    "communication": "show comm",
+    "transfer": "show copies",
 }
 """The command whose table shows a bottleneck's places."""
 MOST_LEADS = 3
@@ -68,7 +68,7 @@ def no_advice(report: Report) -> str:
         and (getattr(report.metrics.utilisation, "gpu_busy_share", None) or 0.0) >= BUSY
     )
     why = "Nothing to fix: the GPU is busy." if busy else "No change is predicted to help."
-    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'kernels')} PATH"
+    return f"{why} To go further: traceanalyzer {TABLES.get(bottleneck, 'show kernels')} PATH"
 
 
 def without_gain(report: Report) -> str | None:

@@ -154,12 +154,8 @@ def _next(page: Page, report: Report) -> None:
     path = shown_path(
         report.inputs[0].path if len(report.inputs) == 1 else "", "PATH", page.width // 3
     )
-    alone = {"GPU memory": "memory", "torch.compile": "compile"}.get(opening.companion(report))
-    command = alone or "compile" * any(
-        one.remedy in OF_COMPILE for one in report.recommendations[:1]
-    )
     table = gains.TABLES.get(report.summary.bottleneck, "") if report.devices else ""
-    more = [f"{one} {path}" for one in filter(None, (command, table))]
+    more = [f"{table} {path}"] if table else []
     explained = [f"explain {one.id}" for one in report.findings[:1]]
     every = [*more, *explained, f"analyze {path} --full", "-o report.html"]
     texts = (

@@ -1,0 +1,73 @@
+"""What `analyze` answers from beside recordings and logs of one run: dumps of a hung job, digests of
+ranks, logs of a pipeline's operations."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.cli.options import Hidden
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.printed import Result
+    from traceanalyzer.trace import Run
+
+
+def other_page(paths: Sequence[str], hidden: Hidden) -> "Result | None":
+    """The page on what these paths hold; None where it is none of those kinds. Raises
+    TraceAnalyzerError where it is one that cannot be read."""
+    page = _job_page(paths, hidden)
+    if page is None and len(paths) == 1:
+        page = _hang_page(Path(paths[0]), hidden)
+    return page
+
+
+def memory_page(run: "Run", hidden: Hidden, *, full: bool) -> "Result | None":
+    """The page on a memory snapshot that was given alone; None of anything else."""
+    snapshots = [trace.memory for trace in run.traces if trace.is_companion]
+    if len(run.traces) != 1 or run.logs or not snapshots or snapshots[0] is None:
+        return None
+    from traceanalyzer.report.memory.build import memory_report
+    from traceanalyzer.report.memory.document import memory_document
+    from traceanalyzer.report.memory.redact import redacted
+
+    report = memory_report(snapshots[0])
+    return memory_document(report if hidden is None else redacted(report, hidden), full)
+
+
+def _job_page(paths: Sequence[str], hidden: Hidden) -> "Result | None":
+    from traceanalyzer.cli.io.progress import counting, working
+    from traceanalyzer.cli.io.reports import cleaned
+    from traceanalyzer.fleet.sources import source_of
+
+    with counting("Reading", "files") as done:
+        source = source_of(paths)
+        if source is not None:
+            return cleaned(source.page([Path(path) for path in paths], done), hidden)
+    if not all(map(_holds_digests, paths)):
+        return None
+    from traceanalyzer.fleet.job.document import job_page
+    from traceanalyzer.fleet.job.open import digests_folder, job_of
+
+    with digests_folder(None) as folder, working("Comparing"):
+        return job_page(job_of(paths, folder, None, None, hidden, None))
+
+
+def _holds_digests(path: str) -> bool:
+    """Whether it is a digest of a rank, or a folder of them."""
+    from traceanalyzer.fleet.digests.files import SUFFIX
+
+    return path.endswith(SUFFIX) or any(Path(path).glob(f"*{SUFFIX}"))
+
+
+def _hang_page(folder: Path, hidden: Hidden) -> "Result | None":
+    from traceanalyzer.cli.io.progress import progress
+    from traceanalyzer.fleet.hang.document import HangPage, redacted
+    from traceanalyzer.fleet.hang.model import hang_of
+    from traceanalyzer.ingest.flight_recorder.folder import read_flight
+
+    with suppress(UnreadableInputError), progress("Reading") as report_progress:
+        found = hang_of(read_flight(folder, report_progress))
+        return HangPage(found if hidden is None else redacted(found, hidden))
+    return None
