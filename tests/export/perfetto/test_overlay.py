@@ -198,7 +198,7 @@ def test_a_recording_without_device_work_still_has_an_overlay() -> None:
 
 def test_redaction_reaches_every_text() -> None:
     result = CliRunner().invoke(
-        cli, ["export", str(RECORDING), "--redact-name", "aten::.*", "--redact-name", "gemm"]
+        cli, ["overlay", str(RECORDING), "--redact-name", "aten::.*", "--redact-name", "gemm"]
     )
     assert result.exit_code == 0
     assert not re.search(r"aten::|gemm", result.stdout)
