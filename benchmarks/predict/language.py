@@ -25,7 +25,13 @@ def gpt2_train(setting: Setting) -> Step:
     """GPT-2 trains."""
     size = n(768, 64)
     config = transformers.GPT2Config(
-        vocab_size=WORDS, n_positions=2048, n_embd=size, n_layer=n(8, 2), n_head=n(12, 4)
+        vocab_size=WORDS,
+        bos_token_id=None,
+        eos_token_id=None,
+        n_positions=2048,
+        n_embd=size,
+        n_layer=n(8, 2),
+        n_head=n(12, 4),
     )
     model = transformers.GPT2LMHeadModel(config).to(DEVICE)
     x = tokens(setting, WORDS)
@@ -89,6 +95,7 @@ def t5_train(setting: Setting) -> Step:
         num_layers=n(6, 2),
         num_heads=n(8, 4),
         dropout_rate=0.0,
+        decoder_start_token_id=0,
     )
     model = transformers.T5ForConditionalGeneration(config).to(DEVICE)
     x = tokens(setting, WORDS)

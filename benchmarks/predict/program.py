@@ -1,6 +1,7 @@
 """What a program of the proof is, and the settings that it is recorded and timed at."""
 
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,8 +51,8 @@ class Program:
 
     @property
     def held_out(self) -> bool:
-        """Whether nothing may be tuned on it: every other program by name."""
-        return sum(self.name.encode()) % 2 == 1
+        """Whether nothing may be tuned on it: about half of the programs, by their names."""
+        return zlib.crc32(f"predict {self.name}".encode()) % 2 == 1
 
 
 def program(base: Setting, **changed: tuple[Any, ...]) -> Callable[[Callable[..., Step]], Program]:
