@@ -100,6 +100,39 @@ def test_captures_of_another_number_of_launches_name_nothing() -> None:
     assert all(not row.name.startswith("execute_") for row in m.ops)
 
 
+def test_launches_that_ran_at_once_are_not_of_the_graph() -> None:
+    """Buffers are filled as a capture begins, and its output is gathered when it has ended."""
+    beside = TraceBuilder()
+    capture(beside, 0, 10, 8)
+    for at, correlation in ((2, 1), (96, 2)):
+        beside.call("cudaLaunchKernel", at, at + 1, correlation)
+        beside.kernel("fill", at + 2, at + 3, correlation)
+    b = TraceBuilder()
+    replay(b, 1000, 50, 7)
+    m = measure(join(Run((b.build(), beside.build()))).traces[0])
+    assert operators(m)["soft"] == "aten::softmax"
+    assert named_in_graphs(m.linked, m.joined.launch_node) == (5, 5)
+
+
+def test_each_graph_of_a_piecewise_capture_is_told_by_its_own_calls() -> None:
+    """One range stands around the captures of two pieces, of two launches and of three."""
+    b = TraceBuilder().annotation("capture_8_PIECEWISE", 0, 100)
+    for piece, ops in enumerate((OPS[:2], OPS[2:])):
+        at = 2 + 50 * piece
+        b.call("cudaStreamBeginCapture", at, at + 1, 100 + piece)
+        for i, op in enumerate(ops):
+            begin = at + 2 + 10 * i
+            b.op(op, begin, begin + 8)
+            b.call("cudaLaunchKernel", begin + 2, begin + 4, 10 * piece + i + 1)
+        b.call("cudaStreamEndCapture", at + 40, at + 41, 200 + piece)
+    replay(b, 1000, 50, 7, KERNELS[:2])
+    replay(b, 1200, 51, 7, KERNELS[2:])
+    m = measure(b.build())
+    assert named_in_graphs(m.linked, m.joined.launch_node) == (5, 5)
+    assert operators(m)["soft"] == "aten::softmax"
+    assert operators(m)["embed"] == "aten::embedding"
+
+
 def test_a_recording_of_the_capture_given_with_it_names_its_kernels() -> None:
     b = TraceBuilder()
     beside = TraceBuilder()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, isin_few
-from traceanalyzer.analysis.joined.launched import capture_intervals
+from traceanalyzer.analysis.joined.launched import bore_work, captures, is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
@@ -70,7 +70,7 @@ def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Tra
     codes: dict[tuple[str, int, int], int] = {}
     known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
     sources = [(one, *_alone(one, codes)) for one in (linked, *beside)]
-    captures = list(chain.from_iterable(map(_captures, (linked, *beside))))
+    captured = list(chain.from_iterable(map(_captures, (linked, *beside))))
     graft = _Graft(linked)
     keys = _keys(linked, codes)
     for replay in _replays(linked):
@@ -78,7 +78,7 @@ def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Tra
         which = own.tobytes(), replay.requests
         if which not in known:
             eager = _eager_launches(sources, own)
-            known[which] = (eager, True) if eager else _captured(linked, replay, captures)
+            known[which] = (eager, True) if eager else _captured(linked, replay, captured)
         graft.add(replay, known[which])
     return graft.made()
 
@@ -188,28 +188,23 @@ def _eager_launches(sources: list[tuple[TraceJoins, I64, I64]], wanted: I64) -> 
 
 
 def _captures(linked: TraceJoins) -> Iterator[Launched]:
-    """What was launched into each graph while its stream was captured."""
+    """What was launched into each graph while its stream was captured: a launch with a device op of
+    its own ran at once (a warm-up, a copy of inputs) and is in no graph."""
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
-    strings = linked.trace.strings
-    launching = isin_few(linked.api_kind, LAUNCHES)
-    numbers = ((code, _NUMBER.match(text)) for code, text in enumerate(strings))
-    named = {code: int(match[1]) for code, match in numbers if match is not None}
-    for thread, during in linked.memo(capture_intervals).items():
-        for start, end in zip(during.start.tolist(), during.end.tolist(), strict=True):
-            made = np.flatnonzero(
-                launching & (calls.thread == thread) & (calls.start >= start) & (calls.start < end)
-            )
-            around = np.flatnonzero(
-                (ranges.start <= start) & (ranges.end > start) & np.isin(ranges.name, list(named))
-            )
-            if len(made):
-                yield _launched(
-                    linked,
-                    made,
-                    start + 1,
-                    named[int(ranges.name[around[-1]])] if len(around) else None,
-                )
+    launching = isin_few(linked.api_kind, LAUNCHES) & ~linked.memo(is_nested)
+    launching &= ~linked.memo(bore_work)
+    numbers = ((code, _NUMBER.match(text)) for code, text in enumerate(linked.trace.strings))
+    batch_of = {code: int(match[1]) for code, match in numbers if match is not None}
+    is_batch = np.isin(ranges.name, list(batch_of))
+    for capture in linked.memo(captures):
+        during = (calls.start >= capture.start) & (calls.start < capture.end)
+        made = np.flatnonzero(launching & during & (calls.thread == capture.thread))
+        around = (ranges.start <= capture.start) & (ranges.end > capture.start)
+        batches = ranges.name[around & is_batch].tolist()
+        if len(made):
+            number = batch_of[batches[-1]] if batches else None
+            yield _launched(linked, made, capture.start + 1, number)
 
 
 def _captured(

@@ -2,6 +2,7 @@
 the recording."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -127,28 +128,70 @@ def stream_numbers(linked: TraceJoins) -> I32:
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
-    """By thread when it captured a stream: between the calls that begin and end it (without an end
-    as long as the recording), or in a range that is named so, where the recorder leaves these calls
-    out."""
+class Capture(NamedTuple):
+    """One capture of a stream: `start` and `end` in ns."""
+
+    thread: int
+    start: int
+    end: int
+
+
+def captures(linked: TraceJoins) -> list[Capture]:
+    """Every capture of a stream, in the order of threads and starts: between the calls that begin
+    and end it (without an end as long as the recording), or a range that is named so, where the
+    recorder leaves these calls out."""
+    begun = _begun(linked)
+    ranges = linked.trace.host_ranges
+    named = texts_where(linked.trace.strings, _NAMED.search)[ranges.name]
+    rows = np.flatnonzero(named & (ranges.kind == RangeKind.ANNOTATION))
+    around = [
+        Capture(int(ranges.thread[row]), int(ranges.start[row]), int(ranges.end[row]))
+        for row in rows
+    ]
+    without_calls = [
+        one
+        for one in around
+        if not any(
+            one.thread == call.thread and one.start <= call.start < one.end for call in begun
+        )
+    ]
+    return sorted([*begun, *without_calls])
+
+
+def _begun(linked: TraceJoins) -> list[Capture]:
+    """The captures whose begin was recorded as a call."""
     calls = linked.trace.api_calls
-    strings = linked.trace.strings
-    begins = texts_where(strings, _BEGIN.search)[calls.name]
-    ends = texts_where(strings, _END.search)[calls.name]
-    found: dict[int, IntervalSet] = {}
+    begins = texts_where(linked.trace.strings, _BEGIN.search)[calls.name]
+    ends = texts_where(linked.trace.strings, _END.search)[calls.name]
+    found = []
     for thread in distinct(calls.thread[begins]).tolist():
         here = calls.thread == thread
         start = calls.start[here & begins]
         end = np.sort(calls.end[here & ends])
         end = np.append(end, np.iinfo(np.int64).max)
         stop = end[np.searchsorted(end[:-1], start, side="right")]
-        found[thread] = union(start, stop)
+        found += [
+            Capture(thread, *pair) for pair in zip(start.tolist(), stop.tolist(), strict=True)
+        ]
+    return found
+
+
+def capture_intervals(linked: TraceJoins) -> dict[int, IntervalSet]:
+    """By thread when it captured a stream, with the ranges around captures that are named so."""
+    strings = linked.trace.strings
+    by_thread: dict[int, list[Capture]] = {}
+    for one in linked.memo(captures):
+        by_thread.setdefault(one.thread, []).append(one)
+    found = {
+        thread: union(np.array([c.start for c in each]), np.array([c.end for c in each]))
+        for thread, each in by_thread.items()
+    }
     ranges = linked.trace.host_ranges
     named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
     for thread in distinct(ranges.thread[named]).tolist():
         here = named & (ranges.thread == thread)
         inside = union(ranges.start[here], ranges.end[here])
-        found[thread] = join(found[thread], inside) if thread in found else inside
+        found[thread] = join(found[thread], inside)
     return found
 
 
