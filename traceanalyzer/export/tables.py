@@ -15,6 +15,7 @@ from traceanalyzer.base import text_of
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.events import EVENTS, event_frame
+from traceanalyzer.report.format import plain
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.privacy.aliases import Aliases
 from traceanalyzer.report.privacy.secrets import Secrets
@@ -94,7 +95,8 @@ def _recordings(of: Measured) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        {name: getattr(m.trace, name) for name in ("rank", "path", "source", "epoch_ns")}
+        {"rank": m.trace.rank, "path": plain(m.trace.path), "source": m.trace.source}
+        | {"epoch_ns": m.trace.epoch_ns}
         | {"gpu": next((device.name for device in m.trace.devices if device.name), None)}
         | {"step_source": m.timed.steps.source}
         for m in of.each

@@ -49,7 +49,16 @@ class _Node:
     name: str
     metrics: dict[str, Any]
     above: "_Node | None"
-    kernels: set[tuple[str, int]] = field(default_factory=set)  # that it is, or has below it
+    kernel: tuple[str, int] | None = None  # that it has below it, where there is but one
+    has_several: bool = False  # kernels below it
+
+    def add(self, kernel: tuple[str, int]) -> bool:
+        """Note a kernel below it; whether that is news to what is above it."""
+        if self.has_several or self.kernel == kernel:
+            return False
+        self.has_several = self.kernel is not None
+        self.kernel = self.kernel or kernel
+        return True
 
 
 def recognise(head: bytes, path: Path) -> bool:
@@ -149,14 +158,14 @@ def _sums(nodes: list[_Node]) -> dict[tuple[str, int], _Sums]:
         of.time_ns += time
         of.calls += _figure(node.metrics.get("count"))
         of.add_work(node.metrics)
-        above: _Node | None = node
-        while above is not None and key not in above.kernels:
-            above.kernels.add(key)
+        above = node.above
+        while above is not None and above.add(key):
             above = above.above
     without = {key for key, of in sums.items() if not (of.flops or of.bytes)}
     for node in scopes:
-        if len(node.kernels) == 1 and node.kernels <= without:
-            sums[next(iter(node.kernels))].add_work(node.metrics)
+        kernel = node.kernel
+        if kernel is not None and kernel in without and not node.has_several:
+            sums[kernel].add_work(node.metrics)
     return sums
 
 

@@ -10,6 +10,7 @@ from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, encod
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import Place, fetched, write_to
 from traceanalyzer.ingest.run import rank_in_name
+from traceanalyzer.report.format import plain
 from traceanalyzer.trace import Trace
 
 
@@ -47,9 +48,9 @@ def make(one: Place, folder: str) -> Made:
     there."""
     try:
         with fetched(one) as path, reading_as(cache=False):
-            ranks = digests_of(path, one.url)
+            ranks = digests_of(path, plain(one.url))
     except TraceAnalyzerError as error:
-        ranks = [LeftOut(one.url, str(error), rank_in_name(Path(one.url)))]
+        ranks = [LeftOut(plain(one.url), plain(str(error)), rank_in_name(Path(one.url)))]
     stem = name_of(one.url, one.stamp)
     names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
     for name, rank in reversed(list(zip(names, ranks, strict=True))):

@@ -3,7 +3,6 @@
 Written by PyTorch 2.3 to 2.15 (versions 1.x to 2.10 of the format), for NCCL and gloo:
 https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/FlightRecorder.hpp"""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -245,8 +244,19 @@ def _kind(entry: Entry) -> str:
 def _signature(entry: Entry) -> Signature:
     types = sorted(set(map(str, entry.get("input_dtypes") or entry.get("output_dtypes") or ())))
     sizes = (entry.get(f"{side}_sizes") or () for side in ("input", "output"))
-    elements, made = (_whole(sum(map(math.prod, one))) for one in sizes)
+    elements, made = (_whole(sum(map(_elements, shapes))) for shapes in sizes)
     return _kind(entry), elements, made, ", ".join(types)
+
+
+def _elements(shape: Any) -> int:
+    """The elements of a tensor. Raises ValueError for what is no shape: text and lists multiply by
+    repeating themselves, and products of large numbers grow without end."""
+    count = 1
+    for size in shape:
+        if type(size) is not int:
+            raise ValueError("a size that is no number")
+        count = _whole(count * _whole(size))
+    return count
 
 
 def _op(record: int, entry: Entry) -> Op:

@@ -6,9 +6,10 @@ https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector"""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace.flight import Clues
 
 RAS_TABLE = re.compile(r"^ *(\d{1,18}) +\d+ +\d+ +\d+ +(\d{1,18}) +\d+ +[A-Z]+", re.MULTILINE)
@@ -19,10 +20,12 @@ RAS_RANK = re.compile(
     r"Rank (\d{1,9})\b(?: has launched up to operation (\d{1,18}))?.*?-- GPU \S+ managed by process \d+ on node (\S+)"
 )
 RAS_PROCESS = re.compile(r"Process \d+ on node \S+ managing GPUs? \S+")
-INSPECTED = re.compile(
-    r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b.*?"hostname": ?"([^"]*)".*?"coll_sn": ?(\d{1,9})',
-    re.DOTALL,
-)
+INSPECTED = re.compile(r'"id": ?"(\w+)",\s*"rank": ?(\d{1,9}),\s*"n_ranks": ?(\d{1,9})\b')
+"""The beginning of what the Inspector says of a rank."""
+INSPECTED_HOST = re.compile(r'"hostname": ?"([^"]*)"')
+INSPECTED_NUMBER = re.compile(r'"coll_sn": ?(\d{1,9})')
+LONGEST_LINE = 2_000
+"""Characters of a line of the RAS client that are looked at: it prints some hundred."""
 
 
 def is_ras(head: bytes) -> bool:
@@ -45,10 +48,10 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
         clues = replace(clues, sources=(*clues.sources, name))
         if is_ras(data[:4096]):
             clues = _ras(clues, text, world)
-        for id_, rank, ranks, host, number in INSPECTED.findall(text):
-            if int(ranks) == world:
-                clues.hosts[int(rank)] = host
-                last[id_][int(rank)] = max(last[id_][int(rank)], int(number))
+        for one in _inspected(text):
+            if one.ranks == world:
+                clues.hosts[one.rank] = one.host
+                last[one.communicator][one.rank] = max(last[one.communicator][one.rank], one.number)
     # the last collective of a rank in a communicator is before that of most
     fewer = {
         rank
@@ -59,6 +62,28 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
     return replace(clues, behind=tuple(sorted({*clues.behind, *fewer})))
 
 
+@dataclass(frozen=True)
+class _Inspected:
+    """The last collective of a rank in a communicator of so many ranks."""
+
+    communicator: str
+    rank: int
+    ranks: int
+    host: str
+    number: int
+
+
+def _inspected(text: str) -> Iterator[_Inspected]:
+    """What the Inspector says, record by record; one without a host or a number is left out."""
+    begins = list(INSPECTED.finditer(text))
+    ends = [*(begin.start() for begin in begins[1:]), len(text)]
+    for begin, end in zip(begins, ends, strict=False):
+        host = INSPECTED_HOST.search(text, begin.end(), end)
+        number = INSPECTED_NUMBER.search(text, host.end(), end) if host else None
+        if host and number:
+            yield _Inspected(begin[1], int(begin[2]), int(begin[3]), host[1], int(number[1]))
+
+
 def _ras(clues: Clues, text: str, world: int) -> Clues:
     sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
     starts = [*RAS_PART.finditer(text)]
@@ -66,7 +91,7 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
     dead_ranks = set(clues.dead_ranks)
     behind = set(clues.behind)
     for part, after in zip(starts, [*map(re.Match.start, starts[1:]), len(text)], strict=False):
-        lines = text[part.end() : after].splitlines()
+        lines = [line[:LONGEST_LINE] for line in text[part.end() : after].splitlines()]
         what = part[2] or part[3]
         gone = what in ("DEAD", "INCOMPLETE")
         if gone:

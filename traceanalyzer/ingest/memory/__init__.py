@@ -12,7 +12,7 @@ from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
 from traceanalyzer.ingest.side_files import mapping
 from traceanalyzer.ingest.stream import head_of, open_stream
-from traceanalyzer.trace import Trace
+from traceanalyzer.trace import I64, Trace
 from traceanalyzer.trace.snapshot import Blocks, DeviceMemory, Events, Segment, Snapshot
 
 MAX_DEVICES = 4096
@@ -90,21 +90,34 @@ def _devices(
     used = {*np.flatnonzero(lengths).tolist(), *(segment.device for segment in segments)}
     if any(not 0 <= device < MAX_DEVICES for device in used):
         raise RefusedSnapshotError("damaged (no such device)")
+    device_of = np.array([segment.device for segment in segments], np.int64)
+    segments_of = _by_device(device_of)
+    blocks_of = _by_device(device_of[blocks.segment])
+    nothing = np.empty(0, np.int64)
+    place = np.empty(len(segments), np.int64)  # of each segment among those of its device
     for device in sorted(used):
         lo, hi = of_traces.get(device, (0, 0))
         own = (
             getattr(events, name)[lo:hi]
             for name in ("since_us", "address", "size", "action", "stack")
         )
-        mine = [i for i, segment in enumerate(segments) if segment.device == device]
-        new_row = np.full(len(segments), -1, np.int64)
-        new_row[mine] = np.arange(len(mine))
-        chosen = np.flatnonzero(new_row[blocks.segment] >= 0)
+        mine = segments_of.get(device, nothing)
+        place[mine] = np.arange(len(mine))
+        chosen = blocks_of.get(device, nothing)
         columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
-        columns["segment"] = new_row[columns["segment"]]
-        of_device = tuple(segments[i].segment for i in mine)
+        columns["segment"] = place[columns["segment"]]
+        of_device = tuple(segments[i].segment for i in mine.tolist())
         columns["address"] = _addresses(columns, of_device)
         yield DeviceMemory(device, Events(events.begin_us, *own), of_device, Blocks(**columns))
+
+
+def _by_device(device_of: I64) -> dict[int, I64]:
+    """The rows of each device, in order."""
+    if not len(device_of):
+        return {}
+    order = np.argsort(device_of, kind="stable")
+    devices, first = np.unique(device_of[order], return_index=True)
+    return dict(zip(devices.tolist(), np.split(order, first[1:]), strict=True))
 
 
 def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:

@@ -6,12 +6,13 @@ nesting do not tell: many are equal)."""
 import math
 import re
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
 
-from traceanalyzer.ingest.kineto.events import Group, group_of
+from traceanalyzer.ingest.kineto.events import Counter, Event, Group, Span, group_of
 from traceanalyzer.ingest.kineto.repair import decode
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, Message, fields, signed
@@ -59,6 +60,12 @@ _ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
 _UNIT = re.compile(rb" \(([^()]+)\)$")
 _ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
 _AT_ONCE = 8192  # events of a chunk
+_BYTES_AT_ONCE = 8 << 20  # of their text, whichever comes first
+_LONGEST_NAME = 1024
+"""Bytes of a name that are written with each event; a longer one is written once, and each event
+gets it when it is decoded. Few kernels have longer ones."""
+_LONGEST_CATEGORY = 64  # no known one is longer
+_STANDS_FOR = "\0"  # begins what is written in place of a long name; no name does
 
 
 def quoted(raw: bytes) -> bytes:
@@ -122,7 +129,7 @@ class Events:
         self.writer: set[bytes] = set()  # categories that the file names
         self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)
         self._counters: dict[int, tuple[int, dict[int, bytes]]] = {}
-        self._processes: dict[int, bytes] = {}
+        self._processes: dict[int, str] = {}
         self._tracks: dict[
             int, tuple[int, int, int]
         ] = {}  # process and thread of each, and its parent
@@ -130,6 +137,9 @@ class Events:
         """Begins by track: time, name, category and arguments."""
         self._ending: set[int] = set()  # tracks whose run of ends has begun
         self._texts: list[bytes] = []
+        self._text_bytes = 0
+        self._long: dict[bytes, str] = {}  # what is written in place of long names
+        self._names: dict[str, str] = {}  # long names, by what is written in place of them
         kept = lru_cache(_MOST_KEPT)
         self._member, self._extra, self._launched, self._quoted = map(
             kept, (member, extra, self._launch, quoted)
@@ -144,21 +154,44 @@ class Events:
         for number, take in self._TAKERS.items():
             if number in found:
                 take(self, found.bytes(number), found.value(TIME))
-        if len(self._texts) >= _AT_ONCE:
+        if len(self._texts) >= _AT_ONCE or self._text_bytes > _BYTES_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
         """Hand over the events taken so far."""
         if self._texts:
-            self.rows.add(decode(b",".join(self._texts)))
+            decoded = decode(b",".join(self._texts))
+            if self._names:
+                self._name(decoded.events)
+            self.rows.add(decoded)
             self._texts.clear()
+            self._text_bytes = 0
+
+    def _name(self, events: Sequence[Event]) -> None:
+        """Give events the long names that others stand for."""
+        for event in events:
+            if isinstance(event, Span | Counter) and event.name.startswith(_STANDS_FOR):
+                event.name = self._names.get(event.name, event.name)
+
+    def _written(self, name: bytes) -> bytes:
+        """The name as JSON; of a long one what stands for it."""
+        if len(name) <= _LONGEST_NAME:
+            return self._quoted(name)
+        if name not in self._long:
+            self._long[name] = f"{_STANDS_FOR}{len(self._long)}"
+            self._names[self._long[name]] = name.decode("utf-8", "replace")
+        return msgspec.json.encode(self._long[name])
+
+    def _write(self, text: bytes) -> None:
+        self._texts.append(text)
+        self._text_bytes += len(text)
 
     def close(self) -> None:
         """The same at the end, where begins without an end are lost."""
         self.flush()
         self.rows.lost += sum(map(len, self._open.values()))
         for pid, tid, parent in self._tracks.values():
-            name = self._processes.get(parent, b"").decode("utf-8", "replace")
+            name = self._processes.get(parent)
             self.rows.names.update({("process_name", pid, tid): name} if name else {})
 
     def _intern(self, raw: bytes, _: int) -> None:
@@ -188,7 +221,7 @@ class Events:
     def _track(self, raw: bytes, _: int) -> None:
         found = Message(raw)
         if 3 in found:
-            self._processes[found.value(1)] = Message(found.bytes(3)).bytes(6)
+            self._processes[found.value(1)] = Message(found.bytes(3)).text(6)
         if 4 in found:
             thread = Message(found.bytes(4))
             pid = thread.value(1)
@@ -223,13 +256,13 @@ class Events:
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
         """The category; syncs and overheads have none, and are told by what they carry and by their
         track."""
-        if known := self.tables[CATEGORIES].get(iid, b""):
+        if known := self.tables[CATEGORIES].get(iid, b"")[:_LONGEST_CATEGORY]:
             return b"" if group_of(known.decode("utf-8", "replace")) in _ON_DEVICE else known
         if any(one.startswith(b'"cuda_sync_kind"') for one in members):
             return b"cuda_sync"
         return (
             b"overhead"
-            if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == b"Overhead"
+            if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == "Overhead"
             else b""
         )
 
@@ -291,8 +324,8 @@ class Events:
             value = sample.double(3) if 3 in sample else float(sample.value(2))
             # counters named "Cycles" are a kernel's duration times the median clock
             if name and not name.startswith(b"Cycles") and math.isfinite(value):
-                shown = quoted(_UNIT.sub(rb" [\1]", name))
-                self._texts.append(
+                shown = self._written(_UNIT.sub(rb" [\1]", name))
+                self._write(
                     b'{"ph":"C","cat":"hardware_counters","name":%b,"pid":"GPU %d Counters","ts":%b,"args":{"":%b}}'
                     % (shown, device, self._us(time - self.base_ns), repr(value).encode())
                 )
@@ -307,9 +340,9 @@ class Events:
         members: bytes,
     ) -> None:
         times = self._us(start - self.base_ns), self._us(end - start)
-        self._texts.append(
+        self._write(
             b'{"ph":"X","cat":%b,"name":%b,"pid":%d,"tid":%d,"ts":%b,"dur":%b,"args":{%b}}'
-            % (self._quoted(category), self._quoted(name), *lane, *times, members)
+            % (self._quoted(category), self._written(name), *lane, *times, members)
         )
 
     @staticmethod

@@ -29,8 +29,16 @@ from traceanalyzer.trace import I64
 Made = TypeVar("Made")
 Scalar = TypeVar("Scalar", bound=np.generic)
 MISSING = -(2**62)  # stands for NULL in a time column; event times may be negative
-_ROWS_A_FETCH = 512
-"""Small, so that of a damaged table little is lost around the damage; larger is not faster."""
+_ROWS_A_FETCH = 128
+"""Small, so that of a damaged table little is lost around the damage, and that rows which share one
+large text cost little before they are counted; larger is not faster."""
+_LEAST_ROW_BYTES = 2  # of a table's file
+_LARGEST_VALUE = 1 << 20
+"""Bytes of a value that is read: names are shorter by far, and what a row has beyond its page costs
+a page each."""
+_SPARSE = 64
+"""Times the bytes that a file takes on its disk, at most: file systems compress so far. A file with
+holes says that it is larger."""
 _IDS_A_QUERY = 900  # below the lowest limit on the terms of an expression that SQLite builds have
 _QUERIES = 10  # for texts, at most; for more, the table is read once: it may have no index
 _CHUNK_BYTES = (
@@ -53,6 +61,8 @@ class Database:
     columns: dict[str, frozenset[str]]  # names by table name
     layouts: dict[str, Layout] = field(default_factory=dict)  # of the tables that `pages` can read
     pages: PageFile | None = None
+    size: int = 1 << 62  # bytes of the file: no table says more
+    shown: str = "the database"
     where_kinds: dict[int, tuple[int, int]] | None = None
     """Numbers of the first and the last row of each kind of NVTX event that is no range, once they
     have been read."""
@@ -176,9 +186,17 @@ class Database:
             return
         terms = ", ".join(self._term(table, column, null, cast) for column, null in columns.items())
         query = f'SELECT {terms} FROM "{table}"{rest}'  # noqa: S608 names come from this program and the file's catalog
+        has_text = any(not isinstance(null, int) for null in columns.values())
+        left = self.size
         try:
             cursor = self.connection.execute(query)
             while batch := cursor.fetchmany(_ROWS_A_FETCH):
+                left -= _LEAST_ROW_BYTES * len(batch) + (_text_bytes(batch) if has_text else 0)
+                if left < 0:
+                    raise UnreadableInputError(
+                        f"{self.shown}: the table {table} says more than the file holds: its rows "
+                        "share pages, which no SQLite writes; export the report again"
+                    )
                 yield batch
         except sqlite3.DatabaseError as error:
             if "no such column" not in str(
@@ -256,17 +274,31 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
             connection.execute(
                 "PRAGMA writable_schema = ON"
             )  # of a damaged catalog, use the tables that are intact
-            distrust(connection, path.stat().st_size)
+            size = _size(path)
+            distrust(connection, size)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
             columns = _catalog(connection)
             layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
             allow_reads_of(connection, columns)
-            yield Database(connection, columns, layouts, pages)
+            yield Database(connection, columns, layouts, pages, size, shown)
     except sqlite3.DatabaseError as error:
         said = (
             f"{shown}: the SQLite database is damaged before its first table; export the "
             "report again"
         )
         raise UnreadableInputError(said) from error
+
+
+def _size(path: Path) -> int:
+    """Bytes of the file; of one with holes no more than it can hold."""
+    status = path.stat()
+    taken = getattr(status, "st_blocks", status.st_size) * 512
+    return min(status.st_size, max(taken, 1 << 16) * _SPARSE)
+
+
+def _text_bytes(batch: list[tuple[Any, ...]]) -> int:
+    """Bytes of the texts in some rows."""
+    return sum(len(value) for row in batch for value in row if isinstance(value, bytes | str))
 
 
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:

@@ -110,6 +110,8 @@ class PageFile:
         seen = 1
         for _ in range(_DEEPEST):
             if self._read(level[:1])[0, 0] == _LEAF:  # of one level all are, or `_cells` finds out
+                if len(np.unique(level)) < len(level):  # a page with two places in the tree
+                    raise OddPageError
                 return level
             level = np.concatenate([self._below(level[i : i + 1]) for i in range(len(level))])
             seen += len(level)
@@ -163,6 +165,8 @@ class PageFile:
         end = place + length
         most = cell // self.page_bytes * self.page_bytes + self.usable_bytes
         if (length > self.usable_bytes - _WITHOUT_OVERFLOW).any() or (end > most).any():
+            raise OddPageError
+        if int(length.sum()) > len(data):  # rows that lie in the same bytes
             raise OddPageError
         wanted = set(layout.columns) & {*columns, text}
         values = _values(data, place, end, layout.columns, wanted)

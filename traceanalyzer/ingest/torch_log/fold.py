@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from traceanalyzer.ingest.produced import Produced
 from traceanalyzer.ingest.side_files import is_number, items, mapping, mappings
 from traceanalyzer.ingest.torch_log import explained
 from traceanalyzer.ingest.torch_log.records import Record, kind_of
@@ -133,6 +135,7 @@ class Fold:
         self._versions: dict[str, str] = {}
         self._key_before_code: dict[str, str] = {}
         self._broken_texts = self._odd = 0
+        self._produced = Produced(Path(path))
 
     def take(self, record: Record, counts: Counts) -> None:
         """Note what a record says. One of another form than PyTorch writes is counted and left
@@ -216,7 +219,9 @@ class Fold:
     def _frame(self, frame: dict[str, Any]) -> str:
         file = frame.get("filename", "")
         file = self._strings.get(file, "?") if isinstance(file, int) else file
-        return f"{file}:{frame.get('line', 0)} in {frame.get('name', '')}"
+        text = f"{file}:{frame.get('line', 0)} in {frame.get('name', '')}"
+        self._produced.add(len(text))
+        return text
 
     def _graph(self, record: Record, kind: str) -> None:
         what = _GRAPHS[kind]

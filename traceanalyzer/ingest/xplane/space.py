@@ -35,6 +35,9 @@ STATS = (
 )
 """What is read of an event's stats: -1 where it has no such stat; texts are codes."""
 COLUMNS = ("name", "start", "end", *STATS)
+LONGEST_MODULE = 200
+"""Characters of a module's name before that of each of its operators; names are written once in the
+file, and a long one would be repeated thousands of times here."""
 Columns = dict[str, I64]
 
 
@@ -103,10 +106,10 @@ def operators(rows: Columns, texts: Texts) -> tuple[I64, I64]:
     strings = texts.in_order()
     wide = len(strings) + 1
     pairs, place = ranked((rows["hlo_module"] + 1) * wide + rows["hlo_op"] + 1)
-    codes = [
-        texts.code("/".join(strings[code - 1] for code in divmod(pair, wide) if code))
-        if pair % wide
-        else -1
-        for pair in pairs.tolist()
-    ]
+    codes = []
+    for pair in pairs.tolist():
+        module, operator = divmod(pair, wide)
+        parts = [strings[module - 1][:LONGEST_MODULE]] if module else []
+        name = "/".join([*parts, strings[operator - 1]])
+        codes.append(texts.code(name) if operator else -1)
     return rows["hlo_module"], np.array(codes, np.int64)[place]

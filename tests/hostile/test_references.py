@@ -1,0 +1,151 @@
+"""Files that name one large thing many times: what is made of them stays in bounds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ingest import test_xplane
+from tests.ingest.test_pftrace import small as small_pftrace
+from tests.xplane_builder import space
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest import load, produced
+from traceanalyzer.ingest.flight_recorder.digest import _elements
+from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of
+from traceanalyzer.ingest.memory import _by_device
+from traceanalyzer.ingest.produced import Produced
+from traceanalyzer.ingest.proton import _nodes, _sums
+from traceanalyzer.ingest.sqlite.database import open_database
+from traceanalyzer.ingest.xplane.space import LONGEST_MODULE
+
+LONG = "aten::" + "x" * 200_000
+
+
+def test_a_long_name_of_a_pftrace_is_written_once(tmp_path: Path) -> None:
+    made = small_pftrace()
+    for i in range(300):
+        made.host(("cpu_op", LONG, 1_000_000 + 200 * i, 1_000_100 + 200 * i, {}))
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(bytes(made))
+    load([path])  # modules are imported
+    tracemalloc.start()
+    (trace,) = load([path]).traces
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(LONG)  # 300 in the text alone, otherwise
+    names = [trace.strings[code] for code in trace.host_ranges.name.tolist()]
+    assert names.count(LONG) == 300
+
+
+def test_a_long_module_of_an_xplane_is_shortened_before_its_operators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "jit_" + "m" * 50_000
+    monkeypatch.setattr(
+        test_xplane, "hlo", lambda op: {"hlo_op": op, "hlo_module": module, "program_id": 3}
+    )
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(space(*test_xplane.small()))
+    strings = load([path]).traces[0].strings
+    assert module in strings
+    assert [text for text in strings if text.endswith("/dot.1")] == [
+        f"{module[:LONGEST_MODULE]}/dot.1"
+    ]
+
+
+def test_sizes_of_a_dump_are_numbers() -> None:
+    assert _elements([3, 4, 0]) == 0
+    assert _elements([]) == 1
+    for shape in ([300_000_000, [0]], ["ab", 3], [True], [2**62, 2**62], [[1], [2]]):
+        with pytest.raises(ValueError, match="number"):
+            _elements(shape)
+
+
+def test_what_the_inspector_says_is_read_record_by_record() -> None:
+    record = {
+        "header": {"id": "0x7f", "rank": 1, "n_ranks": 2, "nnodes": 1},
+        "metadata": {"hostname": "node-7"},
+        "coll_perf": {"coll_sn": 64},
+    }
+    other = record | {"header": record["header"] | {"rank": 0}, "coll_perf": {"coll_sn": 65}}
+    half = '"id": "a", "rank": 1, "n_ranks": 2 x' * 20_000
+    text = half + json.dumps(record) + "\n" + json.dumps(other)
+    clues = clues_of([("log", text.encode())], 2)
+    assert clues.hosts == {0: "node-7", 1: "node-7"}
+    assert clues.behind == (1,)
+
+
+def test_a_scope_of_proton_knows_whether_it_has_one_kernel() -> None:
+    def scope(name: str, *children: dict, **metrics: float) -> dict:
+        return {"frame": {"name": name}, "metrics": metrics, "children": list(children)}
+
+    def kernel(name: str) -> dict:
+        return scope(name, **{"time (ns)": 5.0, "count": 1})
+
+    alone = scope("alone", kernel("gemm"), kernel("gemm"), flops=8.0)
+    tree = scope("both", alone, scope("other", kernel("add")), flops=100.0)
+    sums = _sums(list(_nodes(tree)))
+    assert {name: dict(of.flops) for (name, _), of in sums.items()} == {
+        "gemm": {"": 8.0},
+        "add": {},
+    }
+
+
+def test_a_table_says_no_more_than_its_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table T (a integer, b text)")
+        connection.executemany("insert into T values (?, ?)", [(i, "x" * 50) for i in range(500)])
+    with open_database(path, "a.sqlite") as database:
+        assert len(list(database.rows("T", {"a": 0, "b": None}))) == 500
+        for size, columns in ((20_000, {"a": 0, "b": None}), (900, {"a": 0})):
+            less = replace(database, size=size)
+            with pytest.raises(UnreadableInputError, match="more than the file holds"):
+                list(less.rows("T", columns))
+
+
+def test_pages_with_two_places_in_a_tree_are_not_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("pragma page_size = 512")
+        connection.execute("create table T (a integer)")
+        connection.executemany("insert into T values (?)", [(1000 + i,) for i in range(2000)])
+        root = connection.execute("select rootpage from sqlite_master").fetchone()[0]
+    data = bytearray(path.read_bytes())
+    page = (root - 1) * 512
+    cells = int.from_bytes(data[page + 3 : page + 5], "big")
+    places = [
+        page + int.from_bytes(data[page + 12 + 2 * i : page + 14 + 2 * i], "big")
+        for i in range(cells)
+    ]
+    for place in places[1:]:
+        data[place : place + 4] = data[places[0] : places[0] + 4]
+    path.write_bytes(data)
+    with open_database(path, "a.sqlite") as database:
+        assert database.pages is not None
+        rows = len(database.integers("T", {"a": 0})["a"])
+    assert rows * 2 <= len(data)
+
+
+def test_more_than_a_file_can_say_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "small.log"
+    path.write_bytes(b"x" * 10)
+    monkeypatch.setattr(produced, "LEAST_BYTES", 100)
+    counted = Produced(path)
+    counted.add(300)
+    with pytest.raises(UnreadableInputError, match=r"small\.log: the file names the same texts"):
+        counted.add(1)
+
+
+def test_rows_of_each_device_are_found_at_once() -> None:
+    assert _by_device(np.empty(0, np.int64)) == {}
+    found = {device: rows.tolist() for device, rows in _by_device(np.array([4, 0, 4, 2])).items()}
+    assert found == {0: [1], 2: [3], 4: [0, 2]}
