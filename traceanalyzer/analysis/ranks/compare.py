@@ -7,8 +7,9 @@ communication."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,9 @@ from traceanalyzer.analysis.ranks.digest import Claim, RankDigest
 from traceanalyzer.analysis.ranks.late import LateRank, gains_ms, late_ranks
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.pipeline.job import PipelineJob, pipeline_job
-from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.ranks.skew import Arrivals, CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.base import NS_PER_US, Aside, dataclass, metric, ms
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import F64, I64, Bool
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells
@@ -38,6 +39,7 @@ EACH_STEP_SHARE = 0.5
 """A rank that waits for another waits in each step; once, it may wait for the other's profiler to
 start or stop."""
 LISTED_RANKS = 8  # missing ranks named one by one
+CLOCK_TOLERANCE_NS = 10 * 10**9  # hosts' clocks differ by less than this
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,6 @@ class RankRow:
     )
 
 
-CLOCK_TOLERANCE_NS = 10 * 10**9  # hosts' clocks differ by less than this
-
-
 @dataclass(frozen=True)
 class RankComparison:
     """The ranks of a run compared. `rows` has one entry a recording, in the order they were given
@@ -106,83 +105,215 @@ class RankComparison:
     def worst_first(self) -> list[int]:
         """Positions of the recordings: the critical one, then by what the run would gain, then by
         what they wait."""
-        keys = [
-            (i != self.critical, -(one.gain_ms or 0.0), one.waiting_ms or 0.0)
-            for i, one in enumerate(self.rows)
-        ]
-        return sorted(range(len(keys)), key=keys.__getitem__)
+
+        def order(position: int) -> tuple[bool, float, float]:
+            row = self.rows[position]
+            return position != self.critical, -(row.gain_ms or 0.0), row.waiting_ms or 0.0
+
+        return sorted(range(len(self.rows)), key=order)
 
 
 def compare_ranks(
     recordings: Sequence[RankDigest], unread: Sequence[int] = (), matches: Matches | None = None
 ) -> RankComparison:
     """Compare the ranks of one run (at least one recording); `unread` are ranks whose files could
-    not be read, `matches` their collectives where they are matched already.
-
-    The critical rank is the one without which the run would gain most, else the one that waits
-    least for the others in matched collectives, where they wait markedly longer; where none are
-    matched the one with the longest mean step, where it differs from the shortest by more than
-    noise, or else the one that computes markedly longer than the others (stages of a pipeline have
-    equal steps); else the first with work on a device."""
-    # The first recording with work on a device; the first of all where none has any.
-    first = next((i for i, digest in enumerate(recordings) if digest.device is not None), 0)
-    if doubt := why_not_one_run([digest.claim for digest in recordings]):
-        rows = [_row(digest, digest.rank, None, (None, None), False) for digest in recordings]
-        note = (
-            f"These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step "
-            "are those of the recording with the longest step."
-        )
-        slowest = _slowest(recordings)
-        return RankComparison(tuple(rows), first if slowest is None else slowest, (), (note,))
-    labels = [i if digest.rank is None else digest.rank for i, digest in enumerate(recordings)]
+    not be read, `matches` their collectives where they are matched already."""
+    doubt = why_not_one_run([digest.claim for digest in recordings])
+    if doubt:
+        return _of_several_runs(recordings, doubt)
     if matches is None and len(recordings) > 1:
         matches = match_collectives(recordings)
-    found = _matched(recordings, matches, labels)
-    clocks = None if matches is None else matches.clocks
-    alone = (0,) if len(recordings) == 1 else None
-    job, unknown = pipeline_job(recordings, clocks and clocks.offset)
-    # A rank that is late delays all stages of its replica: collectives alone would name them all.
-    late, gains = (
-        (() if unknown else found.late, found.gains_ms) if job is None else (job.late, job.gains_ms)
-    )
-    spent: list[tuple[float | None, float | None]] = [
-        (ms(one.per_step(times[0])), ms(one.per_step(times[1]))) if times else (None, None)
-        for one, times in zip(recordings, found.by_step, strict=True)
-    ]
-    if not any(found.by_step):
-        spent = _of_different_steps(recordings) or spent
-    critical = _critical(recordings, [waiting for waiting, _ in spent], late)
-    holding = (
-        {one.position for one in late} if any(found.by_step) or job is not None else {critical}
-    )
-    rows = [
-        _row(one, labels[i], gains.get(i), spent[i], i in holding)
-        for i, one in enumerate(recordings)
-    ]
+    ranks = _Ranks(recordings, unread, matches)
     return RankComparison(
-        tuple(rows),
-        first if critical is None else critical,
-        tuple(found.skew),
-        (
-            *filter(None, [unknown]),
-            *_missing(recordings, labels, unread),
-            *_clock_notes(matches, labels),
-        ),
-        tuple(clocks.offset.tolist()) if clocks and clocks.comparable else alone,
-        late,
-        tuple(one and tuple(one[0].tolist()) for one in found.by_step),
-        job,
+        rows=_rows(ranks),
+        critical=_first_with_work(recordings) if ranks.critical is None else ranks.critical,
+        collectives=tuple(ranks.matched.skew),
+        notes=tuple(_notes(ranks)),
+        offset_ns=_offsets(ranks),
+        late=ranks.late,
+        waited_ns=tuple(_waited(times) for times in ranks.matched.by_step),
+        pipeline=ranks.pipeline,
     )
 
 
-class _Matched(NamedTuple):
+def _of_several_runs(recordings: Sequence[RankDigest], doubt: str) -> RankComparison:
+    """Recordings that are not ranks of one run, without a comparison."""
+    slowest = _longest_step(recordings)
+    note = (
+        f"These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step "
+        "are those of the recording with the longest step."
+    )
+    return RankComparison(
+        rows=tuple(_row(digest, digest.rank, None, Spent(), False) for digest in recordings),
+        critical=_first_with_work(recordings) if slowest is None else slowest,
+        collectives=(),
+        notes=(note,),
+    )
+
+
+def _first_with_work(recordings: Sequence[RankDigest]) -> int:
+    """The first recording with work on a device; the first of all where none has any."""
+    for position, digest in enumerate(recordings):
+        if digest.device is not None:
+            return position
+    return 0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a rank spent in communication in a mean step; None where that is not known."""
+
+    waiting_ms: float | None = None
+    transfer_ms: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """What a recording waited and transferred in each of its steps, ns."""
+
+    waited: I64
+    transferred: I64
+
+
+@dataclass(frozen=True, eq=False)
+class _Matched:
     """What matched collectives tell; nothing where there are none."""
 
-    by_step: Sequence[tuple[I64, I64] | None]
-    """Of each recording what it waited in each step, and what was transferred, ns."""
+    by_step: Sequence[StepTimes | None]  # of each recording; None of one without matched ones
     skew: Sequence[CollectiveSkew] = ()
-    gains_ms: Mapping[int, float] = {}  # by position
+    gains_ms: Mapping[int, float] = field(default_factory=dict)  # by position
     late: tuple[LateRank, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any recording has matched collectives."""
+        return any(times is not None for times in self.by_step)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranks:
+    """The ranks of one run with what is worked out from them, each once."""
+
+    recordings: Sequence[RankDigest]
+    unread: Sequence[int]
+    matches: Matches | None
+
+    @cached_property
+    def labels(self) -> list[int]:
+        """The rank of each recording, its position where none was recorded."""
+        return [
+            position if digest.rank is None else digest.rank
+            for position, digest in enumerate(self.recordings)
+        ]
+
+    @cached_property
+    def matched(self) -> _Matched:
+        """What their matched collectives tell."""
+        return _matched(self.recordings, self.matches, self.labels)
+
+    @cached_property
+    def _pipeline(self) -> tuple[PipelineJob | None, str]:
+        clocks = None if self.matches is None else self.matches.clocks
+        return pipeline_job(self.recordings, None if clocks is None else clocks.offset)
+
+    @property
+    def pipeline(self) -> PipelineJob | None:
+        """The pipeline that they make."""
+        return self._pipeline[0]
+
+    @property
+    def pipeline_note(self) -> str:
+        """Why the slowdown of their pipeline is not known; empty where it is, or there is none."""
+        return self._pipeline[1]
+
+    @property
+    def late(self) -> tuple[LateRank, ...]:
+        """Who holds up the run. A rank that is late delays all stages of its replica: of a pipeline
+        collectives alone would name them all."""
+        if self.pipeline is not None:
+            return self.pipeline.late
+        return () if self.pipeline_note else self.matched.late
+
+    @property
+    def gains_ms(self) -> Mapping[int, float]:
+        """By position, what a step gains without what a rank is late by."""
+        return self.matched.gains_ms if self.pipeline is None else self.pipeline.gains_ms
+
+    @cached_property
+    def spent(self) -> list[Spent]:
+        """What each spent in communication: by matched collectives, else by those that are alike
+        in different steps."""
+        if not self.matched.is_known:
+            alike = _of_different_steps(self.recordings)
+            if alike is not None:
+                return alike
+        return [
+            _spent(digest, times)
+            for digest, times in zip(self.recordings, self.matched.by_step, strict=True)
+        ]
+
+    @cached_property
+    def critical(self) -> int | None:
+        """The rank that the report speaks of; None: nothing tells. By the first of these rules
+        that names one. The longest step is often that of who waited."""
+        for rule in (_latest, _awaited, _slowest, _busiest):
+            position = rule(self)
+            if position is not None:
+                return position
+        return None
+
+    @property
+    def holding(self) -> set[int]:
+        """Positions of those that hold up the run."""
+        if self.matched.is_known or self.pipeline is not None:
+            return {late.position for late in self.late}
+        return set() if self.critical is None else {self.critical}
+
+    @property
+    def is_waiting_known(self) -> bool:
+        """Whether any is known to have waited."""
+        return any(spent.waiting_ms for spent in self.spent)
+
+
+def _rows(ranks: _Ranks) -> tuple[RankRow, ...]:
+    holding = ranks.holding
+    return tuple(
+        _row(
+            digest,
+            ranks.labels[position],
+            ranks.gains_ms.get(position),
+            ranks.spent[position],
+            position in holding,
+        )
+        for position, digest in enumerate(ranks.recordings)
+    )
+
+
+def _spent(digest: RankDigest, times: StepTimes | None) -> Spent:
+    if times is None:
+        return Spent()
+    return Spent(
+        waiting_ms=ms(digest.per_step(times.waited)),
+        transfer_ms=ms(digest.per_step(times.transferred)),
+    )
+
+
+def _waited(times: StepTimes | None) -> tuple[int, ...] | None:
+    return None if times is None else tuple(times.waited.tolist())
+
+
+def _offsets(ranks: _Ranks) -> tuple[int, ...] | None:
+    """What to subtract from each recording's times; None where clocks could not be compared."""
+    if ranks.matches is not None and ranks.matches.clocks.comparable:
+        return tuple(ranks.matches.clocks.offset.tolist())
+    return (0,) if len(ranks.recordings) == 1 else None
+
+
+def _notes(ranks: _Ranks) -> Iterator[str]:
+    if ranks.pipeline_note:
+        yield ranks.pipeline_note
+    yield from _missing(ranks.recordings, ranks.labels, ranks.unread)
+    yield from _clock_notes(ranks.matches, ranks.labels)
 
 
 def _matched(
@@ -193,71 +324,112 @@ def _matched(
     came = arrivals(matches)
     steps = max(digest.steps.steady_count for digest in recordings)
     step_ms = max(ms(digest.mean_step_ns) for digest in recordings)
-    by_step = []
-    compute = []
-    for i, digest in enumerate(recordings):
-        here = matches.of_rank[i]
-        spans = digest.steps
-        offset = matches.clocks.offset[i]
-        calls = digest.calls
-        start = matches.start[here] + offset
-        end = matches.end[here] + offset
-        last = np.minimum(came.last[matches.collective[here]] + offset, end)
-        moving = measure(union(last, end), spans.start, spans.end)
-        by_step.append(
-            (measure(union(start, end), spans.start, spans.end) - moving, moving)
-            if len(here)
-            else None
-        )
-        # compute of a steady step as long as it takes without communication beside it
-        within = calls.step >= 0
-        slowed = np.bincount(calls.step[within], calls.slowed[within], len(digest.compute))
-        compute.append(ms(digest.per_step((digest.compute - slowed).astype(np.int64))))
+    least_compute_ms = min(ms(_undisturbed_compute_ns(digest)) for digest in recordings)
     # Hosts that run ahead come later than a step is long: without their delay the run still
     # computes.
-    gains = np.minimum(gains_ms(matches, came, steps), step_ms - min(compute))
-    late = late_ranks(matches, came, gains, steps, step_ms)
+    gains = np.minimum(gains_ms(matches, came, steps), step_ms - least_compute_ms)
     return _Matched(
-        by_step, skew_rows(matches, came, labels, steps), dict(enumerate(gains.tolist())), late
+        by_step=[
+            _step_times(digest, position, matches, came)
+            for position, digest in enumerate(recordings)
+        ],
+        skew=skew_rows(matches, came, labels, steps),
+        gains_ms=dict(enumerate(gains.tolist())),
+        late=late_ranks(matches, came, gains, steps, step_ms),
     )
 
 
-def _critical(
-    recordings: Sequence[RankDigest], waiting: Sequence[float | None], late: Sequence[LateRank]
-) -> int | None:
-    """The rank that the report speaks of; None: nothing tells. The longest step is often that of
-    who waited."""
-    if late:
-        return late[0].position
-    if any(waiting):
-        return _awaited(recordings, waiting)
-    slowest = _slowest(recordings)
-    return _busiest(recordings) if slowest is None else slowest
+def _step_times(
+    digest: RankDigest, position: int, matches: Matches, came: Arrivals
+) -> StepTimes | None:
+    """Time of a rank in matched collectives, before and from the last rank's arrival on."""
+    parts = matches.of_rank[position]
+    if not len(parts):
+        return None
+    offset = matches.clocks.offset[position]
+    start = matches.start[parts] + offset
+    end = matches.end[parts] + offset
+    last = np.minimum(came.last[matches.collective[parts]] + offset, end)
+    steps = digest.steps
+    transferred = measure(union(last, end), steps.start, steps.end)
+    in_calls = measure(union(start, end), steps.start, steps.end)
+    return StepTimes(waited=in_calls - transferred, transferred=transferred)
+
+
+def _undisturbed_compute_ns(digest: RankDigest) -> float:
+    """Compute of a steady step as long as it takes without communication beside it."""
+    calls = digest.calls
+    within = calls.step >= 0
+    slowed = np.bincount(calls.step[within], calls.slowed[within], len(digest.compute))
+    return digest.per_step((digest.compute - slowed).astype(np.int64))
+
+
+def _latest(ranks: _Ranks) -> int | None:
+    """The rank without which the run would gain most."""
+    return ranks.late[0].position if ranks.late else None
+
+
+def _awaited(ranks: _Ranks) -> int | None:
+    """The rank that waits least in collectives, None where the others do not wait markedly
+    longer."""
+    if not ranks.is_waiting_known:
+        return None
+    known = {i: s.waiting_ms for i, s in enumerate(ranks.spent) if s.waiting_ms is not None}
+    if len(known) < 2:
+        return None
+    least = min(known, key=known.__getitem__)
+    others = float(np.median([waiting for i, waiting in known.items() if i != least]))
+    step_ms = ms(ranks.recordings[least].mean_step_ns)
+    return least if others - known[least] > WAITING_SHARE * step_ms else None
+
+
+def _slowest(ranks: _Ranks) -> int | None:
+    """Where no waiting is known, the rank with the longest mean step."""
+    return None if ranks.is_waiting_known else _longest_step(ranks.recordings)
+
+
+def _busiest(ranks: _Ranks) -> int | None:
+    """Where no waiting is known, the rank that computes markedly longer a step than the middle one
+    (stages of a pipeline have equal steps); None where none exchange."""
+    recordings = ranks.recordings
+    chosen = [
+        i for i, digest in enumerate(recordings) if digest.device is not None and digest.steps.found
+    ]
+    if ranks.is_waiting_known or len(chosen) < 2:
+        return None
+    if not all(recordings[i].collectives for i in chosen):
+        return None
+    compute = np.array([recordings[i].per_step(recordings[i].compute) for i in chosen])
+    most = int(compute.argmax())
+    least = MORE_COMPUTE_SHARE * recordings[chosen[most]].mean_step_ns
+    more = compute[most] - float(np.median(np.delete(compute, most)))
+    return chosen[most] if more > least else None
 
 
 def why_not_one_run(claims: Sequence[Claim]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
     if len(claims) < 2:
         return ""
-    ranks, sizes, starts, ends = (set(values) for values in zip(*claims, strict=True))
+    ranks = {claim.rank for claim in claims}
+    sizes = {claim.world_size for claim in claims if claim.world_size is not None}
     if None in ranks and len(ranks) > 1:
         return "only some of them have a rank"
     if None not in ranks and len(ranks) < len(claims):
         return "several say they are the same rank"
-    if len(sizes - {None}) > 1:
+    if len(sizes) > 1:
         return "they state different numbers of ranks"
-    return (
-        "they were recorded at different times"
-        if max(starts) > min(ends) + CLOCK_TOLERANCE_NS
-        else ""
-    )
+    last_start_ns = max(claim.start_ns for claim in claims)
+    first_end_ns = min(claim.end_ns for claim in claims)
+    if last_start_ns > first_end_ns + CLOCK_TOLERANCE_NS:
+        return "they were recorded at different times"
+    return ""
 
 
 def _row(
     digest: RankDigest,
     label: int | None,
     gain_ms: float | None,
-    spent: tuple[float | None, float | None],
+    spent: Spent,
     late: bool,
 ) -> RankRow:
     steps = digest.steps
@@ -270,49 +442,64 @@ def _row(
         step_median_ms=ms(float(np.median(duration[steps.steady]))) if steps.found else None,
         compute_ms=ms(digest.per_step(digest.compute)),
         communication_ms=ms(digest.per_step(digest.communication)),
-        waiting_ms=spent[0],
-        transfer_ms=spent[1],
+        waiting_ms=spent.waiting_ms,
+        transfer_ms=spent.transfer_ms,
         idle_ms=ms(digest.per_step(duration - digest.busy)) if digest.device is not None else None,
         straggler=late,
     )
 
 
-def _of_different_steps(
-    recordings: Sequence[RankDigest],
-) -> list[tuple[float | None, float | None]] | None:
-    """Waiting and transfer of each rank in a mean step, ms, where ranks recorded different steps:
-    all make the same collectives in each, which take as long as on the quickest rank, and what they
+def _of_different_steps(recordings: Sequence[RankDigest]) -> list[Spent] | None:
+    """Waiting and transfer of each rank in a mean step where ranks recorded different steps: all
+    make the same collectives in each, which take as long as on the quickest rank, and what they
     take longer is waiting. None where they are not the same, where a rank does not wait in each of
     its steps, or where steps are not about as long."""
-    if len(recordings) < 2 or any(
-        digest.device is None or not digest.steps.found for digest in recordings
-    ):
+    if len(recordings) < 2 or not _are_apart(recordings):
         return None
-    epochs = [(digest.steps, digest.epoch_ns) for digest in recordings]
-    spans = sorted(
-        (int(s.host_start[0]) + epoch, int(s.host_end[-1]) + epoch) for s, epoch in epochs
-    )
-    if not all(epoch for _, epoch in epochs) or any(b[0] < a[1] for a, b in pairwise(spans)):
-        return None
-    spent = []
-    kinds = set()
     steps = [digest.mean_step_ns for digest in recordings]
-    for calls, of_rank in ((digest.calls, digest.steps) for digest in recordings):
-        here = [calls.step == step for step in range(len(of_rank))[of_rank.steady]]
-        spent.append(
-            np.array([float(union(calls.start[rows], calls.end[rows]).total) for rows in here])
-        )
-        kinds |= {tuple(calls.kind[rows].tolist()) for rows in here}
+    kinds = {kinds for digest in recordings for kinds in _kinds_by_step(digest)}
     if len(kinds) > 1 or not any(kinds) or min(steps) < ALIKE_SHARE * max(steps):
         return None
-    transfer = min(float(np.median(one)) for one in spent)
-    waiting = [float(np.median(one)) - transfer for one in spent]
-    longest = int(np.argmax(waiting))
-    in_each = spent[longest].min() - transfer >= EACH_STEP_SHARE * waiting[longest]
-    return [(ms(one), ms(transfer)) for one in waiting] if in_each else None
+    in_calls = [_in_calls_ns(digest) for digest in recordings]
+    transfer_ns = min(float(np.median(times)) for times in in_calls)
+    waiting_ns = [float(np.median(times)) - transfer_ns for times in in_calls]
+    longest = int(np.argmax(waiting_ns))
+    if in_calls[longest].min() - transfer_ns < EACH_STEP_SHARE * waiting_ns[longest]:
+        return None
+    return [Spent(ms(waited), ms(transfer_ns)) for waited in waiting_ns]
 
 
-def _slowest(recordings: Sequence[RankDigest]) -> int | None:
+def _are_apart(recordings: Sequence[RankDigest]) -> bool:
+    """Whether all have steps on a device, and known clocks, and were recorded one after the
+    other."""
+    spans = []
+    for digest in recordings:
+        if digest.device is None or not digest.steps.found or not digest.epoch_ns:
+            return False
+        first = int(digest.steps.host_start[0]) + digest.epoch_ns
+        spans.append((first, int(digest.steps.host_end[-1]) + digest.epoch_ns))
+    return all(after[0] >= before[1] for before, after in pairwise(sorted(spans)))
+
+
+def _rows_by_step(digest: RankDigest) -> list[Bool]:
+    """Which calls are in each steady step."""
+    steady = range(len(digest.steps))[digest.steps.steady]
+    return [digest.calls.step == step for step in steady]
+
+
+def _kinds_by_step(digest: RankDigest) -> list[tuple[int, ...]]:
+    """The kinds of the calls of each steady step, in order."""
+    return [tuple(digest.calls.kind[rows].tolist()) for rows in _rows_by_step(digest)]
+
+
+def _in_calls_ns(digest: RankDigest) -> F64:
+    """Time in calls in each steady step."""
+    calls = digest.calls
+    times = [union(calls.start[rows], calls.end[rows]).total for rows in _rows_by_step(digest)]
+    return np.array(times, np.float64)
+
+
+def _longest_step(recordings: Sequence[RankDigest]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than
     noise."""
     chosen = [
@@ -320,54 +507,25 @@ def _slowest(recordings: Sequence[RankDigest]) -> int | None:
         for i, digest in enumerate(recordings)
         if digest.device is not None or digest.only_step_times
     ]
-    times = [
-        recordings[i].steps.duration[recordings[i].steps.steady]
-        for i in chosen
-        if recordings[i].steps.found
-    ]
+    times = [_steady_steps_ns(recordings[i]) for i in chosen if recordings[i].steps.found]
     if len(times) < max(len(chosen), 2):
         return None
-    mean = np.array([*map(np.mean, times)])
-    error = np.array([t.std(ddof=1) / np.sqrt(len(t)) if len(t) > 1 else 0.0 for t in times])
-    longest = int(mean.argmax())
-    shortest = int(mean.argmin())
-    noise = max(
-        STEP_NOISE_SHARE * mean[longest],
-        NOISE_ERRORS * float(np.hypot(error[longest], error[shortest])),
-    )
-    return chosen[longest] if mean[longest] - mean[shortest] > noise else None
+    means = np.array([steps.mean() for steps in times])
+    errors = np.array([_error_of_mean(steps) for steps in times])
+    longest = int(means.argmax())
+    shortest = int(means.argmin())
+    by_steps = NOISE_ERRORS * float(np.hypot(errors[longest], errors[shortest]))
+    noise = max(STEP_NOISE_SHARE * means[longest], by_steps)
+    return chosen[longest] if means[longest] - means[shortest] > noise else None
 
 
-def _busiest(recordings: Sequence[RankDigest]) -> int | None:
-    """The rank that computes markedly longer a step than the middle one; None without, or where
-    none exchange."""
-    chosen = [
-        i for i, digest in enumerate(recordings) if digest.device is not None and digest.steps.found
-    ]
-    if len(chosen) < 2 or not all(recordings[i].collectives for i in chosen):
-        return None
-    compute = np.array([recordings[i].per_step(recordings[i].compute) for i in chosen])
-    most = int(compute.argmax())
-    steps = recordings[chosen[most]].steps
-    least = MORE_COMPUTE_SHARE * float(steps.duration[steps.steady].mean())
-    return (
-        chosen[most] if compute[most] - float(np.median(np.delete(compute, most))) > least else None
-    )
+def _steady_steps_ns(digest: RankDigest) -> I64:
+    return digest.steps.duration[digest.steps.steady]
 
 
-def _awaited(recordings: Sequence[RankDigest], waiting: Sequence[float | None]) -> int | None:
-    """The rank that waits least in collectives, None where the others do not wait markedly
-    longer."""
-    known = {i: w for i, w in enumerate(waiting) if w is not None}
-    if len(known) < 2:
-        return None
-    least = min(known, key=known.__getitem__)
-    others = float(np.median([w for i, w in known.items() if i != least]))
-    return (
-        least
-        if others - known[least] > WAITING_SHARE * ms(recordings[least].mean_step_ns)
-        else None
-    )
+def _error_of_mean(values: I64) -> float:
+    """Standard error; 0 of a single value."""
+    return float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
 def _missing(
@@ -396,12 +554,14 @@ def _absent(
     count = world - len(known) - len(broken)
     present = known.union(broken)
     missing = _listed((rank for rank in range(world) if rank not in present), count)
-    gone = [f"{count} of {world} ranks are missing ({missing})"] if count else []
-    unreadable = (
-        f"the files of {len(broken)} of {world} ranks could not be read "
-        f"({_listed(broken, len(broken))})"
-    )
-    gone += [unreadable] if broken else []
+    gone = []
+    if count:
+        gone.append(f"{count} of {world} ranks are missing ({missing})")
+    if broken:
+        gone.append(
+            f"the files of {len(broken)} of {world} ranks could not be read "
+            f"({_listed(broken, len(broken))})"
+        )
     if gone and len(recordings) > 1:
         text = (
             f"{', and '.join(gone)}: who is waited for, and for how long, is known among the "
@@ -416,9 +576,8 @@ def _absent(
 def _listed(ranks: Iterable[int], count: int) -> str:
     """The first of so many; a run may claim to have millions."""
     first = list(islice(ranks, LISTED_RANKS))
-    return ", ".join(map(str, first)) + (
-        f" and {count - len(first)} more" if count > len(first) else ""
-    )
+    shown = ", ".join(map(str, first))
+    return f"{shown} and {count - len(first)} more" if count > len(first) else shown
 
 
 def _clock_notes(matches: Matches | None, labels: list[int]) -> list[str]:

@@ -39,7 +39,7 @@ class ProcessGroup(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The same on all its ranks."""
+        """What it goes by, equal on all its ranks."""
         return self[:3]
 
 

@@ -24,14 +24,12 @@ from traceanalyzer.analysis.ranks.digest import (
 from traceanalyzer.analysis.time.step_evidence import extent
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import cut
-from traceanalyzer.trace import I32, I64, Trace
+from traceanalyzer.trace import I32, I64, Bool, Trace
 
 FREE_NS = 5_000
 AT_ONCE_NS = 20_000
 """Kernels of one stream follow each other within the first; what waits for another stream begins
 within the second."""
-
-
 MOST_FAMILIES = 12  # kernels by name that take most of the time; the rest is one
 OTHERS = "other kernels"
 
@@ -74,40 +72,60 @@ def digest_of(timed: Timed) -> RankDigest:
 def _calls(timed: Timed) -> tuple[DigestedCalls, tuple[ProcessGroup, ...]]:
     found = timed.collective_calls
     table = timed.trace.collectives
-    trace = timed.trace
     parts = found.parts
+    of_device = (found.step >= 0) & (found.device == timed.device)
     order = np.argsort(parts.entry, kind="stable")
-    order = order[((found.step >= 0) & (found.device == timed.device))[parts.entry[order]]]
+    order = order[of_device[parts.entry[order]]]
     rows = parts.entry[order]
-    metadata = parts.metadata[order]
+    metadata = parts.metadata[order]  # row in the table, -1 for none: the last one here
     numbered = (table.sequence >= 0) & (table.communicator >= 0)
-    named = (table.group, table.ranks, np.where(numbered, table.communicator, -1), table.group_size)
-    of_row = [
-        ProcessGroup(
-            trace.text(group) or "", trace.text(ranks) or "", trace.text(communicator) or "", size
-        )
-        for group, ranks, communicator, size in zip(
-            *(column.tolist() for column in named), strict=True
-        )
-    ]
-    code = {group: i for i, group in enumerate(dict.fromkeys([*of_row, digest.NO_GROUP]))}
-    groups = np.array([code[group] for group in (*of_row, digest.NO_GROUP)], np.int32)
-    columns = {
-        name: getattr(found, name)[rows]
-        for name in ("start", "end", "launched", "row", "step", "bytes")
-    }
-    columns |= {"kind": parts.kind[order], "group": groups[metadata]}
-    columns["sequence"] = np.append(np.where(numbered, table.sequence, -1), -1)[metadata]
-    columns["peer"] = np.append(table.peer, np.int32(-1))[metadata]
-    calls = DigestedCalls.from_columns(columns)
-    if not len(calls):
-        return calls, tuple(code)
-    compute = np.flatnonzero((trace.device_ops.device == timed.device) & timed.linked.is_compute)
-    queued = _queued(timed, calls, compute)
-    held = _held(timed, calls, compute)
-    return replace(calls, queued=queued, slowed=_slowed(timed, calls, compute), held=held), tuple(
-        code
+    groups, group = _groups(timed, numbered)
+    calls = DigestedCalls.from_columns(
+        {
+            "start": found.start[rows],
+            "end": found.end[rows],
+            "launched": found.launched[rows],
+            "row": found.row[rows],
+            "step": found.step[rows],
+            "bytes": found.bytes[rows],
+            "kind": parts.kind[order],
+            "group": group[metadata],
+            "sequence": np.append(np.where(numbered, table.sequence, -1), -1)[metadata],
+            "peer": np.append(table.peer, np.int32(-1))[metadata],
+        }
     )
+    if not len(calls):
+        return calls, groups
+    compute = _compute_rows(timed)
+    calls = replace(
+        calls,
+        queued=_queued(timed, calls, compute),
+        slowed=_slowed(timed, calls, compute),
+        held=_held(timed, calls, compute),
+    )
+    return calls, groups
+
+
+def _compute_rows(timed: Timed) -> I64:
+    """Rows of the compute on the rank's device."""
+    ops = timed.trace.device_ops
+    return np.flatnonzero((ops.device == timed.device) & timed.linked.is_compute)
+
+
+def _groups(timed: Timed, numbered: Bool) -> tuple[tuple[ProcessGroup, ...], I32]:
+    """The groups of the recording, and which of them each row of `Trace.collectives` is of, with
+    one more for calls without a row."""
+    table = timed.trace.collectives
+    text = timed.trace.text
+    communicators = np.where(numbered, table.communicator, -1)
+    columns = (table.group, table.ranks, communicators, table.group_size)
+    of_row = [
+        ProcessGroup(text(group) or "", text(ranks) or "", text(communicator) or "", size)
+        for group, ranks, communicator, size in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+    of_row.append(digest.NO_GROUP)
+    code = {group: i for i, group in enumerate(dict.fromkeys(of_row))}
+    return tuple(code), np.array([code[group] for group in of_row], np.int32)
 
 
 def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
@@ -119,13 +137,12 @@ def _queued(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
     launched = linked.launch_time[rows]
     ended = np.maximum.accumulate(ops.end[rows])
-    before, until = (
-        np.searchsorted(launched, calls.launched, side=side) for side in ("left", "right")
-    )
-    ready = np.maximum(np.append(ended, calls.launched.min(initial=0))[before - 1], calls.launched)
-    return np.where(
-        (calls.launched >= 0) & (before == until), np.maximum(calls.start - ready, 0), 0
-    )
+    before = np.searchsorted(launched, calls.launched, side="left")
+    until = np.searchsorted(launched, calls.launched, side="right")
+    ended_before = np.append(ended, calls.launched.min(initial=0))[before - 1]
+    ready = np.maximum(ended_before, calls.launched)
+    known = (calls.launched >= 0) & (before == until)
+    return np.where(known, np.maximum(calls.start - ready, 0), 0)
 
 
 def _slowed(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
@@ -134,7 +151,8 @@ def _slowed(timed: Timed, calls: DigestedCalls, compute: I64) -> I64:
     ops = timed.trace.device_ops
     launched = timed.linked.launch_time
     rows = compute[np.argsort(launched[compute], kind="stable")]
-    longer = np.append(0, np.cumsum((ops.end - ops.start)[rows] - alone(timed.linked, rows)))
+    took = (ops.end - ops.start)[rows]
+    longer = np.append(0, np.cumsum(took - alone(timed.linked, rows)))
     until = longer[np.searchsorted(launched[rows], calls.launched)]
     order = np.argsort(calls.launched, kind="stable")
     slowed = np.empty(len(calls), np.int64)
@@ -152,55 +170,64 @@ def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:
     never = np.iinfo(np.int64).max // 2
     start, launched = (np.append(of[rows], never)[after] for of in (ops.start, linked.launch_time))
     ended = np.append(np.maximum.accumulate(ops.end[rows]), -never)[after - 1]
-    free = (
-        (ended <= calls.end - FREE_NS) & (start <= calls.end + AT_ONCE_NS) & (launched < calls.end)
-    )
+    at_once = start <= calls.end + AT_ONCE_NS
+    free = (ended <= calls.end - FREE_NS) & at_once & (launched < calls.end)
     return free.astype(np.int32)
 
 
 def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     """The calls with what was launched before them, and that: kernels in the order of their
-    launches, cut where something is sent or received. What has no role has that of its neighbour in
-    the stretch, the one before first."""
+    launches, cut where something is sent or received."""
     sends = one_of(calls.kind, SENDS)
     if timed.device is None or not sends.any():
         return calls, Pieces.empty()
     bounds = np.sort(calls.launched[sends])
+    launched = _launched_rows(timed)
+    launches = timed.linked.launch_time
+    step = timed.steps.of_op[launched].astype(np.int64)
+    number = np.searchsorted(bounds, launches[launched], side="right")
+    stretch = number * len(timed.steps) + step
+    role = _roles(find_phases(timed).of_op[launched].astype(np.int32), stretch)
+    known = role != Role.NONE
+    rows = launched[known]
+    if not len(rows):
+        return calls, Pieces.empty()
+    cuts = (np.diff(stretch[known]) != 0) | (np.diff(role[known]) != 0)
+    first = np.flatnonzero(np.append(True, cuts))
     ops = timed.trace.device_ops
-    linked = timed.linked
-    mine = (
-        (ops.device == timed.device)
-        & linked.is_compute
-        & (timed.steps.of_op >= 0)
-        & (linked.launch_time >= 0)
+    start = np.minimum.reduceat(ops.start[rows], first)
+    end = np.maximum.reduceat(ops.end[rows], first)
+    pieces = Pieces.from_columns(
+        {
+            "start": start,
+            "end": end,
+            "busy": measure(timed.activity[timed.device].compute, start, end),
+            "step": step[known][first],
+            "role": role[known][first],
+        }
     )
-    rows = np.flatnonzero(mine)
-    rows = rows[np.argsort(linked.launch_time[rows], kind="stable")]
-    step = timed.steps.of_op[rows].astype(np.int64)
-    stretch = (
-        np.searchsorted(bounds, linked.launch_time[rows], side="right") * len(timed.steps) + step
-    )
-    role = find_phases(timed).of_op[rows]
-    at = np.arange(len(rows))
+    after = np.searchsorted(launches[rows[first]], calls.launched).astype(np.int32)
+    return replace(calls, after=np.where(sends, after, np.int32(0))), pieces
+
+
+def _launched_rows(timed: Timed) -> I64:
+    """Rows of the compute on the rank's device in its steps, in the order of their launches."""
+    launches = timed.linked.launch_time
+    rows = _compute_rows(timed)
+    rows = rows[(timed.steps.of_op[rows] >= 0) & (launches[rows] >= 0)]
+    return rows[np.argsort(launches[rows], kind="stable")]
+
+
+def _roles(role: I32, stretch: I64) -> I32:
+    """The role of each kernel. What has none has that of its neighbour in the stretch, the one
+    before first."""
+    at = np.arange(len(role))
     known = one_of(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
     before = np.maximum.accumulate(np.where(known, at, 0))
     after = np.minimum.accumulate(np.where(known, at, len(at) - 1)[::-1])[::-1]
-    other = np.where(known[before] & (stretch[before] == stretch), before, after)
-    role = np.where(known[other] & (stretch[other] == stretch), role[other], Role.NONE).astype(
-        np.int32
-    )
-    rows, stretch, step, role = (
-        values[role != Role.NONE] for values in (rows, stretch, step, role)
-    )
-    if not len(rows):
-        return calls, Pieces.empty()
-    first = np.flatnonzero(np.append(True, (np.diff(stretch) != 0) | (np.diff(role) != 0)))
-    after = np.searchsorted(linked.launch_time[rows[first]], calls.launched).astype(np.int32)
-    start = np.minimum.reduceat(ops.start[rows], first)
-    end = np.maximum.reduceat(ops.end[rows], first)
-    busy = measure(timed.activity[timed.device].compute, start, end)
-    columns = {"start": start, "end": end, "busy": busy, "step": step[first], "role": role[first]}
-    return replace(calls, after=np.where(sends, after, np.int32(0))), Pieces.from_columns(columns)
+    near = np.where(known[before] & (stretch[before] == stretch), before, after)
+    found = np.where(known[near] & (stretch[near] == stretch), role[near], Role.NONE)
+    return found.astype(np.int32)
 
 
 def why_of(causes: Causes, calls: DigestedCalls) -> digest.Why | None:
@@ -214,9 +241,8 @@ def why_of(causes: Causes, calls: DigestedCalls) -> digest.Why | None:
     idle = idle_by_cause(timed, gaps, timed.device)
     # When the rank's communication before each call had ended; its step began, for the first of a
     # step.
-    before = np.append(np.full(1, np.iinfo(np.int64).min), np.maximum.accumulate(calls.end))[
-        : len(calls)
-    ]
+    ended = np.maximum.accumulate(calls.end)
+    before = np.append(np.iinfo(np.int64).min, ended)[: len(calls)]
     begin = np.minimum(np.maximum(before, steps.start[calls.step]), calls.start)
     of_cause = [(gaps.device == timed.device) & (gaps.cause == cause) for cause in IdleCause]
     idle_before = [

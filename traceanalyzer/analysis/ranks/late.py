@@ -13,7 +13,7 @@ from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.ranks.skew import Arrivals
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.trace import F64, I64
+from traceanalyzer.trace import F64, I32, I64
 
 MIN_GAIN_SHARE = 0.05
 """Share of the step that the run must gain without a rank's excess before the rank is named: GPUs
@@ -62,50 +62,90 @@ def late_ranks(
     all are late."""
     late = came.late[matches.steady]
     excess = came.own[matches.steady].astype(np.float64)
-    total, squares = (np.bincount(late, excess**power, minlength=len(gain_ms)) for power in (1, 2))
-    named = (gain_ms >= MIN_GAIN_SHARE * step_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
-    if several := late_together(matches):
+    total = np.bincount(late, excess, minlength=len(gain_ms))
+    squares = np.bincount(late, excess**2, minlength=len(gain_ms))
+    least_ms = MIN_GAIN_SHARE * step_ms
+    named = (gain_ms >= least_ms) & (total**2 >= MIN_TIMES * squares) & (total > 0)
+    several = late_together(matches)
+    if several is not None:
         gain = several.gain.astype(np.float64)
         whole_ms = float(gain.sum()) / NS_PER_MS / steps
         repeated = gain.sum() ** 2 >= MIN_TIMES * (gain**2).sum()
-        if repeated and whole_ms >= MIN_GAIN_SHARE * step_ms and whole_ms > gain_ms[named].sum():
+        if repeated and whole_ms >= least_ms and whole_ms > gain_ms[named].sum():
             return tuple(LateRank(rank, whole_ms, True) for rank in several.ranks.tolist())
     order = np.flatnonzero(named)[np.argsort(-gain_ms[named], kind="stable")]
     return tuple(LateRank(rank, float(gain_ms[rank])) for rank in order.tolist())
 
 
+@dataclass(frozen=True, eq=False)
+class _Arriving:
+    """The parts of collectives, each collective's in the order in which its ranks were ready."""
+
+    first: I64  # where the parts of each collective begin, and the number of all of them
+    ready: I64
+    collective: I32
+    rank: I32
+    left: I64  # how many of its collective are not earlier
+
+    @classmethod
+    def of(cls, matches: Matches) -> "_Arriving":
+        """The parts of matched collectives."""
+        order = np.lexsort((matches.undisturbed, matches.collective))
+        collective = matches.collective[order]
+        return cls(
+            first=matches.first,
+            ready=matches.undisturbed[order],
+            collective=collective,
+            rank=matches.rank[order],
+            left=matches.first[collective + 1] - np.arange(len(collective)),
+        )
+
+    def until_last_ns(self, collectives: I32, begin: I64) -> I64:
+        """From the part before `begin` to the last one of each collective."""
+        until: I64 = self.ready[self.first[collectives + 1] - 1] - self.ready[begin - 1]
+        return until
+
+
 def late_together(matches: Matches) -> Together | None:
-    """The same few ranks, less than half of those that take part, that most often come much later
+    """The few ranks, less than half of those that take part, that most often come much later
     than all others: collectives are divided at the widest gap between arrivals. None where that is
     one rank alone."""
-    size = np.diff(matches.first)
-    first = matches.first
-    order = np.lexsort((matches.undisturbed, matches.collective))
-    ready = matches.undisturbed[order]
-    of = matches.collective[order]
-    rank = matches.rank[order]
-    left = first[of + 1] - np.arange(len(of))
-    gap = np.diff(ready, prepend=ready[:1])
-    # Where all ranks came from the same collective before, nobody is late by what others held up.
-    origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
-    from_one = matches.least(origin) == matches.most(origin)
-    gap[(2 * left >= size[of]) | ~(matches.steady & from_one)[of]] = 0
+    parts = _Arriving.of(matches)
+    gap = _gaps(matches, parts)
     widest = matches.most(gap)
-    rows = np.flatnonzero((gap == widest[of]) & (gap > 0))
-    one, at = np.unique(of[rows], return_index=True)
+    rows = np.flatnonzero((gap == widest[parts.collective]) & (gap > 0))
+    divided, at = np.unique(parts.collective[rows], return_index=True)
     begin = rows[at]
     if not len(begin):
         return None
-    # Numbers by chance, whose sum tells one set of ranks from another.
-    numbers = np.cumsum(np.random.default_rng(0).integers(0, 1 << 62, int(rank.max()) + 1)[rank])
-    sets = Groups.of(numbers[first[one + 1] - 1] - numbers[begin - 1])
-    best = sets.rows[int(np.argmax(sets.sum(widest[one])))]
-    least = int(begin[best[0]])
-    if left[least] < 2:
+    sets = _sets_of_ranks(parts, divided, begin)
+    best = sets.rows[int(np.argmax(sets.sum(widest[divided])))]
+    first = int(begin[best[0]])
+    count = int(parts.left[first])
+    if count < 2:
         return None
-    gain = np.zeros(len(size), np.int64)
-    gain[one[best]] = ready[first[one[best] + 1] - 1] - ready[begin[best] - 1]
-    return Together(
-        np.sort(rank[least : least + int(left[least])]).astype(np.int64),
-        largest_of(gain, matches.series),
-    )
+    gain = np.zeros(len(matches), np.int64)
+    gain[divided[best]] = parts.until_last_ns(divided[best], begin[best])
+    ranks = np.sort(parts.rank[first : first + count]).astype(np.int64)
+    return Together(ranks, largest_of(gain, matches.series))
+
+
+def _gaps(matches: Matches, parts: _Arriving) -> I64:
+    """Time from the rank before each part to it; 0 where at least half of the ranks come after the
+    gap, in steps that are not steady, and where ranks came from different collectives."""
+    gap = np.diff(parts.ready, prepend=parts.ready[:1])
+    # Where all ranks came from the same collective before, nobody is late by what others held up.
+    origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
+    from_one = matches.least(origin) == matches.most(origin)
+    size = np.diff(matches.first)
+    few = 2 * parts.left < size[parts.collective]
+    gap[~(few & (matches.steady & from_one)[parts.collective])] = 0
+    return gap
+
+
+def _sets_of_ranks(parts: _Arriving, collectives: I32, begin: I64) -> Groups:
+    """Collectives by the ranks from `begin` on: numbers by chance, whose sum tells one set of
+    ranks from another."""
+    chance = np.random.default_rng(0).integers(0, 1 << 62, int(parts.rank.max()) + 1)
+    sums = np.cumsum(chance[parts.rank])
+    return Groups.of(sums[parts.first[collectives + 1] - 1] - sums[begin - 1])

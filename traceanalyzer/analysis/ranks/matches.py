@@ -1,13 +1,13 @@
-"""The same collective in the recordings of several ranks, on one clock.
+"""Collectives matched across the recordings of several ranks, on one clock.
 
 The collectives of a process group run in the same order on all its ranks, so the n-th of a group in
 a step is the same one everywhere, as long as all of them recorded equally many. One that
 synchronises ends at nearly the same time on all its ranks: what their ends differ by in the median
 is what the clocks are apart (`clocks`)."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, membe
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool
 
+T = TypeVar("T", bound=Hashable)
+Group = tuple[str, str, str]
+"""Process group: its name, its ranks, and the communicator's id where its operations are
+numbered."""
 _MAX_ORDINAL = 2**24  # collectives of one group in a step that fit a key
 
 
@@ -53,7 +57,7 @@ class Matches:
 
     @cached_property
     def collective(self) -> I32:
-        """Of each part the collective."""
+        """The collective of each part, shape (parts,)."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.first))
 
     @cached_property
@@ -63,16 +67,15 @@ class Matches:
         return np.split(stable_order(self.rank), np.cumsum(counts(self.rank, count))[:-1])
 
     def arrived(self, rank: int) -> tuple[I64, I64]:
-        """Of the parts of a recording, by position, the rows and when the last rank came, ns on its
-        own clock."""
-        here = self.of_rank[rank]
-        return self.row[here], self.most(self.start)[self.collective[here]] + self.clocks.offset[
-            rank
-        ]
+        """Rows of the parts of a recording, by position, and when the last rank came to each, ns on
+        its own clock."""
+        parts = self.of_rank[rank]
+        last = self.most(self.start)[self.collective[parts]]
+        return self.row[parts], last + self.clocks.offset[rank]
 
     @cached_property
     def before(self) -> I64:
-        """Of each part the one of the same rank before it, -1 for the first."""
+        """The part before each on the same rank, -1 for the first; shape (parts,)."""
         before = np.full(len(self.rank), -1, np.int64)
         for mine in self.of_rank:
             before[mine[1:]] = mine[:-1]
@@ -80,8 +83,8 @@ class Matches:
 
     @cached_property
     def holds(self) -> Bool:
-        """Of each part whether compute waited for its collective, on any rank; true of the last of
-        a step."""
+        """Per part: whether compute waited for its collective, on any rank; true of the last of a
+        step."""
         holds = (self.most(self.held.astype(np.int64)) > 0)[self.collective]
         step = self.step[self.collective]
         after = np.flatnonzero(self.before >= 0)
@@ -90,15 +93,16 @@ class Matches:
 
     @cached_property
     def follows(self) -> Bool:
-        """Of each part whether it began after the one of its rank before it had ended."""
+        """Per part: whether it began after the one of its rank before it had ended."""
         return (self.before >= 0) & (self.end[self.before] <= self.start)
 
     @cached_property
     def held_by(self) -> I64:
-        """Of each part that of its rank's last collective that held its compute; -1: of none."""
+        """Per part: the rank's last collective before it that blocked compute, -1 for none."""
         held_by = np.full(len(self.rank), -1, np.int64)
         for mine in self.of_rank:
-            last = np.maximum.accumulate(np.where(self.holds[mine], np.arange(len(mine)), -1))[:-1]
+            holding = np.where(self.holds[mine], np.arange(len(mine)), -1)
+            last = np.maximum.accumulate(holding)[:-1]
             held_by[mine[1:]] = np.where(last < 0, -1, mine[last])
         return held_by
 
@@ -116,7 +120,7 @@ class Matches:
 
     @cached_property
     def series(self) -> I64:
-        """Of each collective the first of its series: those that follow each other while all ranks
+        """Per collective the first of its series: those that follow each other while all ranks
         compute, as when gradients are reduced during the backward pass."""
         parts = np.flatnonzero((self.before >= 0) & ~self.holds[self.before])
         found = np.arange(len(self))
@@ -134,15 +138,14 @@ class Matches:
         lost = np.where((self.series != np.arange(len(self)))[self.collective], self.slowed, 0)
         for mine in self.of_rank:
             total = np.cumsum(lost[mine])
-            _, first, of = np.unique(
-                self.series[self.collective[mine]], return_index=True, return_inverse=True
-            )
-            lost[mine] = total - total[first[of]]
+            series = self.series[self.collective[mine]]
+            _, first, which = np.unique(series, return_index=True, return_inverse=True)
+            lost[mine] = total - total[first[which]]
         return self.ready - lost
 
     @cached_property
     def members(self) -> I64:
-        """Of each collective a number that is the same where the same ranks take part."""
+        """A number for each collective that is the same where the same ranks take part."""
         return members(self.first, self.rank)
 
     def least(self, values: I64) -> I64:
@@ -162,11 +165,6 @@ def largest_of(values: I64, *keys: I64 | I32) -> I64:
     result = np.zeros_like(values)
     result[largest] = values[largest]
     return result
-
-
-Group = tuple[str, str, str]
-"""Process group: its name, its ranks, and the communicator's id where its operations are
-numbered."""
 
 
 class _Calls(NamedTuple):
@@ -194,32 +192,59 @@ class _Calls(NamedTuple):
 def match_collectives(recordings: Sequence[RankDigest]) -> Matches:
     """Match the collectives of a run's ranks; no rows where no two ranks share any."""
     calls, groups, names = _calls_of(recordings)
-    block = calls.group.astype(np.int64) * len(names) + calls.step
     numbered = np.array([bool(group[2]) for group in groups], bool)[calls.group]
-    odd = _damaged(calls.rank, np.where(numbered, -1, block))
-    ordinal = np.where(numbered, calls.sequence % _MAX_ORDINAL, _ordinals(calls.rank, block))
-    key = block * _MAX_ORDINAL + ordinal
-    del block, ordinal, numbered
-    every, key = _sorted_once(key, calls.rank)
-    total = int(np.count_nonzero(np.diff(key, prepend=-1)))
-    kept = ~odd[every]
-    every = every[kept]
-    key = key[kept]
-    notes = _left_out(recordings, set(calls.rank[odd].tolist()))
-    _, count = _bounds(key)
+    kept = _comparable(calls, numbered, len(names))
+    notes = _left_out(recordings, kept.left_out)
+    _, count = _bounds(kept.key)
     complete = count > 1
-    if alone := int(total - complete.sum()):
-        others = "other ranks did not record equally many of their group in that step."
-        notes.append(f"{alone} of {total} collectives were not matched across ranks: {others}")
-    calls = calls.take(every[np.repeat(complete, count)])
-    first, size = _bounds(key[np.repeat(complete, count)])
+    notes += _unmatched(kept.total - int(complete.sum()), kept.total)
+    shared = np.repeat(complete, count)
+    calls = calls.take(kept.rows[shared])
+    first, size = _bounds(kept.key[shared])
     same = _same_kind(calls, first)
-    if differing := int((~same).sum()):
-        others = "from one on, the ranks of its group recorded different kinds."
-        notes.append(f"{differing} collectives were not matched across ranks: {others}")
+    notes += _of_other_kinds(int((~same).sum()))
     calls = calls.take(np.repeat(same, size))
-    return _on_one_clock(
-        recordings, calls, np.append(0, np.cumsum(size[same])), groups, names, notes
+    bounds = np.append(0, np.cumsum(size[same]))
+    return _on_one_clock(recordings, calls, bounds, groups, names, notes)
+
+
+def _unmatched(alone: int, total: int) -> list[str]:
+    if not alone:
+        return []
+    why = "other ranks did not record equally many of their group in that step."
+    return [f"{alone} of {total} collectives were not matched across ranks: {why}"]
+
+
+def _of_other_kinds(count: int) -> list[str]:
+    if not count:
+        return []
+    why = "from one on, the ranks of its group recorded different kinds."
+    return [f"{count} collectives were not matched across ranks: {why}"]
+
+
+class _Kept(NamedTuple):
+    """The calls that can be compared, those of one collective after each other, by rank."""
+
+    rows: I64
+    key: I64  # of the collective
+    total: int  # collectives, with those that cannot be compared
+    left_out: set[int]  # positions of ranks of which calls cannot
+
+
+def _comparable(calls: _Calls, numbered: Bool, steps: int) -> _Kept:
+    """By the number of a call in its communicator where it has one, else by how many its rank made
+    of its group in the step before it."""
+    block = calls.group.astype(np.int64) * steps + calls.step
+    odd = _damaged(calls.rank, np.where(numbered, -1, block))
+    sequence = calls.sequence % _MAX_ORDINAL
+    ordinal = np.where(numbered, sequence, _ordinals(calls.rank, block))
+    rows, key = _sorted_once(block * _MAX_ORDINAL + ordinal, calls.rank)
+    kept = ~odd[rows]
+    return _Kept(
+        rows=rows[kept],
+        key=key[kept],
+        total=int(np.count_nonzero(np.diff(key, prepend=-1))),
+        left_out=set(calls.rank[odd].tolist()),
     )
 
 
@@ -230,41 +255,41 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
     parts = []
     for rank, digest in enumerate(recordings):
         calls = digest.calls
-        group = np.array(
-            [groups.setdefault(one.key, len(groups)) for one in digest.groups], np.int32
-        )
-        size = np.array([one.size for one in digest.groups], np.int32)
-        step = np.array(
-            [names.setdefault(name, len(names)) for name in digest.steps.names], np.int32
-        )
+        group = _codes(groups, [group.key for group in digest.groups])
+        size = np.array([group.size for group in digest.groups], np.int32)
+        step = _codes(names, digest.steps.names)
         every = _Calls(
-            np.full(len(calls), rank, np.int32),
-            calls.start,
-            calls.end,
-            calls.queued,
-            calls.slowed,
-            calls.held,
-            calls.row,
-            calls.kind,
-            calls.bytes,
-            group[calls.group],
-            size[calls.group],
-            step[calls.step],
-            calls.step >= digest.steps.warmup,
-            calls.sequence,
+            rank=np.full(len(calls), rank, np.int32),
+            start=calls.start,
+            end=calls.end,
+            queued=calls.queued,
+            slowed=calls.slowed,
+            held=calls.held,
+            row=calls.row,
+            kind=calls.kind,
+            bytes=calls.bytes,
+            group=group[calls.group],
+            size=size[calls.group],
+            step=step[calls.step],
+            steady=calls.step >= digest.steps.warmup,
+            sequence=calls.sequence,
         )
         parts.append(every.take(~one_of(calls.kind, SENDS)))
     return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
 
 
+def _codes(known: dict[T, int], values: Iterable[T]) -> I32:
+    """The number of each value; one that is not known gets the next."""
+    return np.array([known.setdefault(value, len(known)) for value in values], np.int32)
+
+
 def _ordinals(rank: I32, block: I64) -> I64:
-    """Of each call which one of its rank and block it is."""
+    """Which call of its rank and block each is, from 0."""
     pairs = Groups.of(rank, block)
     order = np.argsort(pairs.index, kind="stable")
     result = np.empty(len(rank), np.int64)
-    result[order] = np.arange(len(rank)) - np.repeat(
-        np.cumsum(pairs.count) - pairs.count, pairs.count
-    )
+    begin = np.cumsum(pairs.count) - pairs.count
+    result[order] = np.arange(len(rank)) - np.repeat(begin, pairs.count)
     return result
 
 
@@ -279,12 +304,14 @@ def _damaged(rank: I32, block: I64) -> Bool:
     np.maximum.at(most, in_block, pairs.count)
     least = most.copy()
     np.minimum.at(least, in_block, pairs.count)
-    for number in np.flatnonzero((least < most) & (block[blocks.first] >= 0)).tolist():
-        here = np.flatnonzero(in_block == number)
-        values, ranks = np.unique(pairs.count[here], return_counts=True)
+    differing = (least < most) & (block[blocks.first] >= 0)
+    for number in np.flatnonzero(differing).tolist():
+        members_of = np.flatnonzero(in_block == number)
+        values, ranks = np.unique(pairs.count[members_of], return_counts=True)
         usual = values[ranks == ranks.max()]
         # Without a majority nobody knows who is right.
-        odd[here] = pairs.count[here] != usual[0] if len(usual) == 1 and ranks.max() > 1 else True
+        is_known = len(usual) == 1 and ranks.max() > 1
+        odd[members_of] = pairs.count[members_of] != usual[0] if is_known else True
     return odd[pairs.index]
 
 

@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups, counts, robust_sigma, stable_order
+from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64
 
 ROUNDING_NS = 2_000  # ranks end the same collective a microsecond or two apart even on one clock
+NOISE_ERRORS = 3.0  # standard errors within which clocks are the same
+ERROR_OF_MEDIAN = 1.2533  # standard error of a median over that of a mean (normal distribution)
 MAX_SPREAD_NS = 500_000
 """Ends of one collective scatter by tens of us between ranks; if more, those matched are not the
 same."""
@@ -38,38 +41,54 @@ def align_clocks(epochs: Sequence[int], first: I64, rank: I32, end: I64) -> Cloc
     known = all(epochs)
     offset = np.array([epochs[0] - epoch if known else 0 for epoch in epochs], np.int64)
     corrected = np.zeros(count, np.int64)
-    spread = 0.0
+    spread_ns = 0.0
     if not len(end):
-        return Clocks(offset, corrected, spread, known or count < 2)
-    bounds = np.cumsum(counts(rank, count))[:-1]
-    order = stable_order(rank)
-    numbers = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    collective, ends = (np.split(values[order], bounds) for values in (numbers, end))
-    for reference, other, shared in _most_shared_first(count, first, rank):
-        if not shared:
+        return Clocks(offset, corrected, spread_ns, known or count < 2)
+    ends = _ends_by_rank(count, first, rank, end)
+    for edge in _most_shared_first(count, first, rank):
+        if not edge.shared:
             # It shares no collective with those done: it has no clock in common with them, and
             # needs none.
             continue
-        _, here, there = np.intersect1d(
-            collective[reference], collective[other], True, return_indices=True
-        )
-        difference = (ends[other][there] - offset[other]) - (
-            ends[reference][here] - offset[reference]
-        )
+        later = ends[edge.rank].later_than(ends[edge.reference])
+        difference = later - offset[edge.rank] + offset[edge.reference]
         apart = round(float(np.median(difference)))
         sigma = robust_sigma(difference, apart)
-        # within three standard errors; that of the median is 1.2533 of that of the mean (normal
-        # distribution)
-        noise = 3.0 * 1.2533 * sigma / np.sqrt(len(difference)) + ROUNDING_NS
+        noise = NOISE_ERRORS * ERROR_OF_MEDIAN * sigma / np.sqrt(len(difference)) + ROUNDING_NS
         if not known or abs(apart) > noise:
-            offset[other] += apart
-            corrected[other] = apart
-        spread = max(spread, sigma)
-    return Clocks(offset, corrected, spread, spread <= MAX_SPREAD_NS)
+            offset[edge.rank] += apart
+            corrected[edge.rank] = apart
+        spread_ns = max(spread_ns, sigma)
+    return Clocks(offset, corrected, spread_ns, spread_ns <= MAX_SPREAD_NS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """When a recording's collectives ended, on its own clock."""
+
+    collective: I64  # numbers, in order
+    end: I64
+
+    def later_than(self, other: "_Ends") -> I64:
+        """How much later those ended that both took part in."""
+        _, own, theirs = np.intersect1d(
+            self.collective, other.collective, assume_unique=True, return_indices=True
+        )
+        later: I64 = self.end[own] - other.end[theirs]
+        return later
+
+
+def _ends_by_rank(count: int, first: I64, rank: I32, end: I64) -> list[_Ends]:
+    bounds = np.cumsum(counts(rank, count))[:-1]
+    order = stable_order(rank)
+    numbers = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    collectives = np.split(numbers[order], bounds)
+    ends = np.split(end[order], bounds)
+    return [_Ends(of_rank, times) for of_rank, times in zip(collectives, ends, strict=True)]
 
 
 def members(first: I64, rank: I32) -> I64:
-    """Of each collective a number that is the same where the same ranks take part: a sum of random
+    """A number for each collective that is the same where the same ranks take part: a sum of random
     numbers."""
     if len(first) < 2:
         return np.empty(0, np.int64)
@@ -78,12 +97,20 @@ def members(first: I64, rank: I32) -> I64:
     return np.add.reduceat(numbers[rank], first[:-1])
 
 
-def _most_shared_first(count: int, first: I64, of: I32) -> Iterator[tuple[int, int, int]]:
-    """Each recording but the first, with the one before it (or the first) that it shares most
-    collectives with, and how many: a spanning tree, grown by its strongest edge (Prim)."""
-    sets = Groups.of(members(first, of))
+@dataclass(frozen=True)
+class _Edge:
+    """A recording, the one done before it with which it shares most collectives, and how many."""
+
+    reference: int
+    rank: int
+    shared: int
+
+
+def _most_shared_first(count: int, first: I64, ranks_of: I32) -> Iterator[_Edge]:
+    """Each recording but the first: a spanning tree, grown by its strongest edge (Prim)."""
+    sets = Groups.of(members(first, ranks_of))
     times = sets.count
-    groups = [of[first[one] : first[one + 1]] for one in sets.first.tolist()]
+    groups = [ranks_of[first[i] : first[i + 1]] for i in sets.first.tolist()]
     of_rank: list[list[int]] = [[] for _ in range(count)]
     for group, ranks in enumerate(groups):
         for rank in ranks.tolist():
@@ -97,11 +124,12 @@ def _most_shared_first(count: int, first: I64, of: I32) -> Iterator[tuple[int, i
         shared = np.zeros(count, np.int64)
         for group in of_rank[rank]:
             shared[groups[group]] += times[group]
-        closer = left & ((shared > most) | ((shared == most) & (rank < reference)))
+        nearer = (shared > most) | ((shared == most) & (rank < reference))
+        closer = left & nearer
         reference[closer] = rank
         most[closer] = shared[closer]
         if not left.any():
             return
         best = np.flatnonzero(left & (most == most[left].max()))
         rank = int(best[reference[best].argmin()])
-        yield int(reference[rank]), rank, int(most[rank])
+        yield _Edge(int(reference[rank]), rank, int(most[rank]))

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.names.collectives import (
 from traceanalyzer.analysis.ranks.matches import Matches, largest_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
-from traceanalyzer.trace import I64, Bool, distinct, ranked
+from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
 DOMINANT = 0.6
 """Share of its time, from the first arrival to the end, that makes a collective one or the
@@ -62,7 +62,7 @@ class Arrivals(NamedTuple):
 
 
 def arrivals(matches: Matches) -> Arrivals:
-    """Of all collectives, in one pass."""
+    """Arrivals at all collectives, in one pass."""
     # The part of each that was ready last, and last but one; twice the same where one rank takes
     # part.
     never = np.iinfo(np.int64).min
@@ -113,16 +113,16 @@ def _row(
 ) -> CollectiveSkew:
     first = came.first[chosen]
     last = came.last[chosen]
-    one = int(chosen[0])
+    sample = int(chosen[0])
     transfer = np.maximum(end[chosen] - last, 0)
     skew = last - first
     often = np.bincount(came.late[chosen])
-    members = int(matches.first[one + 1] - matches.first[one])
-    size = int(matches.group_size[one])
+    members = int(matches.first[sample + 1] - matches.first[sample])
+    size = int(matches.group_size[sample])
     return CollectiveSkew(
-        collective=KINDS[matches.kind[one]],
-        group=matches.group[one],
-        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None,
+        collective=KINDS[matches.kind[sample]],
+        group=matches.group[sample],
+        message_bytes=int(matches.bytes[sample]) if matches.bytes[sample] >= 0 else None,
         ranks=members,
         group_size=size if size > 0 else None,
         count=len(chosen) / steps,
@@ -176,25 +176,41 @@ def traffic(recordings: Sequence[Timed]) -> list[TrafficRow]:
 def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:
     """What a rank's recording says of its sends, or of its receives, in the steady state."""
     table = timed.trace.collectives
-    text = timed.trace.text
-    steps = timed.steps
-    ranges = timed.trace.host_ranges
-    first = steps.host_start[steps.warmup]
-    last = steps.host_end[-1]
-    code = ranges.collective[
-        (ranges.collective >= 0) & (ranges.start >= first) & (ranges.start < last)
-    ]
-    of_kind = np.array(
-        [collective_kind(text(name) or "") == kind for name in table.name.tolist()], bool
-    )
-    code = code[(of_kind & (table.peer >= 0))[code]]
-    elements = [element_bytes(text(one) or "") for one in table.dtype.tolist()]
-    counts = zip(table.in_elements.tolist(), table.out_elements.tolist(), elements, strict=True)
-    sizes = np.array([message_bytes(kind, i, o, -1, each) for i, o, each in counts], np.int64)
-    for peer in distinct(table.peer[code]).tolist():
-        size = sizes[code[table.peer[code] == peer]]
-        known = float(size.sum()) / steps.steady_count if (size >= 0).all() else None
-        sender, receiver, seen_by = (
-            (rank, peer, "sender") if kind == "send" else (peer, rank, "receiver")
+    rows = _steady_rows(timed)
+    rows = rows[(_is_kind(timed, kind) & (table.peer >= 0))[rows]]
+    sizes = _message_sizes(timed, kind)
+    steps = timed.steps.steady_count
+    for peer in distinct(table.peer[rows]).tolist():
+        size = sizes[rows[table.peer[rows] == peer]]
+        yield TrafficRow(
+            sender=rank if kind == "send" else peer,
+            receiver=peer if kind == "send" else rank,
+            messages=len(size) / steps,
+            bytes=float(size.sum()) / steps if (size >= 0).all() else None,
+            seen_by="sender" if kind == "send" else "receiver",
         )
-        yield TrafficRow(sender, receiver, len(size) / steps.steady_count, known, seen_by)
+
+
+def _steady_rows(timed: Timed) -> I32:
+    """Rows of `Trace.collectives` of the calls in steady steps."""
+    ranges = timed.trace.host_ranges
+    first = timed.steps.host_start[timed.steps.warmup]
+    last = timed.steps.host_end[-1]
+    within = (ranges.start >= first) & (ranges.start < last)
+    rows: I32 = ranges.collective[within & (ranges.collective >= 0)]
+    return rows
+
+
+def _is_kind(timed: Timed, kind: str) -> Bool:
+    """Which rows of `Trace.collectives` are of a kind."""
+    names = timed.trace.collectives.name.tolist()
+    return np.array([collective_kind(timed.trace.text(name) or "") == kind for name in names], bool)
+
+
+def _message_sizes(timed: Timed, kind: str) -> I64:
+    """Bytes of each row of `Trace.collectives`, -1 where they are not known."""
+    table = timed.trace.collectives
+    elements = [element_bytes(timed.trace.text(dtype) or "") for dtype in table.dtype.tolist()]
+    counts = zip(table.in_elements.tolist(), table.out_elements.tolist(), elements, strict=True)
+    sizes = [message_bytes(kind, sent, got, -1, each) for sent, got, each in counts]
+    return np.array(sizes, np.int64)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.ranks.pipeline.operations import COLUMNS, KINDS, Operations, operations
+from traceanalyzer.analysis.ranks.pipeline.operation_log import COLUMNS, operations
+from traceanalyzer.analysis.ranks.pipeline.operations import KINDS, Operations
 from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     Slowdown,
     StepRow,

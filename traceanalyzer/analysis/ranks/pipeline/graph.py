@@ -51,7 +51,7 @@ class _Stage:
         self.order = here[np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))]
 
     def of(self, *kinds: str) -> list[int]:
-        """Those of these types."""
+        """Its operations of these types."""
         return self.order[self.ops.of(*kinds)[self.order]].tolist()
 
     def of_chunks(self, kind: str, direction: int) -> dict[int, int]:

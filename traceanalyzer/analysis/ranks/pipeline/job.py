@@ -45,7 +45,7 @@ class PipelineJob:
 
     @cached_property
     def stage(self) -> Mapping[int, int]:
-        """Of each rank."""
+        """The stage of each rank, by position."""
         return {int(rank): place[1] for place, rank in np.ndenumerate(self.position)}
 
     @cached_property
@@ -79,7 +79,7 @@ class PipelineJob:
 
     @cached_property
     def _usually_takes(self) -> F64:
-        """The same with what the host is late."""
+        """As `usual`, with what the host is late."""
         return self._usual(self.of.took)
 
     def _usual(self, times: F64) -> F64:

@@ -52,10 +52,10 @@ class _Worker:
     clock: int = 0  # what to subtract from its times
     times: dict[str, Times] = field(default_factory=dict)
     free: dict[str, I64] = field(default_factory=dict)
-    """Of each type of call when what was launched before it had ended, [step, which]."""
+    """When what was launched before each call of a type had ended, [step, which]."""
 
     def rows_of(self, kind: str, whole: Bool) -> I64:
-        """Of this type in the steps that all have as many, [step, which]."""
+        """Rows of a type in the steps that all have as many, [step, which]."""
         table, rows = self.rows[kind]
         return rows[np.isin(table.step[rows], self.steps[whole])].reshape(int(whole.sum()), -1)
 
@@ -227,17 +227,10 @@ def _on_one_clock(chain: Sequence[_Worker], whole: Bool, clocks: Sequence[int]) 
     for worker, known in zip(chain, clocks, strict=True):
         one = replace(worker, clock=known + apart, times={}, free={})
         if done:
-            there = int(
-                (
-                    one.of_steps(_FORWARD_RECEIVE, whole).end - done[-1].times[_FORWARD_SEND].start
-                ).min()
-            )
-            back = int(
-                (
-                    done[-1].times[_BACKWARD_RECEIVE].end
-                    - one.of_steps(_BACKWARD_SEND, whole).start
-                ).min()
-            )
+            sent = done[-1].times[_FORWARD_SEND].start
+            there = int((one.of_steps(_FORWARD_RECEIVE, whole).end - sent).min())
+            got_back = done[-1].times[_BACKWARD_RECEIVE].end
+            back = int((got_back - one.of_steps(_BACKWARD_SEND, whole).start).min())
             if there < 0 or back < 0:
                 apart += (there - back) // 2
                 one = replace(one, clock=known + apart)
@@ -314,46 +307,77 @@ def _begun(one: _Worker) -> None:
 
 def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
     """In the form of a log: what all replicas have."""
-    parts = []
-    ranks = []
+    parts: list[_Part] = []
     count = 0
     for stage, of_stage in enumerate(zip(*workers, strict=True)):
-        ranks.append([one.digest.rank for one in of_stage])
-        shared = set.intersection(*(set(one.times) for one in of_stage))
-        begin = count
-        for kind in filter(shared.__contains__, of_stage[0].times):
-            # [start and end and busy, replica, step, which]
-            each = np.array(
-                [(*one.times[kind], one.busy_of(kind, whole)) for one in of_stage]
-            ).swapaxes(0, 1)
-            which = np.arange(each.shape[-1])
-            after = _after(of_stage[0], kind, whole, begin)
-            ids = (np.full_like(which, KINDS.index(kind)), which, np.full_like(which, stage), after)
-            parts.append((*ids, *np.moveaxis(each, -1, 1)))
-            count += len(which)
-    kind, seq, of, after, start, end, busy = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
-    )
+        stage_parts = _parts_of(stage, of_stage, whole, count)
+        parts += stage_parts
+        count += sum(len(part.which) for part in stage_parts)
+    start = np.concatenate([part.start for part in parts])
+    end = np.concatenate([part.end for part in parts])
     base = start.min()  # whose steps name those of all
-    first = workers[0][0]
-    note = (
-        f"{(~whole).sum():,} steps do not have the same operations on all ranks, and are left out."
-    )
+    stages = np.concatenate([np.full_like(part.which, part.stage) for part in parts])
+    which = np.concatenate([part.which for part in parts])
+    kinds = [np.full_like(part.which, KINDS.index(part.kind)) for part in parts]
+    ranks = [[worker.digest.rank for worker in of_stage] for of_stage in zip(*workers, strict=True)]
+    left_out = int((~whole).sum())
+    note = f"{left_out:,} steps do not have the same operations on all ranks, and are left out."
     return Operations(
-        kind,
-        seq,
-        of,
-        np.zeros_like(of),
-        of,
-        seq,
-        (start - base) / NS_PER_S,
-        (end - base) / NS_PER_S,
-        np.array(ranks, np.int64).T,
-        first.steps[whole],
-        after,
-        busy / NS_PER_S,
-        () if whole.all() else (note,),
+        kind=np.concatenate(kinds),
+        seq=which,
+        stage=stages,
+        chunk=np.zeros_like(stages),
+        place=stages,
+        microbatch=which,
+        start=(start - base) / NS_PER_S,
+        end=(end - base) / NS_PER_S,
+        worker=np.array(ranks, np.int64).T,
+        step=workers[0][0].steps[whole],
+        after=np.concatenate([part.after for part in parts]),
+        busy=np.concatenate([part.busy for part in parts]) / NS_PER_S,
+        notes=(note,) if left_out else (),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The operations of one type of a stage; times are [which, replica, step], ns."""
+
+    stage: int
+    kind: str
+    which: I64
+    after: I64
+    start: I64
+    end: I64
+    busy: I64
+
+
+def _parts_of(stage: int, replicas: Sequence[_Worker], whole: Bool, begin: int) -> list[_Part]:
+    """The parts of a stage; rows before `begin` are of other stages."""
+    shared = set.intersection(*(set(worker.times) for worker in replicas))
+    parts = []
+    for kind in replicas[0].times:
+        if kind not in shared:
+            continue
+        times = [worker.times[kind] for worker in replicas]
+        busy = [worker.busy_of(kind, whole) for worker in replicas]
+        parts.append(
+            _Part(
+                stage=stage,
+                kind=kind,
+                which=np.arange(times[0].start.shape[1]),
+                after=_after(replicas[0], kind, whole, begin),
+                start=_by_operation([each.start for each in times]),
+                end=_by_operation([each.end for each in times]),
+                busy=_by_operation(busy),
+            )
+        )
+    return parts
+
+
+def _by_operation(of_replicas: Sequence[I64]) -> I64:
+    """[which, replica, step] of replicas' [step, which]."""
+    return np.moveaxis(np.array(of_replicas), -1, 0)
 
 
 def _after(one: _Worker, kind: str, whole: Bool, begin: int) -> I64:

@@ -1,9 +1,8 @@
 """What slows a pipelined job down, under the names of arXiv 2505.05713: S, S_t, S_w, M_W, M_S."""
 
-from collections.abc import Mapping, Sequence
-from itertools import starmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
-from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,13 @@ from traceanalyzer.analysis.ranks.pipeline.operations import (
     Operations,
 )
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, dataclass, metric
-from traceanalyzer.trace import F64, Bool
+from traceanalyzer.trace import F64, I64, Bool
 
 WORST_SHARE = 0.03  # of the workers, rounded up: those that M_W asks about
+CLOCKS_APART_S = 0.01
+"""A transfer that ends so long before its last member began is one of clocks that differ: it took
+no time."""
+AT_ONCE = 16_000_000  # times that are worked out together: 128 MB
 LEAST_SPREAD = 0.05  # computations that differ less from microbatch to microbatch differ by noise
 
 
@@ -94,73 +97,113 @@ class Slowdown:
     )
 
 
-CLOCKS_APART_S = 0.01
-"""A transfer that ends so long before its last member began is one of clocks that differ: it took
-no time."""
-AT_ONCE = 16_000_000  # times that are worked out together: 128 MB
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """[operation, data-parallel rank] of each type (a send and its receive are of one), rank and
+    stage."""
+
+    types: Mapping[str, Bool]
+    dps: Mapping[str, Bool]
+    stages: Mapping[str, Bool]
 
 
 def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops = of.ops
-    all_of_them = np.ones(of.took.shape[:2], bool)
+    everything = np.ones(of.took.shape[:2], bool)
     groups = _groups(of)
-    times = step_times(
-        of, [all_of_them, ~all_of_them, *(mask for group in groups for mask in group.values())]
-    )
-    base, ideal, *others = times.mean(axis=1).tolist()
-    if not ideal:
+    masks = [*groups.types.values(), *groups.dps.values(), *groups.stages.values()]
+    times_s = step_times(of, [everything, ~everything, *masks])
+    base_s, ideal_s, *others_s = times_s.mean(axis=1).tolist()
+    if not ideal_s:
         raise TraceAnalyzerError("its operations take no time")
-    ratios = (other / ideal for other in others)
-    s_t, s_dp, s_stage = (
-        dict(sorted(zip(group, ratios, strict=False), key=lambda item: -item[1]))
-        for group in groups
-    )
-    rows = (
-        (int(rank), *at, min(s_dp[str(at[0])], s_stage[str(at[1])]))
-        for at, rank in np.ndenumerate(ops.worker)
-    )
-    workers = sorted(starmap(WorkerRow, rows), key=lambda row: (-row.s_w, row.rank))
+    ratios = iter([other_s / ideal_s for other_s in others_s])
+    s_t = _falling(groups.types, ratios)
+    s_dp = _falling(groups.dps, ratios)
+    s_stage = _falling(groups.stages, ratios)
+    workers = _worker_rows(ops, s_dp, s_stage)
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
-    of_worst = ~all_of_them
-    for one in worst:
-        of_worst[:, one.dp_rank] |= ops.stage == one.stage
-    gains = times[0] - step_times(of, [~of_worst, ~groups[2][str(ops.stages - 1)]])
-    shares = gains.mean(axis=1) / (base - ideal) if base > ideal else (None, None)
-    recorded = ops.end.max(axis=(0, 1)) - ops.start.min(axis=(0, 1))
+    last_stage = groups.stages[str(ops.stages - 1)]
+    gains_s = times_s[0] - step_times(of, [~_mask_of(of, worst), ~last_stage])
+    shares = gains_s.mean(axis=1) / (base_s - ideal_s) if base_s > ideal_s else (None, None)
+    recorded_s = ops.end.max(axis=(0, 1)) - ops.start.min(axis=(0, 1))
     found = Slowdown(
-        s=base / ideal,
-        recorded_ms=float(recorded.mean()) * MS_PER_S,
-        simulated_ms=base * MS_PER_S,
-        ideal_ms=ideal * MS_PER_S,
+        s=base_s / ideal_s,
+        recorded_ms=float(recorded_s.mean()) * MS_PER_S,
+        simulated_ms=base_s * MS_PER_S,
+        ideal_ms=ideal_s * MS_PER_S,
         s_t=s_t,
         s_dp=s_dp,
         s_stage=s_stage,
-        s_w={str(one.rank): one.s_w for one in workers},
-        s_worst_ranks=tuple(map(attrgetter("rank"), worst)),
+        s_w={str(worker.rank): worker.s_w for worker in workers},
+        s_worst_ranks=tuple(worker.rank for worker in worst),
         s_worst_stage=int(next(iter(s_stage))),
         m_w=shares[0],
         m_s=shares[1],
-        without_worst_ms=_range(gains[0]),
-        without_last_stage_ms=_range(gains[1]),
+        without_worst_ms=_range(gains_s[0]),
+        without_last_stage_ms=_range(gains_s[1]),
         forward_backward_correlation=_correlation(ops),
     )
-    columns = (ops.step, recorded * MS_PER_S, times[0] * MS_PER_S, times[0] / times[1])
-    return found, workers, list(map(StepRow, *map(np.ndarray.tolist, columns)))
+    return found, workers, _step_rows(ops, recorded_s, times_s)
 
 
-def _groups(of: Pipeline) -> tuple[dict[str, Bool], dict[str, Bool], dict[str, Bool]]:
-    """[operation, data-parallel rank] of each type (a send and its receive are of one), rank and
-    stage."""
-    names = np.array([f"{k.split('-')[0]}-pp-comm" if k in PEERS else k for k in KINDS])[
-        of.ops.kind
-    ]
-    columns = (names[:, None], np.arange(of.took.shape[1])[None], of.ops.stage[:, None])
-    types, dps, stages = (
-        {str(one): np.broadcast_to(column == one, of.took.shape[:2]) for one in np.unique(column)}
-        for column in columns
+def _falling(group: Iterable[str], ratios: Iterator[float]) -> dict[str, float]:
+    """The next ratios by the names of a group, the largest first."""
+    named = {name: next(ratios) for name in group}
+    return dict(sorted(named.items(), key=lambda item: -item[1]))
+
+
+def _worker_rows(
+    ops: Operations, s_dp: Mapping[str, float], s_stage: Mapping[str, float]
+) -> list[WorkerRow]:
+    """The workers, the slowest first."""
+    rows = []
+    for (dp, stage), rank in np.ndenumerate(ops.worker):
+        s_w = min(s_dp[str(dp)], s_stage[str(stage)])
+        rows.append(WorkerRow(rank=int(rank), dp_rank=dp, stage=stage, s_w=s_w))
+    return sorted(rows, key=lambda row: (-row.s_w, row.rank))
+
+
+def _mask_of(of: Pipeline, workers: Sequence[WorkerRow]) -> Bool:
+    """[operation, data-parallel rank]: those of these workers."""
+    mask = np.zeros(of.took.shape[:2], bool)
+    for worker in workers:
+        mask[:, worker.dp_rank] |= of.ops.stage == worker.stage
+    return mask
+
+
+def _step_rows(ops: Operations, recorded_s: F64, times_s: F64) -> list[StepRow]:
+    """`times_s` has the steps as simulated, then those that are ideal."""
+    rows = []
+    for i, step in enumerate(ops.step.tolist()):
+        rows.append(
+            StepRow(
+                step=step,
+                recorded_ms=float(recorded_s[i]) * MS_PER_S,
+                simulated_ms=float(times_s[0, i]) * MS_PER_S,
+                s=float(times_s[0, i] / times_s[1, i]),
+            )
+        )
+    return rows
+
+
+def _groups(of: Pipeline) -> _Groups:
+    shape = of.took.shape[:2]
+    types = np.array([_type_of(kind) for kind in KINDS])[of.ops.kind]
+    return _Groups(
+        types=_masks(types[:, None], shape),
+        dps=_masks(np.arange(shape[1])[None], shape),
+        stages=_masks(of.ops.stage[:, None], shape),
     )
-    return types, dps, stages
+
+
+def _type_of(kind: str) -> str:
+    return f"{kind.split('-')[0]}-pp-comm" if kind in PEERS else kind
+
+
+def _masks(column: Any, shape: tuple[int, ...]) -> dict[str, Bool]:
+    """Where a column has each of its values, by value."""
+    return {str(value): np.broadcast_to(column == value, shape) for value in np.unique(column)}
 
 
 def _range(gains: F64) -> tuple[float, float, float]:
@@ -169,22 +212,29 @@ def _range(gains: F64) -> tuple[float, float, float]:
 
 
 def _correlation(ops: Operations) -> float | None:
-    """Of a microbatch's forward and backward time on a worker, over microbatches and steps: median
+    """Correlation of a microbatch's forward and backward time on a worker, over microbatches and steps: median
     of the workers."""
-    took = ops.end - ops.start
     found = []
     for stage in range(ops.stages):
-        keys = (ops.place, ops.microbatch)
-        rows = [np.flatnonzero(ops.of(kind) & (ops.stage == stage)) for kind in (FORWARD, BACKWARD)]
-        forward, backward = (took[row[np.lexsort([key[row] for key in keys])]] for row in rows)
-        for dp in (
-            range(took.shape[1]) if forward.shape == backward.shape and forward.size > 1 else ()
-        ):
-            one = forward[:, dp].ravel()
-            other = backward[:, dp].ravel()
-            if min(one.std() / one.mean(), other.std() / other.mean()) > LEAST_SPREAD:
-                found.append(float(np.corrcoef(one, other)[0, 1]))
+        forward = _by_microbatch(ops, FORWARD, stage)
+        backward = _by_microbatch(ops, BACKWARD, stage)
+        if forward.shape != backward.shape or forward.size < 2:
+            continue
+        for dp in range(forward.shape[1]):
+            before = forward[:, dp].ravel()
+            after = backward[:, dp].ravel()
+            spread = min(before.std() / before.mean(), after.std() / after.mean())
+            if spread > LEAST_SPREAD:
+                found.append(float(np.corrcoef(before, after)[0, 1]))
     return float(np.median(found)) if found else None
+
+
+def _by_microbatch(ops: Operations, kind: str, stage: int) -> F64:
+    """[microbatch, data-parallel rank, step]: the times of a stage's computations, s."""
+    rows = np.flatnonzero(ops.of(kind) & (ops.stage == stage))
+    order = np.lexsort((ops.place[rows], ops.microbatch[rows]))
+    took: F64 = (ops.end - ops.start)[rows[order]]
+    return took
 
 
 def pipeline(ops: Operations) -> Pipeline:
@@ -199,10 +249,9 @@ def pipeline(ops: Operations) -> Pipeline:
     took[took <= -CLOCKS_APART_S] = 0.0
     ideal = np.zeros(len(took))
     for kind in np.unique(ops.kind).tolist():
-        of_kind = ops.kind == kind
-        ideal[of_kind] = (
-            np.mean(took[of_kind]) if KINDS[kind] in COMPUTE else np.median(took[of_kind])
-        )
+        rows = ops.kind == kind
+        usual = np.mean if KINDS[kind] in COMPUTE else np.median
+        ideal[rows] = usual(took[rows])
     return Pipeline(ops, order, took, ideal)
 
 
@@ -211,23 +260,28 @@ def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
     ([operation, data-parallel rank]) take what they took, and the others what is ideal.
 
     Data-parallel ranks of which a scenario marks nothing are alike: one stands for them."""
-    marked = [np.flatnonzero(one.any(axis=0)) for one in recorded]
-    replicas, steps = of.took.shape[1:]
-    chosen = [np.append(some, np.setdiff1d(np.arange(replicas), some)[:1]) for some in marked]
+    steps = of.took.shape[2]
+    replicas = [_replicas_of(mask) for mask in recorded]
     result = np.zeros((len(recorded), steps))
-    for width in set(map(len, chosen)):
-        alike = [i for i, one in enumerate(chosen) if len(one) == width]
+    for width in {len(chosen) for chosen in replicas}:
+        alike = [i for i, chosen in enumerate(replicas) if len(chosen) == width]
         many = max(AT_ONCE // (len(of.took) * width), 1)
         for i in range(0, len(alike), many):
-            some = alike[i : i + many]
-            which = np.stack([recorded[one][:, chosen[one]] for one in some])
-            took = of.took[:, [chosen[one] for one in some]]
-            at_once = max(many // len(some), 1)
+            scenarios = alike[i : i + many]
+            which = np.stack([recorded[j][:, replicas[j]] for j in scenarios])
+            took = of.took[:, [replicas[j] for j in scenarios]]
+            at_once = max(many // len(scenarios), 1)
             for step in range(0, steps, at_once):
-                result[some, step : step + at_once] = _simulated(
-                    of, which, took[..., step : step + at_once]
-                )
+                part = slice(step, step + at_once)
+                result[scenarios, part] = _simulated(of, which, took[..., part])
     return result
+
+
+def _replicas_of(mask: Bool) -> I64:
+    """The replicas of which a scenario marks something, and one of the others for all of them."""
+    marked = np.flatnonzero(mask.any(axis=0))
+    others = np.setdiff1d(np.arange(mask.shape[1]), marked)
+    return np.append(marked, others[:1])
 
 
 def _simulated(of: Pipeline, recorded: Bool, took: F64) -> F64:
@@ -237,6 +291,7 @@ def _simulated(of: Pipeline, recorded: Bool, took: F64) -> F64:
         start = end[list(meeting.waits_for)].max(axis=0, initial=0.0)
         if meeting.across:
             start = start.max(axis=1, keepdims=True)
-        for one in meeting.members:
-            end[one] = start + np.where(recorded[:, one, :, None], took[one], of.ideal[one])
+        for member in meeting.members:
+            took_s = np.where(recorded[:, member, :, None], took[member], of.ideal[member])
+            end[member] = start + took_s
     return end.max(axis=(0, 2))
