@@ -50,6 +50,12 @@ def is_companion(path: Path) -> bool:
     return isinstance(found, Format) and found.in_folder == "companion"
 
 
+def is_snapshot(path: Path) -> bool:
+    """Whether the file is a snapshot of GPU memory."""
+    found = _read_by(path) if path.is_file() else None
+    return found is not None and found.name == "memory"
+
+
 def _read_by(path: Path, pattern: str | None = None) -> Reader | None:
     """What reads the file, None where nothing does."""
     try:

@@ -105,11 +105,21 @@ def test_a_folder_stands_for_the_snapshot_in_it(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, ["memory", str(tmp_path)])
         return str(result.exception) if result.exit_code else result.stdout
 
-    assert "no memory snapshot (*.pickle) in this folder" in outcome()
+    assert "no memory snapshot in this folder" in outcome()
     shutil.copy(LEAK, tmp_path / "memory.rank0.pickle.gz")
     assert outcome() == run(LEAK)
     shutil.copy(LEAK, tmp_path / "memory.rank1.pickle.gz")
     assert "name one: memory.rank0.pickle.gz, memory.rank1.pickle.gz" in outcome()
+
+
+def test_a_folder_with_a_trace_is_read_with_it(tmp_path: Path) -> None:
+    names = ("kv_cat.base.snapshot.pickle.gz", "kv_cat.base.trace.json.gz")
+    for name in names:
+        shutil.copy(DATA / name, tmp_path / name)
+    alone = [str(DATA / name) for name in names]
+    assert run(str(tmp_path), "--full") == run(*alone, "--full")
+    shutil.copy(DATA / names[1], tmp_path / "another.json.gz")  # of neither a rank is known
+    assert run(str(tmp_path), "--full") == run(alone[0], "--full")
 
 
 def test_operators_are_spoken_of_only_with_a_trace() -> None:

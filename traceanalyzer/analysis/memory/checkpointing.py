@@ -16,6 +16,7 @@ from traceanalyzer.analysis.memory.phases import (
     MODULE_FILE,
     Timeline,
     line_of,
+    python_frames,
 )
 from traceanalyzer.trace import distinct
 from traceanalyzer.trace.snapshot import I8, I16, I32, I64, Stack
@@ -66,14 +67,15 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
     if any(CHECKPOINT_FILE.search(frame.file) for frame in stack):
         return []
     found = []
-    for at, frame in enumerate(stack[:-1]):
-        outer = stack[at + 1]
+    python = python_frames(stack)
+    for at, frame in enumerate(python[:-1]):
+        outer = python[at + 1]
         if (
             frame.name != outer.name
             and outer.name == "_call_impl"
             and MODULE_FILE.search(outer.file)
         ):
-            found.append((frame.file, frame.name, *stack[at + 1 :]))
+            found.append((frame.file, frame.name, *python[at + 1 :]))
     return found
 
 

@@ -19,6 +19,9 @@ LEAST_STEPS = 4  # steps after warm-up that a slope needs
 MOST_STEPS = 1000  # more are thinned out: the slope is the same
 LEAST_BYTES = 512  # a slope below one block a step is none
 STILL_GROWS = 0.3  # slope of the second half against the whole's: less, and it was warm-up
+STAYS = 0.5
+"""Share of what grew that is alive when the history ends, or when memory ran out: less, and it was
+freed after all (caches of autocast, a list that is emptied)."""
 EXPLAINS = 0.5  # share of the growth that lines with ever more allocations carry in a leak
 LEAST_SHARE = 0.02  # share of the growth from which a line is named
 NINETY_PERCENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.645)
@@ -59,8 +62,11 @@ class Growth:
 UNKNOWN = Growth(None, None, None, "unknown", 0, ())
 
 
-def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Growth:
-    """The growth after warm-up."""
+def growth_of(
+    lives: Lives, timeline: Timeline, stacks: Sequence[Stack], last: int | None = None
+) -> Growth:
+    """The growth after warm-up. `last`: the row at which memory ran out, after which a program
+    frees what it has; else the history's end. What is freed by then is no leak."""
     ends = np.array(timeline.steps.ends[WARM_UP:], np.int64)
     if len(set(timeline.phase[ends[-2:] - 1].tolist())) > 1:
         ends = ends[:-1]  # the history stops inside the last step
@@ -73,7 +79,10 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     if slope < LEAST_BYTES or low <= 0 or not goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
     sites = _sites(lives, ends, stacks, slope, every)
-    leaking = sum(site.bytes_per_step for site in sites if site.leaks)
+    end = lives.n_events if last is None else last
+    left = int(lives.size[lives.alive(end)].sum())
+    stays = left - whole[0] >= STAYS * (whole[-1] - whole[0])
+    leaking = sum(site.bytes_per_step for site in sites if site.leaks and stays)
     verdict: Verdict = "leak" if leaking >= EXPLAINS * slope else "growth"
     return Growth(slope, low, high, verdict, len(timeline.steps.ends), sites)
 

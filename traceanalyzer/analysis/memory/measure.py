@@ -112,7 +112,9 @@ def _device(
     moment = course.peak_moment
     peak = course.peak_bytes
     alive = lives.alive(moment)
-    growth = growth_of(lives, timeline, snapshot.stacks)
+    ran_out = np.flatnonzero(memory.events.action == CODE["oom"])
+    last = int(ran_out[-1]) if len(ran_out) else None
+    growth = growth_of(lives, timeline, snapshot.stacks, last)
     subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
     oom = oom_of(subject, growth)
     unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0

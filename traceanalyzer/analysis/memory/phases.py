@@ -5,12 +5,14 @@ autograd's, which has none of Python (or begins inside torch/autograd), so that 
 stack is of the backward where the program has one."""
 
 import re
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.trace import Bool
 from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
@@ -42,6 +44,12 @@ LIBRARY = re.compile(
     r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|"
     + TORCH_FILE.pattern
 )
+OPERATOR = re.compile(r"\b(\w*Backward\w*|AccumulateGrad)::|\bat::_ops::(\w+)::")
+"""What a frame of C++ says of the operator: the node of autograd, or the operator itself."""
+ALLOCATING = re.compile(
+    r"torch::unwind|CapturedTraceback|CachingAllocator|^c10::(cuda|hip|xpu)::|^(at|c10)::\w*[Aa]lloc"
+)
+"""Frames of the recorder and of the allocator, innermost in stacks of stacks='all'."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +245,7 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
         return _with_start(events, runs["zero_grad"], labels, "zero_grad")
     if BACKWARD in labels:
         return _with_start(events, _runs(labels, (BACKWARD, NO_STACK)), labels, "backward")
-    return periodic_steps(events, labels)
+    return periodic_steps(events, labels, snapshot.stacks)
 
 
 def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
@@ -286,22 +294,41 @@ def _whole_steps(events: Events, ends: list[int]) -> list[int]:
     return ends
 
 
-def periodic_steps(events: Events, labels: I8) -> Steps:
+def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> Steps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
-    _, stacks, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
+    kinds, kind, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
     often = counts >= MIN_STEPS
+    if stacks:
+        often &= ~_of_layers([stacks[one] for one in kinds.tolist()], counts)
     if not often.any():
         return Steps(0, (), "none")
     times, votes = np.unique(counts[often], return_counts=True)
     usual = int(times[np.argmax(votes)])
     tried = times[times > MIN_STEPS][:MOST_PERIODS].tolist()
-    count = next((time for time in tried if _is_period(stacks, counts, time)), usual)
-    anchors = [np.flatnonzero(stacks == kind) for kind in np.flatnonzero(counts == count)]
+    count = next((time for time in tried if _is_period(kind, counts, time)), usual)
+    anchors = [np.flatnonzero(kind == one) for one in np.flatnonzero(counts == count)]
     starts = rows[min(anchors, key=lambda at: int(at[0]))]
     # what follows the last step takes the program down
     last = int(starts[-1]) + int(np.median(np.diff(starts)))
     return Steps(int(starts[0]), (*starts[1:].tolist(), min(last, len(events))), "stacks")
+
+
+def _of_layers(stacks: Sequence[Stack], counts: I64) -> Bool:
+    """Which stacks may come back with the layers of a model instead of its steps: those within a
+    module of the model, and within a model that does something else less often."""
+    calls = [module_calls(stack) for stack in stacks]
+    model = [stack[at[-1] :] if at else None for stack, at in zip(stacks, calls, strict=True)]
+    least: dict[Stack | None, int] = {}
+    for one, count in zip(model, counts.tolist(), strict=True):
+        least[one] = min(least.get(one, count), count)
+    return np.array(
+        [
+            one is not None and (len(at) > 1 or least[one] < count)
+            for one, at, count in zip(model, calls, counts.tolist(), strict=True)
+        ],
+        bool,
+    )
 
 
 def _is_period(stacks: I64, counts: I64, count: int) -> bool:
@@ -323,12 +350,38 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
 
 
 def site_of(stack: Stack) -> str:
-    """The line of the program that a stack is of: its innermost frame outside of libraries."""
-    python = [frame for frame in stack if frame.file.endswith(".py")]
-    found = next(
-        chain((frame for frame in python if not LIBRARY.search(frame.file)), python, stack), None
-    )
+    """The line of the program that a stack is of: its innermost frame outside of libraries; without
+    one the operator that frames of C++ name."""
+    python = python_frames(stack)
+    program = next((frame for frame in python if not LIBRARY.search(frame.file)), None)
+    if program is not None:
+        return line_of(program.file, program.line, program.name)
+    if operator := operator_of(stack):
+        return operator
+    native = (frame for frame in stack if not ALLOCATING.search(frame.name))
+    found = next(chain(python, native, stack), None)
     return line_of(found.file, found.line, found.name) if found else ""
+
+
+def python_frames(stack: Stack) -> Stack:
+    """The frames of Python: stacks='all' has those of C++ and of the interpreter between them."""
+    return tuple(frame for frame in stack if frame.file.endswith(".py") and "::" not in frame.name)
+
+
+def operator_of(stack: Stack) -> str:
+    """The operator that frames of C++ name, the outermost first where it is autograd's."""
+    found = [named for frame in stack if (named := OPERATOR.search(frame.name))]
+    backward = next((named[1] for named in reversed(found) if named[1]), "")
+    return backward or next((f"aten::{named[2]}" for named in found if named[2]), "")
+
+
+def module_calls(stack: Stack) -> list[int]:
+    """The places of the frames that call a module, the innermost first."""
+    return [
+        at
+        for at, frame in enumerate(stack)
+        if frame.name == "_call_impl" and MODULE_FILE.search(frame.file)
+    ]
 
 
 def line_of(file: str, line: int, name: str) -> str:

@@ -62,6 +62,8 @@ def memory(
     second = None if other is None else _read(other)
     first = _read(snapshot)
     beside = UNTRACED
+    if trace is None:
+        trace = _trace_in(snapshot, first.path)
     if trace is not None:
         from traceanalyzer.cli.io.reports import read
         from traceanalyzer.report.memory.traced import traced
@@ -80,12 +82,13 @@ def _read(path: Path) -> "Snapshot":
     """The snapshot, or the one in a folder. Raises UnreadableInputError where there is none, or
     more than one."""
     from traceanalyzer.cli.io.progress import progress
+    from traceanalyzer.ingest.detect import is_snapshot
     from traceanalyzer.ingest.memory import read_snapshot
 
-    found = sorted(path.glob("*.pickle*")) if path.is_dir() else [path]
+    found = list(filter(is_snapshot, sorted(path.iterdir()))) if path.is_dir() else [path]
     if not found:
         raise UnreadableInputError(
-            f"{path}: no memory snapshot (*.pickle) in this folder; `collect torch --memory-snapshot` records one; "
+            f"{path}: no memory snapshot in this folder; `collect torch --memory-snapshot` records one; "
             "`traceanalyzer analyze` has what a trace says of memory"
         )
     if len(found) > 1:
@@ -93,3 +96,19 @@ def _read(path: Path) -> "Snapshot":
         raise UnreadableInputError(f"{path}: several snapshots; name one: {names}")
     with progress("Reading") as report_progress:
         return read_snapshot(found[0], lambda share: report_progress(round(share * 1000), 1000))
+
+
+def _trace_in(folder: Path, snapshot: str) -> str | None:
+    """The recording in the snapshot's folder, where a folder was given: the only one, or that of
+    the snapshot's rank."""
+    if not folder.is_dir():
+        return None
+    from traceanalyzer.ingest.detect import is_companion
+    from traceanalyzer.ingest.folders import recordings_in
+    from traceanalyzer.ingest.run import rank_in_name
+
+    found = [file for file in recordings_in(folder) if not is_companion(file)]
+    if len(found) > 1:
+        rank = rank_in_name(Path(snapshot))
+        found = [file for file in found if rank is not None and rank_in_name(file) == rank]
+    return str(found[0]) if len(found) == 1 else None
