@@ -178,7 +178,7 @@ def timed_round(step: Callable[[], object], steps: int) -> tuple[float, float]:
     def on_step() -> None:
         clock.lap()
 
-    finder = StepFinder(on_step, lambda: None)
+    finder = StepFinder(on_step, lambda: None, lambda: None, lambda error: None)
     step()
     clock.start()
     finder.install()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from traceanalyzer.collect import outcome
-from traceanalyzer.collect.host import rescue
+from traceanalyzer.collect.host import progress
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import Plan
 
@@ -40,7 +40,7 @@ from traceanalyzer.collect.plan import Plan
     ],
 )
 def test_nothing_recorded_says_why(tmp_path, options, phase, steps, said):
-    rescue.report(tmp_path, phase, steps)
+    progress.report(tmp_path, phase, steps)
     lines = outcome.describe(Plan(folder=str(tmp_path), **options), 0)
     assert said in "\n".join(lines)
     assert lines[-1].startswith("nothing was recorded")

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import NS_PER_MS
-from traceanalyzer.collect.host import cuda, rescue
+from traceanalyzer.collect.host import cuda, progress
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
@@ -56,33 +56,37 @@ class Attached:
         else:
             from traceanalyzer.collect.steps.step_finder import StepFinder
 
-            self._finder = StepFinder(self._step, self._start_over, self._entered)
+            self._finder = StepFinder(self._step, self._start_over, self._entered, self._fail)
         self._recorder = self._new_recorder()
 
     def begin(self) -> None:
         """Start looking for steps, or where the recording waits for a signal, for that."""
         if not self._plan.on_signal:
-            self._finder.install()
+            self._look()
         atexit.register(self._report)
         os.register_at_fork(after_in_child=self._forked)
         main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+        # without the option it is the script's: libraries look whether somebody has it
+        if self._plan.on_signal and main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
             signal.signal(signal.SIGUSR2, self._asked)
         self._report()
 
     def _step(self) -> None:
+        try:
+            self._count_step()
+        except Exception as error:
+            self._fail(error)
+        if self._recorder.finished:
+            self._finder.rest()
+
+    def _count_step(self) -> None:
         # what is called while a CUDA graph is captured runs later; to ask costs microseconds
         if not self._recorder.waiting and cuda.capturing():
             return
         self._steps += 1
         if 0 < len(self._ends) <= min(self._plan.wait, FIRST_STEPS):
             self._ends.append(time.perf_counter_ns())
-        try:
-            self._recorder.step()
-        except Exception as error:
-            self._fail(error)
-        if self._recorder.finished:
-            self._finder.rest()
+        self._recorder.step()
 
     def _entered(self) -> None:
         """The first step begins; what began before a training that follows an evaluation is not
@@ -106,7 +110,8 @@ class Attached:
         if not self._steps:
             return
         self._ends.clear()
-        self._recorder.discard()
+        with suppress(OSError):  # a file that is gone already
+            self._recorder.discard()
         self._recorder = self._new_recorder()
         if self._plan.on_signal:
             self._recorder.record_now()
@@ -145,7 +150,7 @@ class Attached:
 
     def _report(self) -> None:
         with suppress(OSError):
-            rescue.report(self._plan.path, self._phase, self._steps, self._notes)
+            progress.report(self._plan.path, self._phase, self._steps, self._notes)
 
     def _fail(self, error: Exception) -> None:
         self._finder.remove()
@@ -156,7 +161,13 @@ class Attached:
     def _asked(self, number: int, frame: Any) -> None:
         self._finder.remove()
         self._recorder.record_now()
-        self._finder.install()
+        self._look()
+
+    def _look(self) -> None:
+        try:
+            self._finder.install()
+        except Exception as error:
+            self._fail(error)
 
     def _forked(self) -> None:
         self._finder.remove()

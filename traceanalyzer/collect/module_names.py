@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from traceanalyzer.collect.eager import has_compiled
-from traceanalyzer.collect.steps.step_finder import COMPILE_WARNING
+from traceanalyzer.collect.steps.outer_calls import COMPILE_WARNING
 
 PREFIX = "nn.Module: "
 

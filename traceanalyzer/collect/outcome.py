@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from traceanalyzer.collect.host import rescue
+from traceanalyzer.collect.host import progress
 from traceanalyzer.collect.plan import Plan
 
 MADE_BY = {
@@ -37,8 +37,8 @@ FIND = (
 def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
     """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own
     notes."""
-    seen = rescue.read(plan.path)
-    rescue.forget(plan.path)
+    seen = progress.read(plan.path)
+    progress.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
     lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
@@ -51,7 +51,7 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     return [*lines, f"next: traceanalyzer analyze {what}"]
 
 
-def _notes(seen: list[rescue.Progress]) -> list[str]:
+def _notes(seen: list[progress.Progress]) -> list[str]:
     failed = [
         f"rank {one.rank}: recording {one.phase}" for one in seen if one.phase.startswith("failed")
     ]
@@ -77,7 +77,7 @@ def _unprofiled(trace: Path) -> str:
     return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
 
 
-def _reason(plan: Plan, seen: list[rescue.Progress], command: Sequence[str]) -> str:
+def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -> str:
     if not seen:
         if _is_without(plan.library, command):
             return (

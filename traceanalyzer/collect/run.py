@@ -1,21 +1,25 @@
-"""Runs the command to be recorded and tells what came of it. Its exit status is the command's."""
+"""Runs the command to be recorded. It gets the session, group, descriptors and signals that it
+would have had alone, and its exit status is ours."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+import click
 
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.collect.host import environment, nvml, rescue
+from traceanalyzer.collect.host import environment, nvml
 from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.passed_on import Signals
 from traceanalyzer.collect.plan import VARIABLE, Plan
 
 INJECTED = Path(__file__).parent / "injected"
-FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 QUIET = {"KINETO_LOG_LEVEL": "6"}  # else libkineto writes `USDT:...` to standard error
 COMPILED = "compile"
 """Folder of the capture for torch.compile's log: a file a rank, with code, paths and shapes."""
@@ -58,48 +62,55 @@ def injected_environment(plan: Plan) -> dict[str, str]:
 def run(command: Sequence[str], plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
-    interval = plan.nvml_interval  # sampled from here, so that the script is not slowed
-    sampler = (
-        None if interval is None else nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), interval)
-    )
-    child = subprocess.Popen(command, env=injected_environment(plan))  # noqa: S603
-    before = {number: signal.signal(number, handler) for number, handler in _handlers(child, plan)}
-    try:
-        returned = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if sampler is not None:
-            sampler.close()
-    if not (plan.path / environment.FILE).exists():
-        environment.write(plan)
+    with Signals(plan) as signals:
+        interval = plan.nvml_interval  # sampled from here, so that the script is not slowed
+        sampler = None
+        if interval is not None:
+            sampler = nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), interval)
+        try:
+            child = subprocess.Popen(  # noqa: S603
+                command,
+                env=injected_environment(plan),
+                # what the shell opened for the command: `<(...)`, `3<`, a jobserver's pipe
+                close_fds=False,
+                preexec_fn=signals.die_with_us,
+            )
+            signals.pass_to(child)
+            returned = child.wait()
+        finally:
+            if sampler is not None:
+                sampler.close()
+    _describe(plan)
     return returned
 
 
-def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:
-    for forwarded in FORWARDED:
-        yield forwarded, lambda number, frame: child.send_signal(number)
-    # the terminal sends Ctrl-C to the command as well; we stay to tell what was recorded
-    yield (
-        signal.SIGINT,
-        lambda number, frame: None if sys.stdin.isatty() else child.send_signal(number),
-    )
-    yield signal.SIGUSR2, lambda number, frame: _ask_all(plan, number)
+def _describe(plan: Plan) -> None:
+    """Write `environment.json` where no process of the command has: the folder may be gone or the
+    disk full by now, which does not change how the command ended."""
+    try:
+        if not (plan.path / environment.FILE).exists():
+            environment.write(plan)
+    except OSError as error:
+        say(f"{environment.FILE} could not be written: {error.strerror}")
 
 
-def _ask_all(plan: Plan, number: int) -> None:
-    for process in rescue.read(plan.path):
-        os.kill(process.pid, number)
+def say(line: str) -> None:
+    """A line on standard error, if that takes one."""
+    with suppress(OSError, ValueError):
+        click.echo(f"traceanalyzer: {line}", err=True)
 
 
 def exit_as(returned: int) -> None:
     """End this process as the command ended: with its status, or by its signal."""
     if returned >= 0:
         raise SystemExit(returned)
-    signal.signal(-returned, signal.SIG_DFL) if -returned not in (
-        signal.SIGKILL,
-        signal.SIGSTOP,
-    ) else None
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.kill(os.getpid(), -returned)
+    number = -returned
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # the command has left its core already
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)

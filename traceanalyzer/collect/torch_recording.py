@@ -5,14 +5,17 @@ import json
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from traceanalyzer.collect.eager import EAGER_WARMUP, Eager
 from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.bounds import bounds_of, return_memory
+from traceanalyzer.collect.host.files import write_json, write_trace
 from traceanalyzer.collect.host.ranks import own_file, several_ranks
-from traceanalyzer.collect.host.rescue import Rescue, write_json, write_trace
+from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.module_names import ModuleNames
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.memory_history import MemoryHistory
@@ -30,6 +33,7 @@ LIGHT = "traceanalyzer_light"
 UNIT = "traceanalyzer_step"  # key of a recording's head: what ends a step
 ATTEMPTS = 3
 """Recordings that a profiler of the script's may end before they hold a step; then we stay out."""
+STEPS_REMEMBERED = 5  # the longest of the last ones bounds a recording: the first ones compile
 STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
 ENDED_EARLY = "the script began a profiler of its own: the recording ended there"
 
@@ -58,12 +62,16 @@ class TorchRecording:
         self._first_steps_ms = first_steps_ms
         self._on_phase = on_phase
         self._on_note = on_note
-        self._eager, self._modules, self._rescue = Eager(), ModuleNames(), Rescue(self.close)
+        self._eager = Eager()
+        self._modules = ModuleNames()
+        self._rescue = Rescue(self.close, self._cut)
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
         self._session: Session | None = None
-        self._deadline = float("inf")
-        self._cut_short = False
+        self._cut_short = self._stepping = False
+        self._deadline_s = float("inf")
+        self._step_ended_s: float | None = None
+        self._last_steps_s: deque[float] = deque(maxlen=STEPS_REMEMBERED)
         self._files: list[Path] = []
         self._notes: list[str] = []
         self._lock = threading.RLock()
@@ -96,22 +104,40 @@ class TorchRecording:
     def step(self) -> None:
         """A step has ended."""
         with self._lock:
-            if (session := self._session) is None:
-                if not self.waiting and not self.finished:
-                    if not WATCH.on and WATCH.give_way is not None:
-                        WATCH.give_way()
-                    # a profiler of the script's is on: what was being timed beside it is timed
-                    # again
-                    if WATCH.busy():
-                        self._note(STAYS_OUT)
-                        self._eager.end()
-                        self._clock, self._phase = None, self._begin
-                        return
+            self._stepping = True
+            try:
+                if self._session is None:
+                    self._step_unrecorded()
+                else:
+                    self._step_recorded(self._session)
+            finally:
+                self._stepping = False
+
+    def _step_unrecorded(self) -> None:
+        now = time.monotonic()
+        if self._step_ended_s is not None:
+            self._last_steps_s.append(now - self._step_ended_s)
+        self._step_ended_s = now
+        if not self.waiting and not self.finished:
+            if not WATCH.on and WATCH.give_way is not None:
+                WATCH.give_way()
+            # a profiler of the script's is on: what was being timed beside it is timed again
+            if WATCH.busy():
+                self._note(STAYS_OUT)
+                self._eager.end()
+                self._clock = None
+                self._phase = self._begin
+                return
+        self._phase()
+
+    def _step_recorded(self, session: Session) -> None:
+        if session.mine:
+            if session.asked:
+                self._end_early(ENDED_EARLY)
+            else:
                 self._phase()
-            elif session.mine:
-                self._end_early() if session.asked else self._phase()
-            elif session.orphaned:
-                self._lose("the thread that was recorded has ended: its recording is lost")
+        elif session.orphaned:
+            self._lose("the thread that was recorded has ended: its recording is lost")
 
     def record_now(self) -> None:
         """Record at the next step, whatever has been recorded before."""
@@ -143,14 +169,25 @@ class TorchRecording:
             return
         if session.mine:
             with self._lock:
-                self._end_early()
+                self._end_early(ENDED_EARLY)
         elif not session.ask():
             with self._lock:
                 self._lose("another thread of the script began a profiler: the recording is lost")
 
-    def _end_early(self) -> None:
+    def _cut(self, passed: str) -> None:
+        """A bound is passed, between two steps or in another thread than the recorded one."""
+        session = self._session
+        if session is None or self._stepping or WATCH.inside_ours():
+            return
+        if session.mine:
+            with self._lock:
+                self._end_early(f"the recording was ended before its last step: {passed}")
+        else:
+            session.asked = True
+
+    def _end_early(self, why: str) -> None:
         has_a_step = self._lightly and self._left < self._plan.active
-        self._note(ENDED_EARLY)
+        self._note(why)
         self._cut_short = True
         self._end()
         self._on_phase("recorded") if has_a_step else self._try_again()
@@ -166,7 +203,7 @@ class TorchRecording:
         self._modules.remove()
         if session is not None:
             session.leave(forked=forked)
-        self._rescue.disarm()
+        self._rescue.disarm(forked=forked)
 
     def _try_again(self) -> None:
         """Take back what has no whole step, and begin again at a step when no profiler is on."""
@@ -202,6 +239,7 @@ class TorchRecording:
                 session.leave()
         finally:
             self._rescue.disarm()
+            return_memory()
 
     def _write(self, profiler: Any) -> None:
         unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
@@ -310,8 +348,6 @@ class TorchRecording:
         self._left = self._plan.warmup + self._plan.active
         if self._history is not None:
             self._history.begin()
-        if self._plan.time_limit is not None:
-            self._deadline = time.monotonic() + self._plan.time_limit
         self._start(full_profiler(self._plan, self._write), self._profile)
         if self._plan.modules and not self._plan.stacks and self._session is not None:
             self._modules.install()
@@ -327,11 +363,15 @@ class TorchRecording:
             return
         self._session.say(UNIT, json.dumps(self._unit()))
         self._phase = phase
-        self._rescue.arm()
+        longest_s = max(self._last_steps_s, default=None)
+        bounds = bounds_of(self._left, longest_s, self._plan.time_limit)
+        self._deadline_s = bounds.deadline_s
+        self._rescue.arm(bounds)
 
     def _profile(self) -> None:
         self._left -= 1
-        if self._left > 0 and time.monotonic() < self._deadline and self._session is not None:
+        in_time = time.monotonic() < self._deadline_s
+        if self._left > 0 and in_time and self._session is not None:
             self._session.step()
             return
         self._end(last=self._part >= self._plan.repeat)

@@ -71,7 +71,9 @@ def test_it_finds_them_by_itself_and_never_fails(monkeypatch: pytest.MonkeyPatch
             raise RuntimeError("no")
 
     odd = Odd()
-    assert program.describe(gc.get_objects()) is None
+    found = program.describe(gc.get_objects())
+    assert found is not None, "a method of the module's own is not called"
+    assert found["model"]["parameters"] >= 58
     del odd
     monkeypatch.delitem(sys.modules, "torch")
     assert program.describe(gc.get_objects()) is None

@@ -18,7 +18,7 @@ def finish():
     print("finishing", flush=True)
     if sys.argv[1] in ("finish", "exit"):
         time.sleep(30)
-rescue.Rescue(finish).arm()
+rescue.Rescue(finish, print).arm()
 print("armed", flush=True)
 if sys.argv[1] == "exit":
     sys.exit()

@@ -121,7 +121,7 @@ def _common(command: F) -> F:
     "--time-limit",
     type=SECONDS,
     metavar="SECONDS",
-    help="End a recording at the next step after this.",
+    help="End a recording after this.",
 )
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
 def collect_torch(
@@ -287,8 +287,12 @@ def _record(
         **options,
     )
     returned, trouble = _run(command, plan, chosen)
-    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
-        click.echo(f"traceanalyzer: {line}", err=True)
+    try:
+        lines = [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]
+    except Exception as error:  # the command has ended, and its status stands
+        lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
+    for line in lines:
+        run.say(line)
     run.exit_as(returned)
 
 
@@ -310,7 +314,10 @@ def _run(
     try:
         work.mkdir(parents=True, exist_ok=True)
         returned = run.run(profiler.profile_command(program, work, chosen, command), plan)
-        return returned, profiler.finish(program, work, chosen, plan.path)
+        try:
+            return returned, profiler.finish(program, work, chosen, plan.path)
+        except Exception as error:  # the command has ended, and its status stands
+            return returned, f"{plan.recorder}: {type(error).__name__}: {error}"
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

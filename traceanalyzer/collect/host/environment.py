@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.collect.host import nvml, program
+from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import current_rank
-from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.trace.circumstances import ALLOWED_VARIABLES
 

@@ -5,7 +5,7 @@ recorded steps: no hook stays behind, and nothing of the program is called."""
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 WRAPPERS = frozenset(
@@ -13,8 +13,6 @@ WRAPPERS = frozenset(
 )
 """Modules around the model, by the names of their classes."""
 MOST_LOADERS = 4
-
-
 MOST_PARTS = 8  # of a batch that are looked at for a tensor
 
 
@@ -58,7 +56,7 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
     model = None
     for one in modules:
         parameters = Counter[str]()  # how many of each type
-        for parameter in one.parameters() if id(one) not in inner else ():
+        for parameter in _parameters(one) if id(one) not in inner else ():
             parameters[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
         if parameters and (model is None or parameters.total() > found.total()):
             found = parameters
@@ -70,8 +68,26 @@ def _model(modules: list[Any]) -> dict[str, Any] | None:
         "name": _name(model),
         "parameters": found.total(),
         "dtypes": dtypes,
-        "training": bool(model.training),
+        "training": vars(model).get("training") is not False,
     }
+
+
+def _parameters(module: Any) -> Iterator[Any]:
+    """The module's parameters, each once, read from where PyTorch keeps them: a method of the
+    module's own may do anything."""
+    seen = set()
+    waiting = [module]
+    while waiting:
+        held = vars(waiting.pop())
+        found = [*held.get("_parameters", {}).values(), *held.get("_modules", {}).values()]
+        for one in found:
+            if one is None or id(one) in seen:
+                continue
+            seen.add(id(one))
+            if "_modules" in getattr(one, "__dict__", {}):
+                waiting.append(one)
+            else:
+                yield one
 
 
 def _name(module: Any) -> str:
@@ -82,12 +98,14 @@ def _name(module: Any) -> str:
 
 
 def _loader(loader: Any) -> dict[str, Any]:
+    held = vars(loader)
+    batch_size = held.get("batch_size")
     return {
-        "batch_size": loader.batch_size if isinstance(loader.batch_size, int) else None,
-        "num_workers": loader.num_workers,
-        "pin_memory": bool(loader.pin_memory),
-        "persistent_workers": bool(loader.persistent_workers),
-        "prefetch_factor": loader.prefetch_factor,
+        "batch_size": batch_size if isinstance(batch_size, int) else None,
+        "num_workers": held.get("num_workers"),
+        "pin_memory": bool(held.get("pin_memory")),
+        "persistent_workers": bool(held.get("persistent_workers")),
+        "prefetch_factor": held.get("prefetch_factor"),
     }
 
 

@@ -1,136 +1,186 @@
-"""Files of a capture are written under their own name only when they are whole, and a recording
-that is cut short is ended: the script returns, raises, or gets SIGTERM while the profiler is on.
+"""A recording that is cut short is ended and kept: the script returns, raises or gets SIGTERM while
+the profiler is on, or does something between two steps that would let the recording grow for ever.
 
-Python runs a signal handler only between bytecodes of the main thread. A rank that waits in CUDA
-for a peer that died never gets there, and without us SIGTERM would have killed it at once; so a
-thread woken by the signal itself (`signal.set_wakeup_fd`) ends the process by the same signal if
-the handler has not done so in time."""
+The script's signals stay its own: `signal.getsignal` answers as it would without us, the wakeup
+descriptor is not touched, and a handler that the script sets meanwhile is the only one from then
+on. SIGTERM is heard by `faulthandler`, whose handler writes into a pipe of ours. It is heard also
+while the main thread hangs in C, where Python's own handlers never run: a rank that waits in CUDA
+for a peer that died. Without us SIGTERM would have ended it at once, so it is ended in any case."""
 
+import _thread
 import atexit
 import ctypes
 import faulthandler
-import gzip
-import json
 import os
-import shutil
+import select
 import signal
-import socket
 import threading
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
 
-from traceanalyzer.base import dataclass
-from traceanalyzer.collect.host.ranks import current_rank
-
-COMPRESSION = 1
-"""Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
-UNFINISHED = b'"unfinished step"'
-
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.host.bounds import Bounds
+from traceanalyzer.collect.host.interrupt import MAIN_THREAD
 
 START_SECONDS = 5.0
-"""From SIGTERM until the handler must have begun: if it has not, the main thread hangs."""
+"""From SIGTERM until the main thread must have begun to finish: if it has not, it hangs."""
 GRACE_SECONDS = 20.0
 """From then until the capture must have been written; torchrun kills its workers after 30 s."""
 EXIT_SECONDS = 120.0
-"""The same for a process that ends by itself: a large capture may take its time."""
-FOLDER = ".processes"
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file at once."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n")
-    partial.replace(path)
-
-
-def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
-    """Export a stopped torch.profiler as a gzipped chrome trace.
-
-    The range of a step that was cut short is renamed, so that it does not pass for a step."""
-    plain = path.with_name(f".{path.name}.partial.json")
-    packed = path.with_name(f".{path.name}.partial")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        profiler.export_chrome_trace(str(plain))
-    with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=COMPRESSION) as target:
-        if unfinished_step is None:
-            shutil.copyfileobj(source, target, 1 << 20)
-        else:
-            name = f'"{unfinished_step}"'.encode()
-            target.writelines(line.replace(name, UNFINISHED) for line in source)
-    plain.unlink()
-    packed.replace(path)
+"""For a process that ends by itself: a large capture may take its time."""
+POLL_SECONDS = 0.1  # how often the bounds are looked at
+RETRY_SECONDS = 1.0  # how long the main thread may take to end a recording that is out of bounds
+PIPE_READ = 1 << 16
+SIGACTION_BYTES = 512  # more than any system's `struct sigaction`, which begins with the handler
 
 
 class Rescue:
-    """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
+    """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have;
+    `cut` runs where a bound is passed, and is told which."""
 
-    def __init__(self, finish: Callable[[], None]) -> None:
+    def __init__(self, finish: Callable[[], None], cut: Callable[[str], None]) -> None:
         self._finish = finish
-        self._handling = False
-        self._previous_fd = -1
-        self._begun = threading.Event()
-        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._cut = cut
+        self._watch: _Watch | None = None
 
-    def arm(self) -> None:
+    def arm(self, bounds: Bounds | None = None) -> None:
         """Watch from now on. SIGTERM is left alone where the script handles it, or in another
         thread."""
         atexit.register(self._at_exit)
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._sockets = socket.socketpair()
-            self._sockets[1].setblocking(False)
-            self._previous_fd = signal.set_wakeup_fd(
-                self._sockets[1].fileno(), warn_on_full_buffer=False
-            )
-            threading.Thread(
-                target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True
-            ).start()
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-            self._handling = True
+        if self._watch is None:
+            self._watch = _Watch(self._finish, self._cut, bounds)
+            self._watch.begin()
 
-    def disarm(self) -> None:
-        """Give everything back; nothing to do unless armed."""
+    def disarm(self, *, forked: bool = False) -> None:
+        """Give everything back; nothing to do unless armed. `forked`: in a copy of the process that
+        armed it."""
         atexit.unregister(self._at_exit)
-        if not self._handling or threading.current_thread() is not threading.main_thread():
-            return
-        self._handling = False
-        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.set_wakeup_fd(self._previous_fd)
-        if self._sockets is not None:
-            self._sockets[1].close()
-            self._sockets = None
+        watch = self._watch
+        self._watch = None
+        if watch is not None:
+            watch.end(forked=forked)
 
     def _at_exit(self) -> None:
-        with open(os.devnull, "w") as nowhere:
-            faulthandler.dump_traceback_later(EXIT_SECONDS, exit=True, file=nowhere)
-            try:
-                self._finish()
-            finally:
-                faulthandler.cancel_dump_traceback_later()
+        watch = self._watch
+        if watch is not None:
+            watch.exits_at = time.monotonic()
+        # a disk that is full or a folder that is gone is no reason for a traceback
+        with suppress(Exception):
+            self._finish()
 
-    def _on_sigterm(self, number: int, frame: Any) -> None:
+
+class _Watch:
+    """One armed watch: its pipe, and the thread that reads it. The thread is not one of
+    `threading`, which scripts count before they fork."""
+
+    def __init__(
+        self, finish: Callable[[], None], cut: Callable[[str], None], bounds: Bounds | None
+    ) -> None:
+        self._finish = finish
+        self._cut = cut
+        self._bounds = bounds
+        self._begun = threading.Event()
+        self._over = False
+        self._handler = 0
+        self._asked_at = float("-inf")
+        self.exits_at = float("inf")
+        self._reader, self._writer = os.pipe()
+        self._identity = _identity(self._writer)
+        self._main = MAIN_THREAD.open()
+
+    def begin(self) -> None:
+        """Listen, and look at the bounds."""
+        os.set_blocking(self._writer, False)
+        untouched = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._main and untouched and _handler_address(signal.SIGTERM) == 0:
+            faulthandler.register(signal.SIGTERM, file=self._writer, all_threads=False)
+            self._handler = _handler_address(signal.SIGTERM)
+        _thread.start_new_thread(self._run, ())
+
+    def end(self, *, forked: bool) -> None:
+        """Stop: the thread goes, the pipe is closed, SIGTERM is as it was."""
+        self._over = True
+        if self._main:
+            MAIN_THREAD.close()
+        self._leave_sigterm()
+        self._close(self._writer)
+        if forked:  # the thread that would close it is not here
+            self._close(self._reader)
+
+    def _leave_sigterm(self) -> None:
+        # a handler that the script has set since is not ours to take away
+        if self._handler and _handler_address(signal.SIGTERM) == self._handler:
+            faulthandler.unregister(signal.SIGTERM)
+        self._handler = 0
+
+    def _close(self, descriptor: int) -> None:
+        # a script that closes all descriptors may have a file of its own there by now
+        if _identity(descriptor) == self._identity:
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def _run(self) -> None:
+        """The thread's work."""
+        with suppress(Exception):
+            while not self._over and _identity(self._writer) == self._identity:
+                ready, _, _ = select.select([self._reader], [], [], POLL_SECONDS)
+                if ready and not self._over:
+                    if os.read(self._reader, PIPE_READ):
+                        self._end_by_sigterm()
+                    break
+                self._look()
+        if not self._over:
+            self._leave_sigterm()
+        self._close(self._reader)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self.exits_at > EXIT_SECONDS:
+            os._exit(1)
+        if self._bounds is None or now - self._asked_at < RETRY_SECONDS:
+            return
+        if (passed := self._bounds.exceeded()) is not None:
+            self._asked_at = now
+            if self._main:
+                asked = threading.Event()
+                MAIN_THREAD.call(lambda: self._end_recording(passed, asked), asked, RETRY_SECONDS)
+            else:
+                self._cut(passed)
+
+    def _end_recording(self, passed: str, asked: threading.Event) -> None:
+        asked.set()
+        # to wait for the device would end the capture of a graph with an error
+        if not self._over and not cuda.capturing():
+            self._cut(passed)
+
+    def _end_by_sigterm(self) -> None:
+        """Have the main thread finish, then end the process by the signal; end it in any case."""
+        if MAIN_THREAD.call(self._terminated, self._begun, START_SECONDS):
+            time.sleep(GRACE_SECONDS)
+        die_by(signal.SIGTERM)
+
+    def _terminated(self) -> None:
         self._begun.set()
         try:
             self._finish()
         finally:
-            die_by(number)
+            die_by(signal.SIGTERM)
 
 
-def _end_in_time(woken: socket.socket, begun: threading.Event) -> None:
-    """Wait for SIGTERM's byte, then for the handler's work; end the process if that takes too
-    long."""
-    with woken:
-        while received := woken.recv(1):
-            if received[0] == signal.SIGTERM:
-                if begun.wait(START_SECONDS):
-                    time.sleep(GRACE_SECONDS)
-                die_by(signal.SIGTERM)
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _handler_address(number: int) -> int:
+    """Address of the function that the kernel calls for a signal; 0 for the default action."""
+    action = ctypes.create_string_buffer(SIGACTION_BYTES)
+    ctypes.CDLL(None).sigaction(number, None, action)
+    return ctypes.c_void_p.from_buffer(action).value or 0
 
 
 def die_by(number: int) -> None:
@@ -139,42 +189,3 @@ def die_by(number: int) -> None:
     # signal.signal() is refused outside the main thread
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far one process got."""
-
-    pid: int
-    rank: int
-    phase: str  # `attached`, `timing`, `recording`, `recorded`, or `failed: why`
-    steps: int
-    notes: list[str] = field(
-        default_factory=list
-    )  # what the user should know of the recording, a clause each
-
-
-def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
-    """Say how far this process is."""
-    (folder / FOLDER).mkdir(exist_ok=True)
-    value = {
-        "pid": os.getpid(),
-        "rank": current_rank(),
-        "phase": phase,
-        "steps": steps,
-        "notes": list(notes),
-    }
-    write_json(folder / FOLDER / f"{os.getpid()}.json", value)
-
-
-def read(folder: Path) -> list[Progress]:
-    """What the processes said so far, by rank."""
-    files = (folder / FOLDER).glob("[0-9]*.json")
-    return sorted(
-        (Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid)
-    )
-
-
-def forget(folder: Path) -> None:
-    """Remove the files."""
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -5,8 +5,8 @@ import atexit
 from collections.abc import Callable
 
 from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.files import write_json
 from traceanalyzer.collect.host.ranks import own_file
-from traceanalyzer.collect.host.rescue import write_json
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.profilers.jax_trace import JaxProfiler
 from traceanalyzer.collect.steps.step_clock import StepClock

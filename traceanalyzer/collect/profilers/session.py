@@ -3,7 +3,6 @@ script's own."""
 
 import os
 import re
-import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,15 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.host.interrupt import MAIN_THREAD
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never
 ends."""
-ASK = (
-    signal.SIGURG
-)  # interrupts what the main thread waits for; ignored by processes that do not use it
 ASK_SECONDS = 5.0  # a thread that begins a profiler waits so long for the recorded one to end ours
 
 TEARDOWN = "TEARDOWN_CUPTI"
@@ -99,9 +96,8 @@ class Session:
         WATCH.begin_ours(profiler.start, give_way)
         if self._thread is not threading.main_thread():
             _of_thread.guard = _AtThreadEnd(at_thread_end)
-        elif signal.getsignal(ASK) is signal.SIG_DFL:
-            signal.signal(ASK, self._on_asked)
-            self._listening = True
+        else:
+            self._listening = MAIN_THREAD.open()
 
     @property
     def mine(self) -> bool:
@@ -132,6 +128,9 @@ class Session:
             with WATCH.ours(), _torn_down(last):
                 _stop(self._profiler)
         finally:
+            # what refers to itself would keep its events, more than the file, until a collection
+            vars(self._profiler).pop("profiler", None)
+            self._profiler = None
             self._release()
 
     def ask(self) -> bool:
@@ -139,8 +138,8 @@ class Session:
         self.asked = True
         if self.orphaned:
             return False
-        if self._listening and self._thread.ident is not None:
-            signal.pthread_kill(self._thread.ident, ASK)
+        if self._listening:
+            return MAIN_THREAD.call(self._on_asked, self._ended, ASK_SECONDS)
         return self._ended.wait(ASK_SECONDS)
 
     def leave(self, *, forked: bool = False) -> None:
@@ -162,17 +161,17 @@ class Session:
         WATCH.give_way = recover
         self._release()
 
-    def _on_asked(self, number: int, frame: Any) -> None:
-        if not WATCH.inside_ours():
+    def _on_asked(self) -> None:
+        if not self._ended.is_set() and not WATCH.inside_ours():
             self._give_way()
 
     def _release(self) -> None:
         self._ended.set()
         if (guard := getattr(_of_thread, "guard", None)) is not None:
             guard.call = lambda: None
-        main = threading.current_thread() is threading.main_thread()
-        if self._listening and main and signal.getsignal(ASK) == self._on_asked:
-            signal.signal(ASK, signal.SIG_DFL)
+        if self._listening:
+            self._listening = False
+            MAIN_THREAD.close()
 
 
 @contextmanager

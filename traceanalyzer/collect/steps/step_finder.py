@@ -1,17 +1,17 @@
 """Finds where a script's steps end, without a change to the script.
 
 A training step ends with the optimizer's step. A script without optimizer steps (inference) is
-stepped by its outermost module: the one called while no other module runs."""
+stepped by its outermost module, the one called while no other module runs, and one that only
+replays CUDA graphs by these."""
 
 import time
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-REPEATS = 3
-"""Calls after which a module is taken for the outermost one of every step: set-up calls come once
-or twice."""
+from traceanalyzer.collect.steps.outer_calls import GraphReplays, OuterCalls
+from traceanalyzer.collect.steps.period import Call, Period
+
 PATIENCE = 16
 """Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely
 over 16."""
@@ -20,7 +20,6 @@ PATIENCE_SECONDS = 2.0
 STRANGERS = 50
 """Steps of other optimizers, none of the first one's, after which the first one is taken to be
 gone."""
-COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
 class OptimizerSteps:
@@ -68,94 +67,83 @@ class OptimizerSteps:
 
 
 class ModuleCalls:
-    """Ends of the calls of the outermost module.
+    """Ends of the iterations of a script without an optimizer: calls of outermost modules, replays
+    of graphs, or several of them where they repeat together."""
 
-    A global hook on all modules would slow each of them. This one is only there between two
-    outermost calls: the first module to meet it takes it away, and gets a hook of its own until its
-    call has ended."""
-
-    def __init__(self, on_step: Callable[[], None], on_enter: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_step: Callable[[], None],
+        on_enter: Callable[[], None],
+        on_period: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
         self._on_step = on_step
-        self._on_enter = on_enter
-        self._handle: Any = None
-        self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._settled, self._with_gradients, self._patient_until = False, 0, float("inf")
-        self.unit = "call of the outermost module"  # what ends a step: the module's class
+        self._on_period = on_period
+        self._period = Period()
+        self._settled = False
+        self._calls = OuterCalls(on_enter, self._ended, on_error)
+        self._replays = GraphReplays(self._ended, lambda: self._calls.inside)
+        self._with_gradients = 0
+        self._patient_until = float("inf")
+
+    @property
+    def unit(self) -> str:
+        """What ends a step: the class of the module, or of all that an iteration calls."""
+        names = ", ".join(self._period.names) or "the outermost module"
+        calls = self._period.calls
+        return f"call of {names}" if calls == 1 else f"{calls} calls of {names}"
 
     def install(self) -> None:
         """Wait for the next outermost call."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-
-        self._settled = False
-        # our hook is gone before the compiled module could call it a second time
-        warnings.filterwarnings("ignore", message=COMPILE_WARNING)
-        self._handle = register_module_forward_pre_hook(self._entered)
+        self._calls.install()
+        self._replays.install()
 
     def remove(self) -> None:
         """Remove whichever hook is there."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        self._calls.remove()
+        self._replays.remove()
 
-    def _entered(self, module: Any, args: Any) -> None:
+    def _ended(self, call: Call, module: Any) -> None:
+        ended = self._period.ended(call)
+        if self._period.calls > 1 and not self._settled:
+            self._settled = True
+            # what was counted until now were parts of steps
+            self._on_period()
+        elif ended and not self._may_be_training(module):
+            self._on_step()
+
+    def _may_be_training(self, module: Any) -> bool:
+        """Whether the call may be a part of a training step that has not ended yet."""
         import torch
 
-        if torch.compiler.is_compiling():
-            return
-        self.remove()
-        try:
-            self._handle = module.register_forward_hook(self._left, always_call=True)
-        except RuntimeError:  # a scripted module takes none of its own
-            self._handle = torch.nn.modules.module.register_module_forward_hook(
-                lambda called, args, output: (
-                    self._left(called, args, output) if called is module else None
-                )
-            )
-        self._on_enter()
-
-    def _left(self, module: Any, args: Any, output: Any) -> None:
-        import torch
-
-        if torch.compiler.is_compiling():
-            return
-        if (
-            not self._settled
-        ):  # another outermost module is looked for, until this one has been it often enough
-            self._calls[module] = self._calls.get(module, 0) + 1
-            if self._calls[module] < REPEATS:
-                self.remove()
-                self.install()
-            else:
-                self._settled = True
-            self.unit = f"call of {type(module).__name__}"
-        if torch.is_grad_enabled():  # it may be a part of a training step that has not ended yet
-            if self._with_gradients == 0:
-                self._patient_until = time.monotonic() + PATIENCE_SECONDS
-            self._with_gradients += 1
-            if self._with_gradients <= PATIENCE or (
-                module.training and time.monotonic() < self._patient_until
-            ):
-                return
-        self._on_step()
+        if module is None or not torch.is_grad_enabled():
+            return False
+        if self._with_gradients == 0:
+            self._patient_until = time.monotonic() + PATIENCE_SECONDS
+        self._with_gradients += 1
+        training = vars(module).get("training") is True
+        patient = training and time.monotonic() < self._patient_until
+        return self._with_gradients <= PATIENCE or patient
 
 
 class StepFinder:
     """Optimizer steps, and until the first of them module calls.
 
-    `on_training` is called when module calls had been taken for steps (an evaluation before
-    training) and the first optimizer step shows that they were not, `on_enter` when a call of an
-    outermost module begins, until it is known."""
+    `on_restart` is called when what had been taken for steps were none: an evaluation before
+    training, or parts of an iteration; `on_enter` when a call of an outermost module begins;
+    `on_error` where something of ours fails inside the script's call."""
 
     def __init__(
         self,
         on_step: Callable[[], None],
-        on_training: Callable[[], None],
-        on_enter: Callable[[], None] = lambda: None,
+        on_restart: Callable[[], None],
+        on_enter: Callable[[], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         self._on_step = on_step
-        self._on_training = on_training
+        self._on_restart = on_restart
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
-        self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter)
+        self._modules: ModuleCalls | None = ModuleCalls(on_step, on_enter, on_restart, on_error)
 
     @property
     def unit(self) -> str:
@@ -183,5 +171,5 @@ class StepFinder:
         if self._modules is not None:
             self._modules.remove()
             self._modules = None
-            self._on_training()
+            self._on_restart()
         self._on_step()

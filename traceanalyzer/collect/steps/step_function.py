@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from traceanalyzer.collect.profilers.other_profilers import ScriptProfilesError
+
 ORIGINAL = "__traceanalyzer_original_{}__"
 ENDED = "__traceanalyzer_ended_{}__"
 
@@ -32,6 +34,10 @@ class FunctionCalls:
 
     def install(self) -> None:
         """Watch calls until the function turns up."""
+        if sys.getprofile() is not None or threading.getprofile() is not None:
+            raise ScriptProfilesError(
+                "--step-on needs Python's profiling hook (sys.setprofile), which the script uses"
+            )
         sys.setprofile(self._watch)
         threading.setprofile(self._watch)
 
@@ -45,8 +51,11 @@ class FunctionCalls:
     rest = remove
 
     def _stop_watching(self) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        # a profiler that the script has begun since is its own
+        if sys.getprofile() == self._watch:
+            sys.setprofile(None)
+        if threading.getprofile() == self._watch:
+            threading.setprofile(None)
         self._seen.clear()
 
     def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
