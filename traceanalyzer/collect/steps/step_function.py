@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from traceanalyzer.collect.profilers.other_profilers import ScriptProfilesError
-
 ORIGINAL = "__traceanalyzer_original_{}__"
 ENDED = "__traceanalyzer_ended_{}__"
 
@@ -35,7 +33,7 @@ class FunctionCalls:
     def install(self) -> None:
         """Watch calls until the function turns up."""
         if sys.getprofile() is not None or threading.getprofile() is not None:
-            raise ScriptProfilesError(
+            raise RuntimeError(
                 "--step-on needs Python's profiling hook (sys.setprofile), which the script uses"
             )
         sys.setprofile(self._watch)
