@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import measure
+from traceanalyzer.analysis.algebra import IntervalSet, measure
 from traceanalyzer.analysis.causes.gaps import Gaps, idle_by_cause
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.joined.launched import is_launch
@@ -160,7 +160,8 @@ def step_time(steps: Steps) -> StepTime | None:
 
 def mean_budget(budgets: "StepBudgets", steady: slice) -> Budget:
     """Mean over the steady-state steps."""
-    return Budget(*(ms(getattr(budgets, part.name)[steady].mean()) for part in fields(Budget)))
+    columns = (getattr(budgets, part.name)[steady] for part in fields(Budget))
+    return Budget(*(ms(column.mean()) for column in columns))
 
 
 def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
@@ -171,7 +172,7 @@ def mean_idle(budgets: "StepBudgets", steady: slice) -> Idle:
 
 
 def each_idle(budgets: "StepBudgets") -> list[Idle]:
-    """Of every step, warm-up included."""
+    """The idle time of every step by cause, warm-up included."""
     columns = ((budgets.idle_by_cause[cause] / NS_PER_MS).tolist() for cause in IdleCause)
     return [Idle(*times) for times in zip(*columns, strict=True)]
 
@@ -194,12 +195,19 @@ def step_budgets(timed: Timed, gaps: Gaps, device: int) -> StepBudgets:
     """Partition the window of every step on the device."""
     activity = timed.activity[device]
     duration = timed.steps.duration
-    sets = (activity.compute, activity.exposed_communication, activity.exposed_copy, activity.busy)
-    compute, exposed, copy, busy, communication = (
-        measure(one, timed.steps.start, timed.steps.end) for one in (*sets, activity.communication)
+
+    def inside(part: IntervalSet) -> I64:
+        return measure(part, timed.steps.start, timed.steps.end)
+
+    return StepBudgets(
+        duration=duration,
+        compute=inside(activity.compute),
+        exposed_communication=inside(activity.exposed_communication),
+        exposed_copy=inside(activity.exposed_copy),
+        idle=duration - inside(activity.busy),
+        communication=inside(activity.communication),
+        idle_by_cause=idle_by_cause(timed, gaps, device),
     )
-    by_cause = idle_by_cause(timed, gaps, device)
-    return StepBudgets(duration, compute, exposed, copy, duration - busy, communication, by_cause)
 
 
 @dataclass(frozen=True)

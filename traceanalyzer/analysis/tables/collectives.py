@@ -4,7 +4,12 @@ hidden.
 A collective's time is that of its kernels, from start to end; it includes waiting for the other
 ranks to arrive, which only the recordings of several ranks can tell apart (`ranks`)."""
 
+import math
+from functools import cached_property
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import (
     Groups,
@@ -21,7 +26,7 @@ from traceanalyzer.analysis.phases.roles import Phases
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_US, dataclass, maybe, metric, ms, ratio
-from traceanalyzer.trace import I32, I64, U8, distinct
+from traceanalyzer.trace import F64, I32, I64, U8
 
 AFTER = (
     Role.FORWARD,
@@ -167,15 +172,8 @@ def collective_stats(timed: Timed, arrived: tuple[I64, I64] | None = None) -> li
     """A row for each sort of collective in the steady state, by exposed, then total time. `arrived`
     has the rows of the first kernels of those that other ranks recorded too, and when the last rank
     came to each, ns."""
-    calls = timed.collective_calls
-    table = timed.trace.collectives
-    times = _Times(timed, calls, arrived)
-    steady = np.flatnonzero(calls.step >= timed.steps.warmup)
-    columns = (table.group, table.ranks, table.group_size, table.dtype)
-    metadata = [np.append(column, -1).astype(np.int64)[calls.metadata] for column in columns]
-    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *metadata]
-    groups = Groups.of(*(key[steady] for key in keys)).rows
-    rows = [_row(timed, calls, times, steady[group]) for group in groups]
+    sorts = _Sorts.of(timed, arrived)
+    rows = [_row(sorts, sort) for sort in range(len(sorts.groups))]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
 
@@ -207,37 +205,105 @@ class _Times:
             self.transfer[mine] = np.clip(moving, 0, self.total[mine])
 
 
-def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
-    table = timed.trace.collectives
-    steps = timed.steps.steady_count
-    first = int(chosen[0])
+@dataclass(frozen=True, eq=False)
+class _Sorts:
+    """The collectives of the steady state by sort, and figures of each; columns have an entry a
+    sort."""
+
+    timed: Timed
+    calls: CollectiveCalls
+    groups: Groups
+    rows: I64  # the collectives that are grouped
+    times: _Times
+
+    @classmethod
+    def of(cls, timed: Timed, arrived: tuple[I64, I64] | None) -> "_Sorts":
+        """The sorts of a recording; `arrived` as in `collective_stats`."""
+        calls = timed.collective_calls
+        table = timed.trace.collectives
+        rows = np.flatnonzero(calls.step >= timed.steps.warmup)
+        columns = (table.group, table.ranks, table.group_size, table.dtype)
+        metadata = [np.append(column, -1).astype(np.int64)[calls.metadata] for column in columns]
+        keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *metadata]
+        groups = Groups.of(*(key[rows] for key in keys))
+        return cls(timed, calls, groups, rows, _Times(timed, calls, arrived))
+
+    @cached_property
+    def first(self) -> I64:
+        """The first collective of each."""
+        return self.rows[self.groups.first]
+
+    def sum(self, ns: NDArray[Any]) -> F64:
+        """Sum of a time of every collective over each sort."""
+        return self.groups.sum(ns[self.rows])
+
+    @cached_property
+    def total(self) -> F64:
+        """Time of each sort, ns."""
+        return self.sum(self.times.total)
+
+    @cached_property
+    def exposed(self) -> F64:
+        """What of it nothing hides, ns."""
+        return self.sum(self.times.exposed)
+
+    @cached_property
+    def hidden(self) -> F64:
+        """What of it has compute beside it, ns."""
+        return self.sum(self.times.hidden)
+
+    @cached_property
+    def transfer(self) -> F64:
+        """What of it moves data, ns; NaN where one of them is not known."""
+        return self.sum(self.times.transfer)
+
+    @cached_property
+    def quantiles(self) -> list[F64]:
+        """Median and 95th percentile of the times of each sort, ns."""
+        return self.groups.quantiles(self.times.total[self.rows].astype(np.int64), 0.5, 0.95)
+
+    @cached_property
+    def streams(self) -> list[list[int]]:
+        """The streams of each sort, ascending."""
+        pairs = Groups.of(self.groups.index, self.calls.stream[self.rows])
+        sorts = self.groups.index[pairs.first].tolist()
+        found: list[list[int]] = [[] for _ in range(len(self.groups))]
+        for sort, row in zip(sorts, self.rows[pairs.first].tolist(), strict=True):
+            found[sort].append(int(self.calls.stream[row]))
+        return found
+
+    @cached_property
+    def compute_streams(self) -> set[tuple[int, int]]:
+        """Devices and streams on which kernels compute."""
+        ops = self.timed.trace.device_ops
+        rows = np.flatnonzero(self.timed.linked.is_kernel & self.timed.linked.is_compute)
+        pairs = rows[Groups.of(ops.device[rows], ops.stream[rows]).first]
+        devices = ops.device[pairs].tolist()
+        return set(zip(devices, ops.stream[pairs].tolist(), strict=True))
+
+
+def _row(sorts: _Sorts, sort: int) -> CollectiveStats:
+    calls = sorts.calls
+    table = sorts.timed.trace.collectives
+    steps = sorts.timed.steps.steady_count
+    first = int(sorts.first[sort])
     metadata = int(calls.metadata[first])
     size = int(calls.bytes[first])
     device = int(calls.device[first])
     kind = KINDS[calls.kind[first]]
     ranks = int(table.group_size[metadata]) if metadata >= 0 else -1
-    total = float(times.total[chosen].sum())
-    ops = timed.trace.device_ops
-    bandwidth = ratio(size * len(chosen), total) if size > 0 else None
+    count = int(sorts.groups.count[sort])
+    total = float(sorts.total[sort])
+    moved = float(sorts.transfer[sort])
+    known = math.isfinite(moved)
+    bandwidth = ratio(size * count, total) if size > 0 else None
     factor = bus_factor(kind, ranks)
-    streams = distinct(calls.stream[chosen])
-    moving = times.transfer[chosen]
-    known = np.isfinite(moving).all()
-    computing = timed.linked.is_kernel & timed.linked.is_compute
-    here = ops.stream[computing & (ops.device == device)]
-    told = streams[0] >= 0
-    on_streams = (
-        (", ".join(map(str, streams)), bool(np.isin(streams, here).any())) if told else (None, None)
-    )
-    moved = float(moving.sum())
-    transfer, waiting = (ms(moved / steps), ms((total - moved) / steps)) if known else (None, None)
-    p50_us, p95_us = (np.percentile(times.total[chosen], (50, 95)) / NS_PER_US).tolist()
 
     def text(codes: I32) -> str | None:
-        return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
+        return sorts.timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
 
     return CollectiveStats(
-        rank=timed.trace.rank,
+        rank=sorts.timed.trace.rank,
         device=device,
         collective=kind,
         group=text(table.group),
@@ -245,17 +311,28 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         group_size=ranks if ranks > 0 else None,
         dtype=text(table.dtype),
         message_bytes=size if size >= 0 else None,
-        count=len(chosen) / steps,
+        count=count / steps,
         total_ms=ms(total / steps),
-        exposed_ms=ms(times.exposed[chosen].sum() / steps),
-        transfer_ms=transfer,
-        waiting_ms=waiting,
-        overlap_share=ratio(float(times.hidden[chosen].sum()), total),
-        mean_us=total / len(chosen) / NS_PER_US,
-        p50_us=p50_us,
-        p95_us=p95_us,
+        exposed_ms=ms(sorts.exposed[sort] / steps),
+        transfer_ms=ms(moved / steps) if known else None,
+        waiting_ms=ms((total - moved) / steps) if known else None,
+        overlap_share=ratio(float(sorts.hidden[sort]), total),
+        mean_us=total / count / NS_PER_US,
+        p50_us=float(sorts.quantiles[0][sort]) / NS_PER_US,
+        p95_us=float(sorts.quantiles[1][sort]) / NS_PER_US,
         algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
-        streams=on_streams[0],
-        on_compute_stream=on_streams[1],
+        streams=_listed_streams(sorts.streams[sort]),
+        on_compute_stream=_on_compute_stream(sorts, device, sorts.streams[sort]),
     )
+
+
+def _listed_streams(streams: list[int]) -> str | None:
+    """The streams in words; None where they were not recorded."""
+    return ", ".join(map(str, streams)) if streams[0] >= 0 else None
+
+
+def _on_compute_stream(sorts: _Sorts, device: int, streams: list[int]) -> bool | None:
+    if streams[0] < 0:
+        return None
+    return any((device, stream) in sorts.compute_streams for stream in streams)

@@ -10,7 +10,7 @@ from traceanalyzer.analysis.joined.joined import HostAttribution
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, metric
-from traceanalyzer.trace import I64, Bool, CopyKind, MemoryKind
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind, MemoryKind
 
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged
@@ -61,28 +61,41 @@ class CopyStats:
 def copy_stats(timed: Timed) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
     ops = timed.trace.device_ops
-    tree = timed.linked.tree
     rows = np.flatnonzero(timed.linked.is_copy & timed.steady_ops)
-    # Time of each copy, ns, in which its device neither computed nor communicated, shared between
-    # copies.
-    exposed = np.zeros(len(rows))
-    for device, activity in timed.activity.items():
-        here = ops.device[rows] == device
-        exposed[here] = shared_time(
-            ops.start[rows[here]], ops.end[rows[here]], activity.exposed_copy
-        )
-    node = at(tree.node_of_call, timed.linked.launch[rows], -1)
-    inner = at(tree.operator, node, -1)
-    outer = at(tree.outer_operator, node, -1)
-    size = np.where(
-        ops.bytes[rows] < 0, -1, np.searchsorted([bound for bound, _ in _SIZES], ops.bytes[rows])
-    )
+    exposed = _exposed(timed, rows)
+    bounds = [bound for bound, _ in _SIZES]
+    size = np.searchsorted(bounds, ops.bytes[rows])
+    size[ops.bytes[rows] < 0] = -1
     columns = (ops.device, ops.copy_kind, ops.source_memory, ops.target_memory)
-    names = at(timed.trace.api_calls.name, timed.linked.launch[rows], -1)
-    asked = (names, _waited_for(timed.joined, rows), tree.names(inner), tree.names(outer))
-    groups = Groups.of(*(column[rows] for column in columns), size, *asked).rows
+    kinds = [column[rows] for column in columns]
+    groups = Groups.of(*kinds, size, *_asked_by(timed, rows)).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
+
+
+def _exposed(timed: Timed, rows: I64) -> F64:
+    """Time of each copy, ns, in which its device neither computed nor communicated, shared between
+    copies."""
+    ops = timed.trace.device_ops
+    exposed = np.zeros(len(rows))
+    for device, activity in timed.activity.items():
+        of_device = ops.device[rows] == device
+        copies = rows[of_device]
+        alone = shared_time(ops.start[copies], ops.end[copies], activity.exposed_copy)
+        exposed[of_device] = alone
+    return exposed
+
+
+def _asked_by(timed: Timed, rows: I64) -> tuple[I32, Bool, I32, I32]:
+    """The call that made each copy, whether it waits, and the innermost and outermost operator
+    around it."""
+    tree = timed.linked.tree
+    call = timed.linked.launch[rows]
+    node = at(tree.node_of_call, call, -1)
+    names = at(timed.trace.api_calls.name, call, -1)
+    inner = tree.names(at(tree.operator, node, -1))
+    outer = tree.names(at(tree.outer_operator, node, -1))
+    return names, _waited_for(timed.joined, rows), inner, outer
 
 
 def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
@@ -92,8 +105,6 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     call = int(timed.linked.launch[first])
     size = ops.bytes[chosen]
     known = bool((size >= 0).all())
-    kinds = (int(ops.source_memory[first]), int(ops.target_memory[first]))
-    source, target = (MemoryKind(kind).name.lower() if kind else None for kind in kinds)
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
     name = None
@@ -101,15 +112,14 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
     blocking = None
     if call >= 0:
         name = timed.trace.text(int(timed.trace.api_calls.name[call]))
-        node = int(timed.linked.tree.node_of_call[call])
-        op = op_path(timed.linked, node)
+        op = op_path(timed.linked, int(timed.linked.tree.node_of_call[call]))
         blocking = bool(_waited_for(timed.joined, chosen[:1])[0])
     return CopyStats(
         rank=timed.trace.rank,
         device=int(ops.device[first]),
         direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
-        source_memory=source,
-        target_memory=target,
+        source_memory=_memory_name(int(ops.source_memory[first])),
+        target_memory=_memory_name(int(ops.target_memory[first])),
         size=next(title for bound, title in (_UNKNOWN, *_SIZES, _LARGEST) if size[0] <= bound),
         call=name,
         op=op,
@@ -120,6 +130,11 @@ def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
         exposed_ms=exposed / NS_PER_MS / steps,
         bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
     )
+
+
+def _memory_name(kind: int) -> str | None:
+    """The kind of memory in words; None where it was not recorded."""
+    return MemoryKind(kind).name.lower() if kind else None
 
 
 def _waited_for(joined: HostAttribution, rows: I64) -> Bool:

@@ -3,11 +3,11 @@ sampled."""
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import EMPTY, clip, covered_before
+from traceanalyzer.analysis.algebra import EMPTY, Groups, IntervalSet, clip, covered_before
 from traceanalyzer.analysis.time.sampled import samples_of
 from traceanalyzer.analysis.time.timed import DeviceActivity, Timed
 from traceanalyzer.base import NS_PER_US, dataclass, metric, ms
-from traceanalyzer.trace import DeviceOpKind, Trace
+from traceanalyzer.trace import I64, DeviceOpKind, Trace
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
     samples = None if timed.device is None else samples_of(timed, timed.device)
     if samples is None:
         return None
-    window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
+    begin = int(timed.steps.start[timed.steps.warmup])
+    window = (begin, int(timed.steps.end[-1]))
     if not (count := samples.count(*window)):
         return None
     active, occupancy, tensor, dram = (
@@ -121,36 +122,38 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
 def counter_stats(timed: Timed) -> list[CounterStats]:
     """A row for each counter of each device, by name."""
     table = timed.trace.gpu_metrics
-    strings = timed.trace.strings
-    start = int(timed.steps.start[timed.steps.warmup])
-    end = int(timed.steps.end[-1])
-    rows = np.flatnonzero((table.start > start) & (table.start <= end) & (table.name >= 0))
-    busy = {
-        device: clip(activity.busy, (start, end)) for device, activity in timed.activity.items()
-    }
-    result = []
-    for device, code in sorted(
-        set(zip(table.device[rows].tolist(), table.name[rows].tolist(), strict=True))
-    ):
-        mine = rows[(table.device[rows] == device) & (table.name[rows] == code)]
-        value = table.value[mine].astype(np.float64)
-        at = table.start[mine]
-        here = busy.get(timed.device or 0 if device < 0 else device, EMPTY)
-        working = covered_before(here, at) > covered_before(here, at - 1)
-        counter, bracket, unit = strings[code].rpartition(" [")
-        counter, unit = (
-            (counter, unit[:-1]) if bracket and unit.endswith("]") else (strings[code], None)
-        )
-        result.append(
-            CounterStats(
-                rank=timed.trace.rank,
-                device=device if device >= 0 else None,
-                counter=counter,
-                counted_in=unit,
-                mean=float(value.mean()),
-                max=float(value.max()),
-                busy_mean=float(value[working].mean()) if working.any() else None,
-                samples=len(mine),
-            )
-        )
+    begin = int(timed.steps.start[timed.steps.warmup])
+    window = (begin, int(timed.steps.end[-1]))
+    inside = (table.start > window[0]) & (table.start <= window[1])
+    rows = np.flatnonzero(inside & (table.name >= 0))
+    groups = Groups.of(table.device[rows], table.name[rows])
+    busy = {device: clip(activity.busy, window) for device, activity in timed.activity.items()}
+    result = [_counter_row(timed, rows[members], busy) for members in groups.rows]
     return sorted(result, key=lambda row: (row.device or 0, row.counter))
+
+
+def _counter_row(timed: Timed, rows: I64, busy: dict[int, IntervalSet]) -> CounterStats:
+    """The row of these samples of one counter; `busy`: when each device was."""
+    table = timed.trace.gpu_metrics
+    device = int(table.device[rows[0]])
+    value = table.value[rows].astype(np.float64)
+    time = table.start[rows]
+    working_time = busy.get(timed.device or 0 if device < 0 else device, EMPTY)
+    working = covered_before(working_time, time) > covered_before(working_time, time - 1)
+    counter, unit = _name_and_unit(timed.trace.strings[table.name[rows[0]]])
+    return CounterStats(
+        rank=timed.trace.rank,
+        device=device if device >= 0 else None,
+        counter=counter,
+        counted_in=unit,
+        mean=float(value.mean()),
+        max=float(value.max()),
+        busy_mean=float(value[working].mean()) if working.any() else None,
+        samples=len(rows),
+    )
+
+
+def _name_and_unit(text: str) -> tuple[str, str | None]:
+    """A counter's name and what it is counted in, if its text ends with that in brackets."""
+    counter, bracket, unit = text.rpartition(" [")
+    return (counter, unit[:-1]) if bracket and unit.endswith("]") else (text, None)

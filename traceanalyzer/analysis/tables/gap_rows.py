@@ -93,7 +93,9 @@ def longest_gaps(explained: Causes, top: int | None, min_us: float) -> list[GapR
     idle time."""
     gaps = explained.gaps
     steps = explained.timed.steps
-    listed = (gaps.side == GapSide.INSIDE) | ((top is not None) & steps.found & (gaps.step >= 0))
+    listed = gaps.side == GapSide.INSIDE
+    if top is not None and steps.found:
+        listed = listed | (gaps.step >= 0)
     chosen = listed & (gaps.duration >= min_us * NS_PER_US)
     if explained.timed.only_step is not None:
         chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
@@ -205,33 +207,53 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     """What the host did for the longest time between the start of each gap and the launch."""
     until = np.maximum(launched, gaps.start + 1)
     launch = at(timed.linked.launch, gaps.next_op, -1)
-    nodes, threads = dominant_nodes(
-        timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1)
-    )
+    launching_thread = at(timed.trace.api_calls.thread, launch, -1)
+    nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, launching_thread)
+    columns = (threads, gaps.start, until)
+    stretches = zip(*(column.tolist() for column in columns), strict=True)
+    for text, stretch in zip(_in_words(timed, gaps, nodes, threads), stretches, strict=True):
+        frames = python_frames(timed, *stretch)
+        yield text + (f" at {frames}" if frames else "")
+
+
+def _in_words(timed: Timed, gaps: Gaps, nodes: I32 | I64, threads: I64) -> Iterator[str]:
+    """For each gap the node of the host tree that the host was in, and the thread, in words. Most
+    gaps are told in words that others are told in, too."""
+    names = _names_of(timed, nodes)
     launching = gaps.cause == IdleCause.LAUNCH
-    # Most gaps are told in words that others are told in, too.
-    tree = timed.linked.tree
-    trace = timed.trace
-    names = tree.names(nodes)
-    path = same_path(timed.linked, at(tree.parent, nodes, -1))
-    calls = np.flatnonzero(at(tree.is_call, nodes, False))
-    names[calls] = trace.api_calls.name[tree.row[nodes[calls]]]
+    path = same_path(timed.linked, at(timed.linked.tree.parent, nodes, -1))
     alike = Groups.of(names, path, threads, launching, gaps.detail)
-    told = []
-    for i in alike.first.tolist():
-        named = IdleDetail(gaps.detail[i])
-        thread = int(threads[i])
-        node = int(nodes[i])
-        within = "host between launches" if launching[i] else "host outside operators and calls"
-        if node >= 0:
-            around = op_path(timed.linked, int(tree.parent[node]))
-            within = f"host in {trace.strings[names[i]]}" + (f" (in {around})" if around else "")
-        flatnonzero32 = f" on thread {trace.threads[thread].tid}" if thread >= 0 else ""
-        told.append((f"{named.label}: " if named else "") + within + flatnonzero32)
-    columns = (alike.index, threads, gaps.start, until)
-    for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        frames = python_frames(timed, thread, start, end)
-        yield told[group] + (f" at {frames}" if frames else "")
+    texts = []
+    for gap in alike.first.tolist():
+        in_launching = bool(launching[gap])
+        place = _host_place(timed, int(nodes[gap]), int(names[gap]), launching=in_launching)
+        texts.append(_told(timed, place, IdleDetail(gaps.detail[gap]), int(threads[gap])))
+    return (texts[group] for group in alike.index.tolist())
+
+
+def _names_of(timed: Timed, nodes: I32 | I64) -> I32:
+    """The name (code) of each of these nodes of the host tree, range or call; -1 for -1."""
+    tree = timed.linked.tree
+    names = tree.names(nodes)
+    calls = np.flatnonzero(at(tree.is_call, nodes, False))
+    names[calls] = timed.trace.api_calls.name[tree.row[nodes[calls]]]
+    return names
+
+
+def _told(timed: Timed, place: str, detail: IdleDetail, thread: int) -> str:
+    """A place of the host with the detail before it and the thread (-1: the usual one) behind."""
+    on = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
+    return f"{detail.label}: {place}{on}" if detail else f"{place}{on}"
+
+
+def _host_place(timed: Timed, node: int, name: int, *, launching: bool) -> str:
+    """Where the host was, in words: in the call or range of this name, that node of the tree (-1:
+    in none)."""
+    if node < 0:
+        return "host between launches" if launching else "host outside operators and calls"
+    around = op_path(timed.linked, int(timed.linked.tree.parent[node]))
+    inside = f" (in {around})" if around else ""
+    return f"host in {timed.trace.strings[name]}{inside}"
 
 
 @dataclass(frozen=True)
@@ -259,49 +281,60 @@ class GapPlaceRow:
 def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRow]:
     """A row for each cause and place of the steady state's gaps, of at least that length, on the
     step's device, by idle time."""
-    steps = timed.steps
-    tree = timed.linked.tree
-    length = steady_lengths(timed, gaps)
-    chosen = flatnonzero32((length > 0) & (gaps.duration >= min_us * NS_PER_US))
+    chosen, length = _steady_gaps(timed, gaps, min_us)
     if not len(chosen):
         return []
-    length = compact(length[chosen])
     cause = gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     name = place_codes(timed, gaps, chosen, node)
-    del chosen
     groups = Groups.of(name, cause)
     total = groups.sum(length)
+    longest = _last_longest(groups, length)
+    steps = timed.steps.steady_count
+    names = place_names(timed)
+    outermost = timed.linked.tree.outermost(is_named(timed))
+
+    def row(group: int) -> GapPlaceRow:
+        gap = int(longest[group])
+        return GapPlaceRow(
+            rank=timed.trace.rank,
+            cause=IdleCause(int(cause[gap])).label,
+            name=names[name[gap]],
+            within=within(timed.linked, outermost, int(node[gap])),
+            python=_source_line(timed, int(node[gap])),
+            gaps=float(groups.count[group]) / steps,
+            idle_ms=ms(total[group] / steps),
+            share_of_idle=float(total[group] / total.sum()),
+            longest_us=float(length[gap]) / NS_PER_US,
+        )
+
+    return [row(group) for group in np.argsort(-total, kind="stable").tolist()]
+
+
+def _steady_gaps(timed: Timed, gaps: Gaps, min_us: float) -> tuple[I32, I32 | I64]:
+    """The gaps of at least that length of which any part lies in steady steps, and these parts,
+    ns."""
+    length = steady_lengths(timed, gaps)
+    chosen = flatnonzero32((length > 0) & (gaps.duration >= min_us * NS_PER_US))
+    return chosen, compact(length[chosen])
+
+
+def _last_longest(groups: Groups, length: I32 | I64) -> I64:
+    """The row of the longest of each group, of several the last one."""
     most = np.zeros(len(groups), length.dtype)
-    longest = np.zeros(len(groups), np.int64)
     np.maximum.at(most, groups.index, length)
     rows = flatnonzero32(length == most[groups.index])
-    longest[groups.index[rows]] = rows  # of several the last one
+    longest = np.zeros(len(groups), np.int64)
+    longest[groups.index[rows]] = rows
+    return longest
 
-    def line(node: int) -> str | None:
-        return (
-            timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))
-            if node >= 0
-            else None
-        )
 
-    outermost = tree.outermost(is_named(timed))
-    names = place_names(timed)
-    return [
-        GapPlaceRow(
-            rank=timed.trace.rank,
-            cause=IdleCause(int(cause[i])).label,
-            name=names[name[i]],
-            within=within(timed.linked, outermost, int(node[i])),
-            python=line(int(node[i])),
-            gaps=float(groups.count[g]) / steps.steady_count,
-            idle_ms=ms(total[g] / steps.steady_count),
-            share_of_idle=float(total[g] / total.sum()),
-            longest_us=float(length[i]) / NS_PER_US,
-        )
-        for g in np.argsort(-total, kind="stable").tolist()
-        for i in [int(longest[g])]
-    ]
+def _source_line(timed: Timed, node: int) -> str | None:
+    """The line of the program in which a node of the host tree begins; None for -1."""
+    if node < 0:
+        return None
+    tree = timed.linked.tree
+    return timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))
 
 
 def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
@@ -330,7 +363,8 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
 
     def behind(gap: I32 | I64) -> I32:
         sync = gaps.sync[gap]
-        node = at(timed.joined.launch_node, gaps.next_op[gap], -1).astype(np.int32, copy=False)
+        node = at(timed.joined.launch_node, gaps.next_op[gap], -1)
+        node = node.astype(np.int32, copy=False)
         waits = sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
         host = on_host(timed, gaps, gap)

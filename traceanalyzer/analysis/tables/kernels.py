@@ -1,18 +1,21 @@
 """Kernels by name and device work by class, a steady step."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups, blockwise, compact, flatnonzero32, weighted_mode
 from traceanalyzer.analysis.joined.joined import HostAttribution
-from traceanalyzer.analysis.joined.linked import TraceJoins, owner_nodes
+from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.joined.origins import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.rated import KernelMeasures, MeasuredRow, WithRoofline
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import (
+    Columns,
     RatedRow,
     by_group,
     entry,
@@ -112,59 +115,167 @@ class ClassStats:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class KernelGroups:
+    """Kernels and whole graphs of the steady state by name: what the columns are made of."""
+
+    rated: WithRoofline
+    rows: I32  # device ops
+    length: I32 | I64  # of each, ns
+    groups: Groups
+
+    @classmethod
+    def of(cls, rated: WithRoofline) -> "KernelGroups":
+        """The steady kernels and graphs of a recording."""
+        ops = rated.trace.device_ops
+        named = rated.linked.is_kernel | (ops.kind == DeviceOpKind.GRAPH)
+        rows = flatnonzero32(rated.timed.steady_ops & named)
+        length = compact(ops.end[rows] - ops.start[rows])
+        return cls(rated, rows, length, Groups.of(ops.name[rows]))
+
+    @cached_property
+    def total(self) -> F64:
+        """Time of each group, ns."""
+        return self.groups.sum(self.length)
+
+    @cached_property
+    def first(self) -> I32:
+        """The first device op of each group."""
+        return self.rows[self.groups.first]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each group as recorded."""
+        codes = self.rated.trace.device_ops.name[self.first].tolist()
+        return [self.rated.trace.text(code) or "(no name)" for code in codes]
+
+    @cached_property
+    def quantiles(self) -> list[F64]:
+        """Shortest, median, 95th percentile and longest of each group, ns."""
+        return self.groups.quantiles(self.length, 0, 0.5, 0.95, 1)
+
+    @cached_property
+    def origins(self) -> tuple[list[str | None], list[str | None]]:
+        """Module and line of Python that most time of each group is for."""
+        nodes = self.rated.joined.launch_node[self.rows]
+        return origins_of(self.rated.joined, self.groups, nodes, self.length)
+
+
+def _classes(kernels: KernelGroups) -> list[Any]:
+    names = kernels.rated.linked.classes.names
+    return [names[number] for number in kernels.rated.linked.op_class[kernels.first].tolist()]
+
+
+def _calls(kernels: KernelGroups) -> list[Any]:
+    steps = kernels.rated.timed.steps.steady_count
+    return [count / steps for count in kernels.groups.count.tolist()]
+
+
+def _total_ms(kernels: KernelGroups) -> list[Any]:
+    steps = kernels.rated.timed.steps.steady_count
+    return [ms(ns) / steps for ns in kernels.total.tolist()]
+
+
+def _share_of_device(kernels: KernelGroups) -> list[Any]:
+    all_ns = max(float(kernels.length.sum()), 1.0)
+    return [ns / all_ns for ns in kernels.total.tolist()]
+
+
+def _in_us(ns: F64) -> list[Any]:
+    return (ns / NS_PER_US).tolist()
+
+
+def _operators(kernels: KernelGroups) -> list[Any]:
+    return _most_common_text(kernels, kernels.rated.trace.host_ranges.name)
+
+
+def _launch_options(kernels: KernelGroups) -> list[Any]:
+    return _most_common_text(kernels, kernels.rated.trace.host_ranges.launch)
+
+
+def _most_common_text(kernels: KernelGroups, codes: I32) -> list[Any]:
+    """The text that most of each group have in this column of the operators that launched them."""
+    of_rows = _of_operators(kernels.rated.joined, kernels.rows, codes)
+    text = kernels.rated.trace.text
+    return [text(code) for code in kernels.groups.most_common(of_rows).tolist()]
+
+
+def _tensor_cores(kernels: KernelGroups) -> list[Any]:
+    tensor = kernels.rated.roofline.tensor[kernels.first].tolist()
+    return [None if uses < 0 else bool(uses) for uses in tensor]
+
+
+def _waves(kernels: KernelGroups) -> list[Any]:
+    return _mean(kernels, lambda rows: kernels.rated.roofline.waves[rows])
+
+
+def _occupancy(kernels: KernelGroups) -> list[Any]:
+    return _mean(kernels, partial(occupancy_of, kernels.rated.linked))
+
+
+def _occupancy_limits(kernels: KernelGroups) -> list[Any]:
+    limits = kernels.rated.linked.memo(residence_of).limits[kernels.rows]
+    return [_limit(flags) for flags in kernels.groups.most_common(limits).tolist()]
+
+
+def _graph_nodes(kernels: KernelGroups) -> list[Any]:
+    """How many distinct nodes of graphs each group's ops are."""
+    ops = kernels.rated.trace.device_ops
+    inside = np.flatnonzero(ops.graph_node[kernels.rows] >= 0)
+    rows = kernels.rows[inside]
+    group = kernels.groups.index[inside]
+    nodes = Groups.of(group, ops.graph[rows], ops.graph_node[rows])
+    count = np.bincount(group[nodes.first], minlength=len(kernels.groups))
+    return [number or None for number in count.tolist()]
+
+
+def _launch_shapes(kernels: KernelGroups) -> list[Any]:
+    ops = kernels.rated.trace.device_ops
+    return [_launch_shape(ops, row) for row in kernels.first.tolist()]
+
+
+def _columns(kernels: KernelGroups) -> Columns:
+    """The columns that are of the kernels themselves, an entry a group; `RatedRow` and
+    `MeasuredRow` have the others."""
+    shortest, median, p95, longest = kernels.quantiles
+    module, line = kernels.origins
+    return {
+        "name": [short_name(name) for name in kernels.names],
+        "full_name": kernels.names,
+        "cls": _classes(kernels),
+        "calls": _calls(kernels),
+        "total_ms": _total_ms(kernels),
+        "share_of_step": shares_of_step(kernels.rated.timed, kernels.total),
+        "share_of_device": _share_of_device(kernels),
+        "mean_us": _in_us(kernels.total / kernels.groups.count),
+        "p50_us": _in_us(median),
+        "p95_us": _in_us(p95),
+        "min_us": _in_us(shortest),
+        "max_us": _in_us(longest),
+        "op": _operators(kernels),
+        "tensor_cores": _tensor_cores(kernels),
+        "waves": _waves(kernels),
+        "occupancy_share": _occupancy(kernels),
+        "module": module,
+        "python": line,
+        "occupancy_limit": _occupancy_limits(kernels),
+        "graph_nodes": _graph_nodes(kernels),
+        "launch_options": _launch_options(kernels),
+        "launch_shape": _launch_shapes(kernels),
+    }
+
+
 def kernel_stats(rated: WithRoofline) -> list[KernelStats]:
     """A row for each name of kernels and whole graphs in the steady state, by total time."""
-    ops = rated.trace.device_ops
-    rows = flatnonzero32(
-        rated.timed.steady_ops & (rated.linked.is_kernel | (ops.kind == DeviceOpKind.GRAPH))
+    kernels = KernelGroups.of(rated)
+    groups = kernels.groups
+    columns = _columns(kernels) | rated_columns(
+        rated, by_group(groups.index, kernels.rows, len(groups))
     )
-    length = compact(ops.end[rows] - ops.start[rows])
-    groups = Groups.of(ops.name[rows])
-    total = groups.sum(length)
-    op = groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.name))
-    low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
-    all_ns = max(float(length.sum()), 1.0)
-    steps = rated.timed.steps.steady_count
-    classes = rated.linked.op_class[rows][groups.first]
-    rated_ones = rated_columns(rated, by_group(groups.index, rows, len(groups)))
-    waves = _mean(groups, rows, length, lambda of: rated.roofline.waves[of])
-    occupancy = _mean(groups, rows, length, partial(occupancy_of, rated.linked))
-    limits = groups.most_common(rated.linked.memo(residence_of).limits[rows])
-    nodes = _graph_nodes(rated.linked, rows, groups)
-    tensor = rated.roofline.tensor[rows][groups.first]
-    options = groups.most_common(_of_operators(rated.joined, rows, rated.trace.host_ranges.launch))
-    measures = KernelMeasures(rated, groups, rows)
-    module, line = origins_of(rated.joined, groups, rated.joined.launch_node[rows], length)
+    measures = KernelMeasures(rated, groups, kernels.rows)
     return [
-        KernelStats(
-            rank=rated.trace.rank,
-            name=short_name(name),
-            full_name=name,
-            cls=rated.linked.classes.names[classes[g]],
-            calls=float(groups.count[g]) / steps,
-            total_ms=ms(total[g]) / steps,
-            share_of_step=share_of_step(rated.timed, total[g]),
-            share_of_device=float(total[g]) / all_ns,
-            mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
-            p50_us=float(middle[g]) / NS_PER_US,
-            p95_us=float(high[g]) / NS_PER_US,
-            min_us=float(low[g]) / NS_PER_US,
-            max_us=float(top[g]) / NS_PER_US,
-            op=rated.trace.text(int(op[g])),
-            tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
-            waves=waves[g],
-            occupancy_share=occupancy[g],
-            module=module[g],
-            python=line[g],
-            occupancy_limit=_limit(int(limits[g])),
-            graph_nodes=int(nodes[g]) or None,
-            launch_options=rated.trace.text(int(options[g])),
-            launch_shape=_launch_shape(ops, int(rows[groups.first[g]])),
-            **entry(rated_ones, int(g)),
-            **measures.columns(int(g)),
-        )
-        for g in np.argsort(-total, kind="stable")
-        for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
+        KernelStats(rank=rated.trace.rank, **entry(columns, group), **measures.columns(group))
+        for group in np.argsort(-kernels.total, kind="stable").tolist()
     ]
 
 
@@ -175,7 +286,9 @@ def class_stats(timed: Timed) -> list[ClassStats]:
     rows = np.flatnonzero(timed.steady_ops)
     length = ops.end[rows] - ops.start[rows]
     of_row = timed.linked.op_class[rows]
-    count, total = (np.bincount(of_row, weights, len(classes.names)) for weights in (None, length))
+    count = np.bincount(of_row, None, len(classes.names))
+    total = np.bincount(of_row, length, len(classes.names))
+    shares = shares_of_step(timed, total)
     all_ns = max(float(length.sum()), 1.0)
     steps = timed.steps.steady_count
     return [
@@ -186,7 +299,7 @@ def class_stats(timed: Timed) -> list[ClassStats]:
             bound=classes.bound[c],
             calls=float(count[c]) / steps,
             total_ms=ms(total[c]) / steps,
-            share_of_step=share_of_step(timed, total[c]),
+            share_of_step=shares[c],
             share_of_device=float(total[c]) / all_ns,
         )
         for c in np.argsort(-total, kind="stable")
@@ -205,9 +318,8 @@ def origins_of(
     places = places_of(origins.calls)
     place = weighted_mode(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
     line = weighted_mode(groups, origins.line_of(node), weights)
-    return [places.shown(p) for p in place.tolist()], [
-        joined.trace.text(code) for code in line.tolist()
-    ]
+    modules = [places.shown(number) for number in place.tolist()]
+    return modules, [joined.trace.text(code) for code in line.tolist()]
 
 
 def _limit(flags: int) -> str | None:
@@ -218,15 +330,6 @@ def _limit(flags: int) -> str | None:
     return " and ".join(named) or None
 
 
-def _graph_nodes(linked: TraceJoins, rows: I32 | I64, groups: Groups) -> I64:
-    """How many distinct nodes of graphs each group's ops are."""
-    ops = linked.trace.device_ops
-    inside = np.flatnonzero(ops.graph_node[rows] >= 0)
-    group = groups.index[inside]
-    nodes = Groups.of(group, ops.graph[rows[inside]], ops.graph_node[rows[inside]])
-    return np.bincount(group[nodes.first], minlength=len(groups)).astype(np.int64)
-
-
 def _launch_shape(ops: DeviceOps, row: int) -> str | None:
     """How a kernel was launched, None where that was not recorded."""
     columns = (ops.blocks, ops.threads, ops.registers, ops.shared_bytes)
@@ -235,7 +338,8 @@ def _launch_shape(ops: DeviceOps, row: int) -> str | None:
         return None
     more = [f"{registers} registers"] if registers > 0 else []
     more += [f"{shared:,} B shared"] if shared > 0 else []
-    return ", ".join([f"{blocks:,} block{'s' * (blocks > 1)} of {threads:,} threads", *more])
+    plural = "s" if blocks > 1 else ""
+    return ", ".join([f"{blocks:,} block{plural} of {threads:,} threads", *more])
 
 
 def _of_operators(joined: HostAttribution, rows: I32 | I64, codes: I32) -> I32:
@@ -252,21 +356,19 @@ def _of_operators(joined: HostAttribution, rows: I32 | I64, codes: I32) -> I32:
     return blockwise(of, rows)
 
 
-def _mean(
-    groups: Groups, rows: I32 | I64, length: I32 | I64, figure: Callable[[I32 | I64], F64]
-) -> list[float | None]:
+def _mean(kernels: KernelGroups, figure: Callable[[I32 | I64], F64]) -> list[float | None]:
     """Mean of the finite figures of each group's device ops by their lengths, None where it has
     none."""
-    values = blockwise(figure, rows)
-    weight = np.maximum(length, 1)
+    values = blockwise(figure, kernels.rows)
+    weight = np.maximum(kernels.length, 1)
     known = np.isfinite(values)
-    total = groups.sum(np.where(known, values, 0) * weight)
-    time = groups.sum(known * weight)
+    total = kernels.groups.sum(np.where(known, values, 0) * weight)
+    time = kernels.groups.sum(known * weight)
     return listed(np.where(time > 0, total / np.maximum(time, 1), np.nan))
 
 
-def share_of_step(timed: Timed, total_ns: float) -> float | None:
-    """Share of the steady steps' time that this much time in them is, at most 1; None without
+def shares_of_step(timed: Timed, total_ns: NDArray[Any]) -> list[float | None]:
+    """Share of the steady steps' time that each of these times in them is, at most 1; None without
     any."""
     time = int(timed.steps.duration[timed.steps.steady].sum())
-    return min(float(total_ns) / time, 1.0) if time > 0 else None
+    return [min(ns / time, 1.0) if time > 0 else None for ns in total_ns.tolist()]

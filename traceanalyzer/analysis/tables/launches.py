@@ -10,7 +10,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time, recorded_back_pressure
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, maybe, metric, ms
-from traceanalyzer.trace import I64, DeviceOpKind
+from traceanalyzer.trace import I64, Bool, DeviceOpKind
 
 
 @dataclass(frozen=True)
@@ -102,48 +102,71 @@ class LaunchStats:
 def measure_launches(timed: Timed) -> LaunchStats | None:
     """Launching a steady step; None where API calls were not recorded."""
     calls = timed.trace.api_calls
-    ops = timed.trace.device_ops
-    steps = timed.steps.steady_count
+    linked = timed.linked
     if not len(calls):
         return None
-    steady = timed.steady_calls & ~timed.linked.memo(is_nested)
-    launching = np.flatnonzero(steady & is_launch(timed.linked))
+    ops = timed.trace.device_ops
+    steps = timed.steps.steady_count
+    steady = timed.steady_calls & ~linked.memo(is_nested)
+    launching = np.flatnonzero(steady & is_launch(linked))
     blocked = blocked_time(timed, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
-    kernels = timed.linked.is_kernel & timed.steady_ops
+    kernels = linked.is_kernel & timed.steady_ops
     length = (ops.end - ops.start)[kernels]
-    graph = timed.linked.api_kind == ApiKind.GRAPH_LAUNCH
-    graph_launches = int(graph[launching].sum())
-    in_graph = int((kernels & (timed.linked.launch >= 0) & graph[timed.linked.launch]).sum())
     delay = _queue_delays(timed)
-    fruitful = bore_work(timed.linked)
-    captured = timed.linked.memo(captured_calls)
-    due = launching[(fruitful | ~captured)[launching]]
-    last = int(timed.linked.launch_time.max(initial=-1))
-    if last >= 0:  # later ones were still queued when the recording ended
-        due = due[calls.start[due] <= last]
+    fruitful = bore_work(linked)
+    captured = linked.memo(captured_calls)
+    due = _due_to_bear(timed, launching, fruitful | ~captured)
+
+    def a_step(chosen: Bool) -> float:
+        return float(chosen.sum()) / steps
+
     return LaunchStats(
         kernels=len(length) / steps,
         launch_calls=len(launching) / steps,
         launch_ms=float(spent.sum()) / NS_PER_MS / steps,
-        launch_mean_us=float(spent.mean()) / NS_PER_US if len(spent) else None,
+        launch_mean_us=_mean_us(spent),
         launch_p50_us=_percentile_us(spent, 50),
         launch_p95_us=_percentile_us(spent, 95),
         back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
         queue_delay_p50_us=_percentile_us(delay, 50),
         queue_delay_p95_us=_percentile_us(delay, 95),
-        short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US))
-        if len(length)
-        else None,
-        kernel_mean_us=float(length.mean()) / NS_PER_US if len(length) else None,
-        graph_launches=graph_launches / steps,
-        kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
-        copy_calls=float((steady & (timed.linked.api_kind == ApiKind.COPY)).sum()) / steps,
-        memset_calls=float((steady & (timed.linked.api_kind == ApiKind.SET)).sum()) / steps,
-        without_launch=float((timed.steady_ops & (timed.linked.launch < 0)).sum()) / steps,
+        short_kernel_share=_short_share(length),
+        kernel_mean_us=_mean_us(length),
+        graph_launches=a_step((linked.api_kind == ApiKind.GRAPH_LAUNCH)[launching]),
+        kernels_per_graph_launch=_kernels_per_graph(timed, launching, kernels),
+        copy_calls=a_step(steady & (linked.api_kind == ApiKind.COPY)),
+        memset_calls=a_step(steady & (linked.api_kind == ApiKind.SET)),
+        without_launch=a_step(timed.steady_ops & (linked.launch < 0)),
         fruitless_share=float(1.0 - np.mean(fruitful[due])) if len(due) else None,
-        captured_calls=float((captured & ~fruitful)[launching].sum()) / steps,
+        captured_calls=a_step((captured & ~fruitful)[launching]),
     )
+
+
+def _due_to_bear(timed: Timed, launching: I64, due: Bool) -> I64:
+    """Which of these calls are `due` to have work on the device; later ones than the last that has
+    were still queued when the recording ended."""
+    rows = launching[due[launching]]
+    last = int(timed.linked.launch_time.max(initial=-1))
+    return rows[timed.trace.api_calls.start[rows] <= last] if last >= 0 else rows
+
+
+def _mean_us(ns: I64) -> float | None:
+    return float(ns.mean()) / NS_PER_US if len(ns) else None
+
+
+def _short_share(ns: I64) -> float | None:
+    """Share of kernels of these lengths that are short."""
+    return float(np.mean(ns < SHORT_KERNEL_US * NS_PER_US)) if len(ns) else None
+
+
+def _kernels_per_graph(timed: Timed, launching: I64, kernels: Bool) -> float | None:
+    """Kernels for each of the launches of graphs; None without such kernels."""
+    launch = timed.linked.launch
+    graph = timed.linked.api_kind == ApiKind.GRAPH_LAUNCH
+    graph_launches = int(graph[launching].sum())
+    in_graph = int((kernels & (launch >= 0) & graph[launch]).sum())
+    return in_graph / graph_launches if graph_launches and in_graph else None
 
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
@@ -152,7 +175,8 @@ def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
     steps = timed.steps
     calls = timed.trace.api_calls
     recorded = recorded_back_pressure(timed.linked)
-    within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
+    window = (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))
+    within = clip(recorded, window).total
     if len(recorded.start):
         blocked = blocked - measure(recorded, calls.start[launching], calls.end[launching])
     return float(within + blocked.sum())

@@ -5,12 +5,15 @@ Modules of one class at one place in the model (the twelve layers of a stack) ar
 holds what its modules launch with all modules inside them; `self_ms` is what they launch
 themselves."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.joined.origins import Places, places_of
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.tables.kernels import share_of_step
+from traceanalyzer.analysis.tables.kernels import shares_of_step
 from traceanalyzer.analysis.tables.roofline_rows import (
     Columns,
     RatedRow,
@@ -21,7 +24,7 @@ from traceanalyzer.analysis.tables.roofline_rows import (
 )
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import NS_PER_MS, dataclass, maybe, metric, ms
-from traceanalyzer.trace import I64, distinct
+from traceanalyzer.trace import F64, I32, I64, distinct
 
 OUTSIDE = "(outside of all modules)"
 
@@ -78,56 +81,87 @@ def module_stats(rated: WithRoofline) -> list[ModuleStats]:
         return []
     places = places_of(origins.calls)
     ops = np.flatnonzero(rated.timed.steady_ops)
-    count = len(places.paths) + 1
-    place = np.append(places.of_call, -1)[origins.call[ops]]
-    # Pairs of a device op and a place that it belongs to, directly or through one inside; -1
-    # outside of all.
-    pairs = [(ops, place)]
-    up = np.append(places.above, -1)
-    while len(pairs[-1][0]):
-        inner = pairs[-1][0]
-        outer = up[pairs[-1][1]]
-        pairs.append((inner[outer >= 0], outer[outer >= 0]))
-    held, place_of = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    group, own = (np.where(of >= 0, of, count - 1) for of in (place_of, place))
-    figures = _figures(rated, held, group, count, own, ops)
-    steady = np.bincount(
-        places.of_call[rated.timed.steady_host(origins.calls.start)], minlength=count
-    )
+    place_of_call = np.append(places.of_call, -1)
+    work = _PlacedWork.of(places, ops, place_of_call[origins.call[ops]])
+    figures = _figures(rated, work)
+    in_steps = rated.timed.steady_host(origins.calls.start)
+    steady = np.bincount(places.of_call[in_steps], minlength=work.count)
     rows = [
-        _row(rated, places, figures, i)
-        for i in range(count - 1)
-        if steady[i] or figures["device_ms"][i]
+        _row(rated, places, figures, place)
+        for place in range(len(places.paths))
+        if steady[place] or figures["device_ms"][place]
     ]
     outside = ModuleStats(
-        rated.trace.rank, OUTSIDE, 0, None, 0, 0.0, 0.0, python=None, **entry(figures, -1)
+        rank=rated.trace.rank,
+        name=OUTSIDE,
+        depth=0,
+        within=None,
+        modules=0,
+        calls=0.0,
+        host_ms=0.0,
+        python=None,
+        **entry(figures, -1),
     )
-    return [*rows, *([outside] if outside.device_ms else [])]
+    return [*rows, outside] if outside.device_ms else rows
 
 
-def _figures(rated: WithRoofline, held: I64, group: I64, count: int, own: I64, ops: I64) -> Columns:
-    """The columns of places that are of their device work; the last place is what lies outside of
-    all modules."""
+@dataclass(frozen=True, eq=False)
+class _PlacedWork:
+    """Device ops of the steady state by place; the last place is what lies outside of all
+    modules."""
+
+    count: int  # places
+    ops: I64
+    own: I64  # the place that each of them belongs to directly
+    held: I64  # device ops, once for each place that they belong to, directly or through one inside
+    place: I64  # that place
+
+    @classmethod
+    def of(cls, places: Places, ops: I64, own: I64) -> "_PlacedWork":
+        """The work of these ops; `own`: the innermost place of each, -1 outside of all."""
+        count = len(places.paths) + 1
+        pairs = [(ops, own)]
+        up = np.append(places.above, -1)
+        while len(pairs[-1][0]):
+            inner, place = pairs[-1]
+            outer = up[place]
+            pairs.append((inner[outer >= 0], outer[outer >= 0]))
+        held = np.concatenate([inner for inner, _ in pairs])
+        place = np.concatenate([place for _, place in pairs])
+        outside = count - 1
+        return cls(
+            count=count,
+            ops=ops,
+            own=np.where(own >= 0, own, outside),
+            held=held,
+            place=np.where(place >= 0, place, outside),
+        )
+
+
+def _figures(rated: WithRoofline, work: _PlacedWork) -> Columns:
+    """The columns of places that are of their device work."""
     length = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64)
-    steps = rated.timed.steps
+    steps = rated.timed.steps.steady_count
     again = rated.joined.run_again[rated.joined.launch_node]
-    device, backward, repeated = (
-        np.bincount(group, weights=of[held], minlength=count)
-        for of in (length, length * rated.joined.origins.backward, length * again)
-    )
-    alone = np.bincount(own, weights=length[ops], minlength=count)
+
+    def total(ns: F64) -> NDArray[Any]:
+        return np.bincount(work.place, weights=ns[work.held], minlength=work.count)
+
+    device = total(length)
+    backward = total(length * rated.joined.origins.backward)
+    repeated = total(length * again)
     spent = {
         "device_ms": device,
         "forward_ms": device - backward,
         "backward_ms": backward,
-        "self_ms": alone,
+        "self_ms": np.bincount(work.own, weights=length[work.ops], minlength=work.count),
         "recomputed_ms": np.where(repeated > 0, repeated, np.nan),
     }
     return {
-        **{name: listed(ns / steps.steady_count / NS_PER_MS) for name, ns in spent.items()},
-        "share_of_step": [share_of_step(rated.timed, ns) for ns in device.tolist()],
-        "share_of_device": listed(device / max(float(length[ops].sum()), 1.0)),
-        **rated_columns(rated, by_group(group, held, count)),
+        **{name: listed(ns / steps / NS_PER_MS) for name, ns in spent.items()},
+        "share_of_step": shares_of_step(rated.timed, device),
+        "share_of_device": listed(device / max(float(length[work.ops].sum()), 1.0)),
+        **rated_columns(rated, by_group(work.place, work.held, work.count)),
     }
 
 
@@ -171,7 +205,7 @@ class RangeRow:
 def range_rows(timed: Timed) -> list[RangeRow]:
     """A row for each domain, category and name, by time."""
     table = timed.trace.range_details
-    trace = timed.trace
+    text = timed.trace.text
     steps = timed.steps.steady_count
     rows = np.flatnonzero(timed.steady_host(table.start))
     groups = Groups.of(table.domain[rows], table.category[rows], table.name[rows])
@@ -179,16 +213,26 @@ def range_rows(timed: Timed) -> list[RangeRow]:
     found = []
     for group, members in enumerate(groups.rows):
         first = rows[members[0]]
-        values, counts = np.unique(table.payload[rows[members]], return_counts=True)
-        shown = [
-            trace.strings[v] for v in values[np.argsort(-counts, kind="stable")].tolist() if v >= 0
-        ]
-        more = f", {len(shown) - SHOWN_PAYLOADS} more" if len(shown) > SHOWN_PAYLOADS else ""
-        payloads = ", ".join(shown[:SHOWN_PAYLOADS]) + more if shown else None
-        domain, category, name = (
-            trace.text(int(column[first])) for column in (table.domain, table.category, table.name)
+        found.append(
+            RangeRow(
+                rank=timed.trace.rank,
+                domain=text(int(table.domain[first])),
+                category=text(int(table.category[first])),
+                name=text(int(table.name[first])),
+                count=len(members) / steps,
+                host_ms=ms(total[group]) / steps,
+                payloads=_payloads(timed, table.payload[rows[members]]),
+            )
         )
-        count = len(members) / steps
-        host_ms = ms(total[group]) / steps
-        found.append(RangeRow(trace.rank, domain, category, name, count, host_ms, payloads))
     return sorted(found, key=lambda row: -row.host_ms)
+
+
+def _payloads(timed: Timed, codes: I32) -> str | None:
+    """The most common of these payloads (codes, -1: none), most common first; None without any."""
+    values, count = np.unique(codes, return_counts=True)
+    in_order = values[np.argsort(-count, kind="stable")].tolist()
+    shown = [timed.trace.strings[code] for code in in_order if code >= 0]
+    if not shown:
+        return None
+    more = f", {len(shown) - SHOWN_PAYLOADS} more" if len(shown) > SHOWN_PAYLOADS else ""
+    return ", ".join(shown[:SHOWN_PAYLOADS]) + more

@@ -6,14 +6,16 @@ that time. An event belongs to the innermost operator that runs at its time, on 
 the one that began last. https://docs.pytorch.org/docs/stable/profiler.html"""
 
 import re
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra import innermost_open_at, isin_few
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import MEMORY, dataclass, metric
 from traceanalyzer.trace import I64, Bool, MemoryEvents, RangeKind, Trace, distinct
-from traceanalyzer.trace.snapshot import ACTIVE, CODE, Snapshot
+from traceanalyzer.trace.snapshot import ACTIVE, CODE, DeviceMemory, Snapshot
 
 OUTSIDE = "(outside of operators)"
 BEFORE = "(allocated before the recording)"
@@ -94,44 +96,51 @@ def _of_device(
     timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int
 ) -> list[OpMemory]:
     maker = makers(events)
-    peak = int(events.allocated.argmax())
     name = np.where(maker >= 0, name[maker], BEFORE_CODE)
-    # What is still allocated at the peak, and the bytes there that no event allocated.
-    held = np.zeros(len(events), bool)
-    before = 0
-    if events.allocated[peak] >= 0:
-        held[: peak + 1] = events.bytes[: peak + 1] > 0
-        freed = maker[: peak + 1][~held[: peak + 1]]
-        held[freed[freed >= 0]] = False
-        before = max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
+    held, before = _held_at_peak(events, maker)
     found, group = np.unique(np.append(name, BEFORE_CODE), return_inverse=True)
-    group = group[:-1]
-    count = timed.steps.steady_count
+
+    def total(chosen: Bool, weight: NDArray[Any]) -> NDArray[Any]:
+        return np.bincount(group[:-1], np.where(chosen, weight, 0), len(found))
+
+    def a_step(chosen: Bool, weight: NDArray[Any]) -> list[float]:
+        return (total(steady & chosen, weight) / timed.steps.steady_count).tolist()
+
     is_made = events.bytes > 0
-    calls, allocated, freed = (
-        (np.bincount(group, np.where(steady & chosen, weight, 0), len(found)) / count).tolist()
-        for chosen, weight in (
-            (is_made, np.ones(len(group))),
-            (is_made, events.bytes),
-            (~is_made, -events.bytes),
-        )
-    )
-    kept = np.bincount(group, np.where(held, events.bytes, 0), len(found)).astype(np.int64)
+    calls = a_step(is_made, np.ones(len(events)))
+    allocated = a_step(is_made, events.bytes)
+    freed = a_step(~is_made, -events.bytes)
+    kept = total(held, events.bytes).astype(np.int64)
     kept[found == BEFORE_CODE] += before
     texts = {BEFORE_CODE: BEFORE, -1: OUTSIDE}
     return [
         OpMemory(
-            texts.get(code) or timed.trace.strings[code],
-            device,
-            calls[i],
-            allocated[i],
-            freed[i],
-            allocated[i] - freed[i],
-            int(kept[i]),
+            name=texts.get(code) or timed.trace.strings[code],
+            device=device,
+            allocations=calls[i],
+            allocated_bytes=allocated[i],
+            freed_bytes=freed[i],
+            net_bytes=allocated[i] - freed[i],
+            held_at_peak_bytes=int(kept[i]),
         )
         for i, code in enumerate(found.tolist())
         if allocated[i] or freed[i] or kept[i]
     ]
+
+
+def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
+    """What is still allocated when most is, and the bytes there that no event allocated; `maker`:
+    the event that allocated what each frees, -1 for none."""
+    peak = int(events.allocated.argmax())
+    held = np.zeros(len(events), bool)
+    if events.allocated[peak] < 0:
+        return held, 0
+    until = slice(0, peak + 1)
+    held[until] = events.bytes[until] > 0
+    freed = maker[until][~held[until]]
+    held[freed[freed >= 0]] = False
+    told = int(events.bytes[held].sum())
+    return held, max(int(events.allocated[peak]) - told, 0)
 
 
 def makers(events: MemoryEvents) -> I64:
@@ -169,12 +178,12 @@ def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)
     for thread in distinct(tree.thread[wanted]).tolist():
-        mine = np.flatnonzero(tree.thread == thread)
-        at = np.searchsorted(tree.start[mine], time, side="right") - 1
-        inside = nearest[
-            innermost_open_at(tree.parent, tree.end, np.where(at >= 0, mine[at], -1), time)
-        ]
-        later = (inside >= 0) & ((best < 0) | (tree.start[inside] > tree.start[best]))
+        first, stop = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
+        begun = np.searchsorted(tree.start[first:stop], time, side="right") - 1
+        node = np.where(begun >= 0, begun + first, -1)
+        inside = nearest[innermost_open_at(tree.parent, tree.end, node, time)]
+        begins_later = tree.start[inside] > tree.start[best]
+        later = (inside >= 0) & ((best < 0) | begins_later)
         best[later] = inside[later]
     return best
 
@@ -184,35 +193,33 @@ def events_of(snapshot: Snapshot, trace: Trace) -> MemoryEvents:
     empty where the two were not recorded at the same time. Both have wall-clock times of the
     process, the snapshot's in whole us."""
     ranges = trace.host_ranges
-    if not trace.epoch_ns or not len(ranges):
+    if not trace.epoch_ns or not len(ranges) or not snapshot.devices:
         return MemoryEvents.empty()
-    begin = int(ranges.start.min())
-    end = int(ranges.end.max())
-    columns: dict[str, list[I64]] = {
-        name: [] for name in ("start", "device", "bytes", "allocated", "address")
+    window = (int(ranges.start.min()), int(ranges.end.max()))
+    parts = [_events_of_device(device, trace.epoch_ns, window) for device in snapshot.devices]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return MemoryEvents.from_columns(columns, None)
+
+
+def _events_of_device(
+    device: DeviceMemory, epoch_ns: int, window: tuple[int, int]
+) -> dict[str, I64]:
+    """The columns of the events of a GPU in the window, ns since `epoch_ns`."""
+    events = device.events
+    start = events.since_us.astype(np.int64) * 1000 + (events.begin_us * 1000 - epoch_ns)
+    allocates = (events.action == CODE["alloc"]).astype(np.int64)
+    sign = allocates - (events.action == CODE["free_requested"])
+    change = events.size.astype(np.int64) * sign
+    blocks = device.blocks
+    # All that is allocated after each row: what is held in the end, without what changes later.
+    in_the_end = blocks.requested[blocks.state == ACTIVE].sum()
+    allocated = in_the_end - (change.sum() - change.cumsum())
+    inside = (start >= window[0]) & (start <= window[1])
+    rows = np.flatnonzero(inside & (change != 0))
+    return {
+        "start": start[rows],
+        "device": np.full(len(rows), device.device),
+        "bytes": change[rows],
+        "allocated": allocated[rows],
+        "address": events.address[rows],
     }
-    for device in snapshot.devices:
-        events = device.events
-        start = events.since_us.astype(np.int64) * 1000 + (events.begin_us * 1000 - trace.epoch_ns)
-        sign = (events.action == CODE["alloc"]).astype(np.int64) - (
-            events.action == CODE["free_requested"]
-        )
-        change = events.size.astype(np.int64) * sign
-        blocks = device.blocks
-        # All that is allocated after each row: what is held in the end, without what changes later.
-        allocated = blocks.requested[blocks.state == ACTIVE].sum() - (
-            change.sum() - change.cumsum()
-        )
-        rows = np.flatnonzero((start >= begin) & (start <= end) & (change != 0))
-        taken = (
-            start[rows],
-            np.full(len(rows), device.device),
-            change[rows],
-            allocated[rows],
-            events.address[rows],
-        )
-        for name, values in zip(columns, taken, strict=True):
-            columns[name].append(values)
-    return MemoryEvents.from_columns(
-        {name: np.concatenate(parts) for name, parts in columns.items() if parts}, None
-    )

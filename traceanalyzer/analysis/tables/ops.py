@@ -25,7 +25,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.roofline.rated import WithRoofline
-from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
+from traceanalyzer.analysis.tables.kernels import origins_of, shares_of_step
 from traceanalyzer.analysis.tables.roofline_rows import (
     Columns,
     RatedRow,
@@ -128,7 +128,8 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> list[OpStats]:
     table = _rows(rated, calls, groups, times)
     ops = rated.trace.device_ops
     steady = rated.timed.steady_ops
-    left = int((ops.end - ops.start)[steady].sum()) - int(device_self.sum())
+    all_ns = int((ops.end - ops.start)[steady].sum())
+    left = all_ns - int(device_self.sum())
     if left:
         time = ms(left) / rated.timed.steps.steady_count
         table.append(
@@ -148,7 +149,7 @@ def op_stats(rated: WithRoofline, *, by_shape: bool = False) -> list[OpStats]:
                 kernels_per_call=0.0,
                 backward_share=0.0,
                 backward_device_ms=None,
-                share_of_step=share_of_step(rated.timed, left),
+                share_of_step=shares_of_step(rated.timed, np.array([float(left)]))[0],
             )
         )
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
@@ -179,53 +180,85 @@ def _times(timed: Timed, calls: _Calls, groups: Groups) -> tuple[Columns, F64]:
     """The columns of `OpTimes` that are of the calls, and the device time that each group launches
     itself, ns."""
     tree = timed.linked.tree
-    ops = timed.trace.device_ops
-    node = calls.node
-    size = len(timed.linked.tree.start)
-    launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
     steps = timed.steps.steady_count
-    owner = at(calls.around, owner_nodes(timed.linked, launched_at), -1)
-    length = ops.end - ops.start
-    outer = _outermost(calls, tree)
-    launched = _sum_at(launched_at, length, size)
-    # Columns as long as all calls are let go of one by one.
-    time = tree.subtree_sum(launched, node)
-    middle, high = groups.quantiles(time, 0.5, 0.95)
-    device_of_calls = groups.sum(time)
-    device_total = groups.sum(time * outer)
-    again = groups.sum(time * (outer & timed.joined.run_again[node]))
-    del time
-    time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
-    joined = groups.sum(time >= 0)
-    backward = groups.sum(np.maximum(time, 0, out=time) * outer)
-    del time, launched
-    device_self = groups.sum(_sum_at(owner, length, size)[node])
+    node = calls.node
+    device = _DeviceTimes.of(timed, calls, groups)
     a_step = {
         "host_total_ms": groups.sum(tree.end[node] - tree.start[node]),
         "host_self_ms": groups.sum(calls.host_self),
-        "device_total_ms": device_total,
-        "device_self_ms": device_self,
-        "backward_device_ms": np.where(joined > 0, backward, np.nan),
-        "recomputed_ms": np.where(again > 0, again, np.nan),
+        "device_total_ms": device.total,
+        "device_self_ms": device.own,
+        "backward_device_ms": device.backward,
+        "recomputed_ms": device.again,
     }
     of_a_call = {
-        "device_mean_us": device_of_calls / groups.count,
-        "device_p50_us": middle,
-        "device_p95_us": high,
+        "device_mean_us": device.of_calls / groups.count,
+        "device_p50_us": device.median,
+        "device_p95_us": device.p95,
     }
-    kernels = groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node))
+    unit = np.where(device.total > 0, NS_PER_US, np.nan)  # of what has no device work no figure
+    us_a_call = {name: ns / unit for name, ns in of_a_call.items()}
     columns: Columns = {
         "calls": listed(groups.count / steps),
         **{name: listed(ns / NS_PER_MS / steps) for name, ns in a_step.items()},
-        "share_of_step": [share_of_step(timed, ns) for ns in device_total.tolist()],
-        **{
-            name: listed(np.where(device_total > 0, ns, np.nan) / NS_PER_US)
-            for name, ns in of_a_call.items()
-        },
-        "kernels_per_call": listed(kernels / groups.count),
+        "share_of_step": shares_of_step(timed, device.total),
+        **{name: listed(us) for name, us in us_a_call.items()},
+        "kernels_per_call": listed(device.kernels / groups.count),
         "backward_share": listed(groups.sum(timed.joined.in_backward[node]) / groups.count),
     }
-    return columns, device_self
+    return columns, device.own
+
+
+class _DeviceTimes(NamedTuple):
+    """Time on the device that groups of calls make, ns; a number a group."""
+
+    of_calls: F64  # of each call all that is launched anywhere inside it
+    total: F64  # the same without calls inside one of their own group
+    median: F64  # of a call
+    p95: F64
+    again: F64  # of forward calls that run again; NaN where none does
+    backward: F64  # of the autograd nodes that they gave rise to; NaN without any
+    own: F64  # what they launch themselves
+    kernels: F64  # kernels launched anywhere inside of each call
+
+    @classmethod
+    def of(cls, timed: Timed, calls: _Calls, groups: Groups) -> "_DeviceTimes":
+        """The device times of calls in these groups. Columns as long as all calls are let go of one
+        by one."""
+        tree = timed.linked.tree
+        node = calls.node
+        size = len(tree.start)
+        launched_at = np.where(timed.steady_ops, timed.joined.launch_node, -1)
+        owner = at(calls.around, owner_nodes(timed.linked, launched_at), -1)
+        length = timed.trace.device_ops.end - timed.trace.device_ops.start
+        launched = _sum_at(launched_at, length, size)
+        outer = _outermost(groups, node, tree)
+        time = tree.subtree_sum(launched, node)
+        median, p95 = groups.quantiles(time, 0.5, 0.95)
+        of_calls = groups.sum(time)
+        total = groups.sum(time * outer)
+        again = groups.sum(time * (outer & timed.joined.run_again[node]))
+        del time
+        kernels = tree.subtree_sum(_sum_at(launched_at, timed.linked.is_kernel, size), node)
+        return cls(
+            of_calls=of_calls,
+            total=total,
+            median=median,
+            p95=p95,
+            again=np.where(again > 0, again, np.nan),
+            backward=_backward(timed, launched, node, groups, outer),
+            own=groups.sum(_sum_at(owner, length, size)[node]),
+            kernels=groups.sum(kernels),
+        )
+
+
+def _backward(timed: Timed, launched: I64, node: I32, groups: Groups, outer: Bool) -> F64:
+    """Device time of the autograd nodes that each group of calls gave rise to, ns; NaN without
+    any."""
+    time = backward_time(timed.linked, launched, timed.joined.in_backward, node)
+    known = groups.sum(time >= 0)
+    total = groups.sum(np.maximum(time, 0, out=time) * outer)
+    return np.where(known > 0, total, np.nan)
 
 
 class _Inner(NamedTuple):
@@ -291,16 +324,17 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     return scatter(np.add, result, spent, Rows(len(call)))
 
 
-def _outermost(calls: _Calls, tree: HostTree) -> Bool:
-    """Which calls run inside none of the same name."""
-    result = np.ones(len(calls.node), bool)
+def _outermost(groups: Groups, node: I32, tree: HostTree) -> Bool:
+    """Which calls (nodes, ascending) run inside none of their own group."""
+    result = np.ones(len(node), bool)
     if not len(result):
         return result
-    order = stable_order(calls.name)
-    subtree_end = tree.subtree_end[calls.node]
-    block = calls.name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
+    order = stable_order(groups.index)
+    subtree_end = tree.subtree_end[node]
+    block = groups.index[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
-    result[order[1:]] = reach[:-1] <= (block + calls.node[order])[1:]
+    begins = block + node[order]
+    result[order[1:]] = reach[:-1] <= begins[1:]
     return result
 
 
@@ -319,24 +353,28 @@ def _rows(rated: WithRoofline, calls: _Calls, groups: Groups, times: Columns) ->
     tree = rated.linked.tree
     first = tree.row[calls.node[groups.first]]
     names = [trace.strings[code] for code in calls.name[groups.first].tolist()]
+    is_operator = trace.host_ranges.kind[first] == RangeKind.OP
     shapes = groups.most_common(trace.host_ranges.shapes[tree.row[calls.node]])
-    outer = _outermost(calls, tree)
-    node = calls.node[outer]
-    launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
-    of_calls = by_subtree(
-        launched_at, node, tree.subtree_end[node], groups.index[outer], len(groups)
-    )
-    rated_ones = rated_columns(rated, of_calls)
-    module, line = origins_of(rated.joined, groups, calls.node, alike(1, len(calls.node), np.int64))
+    alike_calls = alike(1, len(calls.node), np.int64)
+    module, line = origins_of(rated.joined, groups, calls.node, alike_calls)
     columns: Columns = {
         "name": [STEP_NAME if name.startswith(STEP_PREFIX) else name for name in names],
-        "kind": np.where(
-            trace.host_ranges.kind[first] == RangeKind.OP, "op", "annotation"
-        ).tolist(),
+        "kind": np.where(is_operator, "op", "annotation").tolist(),
         "shapes": [trace.text(code) for code in shapes.tolist()],
         "module": module,
         "python": line,
         **times,
-        **rated_ones,
+        **_against_roofline(rated, calls, groups),
     }
     return [OpStats(rank=trace.rank, **entry(columns, g)) for g in range(len(groups))]
+
+
+def _against_roofline(rated: WithRoofline, calls: _Calls, groups: Groups) -> Columns:
+    """The columns of `RatedRow`: of what is launched inside the calls, nested ones once."""
+    tree = rated.linked.tree
+    outer = _outermost(groups, calls.node, tree)
+    node = calls.node[outer]
+    launched_at = np.where(rated.timed.steady_ops, rated.joined.launch_node, -1)
+    end = tree.subtree_end[node]
+    of_calls = by_subtree(launched_at, node, end, groups.index[outer], len(groups))
+    return rated_columns(rated, of_calls)

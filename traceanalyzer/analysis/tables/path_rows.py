@@ -119,37 +119,45 @@ class _Sums:
 
 def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     names, index = _names(timed.trace.strings, sums.count.sum(axis=1), sums.running)
-    shape = (len(names), len(PathKind))
-    total = np.zeros(shape)
-    count = np.zeros(shape, np.int64)
-    node = np.full(shape, -1, np.int64)
+    kinds = len(PathKind)
     used = np.flatnonzero(sums.count.sum(axis=1))
+    total = np.zeros((len(names), kinds))
     np.add.at(total, index[used], sums.total[used])
+    count = np.zeros((len(names), kinds), np.int64)
     np.add.at(count, index[used], sums.count[used])
-    # Of several codes of one name the longest segment, of several of these the last.
-    cell = (index[used][:, None] * len(PathKind) + np.arange(len(PathKind))).ravel()
-    order = np.lexsort((sums.place[used].ravel(), sums.longest[used].ravel()))
-    node.reshape(-1)[cell[order]] = sums.node[used].ravel()[
-        order
-    ]  # of several the last one written stays
-    whole = float(total.sum())
+    node = _longest_nodes(sums, used, index[used], len(names))
     outermost = timed.linked.tree.outermost(is_named(timed))
     steps = timed.steps.steady_count
-    return [
-        PathRow(
-            rank=timed.trace.rank,
-            kind=PathKind(kind).label,
-            name=names[name],
-            within=within(timed.linked, outermost, int(node[name, kind])),
-            segments=float(count[name, kind]) / steps,
-            total_ms=ms(total[name, kind] / steps),
-            share_of_step=float(total[name, kind] / whole),
+    rows = []
+    for cell in np.argsort(-total.ravel(), kind="stable").tolist():
+        name, kind = divmod(cell, kinds)
+        if not count[name, kind]:
+            continue
+        rows.append(
+            PathRow(
+                rank=timed.trace.rank,
+                kind=PathKind(kind).label,
+                name=names[name],
+                within=within(timed.linked, outermost, int(node[name, kind])),
+                segments=float(count[name, kind]) / steps,
+                total_ms=ms(total[name, kind] / steps),
+                share_of_step=float(total[name, kind] / total.sum()),
+            )
         )
-        for name, kind in (
-            divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist()
-        )
-        if count[name, kind]
-    ]
+    return rows
+
+
+def _longest_nodes(sums: _Sums, codes: I64, name: I32, names: int) -> I64:
+    """The node of the longest segment of each name (row) and kind (column): of several codes of one
+    name the longest, of several of these the last."""
+    kinds = len(PathKind)
+    cell = (name[:, None] * kinds + np.arange(kinds)).ravel()
+    place = sums.place[codes].ravel()
+    order = np.lexsort((place, sums.longest[codes].ravel()))
+    node = np.full(names * kinds, -1, np.int64)
+    longest = sums.node[codes].ravel()
+    node[cell[order]] = longest[order]  # of several the last one written stays
+    return node.reshape(names, kinds)
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
@@ -157,9 +165,8 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     (shortened), the operator or range that the host is in, the call that waits, or what lies
     between."""
     code = _segment_codes(NodeNames.of(timed), path)
-    running = (
-        np.bincount(code[path.part == Part.OP], minlength=len(timed.trace.strings) + len(Part)) > 0
-    )
+    codes = len(timed.trace.strings) + len(Part)
+    running = np.bincount(code[path.part == Part.OP], minlength=codes) > 0
     names, index = _names(timed.trace.strings, np.bincount(code), running)
     return index[code], names
 

@@ -87,7 +87,10 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     """A row for each phase, in the order of the program, phases inside others after them."""
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
     derived = derived_phases(timed, phases.ranges, phases.by_autograd)
-    others = (_Phase((role.label,), None, rows, ops, None, role) for role, rows, ops in derived)
+    others = (
+        _Phase((role.label,), calls=None, rows=rows, ops=ops, instance=None, role=role)
+        for role, rows, ops in derived
+    )
     found = [*_annotated(timed, phases.ranges), *others]
     # What of the forward pass runs again in the backward pass.
     tree = timed.linked.tree
@@ -108,30 +111,58 @@ def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
 def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
     """The annotated phases, one after the other: an op belongs to all that enclose it."""
     table = timed.trace.host_ranges
-    steady = timed.steady_host(table.start[ranges.row])
     names, texts = _shared_names(timed.trace.strings, table.name[ranges.row])
     path_of, paths = _paths(names, texts, ranges.parent)
-    ops = flatnonzero32(
-        (ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device)
-    )
-    launched_in = ranges.of_op[ops]
-    members = _by_path(path_of[launched_in], len(paths))
-    instances = _by_path(np.where(steady, path_of, np.int32(len(paths))), len(paths) + 1)
-    inside = _inside(paths)
+    steady = timed.steady_host(table.start[ranges.row])
+    steady_path = np.where(steady, path_of, np.int32(len(paths)))
+    instances = _by_path(steady_path, len(paths) + 1)
+    launched = _LaunchedIn.of(timed, ranges, path_of, paths)
     for path in _in_program_order(timed.linked, ranges, path_of, paths):
         chosen = ranges.row[instances[path]]
-        if not len(chosen):
-            continue
-        mine = [members[inner] for inner in inside[path]]
-        instances_of = []
-        for inner, launches in zip(inside[path], mine, strict=True):
-            instance = launched_in[launches]
-            for _ in range(len(paths[inner]) - len(paths[path])):
-                instance = ranges.parent[instance]
-            instances_of.append(instance)
-        role = role_of(paths[path][-1])
-        whole = np.concatenate(instances_of)
-        yield _Phase(paths[path], len(chosen), chosen, ops[np.concatenate(mine)], whole, role)
+        if len(chosen):
+            ops, instance = launched.inside(path)
+            yield _Phase(
+                path=paths[path],
+                calls=len(chosen),
+                rows=chosen,
+                ops=ops,
+                instance=instance,
+                role=role_of(paths[path][-1]),
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _LaunchedIn:
+    """Device ops of the steady state by the phase that launched them."""
+
+    ranges: PhaseRanges
+    paths: list[tuple[str, ...]]
+    inner: list[list[int]]  # for each path itself and those that go on from it
+    ops: I32  # device ops
+    members: list[I64]  # for each path which of the ops its instances launched
+
+    @classmethod
+    def of(
+        cls, timed: Timed, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]
+    ) -> "_LaunchedIn":
+        """The ops on the steps' device; `path_of`: the path of each instance."""
+        of_device = timed.trace.device_ops.device == timed.device
+        ops = flatnonzero32((ranges.of_op >= 0) & timed.steady_ops & of_device)
+        members = _by_path(path_of[ranges.of_op[ops]], len(paths))
+        return cls(ranges, paths, _inside(paths), ops, members)
+
+    def inside(self, path: int) -> tuple[I32, I32]:
+        """The ops launched anywhere inside of instances of this path, and the instance of each."""
+        ops = []
+        instances = []
+        for inner in self.inner[path]:
+            launched = self.ops[self.members[inner]]
+            instance = self.ranges.of_op[launched]
+            for _ in range(len(self.paths[inner]) - len(self.paths[path])):
+                instance = self.ranges.parent[instance]
+            ops.append(launched)
+            instances.append(instance)
+        return np.concatenate(ops), np.concatenate(instances)
 
 
 def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
@@ -145,9 +176,8 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         device = _in_steps(timed, start, end).total / steps
         span = None if phase.instance is None else _spans(start, end, phase.instance) / steps
         inside = _in_steps(timed, table.start[phase.rows], table.end[phase.rows])
-        idle = (
-            int(measure(timed.activity[timed.device].gaps, inside.start, inside.end).sum()) / steps
-        )
+        gaps = timed.activity[timed.device].gaps
+        idle = int(measure(gaps, inside.start, inside.end).sum()) / steps
     host_ns = host_time(table, phase.rows)
     return PhaseStats(
         rank=timed.trace.rank,
@@ -171,10 +201,10 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
 def _in_steps(timed: Timed, start: I64, end: I64) -> IntervalSet:
     """The union of these, as far as it lies in steady steps: what is launched in one may run before
     it or after it."""
-    steps = timed.steps
-    return clip(
-        union(start, end), (int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1]))
-    )
+    steady = timed.steps.steady
+    begin = int(timed.steps.start[steady][0])
+    end_of_all = int(timed.steps.end[steady][-1])
+    return clip(union(start, end), (begin, end_of_all))
 
 
 def _waits(timed: Timed, rows: I32 | I64) -> float | None:
@@ -187,7 +217,8 @@ def _waits(timed: Timed, rows: I32 | I64) -> float | None:
     node = np.sort(timed.linked.tree.node_of_range[rows])
     last = np.searchsorted(node, waiting, side="right") - 1
     reach = np.maximum.accumulate(timed.linked.tree.subtree_end[node])
-    return float(((last >= 0) & (waiting < reach[last])).sum()) / timed.steps.steady_count
+    inside = (last >= 0) & (waiting < reach[last])
+    return float(inside.sum()) / timed.steps.steady_count
 
 
 def _waiting(timed: Timed) -> I32:
@@ -217,7 +248,11 @@ def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
     return np.array([index[name] for name in shared], np.int32)[place], list(index)
 
 
-def _paths(names: I32, texts: list[str], parent: I32) -> tuple[I32, list[tuple[str, ...]]]:
+def _paths(
+    names: I32,
+    texts: list[str],
+    parent: I32,
+) -> tuple[I32, list[tuple[str, ...]]]:
     """The path (names from the outermost phase down) of each instance as an index, and the paths,
     each after the one that it goes on from."""
     result = np.empty(len(names), np.int32)
@@ -262,5 +297,10 @@ def _in_program_order(
     first = np.full(len(paths), np.iinfo(np.int64).max)
     np.minimum.at(first, path_of, linked.trace.host_ranges.start[ranges.row])
     begin = dict(zip(paths, first.tolist(), strict=True))
-    keys = [tuple((begin[path[: i + 1]], path[i]) for i in range(len(path))) for path in paths]
-    return sorted(range(len(paths)), key=keys.__getitem__)
+
+    def place(number: int) -> tuple[tuple[int, str], ...]:
+        path = paths[number]
+        until = (path[: level + 1] for level in range(len(path)))
+        return tuple((begin[outer], outer[-1]) for outer in until)
+
+    return sorted(range(len(paths)), key=place)

@@ -13,7 +13,12 @@ from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
 
 API = ("cuda", "hip", "cu")
 DEVICE = ("Memcpy", "Memset")
-WIDTHS = {"8": ("fp8", "int8"), "16": ("fp16", "bf16"), "32": ("tf32", "fp32"), "64": ("fp64",)}
+WIDTHS = {
+    "8": ("fp8", "int8"),
+    "16": ("fp16", "bf16"),
+    "32": ("tf32", "fp32"),
+    "64": ("fp64",),
+}
 """Types of so many bits; which one it was is not stated, so that the share of a limit is the least
 that it can be."""
 
@@ -75,7 +80,8 @@ class Profiled:
         for row in self.rows:
             if row.cls is not None:
                 found[row.cls] += row.share_of_device or 0.0
-        return sorted(((share, cls) for cls, share in found.items()), key=lambda one: -one[0])
+        shares = [(share, cls) for cls, share in found.items()]
+        return sorted(shares, key=lambda one: -one[0])
 
 
 def profiled(
@@ -168,7 +174,8 @@ def _least_s(row: ProfilerRow, gpu: Hardware) -> float:
     }
     peaks = {width: max(known, default=0.0) for width, known in types.items()}
     computing = (ratio(amount, peaks[width]) or 0.0 for width, amount in row.flops.items())
-    return max((row.bytes or 0.0) / gpu.bandwidth, sum(computing) if all(peaks.values()) else 0.0)
+    computing_s = sum(computing) if all(peaks.values()) else 0.0
+    return max((row.bytes or 0.0) / gpu.bandwidth, computing_s)
 
 
 def _kind(row: ProfilerRow) -> str:

@@ -2,6 +2,7 @@
 their ideal time."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from traceanalyzer.analysis.algebra import (
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.rated import WithRoofline
+from traceanalyzer.analysis.roofline.roofline import Roofline
 from traceanalyzer.base import NS_PER_MS, NS_PER_S, dataclass, maybe, metric, ms, ratio
 from traceanalyzer.trace import F64, I32, I64, Bool, distinct, is_sorted
 from traceanalyzer.trace.hardware import GIGA, TERA, Hardware
@@ -107,78 +109,114 @@ them."""
 _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Computation of the steady steps on the critical device."""
+
+    rated: WithRoofline
+    gpu: Hardware | None
+    time: F64  # of each device op that counts, ns; 0 of others
+    counted: Bool  # which have known operations
+    limited: Bool  # which have an attainable time
+    traffic: float  # bytes a step
+
+    @property
+    def steps(self) -> int:
+        """Steady steps."""
+        return self.rated.timed.steps.steady_count
+
+
 def roofline_step(rated: WithRoofline) -> RooflineStep | None:
     """The mean steady step of the device with the most work; None without device work or without
     any model."""
     ops = rated.trace.device_ops
-    r = rated.roofline
+    roofline = rated.roofline
     device = rated.timed.device
     if device is None:
         return None
-    here = rated.timed.steady_ops & rated.linked.is_compute & (ops.device == device)
-    time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
-    if not time.sum() or not (r.modelled & here & rated.linked.is_kernel).any():
+    computing = rated.timed.steady_ops & rated.linked.is_compute & (ops.device == device)
+    time = np.where(computing, ops.end - ops.start, 0).astype(np.float64)
+    if not time.sum() or not (roofline.modelled & computing & rated.linked.is_kernel).any():
         return None
-    gpu = rated.linked.gpus[device]
     steps = rated.timed.steps.steady_count
-    name, source = (gpu.name, gpu.source) if gpu else (None, None)
-    modelled_share = float(time[r.modelled].sum() / time.sum())
-    counted = here & np.isfinite(r.flops)
-    limited = here & r.rated
-    traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
-    by_limits: dict[str, float | None] = dict.fromkeys((*OF_LIMITS, *OF_MOST))
-    if gpu is not None:
-        spent = [time[limited].sum() - np.minimum(r.attainable[limited], time[limited]).sum()]
-        spent += [time[r.bound == bound].sum() for bound in BOUNDS]
-        by_limits |= zip(OF_LIMITS, (np.array(spent) / NS_PER_MS / steps).tolist(), strict=True)
-        if modelled_share >= ENOUGH_SHARE:
-            by_limits |= zip(
-                OF_MOST, _at_limits(rated, gpu, counted, limited, time, traffic), strict=True
-            )
+    gpu = rated.linked.gpus[device]
+    moving = computing & np.isfinite(roofline.bytes)
+    work = _Counted(
+        rated=rated,
+        gpu=gpu,
+        time=time,
+        counted=computing & np.isfinite(roofline.flops),
+        limited=computing & roofline.rated,
+        traffic=float(np.where(moving, roofline.bytes, 0).sum()) / steps,
+    )
+    modelled_share = float(time[roofline.modelled].sum() / time.sum())
+    operations = float(roofline.flops[work.counted].sum())
     return RooflineStep(
-        gpu=name,
-        datasheet=source,
+        gpu=None if gpu is None else gpu.name,
+        datasheet=None if gpu is None else gpu.source,
         modelled_share=modelled_share,
-        unmodelled_ms=ms(time[~limited].sum()) / steps,
-        tflop=float(r.flops[counted].sum()) / TERA / steps if counted.any() else None,
-        traffic_gb=traffic / GIGA or None,
-        **by_limits,
+        unmodelled_ms=ms(time[~work.limited].sum()) / steps,
+        tflop=operations / TERA / steps if work.counted.any() else None,
+        traffic_gb=work.traffic / GIGA or None,
+        **_by_limits(work),
+        **_of_most(work, modelled_share),
     )
 
 
-def _at_limits(
-    rated: WithRoofline, gpu: Hardware, counted: Bool, limited: Bool, time: F64, traffic: float
-) -> tuple[float | None, ...]:
-    """The figures of `OF_MOST`."""
-    r = rated.roofline
-    steps = rated.timed.steps
-    whole_ns = float(steps.duration[steps.steady].mean()) * steps.steady_count
-    again = rated.joined.run_again[rated.joined.launch_node] & counted
-    used, repeated = (_utilisation(rated, gpu, chosen, whole_ns) for chosen in (counted, again))
-    rates = [r.attainable] if rated.trace.ceilings is None else [r.attainable, r.reachable]
-    best = [np.where(np.isfinite(rate), rate, r.attainable)[limited] for rate in rates]
-    least = [np.minimum(one, time[limited]).sum() + time[~limited].sum() for one in best]
-    ideal_ms, reachable_ms = ([ms(ns) / steps.steady_count for ns in least] + [None])[:2]
-    bandwidth_share = (
-        ratio(traffic, gpu.bandwidth * whole_ns / steps.steady_count / NS_PER_S) or None
-    )
-    mfu = None if used is None else used - (repeated or 0.0)
-    hfu = used if again.any() else None
-    return ideal_ms, reachable_ms, mfu, hfu, bandwidth_share
+def _by_limits(work: _Counted) -> dict[str, float | None]:
+    """The figures of `OF_LIMITS`; None where the GPU is not known."""
+    if work.gpu is None:
+        return dict.fromkeys(OF_LIMITS)
+    roofline = work.rated.roofline
+    time = work.time[work.limited]
+    headroom = time.sum() - np.minimum(roofline.attainable[work.limited], time).sum()
+    bound = [work.time[roofline.bound == kind].sum() for kind in BOUNDS]
+    figures = np.array([headroom, *bound]) / NS_PER_MS / work.steps
+    return dict(zip(OF_LIMITS, figures.tolist(), strict=True))
+
+
+def _of_most(work: _Counted, modelled_share: float) -> dict[str, float | None]:
+    """The figures of `OF_MOST`; None where the GPU is not known, or most has no model."""
+    if work.gpu is None or modelled_share < ENOUGH_SHARE:
+        return dict.fromkeys(OF_MOST)
+    rated = work.rated
+    durations = rated.timed.steps.duration[rated.timed.steps.steady]
+    whole_ns = float(durations.mean()) * work.steps
+    again = rated.joined.run_again[rated.joined.launch_node] & work.counted
+    used = _utilisation(rated, work.gpu, work.counted, whole_ns)
+    repeated = _utilisation(rated, work.gpu, again, whole_ns)
+    could_move = work.gpu.bandwidth * whole_ns / work.steps / NS_PER_S
+    measured = rated.trace.ceilings is not None
+    return {
+        "ideal_ms": _least_ms(work, rated.roofline.attainable),
+        "reachable_ms": _least_ms(work, rated.roofline.reachable) if measured else None,
+        "mfu": None if used is None else used - (repeated or 0.0),
+        "hfu": used if again.any() else None,
+        "bandwidth_share": ratio(work.traffic, could_move) or None,
+    }
+
+
+def _least_ms(work: _Counted, rate: F64 | Coded) -> float:
+    """Time of a step's computation if what has a model took that little."""
+    attainable = work.rated.roofline.attainable
+    best = np.where(np.isfinite(rate), rate, attainable)[work.limited]
+    least = np.minimum(best, work.time[work.limited]).sum()
+    return ms(least + work.time[~work.limited].sum()) / work.steps
 
 
 def _utilisation(rated: WithRoofline, gpu: Hardware, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is
     not known."""
-    r = rated.roofline
+    roofline = rated.roofline
     matrix = rated.linked.is_matrix & chosen
     needed = 0.0
-    for code in distinct(r.precision[matrix]):
+    for code in distinct(roofline.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:
             return None
-        needed += float(r.flops[matrix & (r.precision == code)].sum()) / peak
-    return needed / (time_ns / 1e9) if time_ns > 0 else None
+        of_code = matrix & (roofline.precision == code)
+        needed += float(roofline.flops[of_code].sum()) / peak
+    return needed / (time_ns / NS_PER_S) if time_ns > 0 else None
 
 
 Figures = Callable[[Any], NDArray[Any]]  # a figure of these device ops (rows, or a slice of them)
@@ -227,66 +265,163 @@ def entry(columns: Columns, row: int) -> dict[str, Any]:
     return {name: column[row] for name, column in columns.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class RatedGroups:
+    """Groups of device ops against the roofline: what the columns are made of."""
+
+    rated: WithRoofline
+    total: Sum
+    length: I32 | I64  # of every device op, ns
+
+    @property
+    def roofline(self) -> Roofline:
+        """What each device op could reach."""
+        return self.rated.roofline
+
+    @property
+    def steps(self) -> int:
+        """Steady steps."""
+        return self.rated.timed.steps.steady_count
+
+    def time(self, rows: Any) -> F64:
+        """Lengths of these device ops, ns."""
+        return self.length[rows].astype(np.float64)
+
+    @cached_property
+    def spent(self) -> F64:
+        """Time of each group, ns."""
+        return self.total(self.time)
+
+    def if_nearly_all(self, part: F64) -> F64:
+        """These parts of the groups' times, NaN where they are less than nearly all."""
+        return np.where((part >= MODELLED_SHARE * self.spent) & (part > 0), part, np.nan)
+
+    def time_with(self, figure: F64 | Coded) -> F64:
+        """Time of each group's device ops that have the figure, NaN where few have it."""
+        return self.if_nearly_all(
+            self.total(lambda rows: np.isfinite(figure[rows]) * self.time(rows))
+        )
+
+    def needed(self, figure: F64 | Coded, other: F64 | Coded) -> F64:
+        """Sum over each group of the figure, where that and the other one are known."""
+        extra = self.roofline.extra
+
+        def counted(rows: Any) -> F64:
+            known = np.isfinite(figure[rows] + other[rows]) & ~extra[rows]
+            return np.where(known, figure[rows], 0)
+
+        return self.total(counted)
+
+    @cached_property
+    def flops(self) -> F64:
+        """Operations of each group."""
+        return self.needed(self.roofline.flops, self.roofline.flops)
+
+    @cached_property
+    def flop_time(self) -> F64:
+        """Time of what has operations, ns."""
+        return self.time_with(self.roofline.flops)
+
+    @cached_property
+    def moved(self) -> F64:
+        """Least traffic of each group, bytes."""
+        return self.needed(self.roofline.bytes, self.roofline.bytes)
+
+    @cached_property
+    def byte_time(self) -> F64:
+        """Time of what has traffic, ns."""
+        return self.time_with(self.roofline.bytes)
+
+    @cached_property
+    def rated_time(self) -> F64:
+        """Time of what has an attainable time, ns."""
+        return self.time_with(self.roofline.attainable)
+
+    @cached_property
+    def sol(self) -> F64:
+        """Attainable over recorded time."""
+        attainable = self.needed(self.roofline.attainable, self.roofline.attainable)
+        return attainable / self.rated_time
+
+    @cached_property
+    def possible(self) -> F64:
+        """1, and NaN where the figures are beyond the GPU's limits."""
+        return np.where(self.sol > ABOVE, np.nan, 1.0)
+
+
+def _bound_by(groups: RatedGroups) -> list[Any]:
+    bound = groups.roofline.bound
+
+    def time_bound(kind: Bound) -> F64:
+        return groups.total(lambda rows: (bound[rows] == kind) * groups.time(rows))
+
+    by_kind = np.stack([time_bound(kind) for kind in _BOUNDS])
+    known = ~np.isnan(groups.if_nearly_all(by_kind.sum(axis=0)))
+    most = by_kind.argmax(axis=0)
+    labels = [kind.label for kind in _BOUNDS]
+    return [
+        labels[kind] if tells else Bound.UNKNOWN.label
+        for kind, tells in zip(most.tolist(), known.tolist(), strict=True)
+    ]
+
+
+def _sol(groups: RatedGroups) -> list[Any]:
+    return listed(np.minimum(groups.sol, 1.0) * groups.possible)
+
+
+def _headroom_ms(groups: RatedGroups) -> list[Any]:
+    attainable = groups.roofline.attainable
+    extra = groups.roofline.extra
+
+    def left(rows: Any) -> F64:
+        needed = np.nan_to_num(attainable[rows]) * ~extra[rows]
+        spare = np.maximum(groups.time(rows) - needed, 0)
+        return np.where(np.isfinite(attainable[rows]), spare, 0)
+
+    headroom = groups.total(left) / NS_PER_MS / groups.steps
+    return listed(np.where(np.isnan(groups.rated_time), np.nan, headroom))
+
+
+def _gflop(groups: RatedGroups) -> list[Any]:
+    operations = groups.flops / groups.steps / GIGA
+    return listed(np.where(np.isnan(groups.flop_time), np.nan, operations))
+
+
+def _bytes(groups: RatedGroups) -> list[Any]:
+    return listed(np.where(np.isnan(groups.byte_time), np.nan, groups.moved / groups.steps))
+
+
+def _intensity(groups: RatedGroups) -> list[Any]:
+    operations = groups.needed(groups.roofline.flops, groups.roofline.bytes)
+    traffic = groups.needed(groups.roofline.bytes, groups.roofline.flops)
+    intensity = np.full(len(traffic), np.nan)
+    np.divide(operations, traffic, out=intensity, where=traffic > 0)
+    both = groups.flop_time + groups.byte_time
+    return listed(np.where(np.isnan(both), np.nan, intensity))
+
+
+def _tflops(groups: RatedGroups) -> list[Any]:
+    return listed(groups.flops / 1e3 / groups.flop_time)
+
+
+def _traffic_gbs(groups: RatedGroups) -> list[Any]:
+    return listed(groups.moved / groups.byte_time * groups.possible)
+
+
 def rated_columns(rated: WithRoofline, total: Sum) -> Columns:
     """The columns of `RatedRow` for groups of device ops. `total` sums a figure of every device op
     over each group; it asks for some of them at a time."""
-    roofline = rated.roofline
     ops = rated.trace.device_ops
-    steps = rated.timed.steps.steady_count
-    length = compact(ops.end - ops.start)
-    figures = (roofline.flops, roofline.bytes, roofline.attainable)
-
-    def time(of: Any) -> F64:
-        return length[of].astype(np.float64)
-
-    def needed(figure: F64 | Coded, other: F64 | Coded) -> F64:
-        return total(
-            lambda of: np.where(
-                np.isfinite(figure[of] + other[of]) & ~roofline.extra[of], figure[of], 0
-            )
-        )
-
-    def left(of: Any) -> F64:
-        spare = np.maximum(
-            time(of) - np.nan_to_num(roofline.attainable[of]) * ~roofline.extra[of], 0
-        )
-        return np.where(np.isfinite(roofline.attainable[of]), spare, 0)
-
-    spent = total(time)
-
-    def of_nearly_all(part: F64) -> F64:
-        return np.where((part >= MODELLED_SHARE * spent) & (part > 0), part, np.nan)
-
-    def time_with(figure: F64 | Coded) -> F64:
-        return of_nearly_all(total(lambda of: np.isfinite(figure[of]) * time(of)))
-
-    def time_bound(bound: Bound) -> F64:
-        return total(lambda of: (roofline.bound[of] == bound) * time(of))
-
-    flops, moved, attainable = (needed(figure, figure) for figure in figures)
-    flop_time, byte_time, rated_time = map(time_with, figures)
-    bounds = np.stack(list(map(time_bound, _BOUNDS)))
-    bounded = np.where(np.isnan(of_nearly_all(bounds.sum(axis=0))), -1, bounds.argmax(axis=0))
-    operations = needed(roofline.flops, roofline.bytes)
-    traffic = needed(roofline.bytes, roofline.flops)
-    sol = attainable / rated_time
-    possible = np.where(sol > ABOVE, np.nan, 1.0)
-    both = flop_time + byte_time
-    intensity = np.divide(operations, traffic, out=np.full(len(traffic), np.nan), where=traffic > 0)
+    groups = RatedGroups(rated, total, compact(ops.end - ops.start))
     return {
-        "bound_by": [
-            _BOUNDS[bound].label if bound >= 0 else Bound.UNKNOWN.label
-            for bound in bounded.tolist()
-        ],
-        "gflop": listed(np.where(np.isnan(flop_time), np.nan, flops / steps / 1e9)),
-        "bytes": listed(np.where(np.isnan(byte_time), np.nan, moved / steps)),
-        "intensity": listed(np.where(np.isnan(both), np.nan, intensity)),
-        "tflops": listed(flops / 1e3 / flop_time),
-        "traffic_gbs": listed(moved / byte_time * possible),
-        "sol": listed(np.minimum(sol, 1.0) * possible),
-        "headroom_ms": listed(
-            np.where(np.isnan(rated_time), np.nan, total(left) / NS_PER_MS / steps)
-        ),
+        "bound_by": _bound_by(groups),
+        "sol": _sol(groups),
+        "headroom_ms": _headroom_ms(groups),
+        "gflop": _gflop(groups),
+        "bytes": _bytes(groups),
+        "intensity": _intensity(groups),
+        "tflops": _tflops(groups),
+        "traffic_gbs": _traffic_gbs(groups),
     }
 
 
@@ -294,13 +429,10 @@ def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:
     """Sums over groups of these device ops."""
 
     def total(figures: Figures) -> F64:
-        return scatter(
-            np.add,
-            np.zeros(count),
-            lambda group, row: (group, figures(row.astype(np.intp))),
-            group,
-            rows,
-        )
+        def of_group(group: I32 | I64, row: I32 | I64) -> tuple[I32 | I64, NDArray[Any]]:
+            return group, figures(row.astype(np.intp))
+
+        return scatter(np.add, np.zeros(count), of_group, group, rows)
 
     return total
 

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.joined.linked import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, inputs_of
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass, metric, ms
-from traceanalyzer.trace import F64, RangeKind, distinct
+from traceanalyzer.trace import F64, I32, I64, RangeKind
 
 SHOWN_SHAPES = 4  # shapes that are named; the others are counted
 
@@ -59,12 +59,12 @@ def shape_rows(timed: Timed) -> list[ShapeRow]:
     total = groups.sum((ops.end - ops.start)[rows])
     time = dict[int, F64]()
     for group, row in enumerate(rows[groups.first].tolist()):
-        time.setdefault(int(name[row]), np.zeros(len(timed.steps)))[timed.steps.of_op[row]] = total[
-            group
-        ]
+        of_name = time.setdefault(int(name[row]), np.zeros(len(timed.steps)))
+        of_name[timed.steps.of_op[row]] = total[group]
     kinds = _kinds(timed, list(time))
     names = sorted(kinds, key=lambda name: -float(time[name].sum()))
-    return [_row(timed, name, kinds[name], time[name]) for name in names if time[name].sum() > 0]
+    working = [name for name in names if time[name].sum() > 0]
+    return [_row(timed, name, kinds[name], time[name]) for name in working]
 
 
 Kind = frozenset[
@@ -76,31 +76,37 @@ def _kinds(timed: Timed, names: list[int]) -> dict[int, dict[int, Kind]]:
     """For each of these operators (codes of names) whose input shapes change those in each steady
     step that calls it."""
     ranges = timed.trace.host_ranges
-    steps = timed.steps
     wanted = np.zeros(len(timed.trace.strings) + 1, bool)
     wanted[names] = True
-    rows = np.flatnonzero(
-        wanted[ranges.name] & (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
-    )
+    with_shapes = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
+    rows = np.flatnonzero(wanted[ranges.name] & with_shapes)
     rows = rows[timed.steady_host(ranges.start[rows])]
-    step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
+    step = np.searchsorted(timed.steps.host_start, ranges.start[rows], side="right") - 1
     groups = Groups.of(ranges.name[rows], step, ranges.shapes[rows])
-    name = ranges.name[rows[groups.first]]
-    shapes = ranges.shapes[rows[groups.first]]
-    step = step[groups.first]
-    # Steps of a name are not all alike where some shapes are not in every step that calls it, or
-    # not as often.
-    by_step = Groups.of(name, step)
-    alike = Groups.of(name, shapes, groups.count)
-    steps_of = np.bincount(name[by_step.first], minlength=len(wanted))
-    changes = np.unique(name[alike.first[alike.count != steps_of[name[alike.first]]]])
+    first = groups.first
+    name = ranges.name[rows[first]]
+    shapes = ranges.shapes[rows[first]]
+    changing = np.flatnonzero(np.isin(name, _changing(name, shapes, step[first], groups.count)))
     collected: dict[int, dict[int, list[tuple[int, int]]]] = {}
-    for one in np.flatnonzero(np.isin(name, changes)).tolist():
-        of_step = collected.setdefault(int(name[one]), {}).setdefault(int(step[one]), [])
-        of_step.append((int(shapes[one]), int(groups.count[one])))
-    return {
-        name: {one: frozenset(v) for one, v in sorted(of.items())} for name, of in collected.items()
-    }
+    for group in changing.tolist():
+        of_name = collected.setdefault(int(name[group]), {})
+        of_step = of_name.setdefault(int(step[first][group]), [])
+        of_step.append((int(shapes[group]), int(groups.count[group])))
+    return {name: _by_step(of_name) for name, of_name in collected.items()}
+
+
+def _by_step(found: dict[int, list[tuple[int, int]]]) -> dict[int, Kind]:
+    return {step: frozenset(shapes) for step, shapes in sorted(found.items())}
+
+
+def _changing(name: I32, shapes: I32, step: I64, count: I64) -> I32:
+    """The names of which some shapes are not in every step that calls them, or not as often; `count`
+    says how often a step calls a name with some shapes."""
+    by_step = Groups.of(name, step)
+    alike = Groups.of(name, shapes, count)
+    steps_of = np.bincount(name[by_step.first])
+    named = name[alike.first]
+    return np.unique(named[alike.count != steps_of[named]])
 
 
 Shape = tuple[int, ...]
@@ -109,39 +115,54 @@ Shape = tuple[int, ...]
 @lru_cache(maxsize=4096)
 def _shapes_in(text: str | None) -> frozenset[Shape]:
     """The shapes of all tensors in a text of input shapes."""
-    tensors = (t for one in inputs_of(text) for t in (one if isinstance(one, tuple) else (one,)))
-    return frozenset(t.shape for t in tensors if isinstance(t, Tensor))
+    shapes: set[Shape] = set()
+    for given in inputs_of(text):
+        tensors = given if isinstance(given, tuple) else (given,)
+        shapes |= {tensor.shape for tensor in tensors if isinstance(tensor, Tensor)}
+    return frozenset(shapes)
 
 
 def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64) -> ShapeRow:
     kinds = list(by_step.values())
     spent = time[list(by_step)]
-    text = timed.trace.text
-    inputs = [
-        frozenset[Shape]().union(*(_shapes_in(text(code)) for code, _ in one)) for one in kinds
-    ]
-    always = frozenset.intersection(*inputs)
-    largest = [
-        max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape))
-        for one in inputs
-    ]
-    common = Counter(largest).most_common()
-    more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
+    largest = _largest_varying(timed, kinds)
     elements = [math.prod(shape) for shape in largest]
     return ShapeRow(
         rank=timed.trace.rank,
         name=timed.trace.strings[name],
         steps=len(kinds),
         different=len(set(kinds)),
-        changed=sum(a != b for a, b in pairwise(kinds)),
-        shapes=", ".join(f"{list(shape)} in {count}" for shape, count in common[:SHOWN_SHAPES])
-        + more,
+        changed=sum(shapes != before for before, shapes in pairwise(kinds)),
+        shapes=_most_common(largest),
         least_elements=min(elements),
         median_elements=float(np.median(elements)),
         most_elements=max(elements),
         shortest_ms=ms(spent.min()),
         longest_ms=ms(spent.max()),
     )
+
+
+def _largest_varying(timed: Timed, kinds: list[Kind]) -> list[Shape]:
+    """The largest input of each step that not every step has."""
+
+    def inputs_of_step(kind: Kind) -> frozenset[Shape]:
+        texts = (timed.trace.text(code) for code, _ in kind)
+        return frozenset[Shape]().union(*map(_shapes_in, texts))
+
+    inputs = [inputs_of_step(kind) for kind in kinds]
+    always = frozenset.intersection(*inputs)
+    return [
+        max(shapes - always or shapes or {()}, key=lambda shape: (math.prod(shape), shape))
+        for shapes in inputs
+    ]
+
+
+def _most_common(shapes: list[Shape]) -> str:
+    """The most common of these shapes, with how many steps have each."""
+    common = Counter(shapes).most_common()
+    shown = [f"{list(shape)} in {count}" for shape, count in common[:SHOWN_SHAPES]]
+    more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
+    return ", ".join(shown) + more
 
 
 @dataclass(frozen=True)
@@ -161,31 +182,42 @@ def new_shapes(explained: Causes, pattern: str) -> NewShapes | None:
     """Operators with such a name (regular expression) whose shapes change; None where they do
     not."""
     ranges = explained.trace.host_ranges
-    gaps = explained.gaps
-    steps = explained.timed.steps
     named = texts_where(explained.trace.strings, re.compile(pattern).search)
-    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0) & named[ranges.name])
+    with_shapes = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
+    rows = np.flatnonzero(with_shapes & named[ranges.name])
     rows = rows[explained.timed.steady_host(ranges.start[rows])]
-    name = ranges.name[rows]
     shape = ranges.shapes[rows]
-    step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
-    by_step = [frozenset(shape[step == one].tolist()) for one in distinct(step)]
+    begun = explained.timed.steps.host_start[explained.timed.steps.steady]
+    step = np.searchsorted(begun, ranges.start[rows], side="right")
+    by_step = [frozenset(shape[members].tolist()) for members in Groups.of(step).rows]
     changed = sum(shapes != before for before, shapes in pairwise(by_step))
     if not changed:
         return None
-    names, counts = np.unique(np.unique(np.stack((name, shape)), axis=1)[0], return_counts=True)
-    charged = (
-        (gaps.cause == IdleCause.HOST)
-        & (gaps.device == explained.timed.device)
-        & (gaps.step >= steps.warmup)
-    )
-    idle = measure(
-        union(ranges.start[rows], ranges.end[rows]), gaps.start[charged], gaps.end[charged]
-    )
     return NewShapes(
         changed=changed,
         steps=len(by_step),
         shapes=len(frozenset().union(*by_step)),
-        operators=[explained.trace.strings[code] for code in names[counts > 1]],
-        idle_ms=ms(int(idle.sum()) / steps.steady_count),
+        operators=_with_several_shapes(explained, rows),
+        idle_ms=_idle_in(explained, rows),
     )
+
+
+def _with_several_shapes(explained: Causes, rows: I64) -> list[str]:
+    """The names of these operators that have several input shapes."""
+    ranges = explained.trace.host_ranges
+    name = ranges.name[rows]
+    kinds = Groups.of(name, ranges.shapes[rows])
+    names, counts = np.unique(name[kinds.first], return_counts=True)
+    return [explained.trace.strings[code] for code in names[counts > 1]]
+
+
+def _idle_in(explained: Causes, rows: I64) -> float:
+    """Idle time a step that is charged to host work, during these host ranges."""
+    ranges = explained.trace.host_ranges
+    gaps = explained.gaps
+    steps = explained.timed.steps
+    on_device = (gaps.device == explained.timed.device) & (gaps.step >= steps.warmup)
+    charged = on_device & (gaps.cause == IdleCause.HOST)
+    during = union(ranges.start[rows], ranges.end[rows])
+    idle = measure(during, gaps.start[charged], gaps.end[charged])
+    return ms(int(idle.sum()) / steps.steady_count)

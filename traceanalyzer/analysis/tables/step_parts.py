@@ -18,6 +18,7 @@ from traceanalyzer.analysis.algebra import (
     IntervalSet,
     at,
     blockwise,
+    flatnonzero32,
     local_searchsorted,
     shared_time,
     where_changed,
@@ -111,7 +112,14 @@ class _Spent:
     ns: NDArray[Any]
 
     @classmethod
-    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> "_Spent":
+    def of(
+        cls,
+        timed: Timed,
+        part: int,
+        pieces: _Pieces,
+        ns: F64 | I64,
+        keys: _Keys,
+    ) -> "_Spent":
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds = Groups.of(*keys)
         begun = timed.steps.start[timed.steps.steady]
@@ -132,24 +140,28 @@ class _Spent:
         """The time of several stretches of one part of the budget, which follow each other."""
         keys = _keys_of(parts)
         kinds = Groups.of(*keys)
-        before = np.cumsum([0, *(len(one.ns) for one in parts)])[:-1]
-        of_kind = np.split(narrowed(kinds.index), np.cumsum([len(one.since) for one in parts])[:-1])
-        first = np.concatenate([one.first + n for one, n in zip(parts, before, strict=True)])[
-            kinds.first
-        ]
-        kind = np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)])
-        calls = kinds.sum(_of_all(parts, "calls"))
-        since = _least(kinds, _of_all(parts, "since"))
-        step = _of_all(parts, "step")
-        ns = _of_all(parts, "ns")
-        return cls(parts[0].part, keys.take(kinds.first), calls, since, first, kind, step, ns)
+        stretches = [len(part.ns) for part in parts]
+        before = np.cumsum([0, *stretches])[:-1]
+        first = [part.first + count for part, count in zip(parts, before, strict=True)]
+        of_kind = _parted(narrowed(kinds.index), [len(part.since) for part in parts])
+        kind = [joined[part.kind] for part, joined in zip(parts, of_kind, strict=True)]
+        return cls(
+            part=parts[0].part,
+            keys=keys.take(kinds.first),
+            calls=kinds.sum(_of_all(parts, "calls")),
+            since=_least(kinds, _of_all(parts, "since")),
+            first=np.concatenate(first)[kinds.first],
+            kind=np.concatenate(kind),
+            step=_of_all(parts, "step"),
+            ns=_of_all(parts, "ns"),
+        )
 
     def time(self, row: I64, rows: int) -> F64:
         """Time of each of so many rows, ns; `row`: the row of each kind."""
         return np.bincount(row[self.kind], self.ns, rows).astype(np.float64)
 
     def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
-        """The same in each of so many batches of steps (column)."""
+        """Time of each of so many rows in each of so many batches of steps (column), ns."""
         cell = row[self.kind]
         cell *= batches
         cell += batch_of_step[self.step]
@@ -161,7 +173,24 @@ def _of_all(parts: list[_Spent], column: str) -> NDArray[Any]:
 
 
 def _keys_of(parts: list[_Spent]) -> _Keys:
-    return _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in parts), strict=True)))
+    keys = zip(*(part.keys for part in parts), strict=True)
+    return _Keys(*map(np.concatenate, keys))
+
+
+def _small(spent: list[_Spent], ordered: I64) -> Bool:
+    """Which kinds are none of the `MAX_ROWS` with most time, of those with equal time the first in
+    this order."""
+    times = [one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent]
+    time = np.concatenate(times)
+    longest_first = ordered[np.argsort(-time[ordered], kind="stable")]
+    small = np.zeros(len(time), bool)
+    small[longest_first[MAX_ROWS:]] = True
+    return small
+
+
+def _parted(values: NDArray[Any], counts: list[int]) -> list[NDArray[Any]]:
+    """So many values each, one after the other."""
+    return np.split(values, np.cumsum(counts)[:-1])
 
 
 def _least(groups: Groups, values: I64) -> I64:
@@ -185,26 +214,29 @@ class _Rows(NamedTuple):
     @classmethod
     def of(cls, spent: list[_Spent]) -> "_Rows":
         """The rows of these parts of the budget."""
-        part = np.repeat([one.part for one in spent], [len(one.calls) for one in spent])
+        kinds_of = [len(one.calls) for one in spent]
+        part = np.repeat([one.part for one in spent], kinds_of)
         keys = _keys_of(spent)
-        ordered = np.lexsort((keys.label, part, keys.kernel, keys.dtypes, keys.shapes, keys.op))
-        time = np.concatenate(
-            [one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent]
-        )
+        last_first = (keys.label, part, keys.kernel, keys.dtypes, keys.shapes, keys.op)
+        ordered = np.lexsort(last_first)
         place = np.empty(len(part), np.int64)
-        small = np.zeros(len(part), bool)
         place[ordered] = np.arange(len(part))
-        small[ordered[np.argsort(-time[ordered], kind="stable")[MAX_ROWS:]]] = True
-        rows = Groups.of(np.where(small, -1, place), np.where(small, part, -1))
+        small = _small(spent, ordered)
+        shown = np.where(small, -1, place)
+        rows = Groups.of(shown, np.where(small, part, -1))
         met = np.lexsort((_of_all(spent, "first"), part))
         lead = met[Groups.of(rows.index[met]).first]
         mixed = np.zeros(len(rows), bool)
         for key in (keys.op, keys.shapes, keys.dtypes, keys.kernel):
             mixed[rows.index[key != key[lead][rows.index]]] = True
-        of_kind: list[I64] = np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1])
-        calls = rows.sum(_of_all(spent, "calls"))
-        since = _least(rows, _of_all(spent, "since"))
-        return cls(of_kind, part[lead], keys.take(lead), mixed, calls, since)
+        return cls(
+            of_kind=_parted(rows.index, kinds_of),
+            part=part[lead],
+            keys=keys.take(lead),
+            mixed=mixed,
+            calls=rows.sum(_of_all(spent, "calls")),
+            since=_least(rows, _of_all(spent, "since")),
+        )
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
@@ -214,65 +246,94 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     Empty without device work."""
     if timed.device is None:
         return []
-    waiting = in_blocks(
-        partial(_idle_here, timed, gaps),
-        np.flatnonzero(gaps.device == timed.device).astype(np.int32),
-    )
-    here = timed.trace.device_ops.device == timed.device
-    activity = timed.activity[timed.device]
-    within = (activity.compute, activity.exposed_communication, activity.exposed_copy)
-    which = (timed.linked.is_compute, timed.linked.is_communication, timed.linked.is_copy)
-    ops = [np.flatnonzero(chosen & here).astype(np.int32) for chosen in which]
-    spent = [*(_running(timed, i, ops[i], within[i]) for i in range(IDLE)), _Spent.joined(waiting)]
+    spent = _all_spent(timed, gaps, timed.device)
     rows = _Rows.of(spent)
     steps = timed.steps.steady_count
     batches = min(steps, MAX_BATCHES)
-    by_kind = list(zip(spent, rows.of_kind, strict=True))
     batch = np.arange(steps) * batches // steps
     count = len(rows.part)
-    time = sum((one.time(row, count) for one, row in by_kind), np.zeros(1))
-    by_batch = sum(
-        (one.time_by_batch(row, count, batch, batches) for one, row in by_kind), np.zeros(1)
-    )
+    time = np.zeros(count)
+    by_batch = np.zeros((count, batches))
+    for part, row in zip(spent, rows.of_kind, strict=True):
+        time = time + part.time(row, count)
+        by_batch = by_batch + part.time_by_batch(row, count, batch, batches)
     by_batch = by_batch / np.bincount(batch) / NS_PER_MS
-
-    def part(i: int) -> StepPart:
-        op, shapes, dtypes, kernel = (
-            None if rows.mixed[i] else timed.trace.text(int(key[i])) for key in rows.keys[:4]
-        )
-        budget = BUDGET[rows.part[i]]
-        label = rows.keys.label[i]
-        if (
-            kernel is not None and budget != "exposed_copy"
-        ):  # of copies in full: brackets name the kind of memory
-            kernel = short_name(kernel)
-        named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', dtypes or "")]
-        types = dict.fromkeys(name for name in named if not NO_TENSOR.search(name))
-        return StepPart(
-            part=budget,
-            cls=IdleCause(label).label if budget == "idle" else timed.linked.classes.names[label],
-            op=op,
-            shapes=None if shapes is None else cut(shapes, SHAPES_LENGTH),
-            dtypes=", ".join(types) or None,
-            kernel=SMALLER if rows.mixed[i] else kernel,
-            calls=float(rows.calls[i]) / steps,
+    calls = rows.calls / steps
+    return [
+        StepPart(
+            **_named(timed, rows, i),
+            calls=float(calls[i]),
             ms=ms(time[i]) / steps,
             batch_ms=by_batch[i].tolist(),
         )
+        for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()
+    ]
 
-    return [part(i) for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()]
+
+def _all_spent(timed: Timed, gaps: Gaps, device: int) -> list[_Spent]:
+    """The time of each part of the budget."""
+    idle = flatnonzero32(gaps.device == device)
+    waiting = in_blocks(partial(_idle_here, timed, gaps), idle)
+    on_device = timed.trace.device_ops.device == device
+    activity = timed.activity[device]
+    running = (
+        (timed.linked.is_compute, activity.compute),
+        (timed.linked.is_communication, activity.exposed_communication),
+        (timed.linked.is_copy, activity.exposed_copy),
+    )
+    spent = [
+        _running(timed, part, flatnonzero32(chosen & on_device), within)
+        for part, (chosen, within) in enumerate(running)
+    ]
+    return [*spent, _Spent.joined(waiting)]
+
+
+def _named(timed: Timed, rows: _Rows, row: int) -> dict[str, Any]:
+    """What a row was spent on, in words: the fields of `StepPart` but its figures."""
+    mixed = bool(rows.mixed[row])
+    keys = rows.keys
+
+    def text(codes: I32) -> str | None:
+        return None if mixed else timed.trace.text(int(codes[row]))
+
+    part = BUDGET[rows.part[row]]
+    label = keys.label[row]
+    kernel = text(keys.kernel)
+    # Copies in full: brackets name the kind of memory.
+    if kernel is not None and part != "exposed_copy":
+        kernel = short_name(kernel)
+    shapes = text(keys.shapes)
+    return {
+        "part": part,
+        "cls": IdleCause(label).label if part == "idle" else timed.linked.classes.names[label],
+        "op": text(keys.op),
+        "shapes": None if shapes is None else cut(shapes, SHAPES_LENGTH),
+        "dtypes": _tensor_types(text(keys.dtypes)),
+        "kernel": SMALLER if mixed else kernel,
+    }
+
+
+def _tensor_types(dtypes: str | None) -> str | None:
+    """The types of tensors in a text of input types, each once."""
+    named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', dtypes or "")]
+    types = dict.fromkeys(name for name in named if not NO_TENSOR.search(name))
+    return ", ".join(types) or None
 
 
 def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
     ops = timed.trace.device_ops
     make = partial(_running_here, timed, part, within)
-    apart = blockwise(lambda row, after: ops.start[after] >= ops.end[row], rows[:-1], rows[1:])
+
+    def is_apart(row: I32, after: I32) -> Bool:
+        return ops.start[after] >= ops.end[row]
+
+    apart = blockwise(is_apart, rows[:-1], rows[1:])
     return _Spent.joined(in_blocks(make, rows) if apart.all() else [make(rows)])
 
 
 def _running_here(timed: Timed, part: int, within: IntervalSet, rows: I32) -> _Spent:
-    """The same of some of them, beside which no others run."""
+    """What each of these device ops, beside which no others run, has of the time in the set."""
     ops = timed.trace.device_ops
     pieces = _cut(timed, ops.start[rows], ops.end[rows])
     ns = shared_time(pieces.start, pieces.end, within)
@@ -300,9 +361,8 @@ def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
     call = at(timed.trace.api_calls.name, sync, -1)
     op = _operators(timed.linked, node)[0]
     none = alike(-1, len(op), np.int32)
-    return _Spent.of(
-        timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32))
-    )
+    cause = gaps.cause[rows].astype(np.int32)
+    return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, cause))
 
 
 def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
@@ -310,15 +370,12 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     out."""
     steps = timed.steps
     bounds = np.append(steps.start[steps.steady], steps.end[-1])
-    inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(
-        np.int32
-    )
-    first = np.maximum(local_searchsorted(bounds, start[inside], side="right") - 1, 0).astype(
-        np.int32
-    )
-    last = np.minimum(
-        local_searchsorted(bounds, end[inside], side="left") - 1, len(bounds) - 2
-    ).astype(np.int32)
+    in_steps = (end > bounds[0]) & (start < bounds[-1])
+    inside = flatnonzero32(in_steps & (end > start))
+    begun = local_searchsorted(bounds, start[inside], side="right") - 1
+    first = np.maximum(begun, 0).astype(np.int32)
+    last = local_searchsorted(bounds, end[inside], side="left") - 1
+    last = np.minimum(last, len(bounds) - 2).astype(np.int32)
     row = inside
     step = first
     if (last > first).any():
@@ -326,9 +383,8 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
         row = np.repeat(inside, count)
         step = np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
         step += np.arange(len(step), dtype=np.int32)
-    return _Pieces(
-        row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1])
-    )
+    begin = np.maximum(start[row], bounds[step])
+    return _Pieces(row, step, begin, np.minimum(end[row], bounds[step + 1]))
 
 
 def _operators(linked: TraceJoins, launched_at: I32) -> tuple[I32, I32, I32]:
@@ -338,8 +394,11 @@ def _operators(linked: TraceJoins, launched_at: I32) -> tuple[I32, I32, I32]:
     known = np.flatnonzero(owner >= 0)
     known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
     if not len(known):
-        return (alike(-1, len(owner), np.int32),) * 3
-    name, shapes, dtypes = (np.full(len(owner), -1, np.int32) for _ in range(3))
+        none = alike(-1, len(owner), np.int32)
+        return none, none, none
+    name = np.full(len(owner), -1, np.int32)
+    shapes = np.full(len(owner), -1, np.int32)
+    dtypes = np.full(len(owner), -1, np.int32)
     ranges = linked.trace.host_ranges
     rows = linked.tree.row[owner[known]]
     name[known] = ranges.name[rows]

@@ -3,6 +3,8 @@
 How long the host waited says little: waiting for a busy device is benign. What a wait costs is the
 device's idle time after it, until the host is ahead again (`gaps`, cause sync)."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import EMPTY, Groups, at, measure
@@ -53,37 +55,64 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     if not len(rows):
         return []
     places, place = _places(timed.joined, rows, phases)
-    working = EMPTY if timed.device is None else timed.activity[timed.device].busy
-    caused = np.flatnonzero(gaps.sync >= 0)
-    idle_after = np.zeros(len(calls), np.int64)
-    np.add.at(idle_after, gaps.sync[caused], np.maximum(steady_lengths(timed, gaps)[caused], 0))
-    times = (idle_after[rows], calls.end[rows] - calls.start[rows])
-    during = measure(working, calls.start[rows], calls.end[rows])
-    idle, wait, busy, count = (
-        np.bincount(place, weights, len(places)) for weights in (*times, during, None)
-    )
-    steps = timed.steps.steady_count
-    mean_step = float(np.mean(timed.steps.duration[timed.steps.steady]))
+
+    def of_places(weights: I64 | None) -> list[float]:
+        return np.bincount(place, weights, len(places)).tolist()
+
+    wait = of_places(calls.end[rows] - calls.start[rows])
+    idle = of_places(_idle_after(timed, gaps)[rows])
+    busy = of_places(_busy_during(timed, rows))
+    count = of_places(None)
     table = [
-        SyncRow(
-            rank=timed.trace.rank,
-            call=call,
-            op=op,
-            python=python,
-            calls=float(count[i]) / steps,
-            host_wait_ms=ms(wait[i] / steps),
-            device_busy_share=float(busy[i] / wait[i])
-            if wait[i] and timed.device is not None
-            else None,
-            gpu_idle_ms=ms(idle[i] / steps),
-            benign=None
-            if timed.device is None
-            else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
-            phase=phase,
-        )
-        for (call, op, python, phase), i in places.items()
+        _row(timed, place, _Waits(count[i], wait[i], busy[i], idle[i]))
+        for place, i in places.items()
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
+
+
+class _Waits(NamedTuple):
+    """The calls of a place in all steady steps; times in ns."""
+
+    calls: float
+    wait: float
+    busy: float  # of the device meanwhile
+    idle: float  # of the device afterwards
+
+
+def _row(timed: Timed, place: "Place", waits: _Waits) -> SyncRow:
+    call, op, python, phase = place
+    steps = timed.steps.steady_count
+    idle = waits.idle / steps
+    mean_step = float(np.mean(timed.steps.duration[timed.steps.steady]))
+    known = timed.device is not None
+    return SyncRow(
+        rank=timed.trace.rank,
+        call=call,
+        op=op,
+        python=python,
+        calls=waits.calls / steps,
+        host_wait_ms=ms(waits.wait / steps),
+        device_busy_share=waits.busy / waits.wait if waits.wait and known else None,
+        gpu_idle_ms=ms(idle),
+        benign=idle < BENIGN_IDLE_SHARE * mean_step if known else None,
+        phase=phase,
+    )
+
+
+def _busy_during(timed: Timed, rows: I64) -> I64:
+    """How long the device was busy during each of these calls, ns."""
+    calls = timed.trace.api_calls
+    working = EMPTY if timed.device is None else timed.activity[timed.device].busy
+    return measure(working, calls.start[rows], calls.end[rows])
+
+
+def _idle_after(timed: Timed, gaps: Gaps) -> I64:
+    """Idle time in steady steps that each API call caused by waiting, ns."""
+    caused = np.flatnonzero(gaps.sync >= 0)
+    lengths = np.maximum(steady_lengths(timed, gaps)[caused], 0)
+    idle = np.zeros(len(timed.trace.api_calls), np.int64)
+    np.add.at(idle, gaps.sync[caused], lengths)
+    return idle
 
 
 Place = tuple[str, str | None, str | None, str | None]
@@ -134,7 +163,8 @@ def same_path(linked: TraceJoins, node: I32 | I64) -> I32 | I64:
     for _ in range(MOST_LEVELS):
         if not (node >= 0).any():
             break
-        name = np.where(at(tree.kind, node, 0) == RangeKind.OP, tree.names(node), -1)
+        is_operator = at(tree.kind, node, 0) == RangeKind.OP
+        name = np.where(is_operator, tree.names(node), -1)
         path = Groups.of(path, name).index
         node = at(tree.parent, node, -1)
     return path

@@ -4,6 +4,7 @@ Both are of the step that the report speaks of: without the profiler where that 
 recorded."""
 
 import re
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -132,6 +133,71 @@ class Utilisation:
     bandwidth_share: float | None = metric("that as a share of the memory's bandwidth")
 
 
+@dataclass(frozen=True, eq=False)
+class _StepWork:
+    """What a step works through, and in what time: what the columns are made of."""
+
+    timed: Timed
+    step_ms: float
+    seconds: float  # of a step; 0 without steps
+    amounts: StepAmounts
+    source: Source | None
+    modelled_flops: float | None  # of a step, by the roofline's models
+    program: ProgramStats | None
+    logged: TimingStats | None
+
+    @property
+    def flops(self) -> float | None:
+        """Operations of a step."""
+        given = self.amounts.flops
+        return self.modelled_flops if given is None else given
+
+    @property
+    def own_samples(self) -> float | None:
+        """Samples of a step of this process; a log may count those of all."""
+        return self.amounts.samples if self.source != "log" else None
+
+    @cached_property
+    def replicas(self) -> int | None:
+        """Ranks with samples of their own."""
+        return _replicas(self.timed)
+
+    @property
+    def global_batch(self) -> float | None:
+        """Samples of a step of all replicas."""
+        own = self.own_samples
+        return own * self.replicas if own is not None and self.replicas is not None else None
+
+
+def _samples_per_s(work: _StepWork) -> float | None:
+    logged = work.logged.samples_per_s if work.logged else None
+    return ratio(work.amounts.samples, work.seconds) or logged
+
+
+def _ms_per_sample(work: _StepWork) -> float | None:
+    return ratio(work.step_ms, work.amounts.samples) if work.seconds else None
+
+
+def _tokens_per_s(work: _StepWork) -> float | None:
+    logged = work.logged.tokens_per_s if work.logged else None
+    return ratio(work.amounts.tokens, work.seconds) or logged
+
+
+def _padding_share(work: _StepWork) -> float | None:
+    full = ratio(work.amounts.tokens, work.amounts.padded_tokens)
+    return None if full is None else max(1.0 - full, 0.0)
+
+
+def _flops_source(work: _StepWork) -> Literal["given", "modelled"] | None:
+    if work.amounts.flops is not None:
+        return "given"
+    return None if work.flops is None else "modelled"
+
+
+def _micro_batch(work: _StepWork) -> float | None:
+    return ratio(work.own_samples, work.program.micro_steps) if work.program else None
+
+
 def throughput(
     rated: WithRoofline,
     step: Step,
@@ -144,37 +210,41 @@ def throughput(
     if seconds <= 0 and logged is None:
         return None
     amounts, source = step_amounts(rated.timed)
-    flops = amounts.flops
-    given = amounts.flops is not None
-    if (
-        flops is None
-        and roofline
-        and roofline.tflop is not None
-        and roofline.modelled_share >= ENOUGH_SHARE
-    ):
-        flops = roofline.tflop * TERA
-    full = ratio(amounts.tokens, amounts.padded_tokens)
-    tflop = ratio(flops, TERA)
-    replicas = _replicas(rated.timed)
-    own = amounts.samples if source != "log" else None
-    total = own * replicas if own is not None and replicas is not None else None
+    work = _StepWork(
+        timed=rated.timed,
+        step_ms=step.step_ms,
+        seconds=seconds,
+        amounts=amounts,
+        source=source,
+        modelled_flops=_modelled_flops(roofline),
+        program=program,
+        logged=logged,
+    )
+    tflop = ratio(work.flops, TERA)
     return Throughput(
         steps_per_s=ratio(1.0, seconds),
         samples=amounts.samples,
-        samples_per_s=ratio(amounts.samples, seconds) or (logged.samples_per_s if logged else None),
-        ms_per_sample=ratio(step.step_ms, amounts.samples) if seconds else None,
+        samples_per_s=_samples_per_s(work),
+        ms_per_sample=_ms_per_sample(work),
         tokens=amounts.tokens,
-        tokens_per_s=ratio(amounts.tokens, seconds) or (logged.tokens_per_s if logged else None),
-        padding_share=None if full is None else max(1.0 - full, 0.0),
+        tokens_per_s=_tokens_per_s(work),
+        padding_share=_padding_share(work),
         source=source,
         tflop=tflop,
         tflops_per_s=ratio(tflop, seconds),
-        flops_source="given" if given else None if flops is None else "modelled",
-        micro_batch=ratio(own, program.micro_steps) if program else None,
-        replicas=replicas,
-        global_batch=total,
-        global_samples_per_s=ratio(total, seconds),
+        flops_source=_flops_source(work),
+        micro_batch=_micro_batch(work),
+        replicas=work.replicas,
+        global_batch=work.global_batch,
+        global_samples_per_s=ratio(work.global_batch, seconds),
     )
+
+
+def _modelled_flops(roofline: RooflineStep | None) -> float | None:
+    """Operations of a step, where most of its computation has a model."""
+    if roofline is None or roofline.tflop is None or roofline.modelled_share < ENOUGH_SHARE:
+        return None
+    return roofline.tflop * TERA
 
 
 def utilisation(
@@ -184,41 +254,38 @@ def utilisation(
     operations and peak are not given."""
     if not rated.timed.steps.found or step.step_ms <= 0:
         return None
-    mfu = ratio(
-        ratio(step_amounts(rated.timed)[0].flops, step.step_ms / MS_PER_S), peak_flops_per_s(rated)
-    )
+    seconds = step.step_ms / MS_PER_S
+    given = ratio(step_amounts(rated.timed)[0].flops, seconds)
+    mfu = ratio(given, peak_flops_per_s(rated))
     if rated.timed.device is None and mfu is None:
         return None
     faster = ratio(step.step_ms, recorded_ms)
-    modelled, ideal, traffic, bandwidth = (
-        (roofline.mfu, roofline.ideal_ms, roofline.traffic_gb, roofline.bandwidth_share)
-        if roofline
-        else (None,) * 4
-    )
-    mfu = ratio(modelled, faster) if mfu is None else mfu
-    sol = ratio(ideal, step.step_ms)
+    if mfu is None and roofline is not None:
+        mfu = ratio(roofline.mfu, faster)
+    sol = ratio(roofline.ideal_ms, step.step_ms) if roofline else None
     return Utilisation(
         mfu=mfu,
         attainable_mfu=ratio(mfu, sol),
         sol=sol,
         room=1.0 / sol if sol and sol * MOST_ROOM >= 1 else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        least_bandwidth_gbs=ratio(traffic, step.step_ms / MS_PER_S),
-        bandwidth_share=ratio(bandwidth, faster),
+        least_bandwidth_gbs=ratio(roofline.traffic_gb, seconds) if roofline else None,
+        bandwidth_share=ratio(roofline.bandwidth_share, faster) if roofline else None,
     )
 
 
 def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:
     """What a step works through, and who says so: the user, else `environment.json`, else the log,
     else the loader."""
-    for source, amounts in (
-        ("given", timed.linked.knowledge.amounts),
-        ("environment", timed.trace.amounts),
-        ("log", logged_amounts(timed.trace.step_timings)),
-        ("loader", StepAmounts(samples=_loaded(timed))),
-    ):
+    told: dict[Source, StepAmounts] = {
+        "given": timed.linked.knowledge.amounts,
+        "environment": timed.trace.amounts,
+        "log": logged_amounts(timed.trace.step_timings),
+        "loader": StepAmounts(samples=_loaded(timed)),
+    }
+    for source, amounts in told.items():
         if amounts != StepAmounts():
-            return amounts, source  # type: ignore[return-value]  # the literals above
+            return amounts, source
     return StepAmounts(), None
 
 

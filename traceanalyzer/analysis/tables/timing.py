@@ -82,7 +82,6 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     time = log.duration[steady & (log.duration > 0)].astype(np.float64)
     slow = stats.outliers(time)
     (fast_ns, slow_ns, slow_share) = stats.two_modes(time) or (None, None, None)
-    both = steady & (log.data >= 0) & (log.duration > 0)
     data_ms, forward_ms, backward_ms, optimizer_ms = (
         ratio(_mean(times[steady]), NS_PER_MS)
         for times in (log.data, log.forward, log.backward, log.optimizer)
@@ -100,7 +99,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         forward_ms=forward_ms,
         backward_ms=backward_ms,
         optimizer_ms=optimizer_ms,
-        data_share=float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None,
+        data_share=_data_share(log, steady),
         samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
         mfu=_mean(log.mfu[steady]),
@@ -148,7 +147,8 @@ def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
     half = NORMAL_90 / 2 * np.sqrt(len(order))
     low = max(int(middle - half), 0)
     high = min(int(np.ceil(middle + half)), len(order) - 1)
-    return UnprofiledTime(ms(float(np.median(order))), ms(order[low]), ms(order[high]))
+    median = float(np.median(order))
+    return UnprofiledTime(ms(median), ms(order[low]), ms(order[high]))
 
 
 def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
@@ -172,13 +172,24 @@ def kinds_of_steps(time_ns: I64) -> StepKinds | None:
     time = time_ns.astype(np.float64)
     if len(time) >= stats.MIN_STEPS:
         modes = stats.two_modes(time)
-        return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
+        if modes is None:
+            return None
+        fast_ns, slow_ns, share = modes
+        return StepKinds(ms(fast_ns), ms(slow_ns), share)
     order = np.sort(time)
     growth = order[1:] / np.maximum(order[:-1], 1)
     if len(time) < FEWEST_STEPS or growth.max() < FEW_STEPS_RATIO:
         return None
     fast, slow = np.split(order, [int(growth.argmax()) + 1])
-    return StepKinds(ms(np.median(fast)), ms(np.median(slow)), len(slow) / len(order))
+    share = len(slow) / len(order)
+    return StepKinds(ms(np.median(fast)), ms(np.median(slow)), share)
+
+
+def _data_share(log: StepTimings, steady: Bool) -> float | None:
+    """Share of the steps' time in which they wait for data; None where that is not logged."""
+    both = steady & (log.data >= 0) & (log.duration > 0)
+    waited = float(log.data[both].sum())
+    return ratio(waited, float(log.duration[both].sum()))
 
 
 def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:
