@@ -2,13 +2,23 @@
 figures, tables; and the figures that practitioners quote of a step."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, number, plain, scale_for, scaled
+from traceanalyzer.report.effort import effort_of
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    figure,
+    number,
+    plain,
+    plural,
+    scale_for,
+    scaled,
+)
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
 
@@ -19,6 +29,8 @@ CONDITIONS = "conditions"
 """A table without a command of its own, all of which a reader of a report has to see."""
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
+FIRST_EVIDENCE = 3  # figures of a finding where there is little room
+ASSUMES = "Assumes: "
 NO_FINDING = "No finding: the recording supports none."
 
 
@@ -186,12 +198,36 @@ def findings(report: Report) -> Items:
     return Items(items, noun="findings")
 
 
+def brief_findings(report: Report) -> Items:
+    """Every finding with its first evidence."""
+    items = []
+    for item in findings(report).items:
+        evidence = item.evidence or []
+        left = len(evidence) - FIRST_EVIDENCE
+        more = [f"{left} more {plural('figure', left)} with --full"] if left > 0 else []
+        first = evidence[:FIRST_EVIDENCE]
+        items.append(replace(item, evidence=first, details=[*item.details, *more]))
+    return Items(items, noun="findings")
+
+
+def brief_recommendations(report: Report) -> Items:
+    """Every recommendation with its gain and the finding that it answers."""
+    items = []
+    for item in recommendations(report, against=True).items:
+        lines = [line for line in item.lines if not line[0].startswith(ASSUMES)]
+        items.append(replace(item, lines=lines))
+    return Items(items, noun="recommendations")
+
+
 def recommendations(report: Report, against: bool = False) -> Items:
-    """Every recommendation with its gain, and `against` which finding it is."""
+    """Every recommendation with its gain and effort, and `against` which finding it is."""
     titles = {f.id: f.title for f in report.findings} if against else {}
     items = []
     for one in report.recommendations:
-        lines = [(gains.prediction(report, one), "green"), (f"Assumes: {one.basis}", "")]
+        gain = gains.prediction(report, one)
+        effort = effort_of(one.remedy or "")
+        lines = [(f"{gain}; effort: {effort}" if effort else gain, "green")]
+        lines.append((f"{ASSUMES}{one.basis}", ""))
         lines += [(f"Addresses: {titles[one.id]}", "")] if one.id in titles else []
         items.append(Item(one.action, lines))
     return Items(items, noun="recommendations")

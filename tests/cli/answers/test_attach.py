@@ -33,7 +33,7 @@ def test_nothing_is_sent_by_default(saved, run, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     status, out, err = run("attach", saved, "--issue", "o/r#7")
     assert status == 0
-    assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()), advice_first=True)}"
+    assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
     assert "alice" not in out
     assert (
         f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
@@ -60,18 +60,27 @@ def test_redaction_can_be_switched_off(saved, run):
     assert run("attach", saved, "--issue", "o/r#7", "--no-redact", "--redact-name", "x")[0] == 2
 
 
+def test_without_an_issue_it_is_shown(saved, run):
+    status, out, err = run("attach", saved)
+    assert status == 0
+    assert out == run("attach", saved, "--issue", "o/r#7")[1]
+    assert "nothing was published; --issue OWNER/REPO#N says where" in err
+
+
 def test_a_stored_run_and_a_recording_can_be_attached(asked, run, tmp_path):
     path = tmp_path / "runs.db"
     store_report(path, full())
     shown = run("attach", f"{path}#latest", "--issue", "o/r#7")[1]
-    assert shown == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()), advice_first=True)}"
+    assert shown == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
 
 
 def test_the_comment_is_as_long_as_it_may_be(saved, run):
     assert len(run("attach", saved, "--issue", "o/r#7", "--max-chars", 5000)[1]) <= 5000
 
 
-@pytest.mark.parametrize("options", [(), ("--issue", "7"), ("--issue", "o/r#7", "--max-chars", 10)])
+@pytest.mark.parametrize(
+    "options", [("--publish",), ("--issue", "7"), ("--issue", "o/r#7", "--max-chars", 10)]
+)
 def test_usage_errors(saved, run, options):
     assert run("attach", saved, *options)[0] == 2
 
@@ -138,9 +147,11 @@ def test_a_picture_is_written_beside(run, tmp_path):
     assert (status, "does not end in .svg" in error) == (2, True)
 
 
-def test_advice_stands_before_evidence_and_a_link_ends_the_comment(run):
+def test_the_four_parts_stand_in_order_and_a_link_ends_the_comment(run):
     sample = Path(__file__).resolve().parents[3] / "sample_traces" / "sync_bound"
     text = run("attach", sample, "--issue", "o/r#1", "--link", "https://example.org/pages")[1]
-    assert text.index("## Recommendations") < text.index("## Findings")
+    parts = ["## Summary", "## Metrics", "## Findings", "## Recommendations", "## How to reproduce"]
+    assert sorted(parts, key=text.index) == parts
+    assert "### Top kernels" in text
     assert text.rstrip().endswith("[The pages of this report](https://example.org/pages)")
     assert run("attach", sample, "--issue", "o/r#1", "--link", "javascript:alert(1)")[0] == 2

@@ -148,11 +148,12 @@ def test_the_answer_comes_first():
         "sync-bound",
         "clear",
         "15.9 ms",
-        "Do first",
-        "Key figures",
-        "Findings",
+        "What to change",
         "1.69x",
         "Metrics",
+        "Findings",
+        "Recommendations",
+        "How to reproduce",
     ]
     place = text.index("Skip to the summary")
     for words in order:
@@ -170,7 +171,7 @@ def test_what_a_log_cannot_tell_is_named_once():
     text = render_html(*report_and_details(SAMPLES / "timing_input_bound"))
     begin = text.index('id="step"')
     metrics = text[begin : text.index("<details", begin)]
-    assert "n/a" not in text[text.index('id="key-figures"') : text.index('id="findings"')] + metrics
+    assert "n/a" not in text[text.index('id="metrics"') : text.index('id="findings"')] + metrics
     missing = Reader(metrics[metrics.rindex("<p") :]).text
     assert missing.startswith("Not known from this recording:")
     assert missing.count("kernels per step") == missing.count("MFU") == 1

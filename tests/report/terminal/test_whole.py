@@ -8,7 +8,14 @@ from tests.report.reports import empty, full, hostile
 from tests.report.snapshots import matches_snapshot
 from traceanalyzer.report.terminal.screen import render_screen, render_terminal
 
-SECTIONS = ["Findings", "Recommendations", "Metrics", "Recording health"]
+SECTIONS = [
+    "Summary",
+    "Metrics",
+    "Findings",
+    "Recommendations",
+    "How to reproduce",
+    "Recording health",
+]
 
 
 def test_a_full_report():

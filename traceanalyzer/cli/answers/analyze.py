@@ -112,6 +112,10 @@ def analyze(
             from traceanalyzer.report.html import Details
 
             details = Details.of(asked.measured, logs)
+        if output.format != "terminal":
+            from traceanalyzer.report.hashed import hashed
+
+            report = hashed(report)
     report, details = cleaned_with(report, details, hidden)
     compiled = compile_part(logs, asked.measured) if logs else None
     whole = full or (output.file is not None and output.format != "markdown")

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from traceanalyzer.report.printed import Result
 
 
-def _issue(_: click.Context, __: click.Parameter, text: str) -> "Issue":
+def _issue(_: click.Context, __: click.Parameter, text: str | None) -> "Issue | None":
     from traceanalyzer.cli.io.github import parse_issue
 
     try:
-        return parse_issue(text)
+        return None if text is None else parse_issue(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -47,10 +47,9 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @click.argument("report", metavar="REPORT")
 @click.option(
     "--issue",
-    required=True,
     metavar="OWNER/REPO#N",
     callback=_issue,
-    help="The issue or pull request; or its address (https://github.com/...).",
+    help="The issue or pull request; or its address (https://github.com/...). Without it the comment is only shown.",
 )
 @click.option(
     "--compare",
@@ -83,7 +82,7 @@ def _address(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 @limit_option
 def attach(
     report: str,
-    issue: "Issue",
+    issue: "Issue | None",
     base: str | None,
     name: str,
     publish: bool,
@@ -97,11 +96,14 @@ def attach(
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import cleaned_with, report_named
+    from traceanalyzer.report.hashed import hashed
 
+    if publish and issue is None:
+        raise click.UsageError("--publish needs --issue OWNER/REPO#N")
     if picture is not None and picture.suffix.lower() != ".svg":
         raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
     check_writable(picture)
-    value = report_named(report)
+    value = hashed(report_named(report))
     before = report_named(base) if base else None
     if before is None:
         value, _ = cleaned_with(value, None, hidden)
@@ -114,8 +116,14 @@ def attach(
     if link:
         text = f"{text.rstrip()}\n\n[The pages of this report]({link})\n"
     text = github.marked(text, name)
-    write(f"{github.publish(issue, text)}\n" if publish else text, None)
-    if not publish:
+    if publish and issue is not None:
+        write(f"{github.publish(issue, text)}\n", None)
+        return
+    write(text, None)
+    if issue is None:
+        note = f"nothing was published; --issue OWNER/REPO#N says where these {len(text):,} characters go"
+        click.echo(f"traceanalyzer: {note}", err=True)
+    else:
         done = f"--publish makes these {len(text):,} characters a comment on {issue.url}"
         command = shlex.join(github.comment_command(issue))
         note = f"nothing was published; {done} ({command}), or edits the one that it made before"
@@ -127,7 +135,7 @@ def _alone(report: "Report", max_chars: int | None) -> "tuple[str, Result]":
     from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
     from traceanalyzer.report.page import ReportPage
 
-    return render_markdown(report, max_chars or BRIEF, advice_first=True), ReportPage(report)
+    return render_markdown(report, max_chars or BRIEF), ReportPage(report)
 
 
 def _compared(

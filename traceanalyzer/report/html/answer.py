@@ -7,6 +7,7 @@ from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
+from traceanalyzer.report.effort import effort_of
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -28,15 +29,15 @@ def answer(report: Report) -> Markup:
         heading(report.summary.headline),
         tag("p", culprit, class_="headline") if culprit else None,
         facts(_figures(report)),
-        tag("p", f"Step time: {opening.step_sentence(report)}", class_="quiet"),
         tag("p", hardware, class_="quiet") if hardware else None,
         class_="statement",
     )
     first = None
     if report.recommendations:
         link = tag("p", tag("a", "All recommendations", href="#change"), class_="quiet")
-        remedy = tag("ol", _remedy(report, report.recommendations[0]))
-        first = tag("div", tag("p", tag("b", "Do first")), remedy, link, class_="advice")
+        remedies = [_remedy(report, one) for one in report.recommendations[:FIRST]]
+        heads = tag("p", tag("b", "What to change"))
+        first = tag("div", heads, tag("ol", *remedies), link, class_="advice")
     return join(
         tag("div", verdict, tag("div", _budget_bar(report)), class_="verdict"),
         first,
@@ -126,6 +127,7 @@ def advice(report: Report) -> Markup:
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
+    effort = effort_of(advice.remedy or "")
     gain = advice.as_much_work.speedup if advice.as_much_work else advice.predicted_speedup
     return tag(
         "li",
@@ -134,7 +136,7 @@ def _remedy(report: Report, advice: Recommendation) -> Markup:
         tag(
             "span",
             gains.prediction(report, advice),
-            " ",
+            f" · {effort} " if effort else " ",
             term("how estimated", advice.basis),
             class_="quiet",
         ),

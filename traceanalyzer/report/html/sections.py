@@ -29,9 +29,10 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import Link, definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
+from traceanalyzer.report.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
-from traceanalyzer.report.whole import NO_FINDING, TITLE, quoted
+from traceanalyzer.report.whole import NO_FINDING, quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each
 IN_TABLES = " The figures are in the tables of this page."
@@ -124,10 +125,13 @@ def _folded(report: Report, *names: str) -> list[Table]:
     return [_table(report, name, folded=True) for name in names]
 
 
-def _key_figures(report: Report, details: Details) -> list[Part | None]:
-    """Of a log nearly none is known, and no option of the recording would tell it."""
+def _metrics(report: Report, details: Details) -> list[Part | None]:
+    """Key figures and where it ran. Of a log nearly none is known, and no option of the recording
+    would tell it."""
     key = quoted(report)
-    return [Facts(_known(key)[0] if report.metrics.budget_ms is None else key)]
+    shown = _known(key)[0] if report.metrics.budget_ms is None else key
+    where = [part for section in environment(report) for part in section.parts]
+    return [Facts(shown), *(Fold("Environment", [part]) for part in where)]
 
 
 def _step(report: Report, details: Details) -> list[Part | None]:
@@ -264,6 +268,10 @@ def _recording(report: Report, details: Details) -> list[Part | None]:
     ]
 
 
+def _reproduced(report: Report, details: Details) -> list[Part | None]:
+    return [part for section in how_to_reproduce(report) for part in section.parts]
+
+
 def _definitions(report: Report, details: Details) -> list[Part | None]:
     def drawn() -> Markup:
         groups = [
@@ -280,7 +288,7 @@ def _definitions(report: Report, details: Details) -> list[Part | None]:
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]], ...] = (
-    ("key-figures", TITLE, _key_figures),
+    ("metrics", "Metrics", _metrics),
     (
         "findings",
         "Findings",
@@ -293,7 +301,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]],
         "Recommendations",
         lambda report, _: [Drawing(partial(advice, report)), _chart(predicted(report))],
     ),
-    ("step", "Metrics", _step),
+    ("step", "The step", _step),
     ("idle-time", "Idle time", _idle),
     (
         "timeline",
@@ -308,6 +316,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Report, Details], list[Part | None]]],
     ("memory", "Memory", _memory),
     ("ranks", "Ranks", _ranks),
     ("recording", "The recording", _recording),
+    ("reproduce", "How to reproduce", _reproduced),
     ("definitions", "Definitions", _definitions),
 )
 """Id, title and content of the sections after the first screen."""

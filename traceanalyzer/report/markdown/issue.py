@@ -12,6 +12,7 @@ from traceanalyzer.report.document import (
     Weight,
 )
 from traceanalyzer.report.format import Scale, figure, number, scale_for, scaled
+from traceanalyzer.report.in_brief import brief_sections, how_to_reproduce
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
@@ -24,19 +25,24 @@ GITHUB_LIMIT = 65_536  # characters of an issue or a comment
 ROOM = 4_096  # left for the words of the person who posts it
 
 
-def render_markdown(report: Report, max_chars: int = BRIEF, *, advice_first: bool = False) -> str:
+def render_markdown(report: Report, max_chars: int = BRIEF, *, in_brief: bool | None = None) -> str:
     """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer
-    always stays), as `render.render_markdown` has it. `advice_first`: recommendations stand before
-    the evidence for them."""
+    always stays), as `render.render_markdown` has it: summary, metrics, findings,
+    recommendations. `in_brief`: with the first evidence alone; by default where there is little
+    room."""
     made_by = f"*Made by {report.tool.name} {report.tool.version} from files alone.*"
     bottleneck = f"**Bottleneck: {opening.verdict(report)}.** {prose(report.summary.headline)}"
+    brief_report = max_chars <= BRIEF if in_brief is None else in_brief
     sections = [
         Section("Summary", [Drawing(markdown=[bottleneck])]),
         _untitled("What to do first", Drawing(markdown=_points(report))),
+        Section("Metrics"),
         _untitled("Budget", Drawing(markdown=_budget(report))),
         *whole.key_figures(report),
-        *_advice(report, first=advice_first),
+        *brief_sections(report),
         *_metrics(report),
+        *_advice(report, in_brief=brief_report),
+        *how_to_reproduce(report),
         *_health(report),
         Section("", [Drawing(markdown=[made_by])]),
     ]
@@ -90,21 +96,24 @@ def _part_row(part: breakdown.Share, scale: Scale) -> tuple[str, str, str]:
     return part.name, number(scaled(part.ms, scale)), figure(part.share, "share")
 
 
-def _advice(report: Report, *, first: bool) -> list[Section]:
+def _advice(report: Report, *, in_brief: bool) -> list[Section]:
     found = [Section("Findings")]
     advice = [Section("Recommendations")]
     if report.findings:
-        found.append(_untitled("Findings", whole.findings(report)))
+        findings = whole.brief_findings(report) if in_brief else whole.findings(report)
+        found.append(_untitled("Findings", findings))
     else:
         found.append(Section("", [whole.NO_FINDING]))
     if report.recommendations:
-        advice.append(_untitled("Recommendations", whole.recommendations(report, against=True)))
+        every = whole.recommendations(report, against=True)
+        shown = whole.brief_recommendations(report) if in_brief else every
+        advice.append(_untitled("Recommendations", shown))
     else:
         advice.append(Section("", [gains.no_advice(report)]))
     skipped = gains.without_gain(report)
     if skipped:
         advice.append(Section("", [skipped]))
-    return [*advice, *found] if first else [*found, *advice]
+    return [*found, *advice]
 
 
 def _metrics(report: Report) -> list[Section]:
@@ -114,7 +123,6 @@ def _metrics(report: Report) -> list[Section]:
         else []
     )
     return [
-        Section("Metrics"),
         *whole.step_time(report),
         *(
             [_untitled("Chart of the step times", Drawing(markdown=chart), Weight.CHART)]

@@ -9,6 +9,7 @@ from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
+from traceanalyzer.report.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.terminal import render
@@ -170,8 +171,10 @@ def _next(page: Page, report: Report) -> None:
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
     """The report as text `width` columns wide. Definitions are in `explain`."""
+    head = render.render_terminal(Document("", [Section("Summary")]), width, colour)
+    screen = render_screen(report, width, colour, next_step=False)
     below = render.render_terminal(Document("", sections(report)), width, colour)
-    return f"{render_screen(report, width, colour, next_step=False)}\n{below}"
+    return f"{head.strip()}\n{screen}\n{below}"
 
 
 def sections(report: Report) -> list[Section]:
@@ -185,14 +188,16 @@ def sections(report: Report) -> list[Section]:
         text = f"{path} ({kind}{'' if rank == '-' else f', rank {rank}'}): {what}"
         health.append(Line(text, "yellow" if opening.is_damaged(item) else ""))
     return [
-        *whole.key_figures(report),
-        Section("Findings", [whole.findings(report), explained]),
-        Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
         Section("Metrics"),
+        *whole.key_figures(report),
+        *environment(report),
         *whole.step_time(report),
         whole.figures_of_step(report),
         *whole.groups_of_figures(report),
         *whole.devices(report),
         *whole.tables(report, ONE_BY_ONE),
+        Section("Findings", [whole.findings(report), explained]),
+        Section("Recommendations", [advice, Line(without_gain, "dim") if without_gain else None]),
+        *how_to_reproduce(report),
         Section("Recording health", [*health, Bullets(opening.all_notes(report))]),
     ]

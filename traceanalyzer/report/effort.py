@@ -1,0 +1,50 @@
+"""What a change of the program takes, beside what it would bring."""
+
+ONE_LINE = "one line"
+HOURS = "an hour or two"
+DAY = "a day"
+DAYS = "days"
+EFFORTS = {
+    "cuda_graph": DAY,
+    "compile": ONE_LINE,
+    "fused_optimizer": ONE_LINE,
+    "fuse_elementwise": HOURS,
+    "fused_attention": HOURS,
+    "fused_rnn": HOURS,
+    "batch_calls": DAY,
+    "batched_matmul": HOURS,
+    "larger_batch": ONE_LINE,
+    "remove_syncs": HOURS,
+    "move_host_work": HOURS,
+    "avoid_allocations": HOURS,
+    "warm_up": ONE_LINE,
+    "fixed_shapes": HOURS,
+    "data_loader_workers": ONE_LINE,
+    "pinned_memory": ONE_LINE,
+    "copy_ahead": HOURS,
+    "keep_on_device": HOURS,
+    "tf32": ONE_LINE,
+    "low_precision": ONE_LINE,
+    "channels_last": ONE_LINE,
+    "pad_shapes": HOURS,
+    "no_recompute": ONE_LINE,
+    "faster_kernels": DAYS,
+    "no_sync_accumulation": HOURS,
+    "larger_buckets": ONE_LINE,
+    "smaller_buckets": ONE_LINE,
+    "compress_gradients": HOURS,
+    "overlap_communication": DAY,
+    "keep_parameters": ONE_LINE,
+    "prefetch_parameters": ONE_LINE,
+    "smaller_messages": HOURS,
+    "fix_straggler": DAY,
+    "remove_graph_breaks": HOURS,
+    "expandable_segments": ONE_LINE,
+}
+"""By remedy, of somebody who knows the program; where the change still has to be checked for its
+effect on training, that is not in it."""
+
+
+def effort_of(remedy: str) -> str:
+    """In a few words; empty where it is not known."""
+    return EFFORTS.get(remedy, "")

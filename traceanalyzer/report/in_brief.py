@@ -1,0 +1,177 @@
+"""The figures of a report in little room: where it ran, the kernels, operators, waits and
+collectives with the most time, and how to make the report again."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.report.document import Fact, Facts, Section, TextTable, Weight
+from traceanalyzer.report.format import figure, plain, shorten
+from traceanalyzer.report.model import Report
+
+TOP = 5  # rows of each table: a reader looks at three, and asks `show` for more
+LONGEST_NAME = 72  # characters: names of C++ kernels run to thousands
+LONGEST_VALUE = 90
+ENVIRONMENT = (
+    "PyTorch",
+    "CUDA",
+    "cuDNN",
+    "NCCL",
+    "JAX",
+    "model",
+    "batch",
+    "batch size",
+    "global batch",
+    "number formats of matrix kernels",
+    "float32 matmul precision",
+    "mode",
+    "workers",
+    "CPU",
+    "usable CPU cores",
+)
+"""Conditions that say what ran, in this order; the table of conditions has all."""
+OWN_RANGES = ("ProfilerStep",)
+"""Ranges that the recorder opens around everything: no operator of the program."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table in brief."""
+
+    header: str
+    text: Callable[[Any], str]
+    is_figure: bool = True
+
+
+@dataclass(frozen=True)
+class Top:
+    """A table of a report, by what its rows are worth."""
+
+    title: str
+    table: str
+    columns: tuple[Column, ...]
+    is_shown: Callable[[Any], bool]
+
+
+def _named(header: str, text: Callable[[Any], str | None]) -> Column:
+    return Column(header, lambda row: shorten(plain(text(row) or "?"), LONGEST_NAME), False)
+
+
+def _where(row: Any) -> str:
+    """The line of the program, where that was recorded, else the operator around the call."""
+    place = row.python or (row.op or "").rpartition(" > ")[2]
+    return f"{row.call} in {place}" if place else str(row.call)
+
+
+def _ms(header: str, value: Callable[[Any], float | None]) -> Column:
+    return Column(header, lambda row: figure(value(row), "ms"))
+
+
+TABLES = (
+    Top(
+        "Top kernels",
+        "kernels",
+        (
+            _named("Kernel", lambda row: row.name),
+            Column("Calls a step", lambda row: figure(row.calls)),
+            _ms("Time a step", lambda row: row.total_ms),
+            Column("Of the step", lambda row: figure(row.share_of_step, "share")),
+            Column("Bound by", lambda row: row.bound_by or "unknown", False),
+        ),
+        lambda row: bool(row.total_ms),
+    ),
+    Top(
+        "Top operators",
+        "ops",
+        (
+            _named("Operator", lambda row: row.name),
+            Column("Calls a step", lambda row: figure(row.calls)),
+            _ms("GPU time of its own", lambda row: row.device_self_ms),
+            _ms("CPU time of its own", lambda row: row.host_self_ms),
+        ),
+        lambda row: not row.name.startswith(OWN_RANGES) and bool(row.device_self_ms),
+    ),
+    Top(
+        "Syncs",
+        "syncs",
+        (
+            _named("Where the CPU blocks", _where),
+            Column("Calls a step", lambda row: figure(row.calls)),
+            _ms("GPU idle a step", lambda row: row.gpu_idle_ms),
+        ),
+        lambda row: bool(row.gpu_idle_ms),
+    ),
+    Top(
+        "Collectives",
+        "collectives",
+        (
+            _named("Collective", lambda row: row.collective),
+            Column("Calls a step", lambda row: figure(row.count)),
+            _ms("Time a step", lambda row: row.total_ms),
+            _ms("Exposed", lambda row: row.exposed_ms),
+        ),
+        lambda row: bool(row.total_ms),
+    ),
+)
+
+
+def tops(report: Report) -> list[Section]:
+    """The first rows of the tables that people ask for first."""
+    sections = []
+    for top in TABLES:
+        rows = list(filter(top.is_shown, report.tables.get(top.table, [])))
+        if top.table == "ops":
+            rows.sort(key=lambda row: -row.device_self_ms)
+        if rows:
+            cells = [[column.text(row) for column in top.columns] for row in rows[:TOP]]
+            headers = [column.header for column in top.columns]
+            numeric = [column.is_figure for column in top.columns]
+            table = TextTable(headers, numeric, cells, is_whole=True)
+            sections.append(Section(top.title, [table], is_minor=True, weight=Weight.ADVICE))
+    return sections
+
+
+def environment(report: Report) -> list[Section]:
+    """What the recording ran on and with, as far as it says."""
+    names = dict.fromkeys(
+        plain(device.name) for item in report.inputs for device in item.devices if device.name
+    )
+    known = {row.name: row.value for row in report.tables.get("conditions", [])}
+    facts = [Fact("GPU", ", ".join(names))] if names else []
+    facts += [Fact(name, value) for name, value in known.items() if name.startswith("GPU ")][:1]
+    facts += [Fact(name, known[name]) for name in ENVIRONMENT if name in known]
+    program = report.metrics.program
+    if program is not None and program.mode is not None:
+        facts.append(Fact("mode", program.mode))
+    if not facts:
+        return []
+    shown = [Fact(fact.label, shorten(plain(fact.value), LONGEST_VALUE)) for fact in facts]
+    part = Facts(shown, is_table=True)
+    return [Section("Environment", [part], is_minor=True, weight=Weight.ADVICE)]
+
+
+def how_to_reproduce(report: Report) -> list[Section]:
+    """The command that was recorded, the input with its hash, versions, and how to compare with
+    another run."""
+    known = {row.name: row.value for row in report.tables.get("conditions", [])}
+    facts = [Fact("recorded command", known["command"])] if "command" in known else []
+    for item in report.inputs[:TOP]:
+        hashed = f", SHA-256 {item.sha256}" if item.sha256 else ""
+        facts.append(Fact("recording", f"{item.path} ({item.kind}){hashed}"))
+    if len(report.inputs) > TOP:
+        facts.append(Fact("recordings", f"{len(report.inputs) - TOP} more"))
+    named = [shlex.quote(item.path) for item in report.inputs[:1]]
+    path = named[0] if len(report.inputs) == 1 else "PATH..."
+    facts += [
+        Fact("made by", f"{report.tool.name} {report.tool.version}"),
+        Fact("again", f"traceanalyzer analyze {path}"),
+        Fact("after a change", f"traceanalyzer compare {path} CHANGED"),
+    ]
+    part = Facts(facts, is_table=True)
+    return [Section("How to reproduce", [part], weight=Weight.ADVICE)]
+
+
+def brief_sections(report: Report) -> Sequence[Section]:
+    """Environment and first rows, for the part with the metrics."""
+    return [*environment(report), *tops(report)]
