@@ -9,7 +9,6 @@ from traceanalyzer.analysis.groups.first_steps import PaidBack
 from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.base import MEMORY
 from traceanalyzer.report.document import Fact, Facts, Item, Items, Section, Table, Weight
-from traceanalyzer.report.effort import effort_of
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,
@@ -21,6 +20,7 @@ from traceanalyzer.report.format import (
 )
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import gains, step_facts
+from traceanalyzer.report.parts.effort import effort_of
 
 TITLE = "Key figures"
 TOLD_FROM_STEPS = 10  # steady steps that first ones cost more, to be on the first screen

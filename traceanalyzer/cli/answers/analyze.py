@@ -113,7 +113,7 @@ def analyze(
 
             details = Details.of(asked.measured, logs)
         if output.format != "terminal":
-            from traceanalyzer.report.hashed import hashed
+            from traceanalyzer.report.parts.hashed import hashed
 
             report = hashed(report)
     report, details = cleaned_with(report, details, hidden)

@@ -96,7 +96,7 @@ def attach(
     from traceanalyzer.cli.io import github
     from traceanalyzer.cli.io.output import check_writable, write
     from traceanalyzer.cli.io.reports import cleaned_with, report_named
-    from traceanalyzer.report.hashed import hashed
+    from traceanalyzer.report.parts.hashed import hashed
 
     if publish and issue is None:
         raise click.UsageError("--publish needs --issue OWNER/REPO#N")

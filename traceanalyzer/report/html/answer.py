@@ -7,7 +7,6 @@ from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
-from traceanalyzer.report.effort import effort_of
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -15,6 +14,7 @@ from traceanalyzer.report.html.table_parts import facts, term
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
 from traceanalyzer.report.outline.breakdown import Share
+from traceanalyzer.report.parts.effort import effort_of
 
 FIRST = 3  # recommendations that are open, and warnings that are shown
 

@@ -29,9 +29,9 @@ from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.table_parts import Link, definition_list, term
 from traceanalyzer.report.html.timeline_section import SCRIPTS, timeline
-from traceanalyzer.report.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import opening, step_facts
+from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.whole import NO_FINDING, quoted
 
 MAX_NOTES = 100  # notes that are shown: a run of a thousand ranks may have one for each

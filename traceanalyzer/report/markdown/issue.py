@@ -12,12 +12,12 @@ from traceanalyzer.report.document import (
     Weight,
 )
 from traceanalyzer.report.format import Scale, figure, number, scale_for, scaled
-from traceanalyzer.report.in_brief import brief_sections, how_to_reproduce
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
+from traceanalyzer.report.parts.in_brief import brief_sections, how_to_reproduce
 from traceanalyzer.report.whole import brief, memory
 
 BRIEF = 8_000  # characters that a reader of an issue will look through; `--max-chars` for more

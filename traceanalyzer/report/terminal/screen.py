@@ -9,9 +9,9 @@ from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
 from traceanalyzer.report.document import Bullets, Document, Line, Section
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
-from traceanalyzer.report.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
+from traceanalyzer.report.parts.in_brief import environment, how_to_reproduce
 from traceanalyzer.report.terminal import render
 from traceanalyzer.report.terminal.drawing import Page
 
