@@ -22,12 +22,23 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.comparison.notebook import NotebookReport
     from traceanalyzer.diagnosis.selection import Knowledge, Selection
+    from traceanalyzer.replay.unmade.answer import Unmade
     from traceanalyzer.replay.whatif import WhatIf
     from traceanalyzer.report.model import Report
     from traceanalyzer.report.printed import Printed
     from traceanalyzer.trace import Run
 
-__all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load", "whatif"]
+__all__ = [
+    "Knowledge",
+    "Selection",
+    "analyze",
+    "annotate",
+    "compare",
+    "frame",
+    "load",
+    "predict",
+    "whatif",
+]
 
 
 def load(*paths: "str | Path | Sequence[str | Path]") -> "Run":
@@ -81,6 +92,39 @@ def whatif(
     return predictions(
         _run(recording), selection, knowledge, speedups=list((speedups or {}).items())
     )
+
+
+def predict(
+    recording: "Run | str | Path | Sequence[str | Path]",
+    selection: "Selection | None" = None,
+    knowledge: "Knowledge | None" = None,
+    *,
+    batch: str | None = None,
+    length: str | None = None,
+    precision: str | None = None,
+    gpu: str | None = None,
+    ranks: str | None = None,
+    batch_now: int | None = None,
+    price: float | None = None,
+) -> "list[Unmade]":
+    """The step of a run that was never made, one for each combination of values with commas between
+    them, as `traceanalyzer whatif --batch 2x,64 --length 8192 --gpu H200` prints it.
+
+    `batch_now` is the recorded batch where shapes do not tell it, `price` that of the GPU an hour.
+    Raises TraceAnalyzerError where the recording does not tell, ValueError for a value that makes
+    no sense."""
+    from traceanalyzer.diagnosis.unmade import unmade
+    from traceanalyzer.replay.unmade.sweep import questions_of
+
+    questions = questions_of(
+        batch=batch,
+        length=length,
+        precision=precision,
+        gpu=gpu,
+        ranks=ranks,
+        batch_now=batch_now,
+    )
+    return unmade(_run(recording), questions, selection, knowledge, price=price)
 
 
 def compare(

@@ -13,17 +13,23 @@ from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
 from traceanalyzer.diagnosis.pages import finding_page, finding_pages
 from traceanalyzer.diagnosis.remedies.advice import predictions
+from traceanalyzer.diagnosis.unmade import unmade
 from traceanalyzer.fleet.hang.document import values
 from traceanalyzer.fleet.hang.model import hang_of
+from traceanalyzer.replay.unmade.answer import Unmade
+from traceanalyzer.replay.unmade.sweep import paying, questions_of
 from traceanalyzer.report.explain import explained
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
 from traceanalyzer.report.table_entries import TABLES, RowFilter, largest_first, named
+from traceanalyzer.trace import Run
 
 SHOWN_FINDINGS = 6
 SHOWN_CHANGES = 8
 SHOWN_ROWS = 15
+SETTINGS = ("batch", "length", "precision", "gpu", "ranks")
+"""What a run that was never made may have different."""
 RECORDED = "mean of the recorded steady-state steps"
 REPLAYED = "replay of the recording without the profiler's cost"
 PARTITION = (
@@ -145,10 +151,18 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
     )
 
 
-def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
+def whatif(
+    sources: Sources,
+    path: str,
+    speedups: dict[str, float] | None = None,
+    settings: dict[str, str] | None = None,
+) -> str:
     """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels,
-    operators or modules: factor}."""
+    operators or modules: factor}. settings: of a run that was never made, {"batch": "2x,64",
+    "length": "8192", "precision": "bf16", "gpu": "H200", "ranks": "8"}; commas are a sweep."""
     of = sources.analyzed(path).of
+    if settings:
+        return _at_settings(of.run, settings)
     result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
     return fitted(
@@ -178,6 +192,42 @@ def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None
         ],
         names=NAMES_ARE_DATA,
     )
+
+
+def _at_settings(run: Run, settings: dict[str, str]) -> str:
+    unknown = settings.keys() - set(SETTINGS)
+    if unknown:
+        named = ", ".join(SETTINGS)
+        raise TraceAnalyzerError(f"there is no setting {min(unknown)!r}; settings: {named}")
+    try:
+        questions = questions_of(**{name: str(value) for name, value in settings.items()})  # type: ignore[arg-type]
+    except ValueError as error:
+        raise TraceAnalyzerError(str(error)) from error
+    rows = unmade(run, questions)
+    return fitted(
+        base=figure(
+            rows[0].now_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"
+        ),
+        settings=[_setting(row) for row in rows],
+        pays=paying(rows),
+        how=list(dict.fromkeys(quoted_sentence(text) for row in rows for text in row.basis)),
+    )
+
+
+def _setting(row: Unmade) -> dict[str, Any]:
+    figures = (
+        "step_ms",
+        "low_ms",
+        "high_ms",
+        "samples_per_s",
+        "tokens_per_s",
+        "peak_bytes",
+        "mfu",
+        "gpu_limit_from",
+    )
+    known = {name: getattr(row, name) for name in figures}
+    told = {name: rounded(value) for name, value in known.items() if value is not None}
+    return {"setting": row.setting, **told, "fits": row.fits, "bottleneck": row.bottleneck}
 
 
 def compare(sources: Sources, a: str, b: str) -> str:

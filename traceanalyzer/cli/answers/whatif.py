@@ -15,6 +15,7 @@ from traceanalyzer.cli.options import (
     redact_options,
 )
 from traceanalyzer.cli.scope import Scope, selection_options
+from traceanalyzer.cli.settings import Asked, setting_options
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run
@@ -42,6 +43,7 @@ LARGEST_BUCKET_MB = 1e6
     metavar="N",
     help="Also predict gradient buckets of N MB; may be repeated.",
 )
+@setting_options
 @click.option(
     "-v",
     "--full",
@@ -55,22 +57,35 @@ def whatif(
     scope: Scope,
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
+    asked: Asked,
     full: bool,
     hidden: Hidden,
     output: Output,
 ) -> None:
-    """Predict the step time under each of several scenarios, by replaying the recording."""
+    """Predict the step time under each of several scenarios, or at other settings, by replaying the
+    recording."""
     from traceanalyzer.cli.io.output import emit, warn
     from traceanalyzer.cli.io.progress import working
     from traceanalyzer.cli.io.reports import cleaned, opened
 
     wanted = [_speedup(text) for text in speedups]
+    questions = asked.questions()
+    if questions and (speedups or bucket_mb):
+        raise click.UsageError("--speedup and --bucket-mb are of the run as it is, not of another")
     run = opened(paths)
-    from traceanalyzer.diagnosis.selection import Asked
+    if questions:
+        from traceanalyzer.diagnosis.unmade import unmade
+        from traceanalyzer.report.unmade import settings_page
+
+        with working("Replaying"):
+            rows = unmade(run, questions, *scope, price=asked.price)
+        emit(settings_page(cleaned(rows, hidden, run)), output)
+        return
+    from traceanalyzer.diagnosis.selection import Asked as Question
     from traceanalyzer.report.scenarios import ScenariosPage, kept_predictions
 
     with working("Replaying"):
-        result = kept_predictions(Asked(run, *scope), wanted, bucket_mb)
+        result = kept_predictions(Question(run, *scope), wanted, bucket_mb)
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:

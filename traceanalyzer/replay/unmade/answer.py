@@ -120,14 +120,15 @@ def plan_of(replay: Replay, question: Question) -> tuple[Plan, Dimensions | None
     return Plan(sizes, question.precision, gpu), now
 
 
-def _sizes(question: Question, now: Dimensions) -> Sizes:
+def _sizes(question: Question, now: Dimensions) -> Sizes | None:
+    """The sizes asked for; None where they are the recorded ones."""
     length = now.context
     if question.length is not None:
         if length is None:
             raise QuestionError(NO_LENGTH)
         length = question.length.from_size(length)
     batch = question.batch.from_size(now.batch) if question.batch else now.batch
-    return Sizes(now, batch, length)
+    return None if (batch, length) == (now.batch, now.context) else Sizes(now, batch, length)
 
 
 def _dimensions(replay: Replay, question: Question) -> Dimensions | None:

@@ -33,6 +33,8 @@ RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
 EMBEDDING = re.compile(r"^aten::embedding$")
 LINEAR = re.compile(r"^aten::linear$")
 MATMUL = re.compile(r"^aten::(matmul|addmm|mm)$")
+ADDED = re.compile(r"^aten::addmm$")
+"""Takes what it adds first."""
 SEQUENCE = 3
 """Dimensions of a batch of sequences of features."""
 HEADS = 4
@@ -81,7 +83,7 @@ def dimensions_of(rated: Rated, batch_now: int | None = None) -> Dimensions:
     found = [one for one in operators(linked).of_nodes(nodes) if one.shapes or one.lists]
     if not found:
         raise QuestionError(NO_SHAPES)
-    parameters = linked.memo(parameters_of)
+    parameters = rated.joined.memo(parameters_of)
     root = next(_roots(found, parameters), None)
     attention = [shapes for shapes in _attention(found) if shapes]
     if batch_now is not None:
@@ -121,8 +123,9 @@ def _roots(found: list[Operator], parameters: Parameters) -> Iterator[Root]:
         elif RECURRENT.match(one.name) and typed and len(typed[0].shape) == SEQUENCE:
             yield _of_sequence(typed[0].shape, one.values)
         elif (LINEAR.match(one.name) or MATMUL.match(one.name)) and typed:
-            data = next((t for t in typed if not parameters.has(t)), None)
-            yield from () if data is None else _of_features(data)
+            first = 1 if ADDED.match(one.name) and len(typed) > 1 else 0
+            data = typed[first]
+            yield from _of_features(data, typed[-1], parameters)
 
 
 def _of_indices(indices: Tensor) -> Iterator[Root]:
@@ -149,9 +152,10 @@ def _of_sequence(shape: Shape, values: tuple[str, ...]) -> Root:
     return Root(batch, length, f"input {list(shape)} of the first recurrent layer")
 
 
-def _of_features(data: Tensor) -> Iterator[Root]:
+def _of_features(data: Tensor, other: Tensor, parameters: Parameters) -> Iterator[Root]:
+    """Of a product; one of two parameters says nothing, unless both look alike."""
     shape = data.shape
-    if len(shape) < 2:
+    if len(shape) < 2 or (parameters.has(data) and shape != other.shape):
         return
     length = shape[1] if len(shape) == SEQUENCE and shape[1] > 1 else None
     yield Root(shape[0], length, f"input {list(shape)} of the first linear layer")

@@ -55,7 +55,7 @@ def made(tape: Tape, plan: Plan) -> Part:
     """The tape under a plan. Raises QuestionError where the recording does not tell."""
     resizer = None
     if plan.sizes is not None:
-        resizer = Resizer(plan.sizes, tape.source.linked.memo(parameters_of))
+        resizer = Resizer(plan.sizes, tape.source.joined.memo(parameters_of))
     loads = loads_of(tape, resizer)
     here = limits_on(tape, tape.source.linked.gpus)
     changed = tape

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups
-from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.algebra import Groups, at
+from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.roofline.op_models.optimizer import ACCUMULATE
 from traceanalyzer.analysis.roofline.op_models.tensors import Input, Shape, Tensor, inputs_of
 from traceanalyzer.base import dataclass
@@ -35,6 +35,7 @@ WEIGHTS: dict[str, tuple[int, ...]] = {
 CONVOLUTION = re.compile(r"^aten::(_?convolution\w*|conv\d\w*|cudnn_convolution\w*)$")
 OF_LISTS = re.compile(r"^aten::_(foreach|fused)_")
 """Operators on lists of parameters, or of what has their shapes."""
+PRODUCT = re.compile(r"^aten::(mm|matmul)$")
 BACKWARD = re.compile(r"backward")
 
 
@@ -53,18 +54,23 @@ class Parameters:
         return len(shape) == 2 and shape[::-1] in self.shapes and _is_transposed(tensor)
 
 
-def parameters_of(linked: Linked) -> Parameters:
+def parameters_of(joined: Joined) -> Parameters:
     """The parameters that the recorded operators take."""
-    ranges = linked.trace.host_ranges
-    text = linked.trace.text
+    ranges = joined.trace.host_ranges
+    text = joined.trace.text
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0))
-    groups = Groups.of(ranges.name[rows], ranges.shapes[rows])
+    backward = at(joined.in_backward, joined.linked.tree.node_of_range[rows], False)
+    groups = Groups.of(ranges.name[rows], ranges.shapes[rows], ranges.strides[rows], backward)
     shapes = set[Shape]()
-    for row in rows[groups.first].tolist():
+    for one in groups.first.tolist():
+        row = int(rows[one])
         name = text(int(ranges.name[row])) or ""
+        columns = (ranges.shapes, ranges.dtypes, ranges.strides)
+        texts = [text(int(column[row])) for column in columns]
         if places := _places(name):
-            inputs = inputs_of(text(int(ranges.shapes[row])))
-            shapes.update(_shapes(inputs, places))
+            shapes.update(_shapes(inputs_of(texts[0]), places))
+        elif PRODUCT.match(name) and not backward[one]:
+            shapes.update(_matrix(inputs_of(*texts)))
     known = frozenset(shape for shape in shapes if shape)
     return Parameters(known, frozenset(size for shape in known for size in shape))
 
@@ -82,6 +88,16 @@ def _shapes(inputs: tuple[Input, ...], places: tuple[int, ...]) -> Iterator[Shap
             yield given.shape
         elif given:
             yield from (tensor.shape for tensor in given)
+
+
+def _matrix(inputs: tuple[Input, ...]) -> Iterator[Shape]:
+    """The second operand of a product outside of a layer, where it is a matrix whose rows lie one
+    after the other: not the keys that scores are made of."""
+    given = inputs[1] if len(inputs) > 1 else None
+    if not isinstance(given, Tensor) or len(given.shape) != 2 or given.strides is None:
+        return
+    if given.strides[0] >= given.strides[1]:
+        yield given.shape
 
 
 def _is_transposed(tensor: Tensor) -> bool:

@@ -17,6 +17,8 @@ from traceanalyzer.replay.unmade.parameters import Parameters
 SHIFTED = 1
 """A model that predicts the next token drops one of each sequence before its loss."""
 PRODUCT = re.compile(r"^aten::(mm|bmm|matmul)$")
+CASTS = re.compile(r"^aten::(to|_to_copy|copy_|t|transpose|detach)$")
+"""Operators that take parameters in a forward pass though they are no layers."""
 WITH_BASE = re.compile(r"^aten::(addmm|baddbmm)$")
 PLANE = 3
 """Dimensions of a batch of sequences: the last is of features."""
@@ -40,6 +42,12 @@ class Sizes:
         """How many times the length is larger."""
         now = self.now.context
         return self.length / now if self.length and now else 1.0
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """The recorded samples, and their tokens."""
+        length = self.now.length or 1
+        return frozenset((self.now.batch, self.now.batch * length))
 
     def lengthened(self, size: int) -> int | None:
         """What becomes of a size that is a length; None where it is none."""
@@ -80,24 +88,49 @@ class Resizer:
     sizes: Sizes
     parameters: Parameters
 
-    def call(self, call: Call) -> Call:
-        """The call at the sizes asked for."""
-        inputs = tuple(self._input(one) for one in call.inputs)
-        return _agreed(replace(call, inputs=inputs), call)
+    def call(self, call: Call, *, backward: bool = False, brings: bool = False) -> Call:
+        """The call at the sizes asked for; `backward`: whether the backward pass makes it,
+        `brings`: whether it brings input from the host."""
+        casts = CASTS.match(call.name) is not None and not brings
+        inputs = tuple(self._input(one, casts=casts) for one in call.inputs)
+        made = replace(call, inputs=inputs)
+        places = _operands(call)
+        return made if places is None else self._product(made, call, places, backward=backward)
 
-    def _input(self, given: Input) -> Input:
+    def _input(self, given: Input, *, casts: bool) -> Input:
         if isinstance(given, tuple):
-            return tuple(self.tensor(one) for one in given)
-        return None if given is None else self.tensor(given)
+            return tuple(self.tensor(one, casts=casts) for one in given)
+        return None if given is None else self.tensor(given, casts=casts)
 
-    def tensor(self, tensor: Tensor) -> Tensor:
-        """The tensor at the sizes asked for."""
-        if not tensor.shape or self.parameters.has(tensor):
+    def tensor(self, tensor: Tensor, *, casts: bool = True) -> Tensor:
+        """The tensor at the sizes asked for. What has a parameter's shape is one, unless its rows
+        are the recorded samples or tokens and the operator is none that `casts` parameters."""
+        if not tensor.shape or (self.parameters.has(tensor) and not self._is_data(tensor, casts)):
             return tensor
         shape = self._shape(tensor)
         if shape == tensor.shape:
             return tensor
         return replace(tensor, shape=shape, strides=_strides(shape, tensor.strides))
+
+    def _is_data(self, tensor: Tensor, casts: bool) -> bool:
+        return not casts and len(tensor.shape) == 2 and tensor.shape[0] in self.sizes.rows
+
+    def _product(self, made: Call, call: Call, places: tuple[int, int], *, backward: bool) -> Call:
+        """A product of matrices: of a layer the second operand is a weight; of a weight's gradient,
+        whose first operand is transposed, the inner dimension goes with the sizes."""
+        left = call.optional(places[0])
+        right = call.optional(places[1])
+        if left is None or right is None or min(len(left.shape), len(right.shape)) < 2:
+            return made
+        if len(left.shape) != 2 or len(right.shape) != 2 or left.strides is None:
+            return _agreed(made, call, places)
+        if backward and left.strides[0] < left.strides[1]:
+            inner = self.sizes.batched(left.shape[1]) or left.shape[1]
+            return _with_operands(made, places, (left.shape[0], inner), (inner, right.shape[1]))
+        if self.parameters.has(right):
+            first = self.tensor(left, casts=False).shape
+            return _with_operands(made, places, (first[0], left.shape[1]), right.shape)
+        return _agreed(made, call, places)
 
     def _shape(self, tensor: Tensor) -> Shape:
         order = _outermost_first(tensor)
@@ -160,30 +193,38 @@ def _strides(shape: Shape, before: Shape | None) -> Shape | None:
     return tuple(strides)
 
 
-def _agreed(made: Call, call: Call) -> Call:
+def _operands(call: Call) -> tuple[int, int] | None:
+    """Places of the operands of a product; None for other calls."""
+    if PRODUCT.match(call.name):
+        return (0, 1)
+    return (1, 2) if WITH_BASE.match(call.name) else None
+
+
+def _with_operands(call: Call, places: tuple[int, int], left: Shape, right: Shape) -> Call:
+    inputs = list(call.inputs)
+    for place, shape in zip(places, (left, right), strict=True):
+        given = inputs[place]
+        if isinstance(given, Tensor):
+            inputs[place] = replace(given, shape=shape, strides=_strides(shape, given.strides))
+    return replace(call, inputs=tuple(inputs))
+
+
+def _agreed(made: Call, call: Call, places: tuple[int, int]) -> Call:
     """The call with inner dimensions of a product that agree: where one operand's goes with the
     sizes, so does the other's."""
-    places = (0, 1) if PRODUCT.match(call.name) else (1, 2) if WITH_BASE.match(call.name) else None
-    if places is None:
-        return made
     left = made.optional(places[0])
     right = made.optional(places[1])
     before = call.optional(places[0])
-    if (
-        left is None
-        or right is None
-        or before is None
-        or min(len(left.shape), len(right.shape)) < 2
-    ):
+    if left is None or right is None or before is None:
         return made
     inner = left.shape[-1]
     other = right.shape[-2]
     if inner == other:
         return made
     changed = inner if inner != before.shape[-1] else other
-    left = replace(left, shape=(*left.shape[:-1], changed))
-    right = replace(right, shape=(*right.shape[:-2], changed, right.shape[-1]))
-    inputs = list(made.inputs)
-    inputs[places[0]] = left
-    inputs[places[1]] = right
-    return replace(made, inputs=tuple(inputs))
+    return _with_operands(
+        made,
+        places,
+        (*left.shape[:-1], changed),
+        (*right.shape[:-2], changed, right.shape[-1]),
+    )

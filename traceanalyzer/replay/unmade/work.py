@@ -20,7 +20,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.parameters import OF_LISTS
 from traceanalyzer.replay.unmade.question import QuestionError
 from traceanalyzer.replay.unmade.resized import Resizer
-from traceanalyzer.trace import F64, I32, I64, Bool
+from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
 
 MOST_UNKNOWN = 0.2
 """Share of the device's time without shapes above which nothing is predicted."""
@@ -96,8 +96,11 @@ def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
     if resizer is None:
         as_now = Load(flops, bytes_, np.full(len(flops), np.nan))
         return Loads(as_now, as_now, np.ones(len(flops), bool))
-    groups = _calls(source, rows)
-    pairs = [_pair(source, int(rows[i]), resizer) for i in groups.first.tolist()]
+    brings = tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    groups = _calls(source, rows, brings)
+    pairs = [
+        _pair(source, int(rows[i]), resizer, brings=bool(brings[i])) for i in groups.first.tolist()
+    ]
     now = _columns([pair[0] for pair in pairs], groups.index)
     then = _columns([pair[1] for pair in pairs], groups.index)
     fixed = tape.in_optimizer | _named(source, rows, OF_LISTS.match)
@@ -142,9 +145,10 @@ def _ranges(tape: Tape) -> I64:
     return np.where(modelled >= 0, modelled, at(tree.row, operator, -1)).astype(np.int64)
 
 
-def _calls(source: Rated, rows: I64) -> Groups:
+def _calls(source: Rated, rows: I64, brings: Bool) -> Groups:
+    """Ops whose operators were called alike, and that alike bring input."""
     ranges = source.trace.host_ranges
-    groups = Groups.of(rows >= 0)
+    groups = Groups.of(rows >= 0, brings)
     for column in (ranges.name, ranges.shapes, ranges.dtypes, ranges.strides, ranges.concrete):
         groups = Groups.of(groups.index, at(column, rows, -1))
     return groups
@@ -158,8 +162,9 @@ def _named(source: Rated, rows: I64, test: Callable[[str], object]) -> Bool:
     return np.array(found, bool)[groups.index]
 
 
-def _pair(source: Rated, row: int, resizer: Resizer) -> tuple[Totals, Totals]:
-    """What the call in this host range has to do, and what it would have at the other sizes."""
+def _pair(source: Rated, row: int, resizer: Resizer, *, brings: bool) -> tuple[Totals, Totals]:
+    """What the call in this host range has to do, and what it would have at the other sizes;
+    `brings`: whether it brings input from the host."""
     if row < 0:
         return NOT_KNOWN, NOT_KNOWN
     ranges = source.trace.host_ranges
@@ -172,8 +177,11 @@ def _pair(source: Rated, row: int, resizer: Resizer) -> tuple[Totals, Totals]:
     call = Call(text(int(ranges.name[row])) or "", inputs or (), parse_values(values))
     if not call.tensors:
         return NOT_KNOWN, NOT_KNOWN
-    then = _of_messages(call, resizer) if COMMUNICATION.match(call.name) else resizer.call(call)
-    return _totals(call), _totals(then)
+    if COMMUNICATION.match(call.name):
+        return _totals(call), _totals(_of_messages(call, resizer))
+    node = int(source.linked.tree.node_of_range[row])
+    backward = node >= 0 and bool(source.joined.in_backward[node])
+    return _totals(call), _totals(resizer.call(call, backward=backward, brings=brings))
 
 
 def _of_messages(call: Call, resizer: Resizer) -> Call:

@@ -1,0 +1,77 @@
+"""Several settings at once: all combinations of values with commas between them, and where more of
+a size stops paying."""
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+
+from traceanalyzer.base import digits
+from traceanalyzer.replay.unmade.answer import Unmade
+from traceanalyzer.replay.unmade.question import Question, question_of
+
+MOST_SETTINGS = 64
+"""Combinations that one command answers."""
+PAYING = 0.1
+"""A size twice as large that brings less than this share more work a second no longer pays."""
+
+
+def questions_of(
+    *,
+    batch: str | None = None,
+    length: str | None = None,
+    precision: str | None = None,
+    gpu: str | None = None,
+    ranks: str | None = None,
+    batch_now: int | None = None,
+) -> list[Question]:
+    """A question for each combination of these, with commas between several values of one. Raises
+    ValueError for what makes no sense, or for too many."""
+    axes = [_values(one) for one in (batch, length, precision, gpu, ranks)]
+    combinations = list(product(*axes))
+    if len(combinations) > MOST_SETTINGS:
+        raise ValueError(f"{len(combinations)} settings are more than {MOST_SETTINGS}")
+    return [
+        question_of(
+            batch=one[0],
+            length=one[1],
+            precision=one[2],
+            gpu=one[3],
+            ranks=None if one[4] is None else _whole(one[4]),
+            batch_now=batch_now,
+        )
+        for one in combinations
+    ]
+
+
+def _values(text: str | None) -> list[str | None]:
+    if text is None:
+        return [None]
+    found: list[str | None] = [one.strip() for one in text.split(",") if one.strip()]
+    if not found:
+        raise ValueError(f"{text!r} names no value")
+    return found
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no number of ranks")
+    return int(text)
+
+
+def paying(rows: Sequence[Unmade]) -> str | None:
+    """Up to which batch a larger one pays, in a sentence; None where the rows are not of several
+    batches that differ in nothing else."""
+    known = [row for row in rows if row.batch is not None and row.samples_per_s is not None]
+    sizes = {row.batch for row in known}
+    alike = {row.length for row in known}
+    if len(known) < 2 or len(sizes) < len(known) or len(alike) > 1:
+        return None
+    known.sort(key=lambda row: row.batch or 0)
+    for small, large in pairwise(known):
+        doublings = ((large.batch or 1) / (small.batch or 1)) - 1.0
+        gain = (large.samples_per_s or 0.0) / (small.samples_per_s or 1.0) - 1.0
+        if gain < PAYING * doublings:
+            return (
+                f"Beyond batch {small.batch} more hardly pays: {large.batch} brings "
+                f"{digits(gain * 100, 2)} % more samples a second"
+            )
+    return f"Each larger batch pays, up to {known[-1].batch}"
