@@ -231,6 +231,21 @@ def test_two_recordings_one_after_the_other(read):
     assert "2 recordings" in " ".join(trace.health.notes)
 
 
+@pytest.mark.parametrize("pids", [(100, 200), ("[TP00] 100", "[TP01] 100")])
+def test_ranks_merged_into_one_file_are_refused(read, pids):
+    """Both count their launches from one."""
+    t = KinetoTrace()
+    for pid in pids:
+        for i in range(4):
+            row = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": pid}
+            t.add(row | {"tid": 1, "ts": 10 * i, "dur": 2, "args": {"correlation": i + 1}})
+            row = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": f"{pid} GPU", "tid": 7}
+            args = {"correlation": i + 1, "device": 0, "stream": 7}
+            t.add(row | {"ts": 10 * i + 5, "dur": 4, "args": args})
+    with pytest.raises(UnreadableInputError, match="2 processes merged into one file"):
+        read(t.json())
+
+
 def test_events_of_two_processes_are_noted_and_not_clipped(read):
     t = kernels()
     t.rows[0]["dur"] = 1e6

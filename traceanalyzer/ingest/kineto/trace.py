@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.parallel import both_threaded
-from traceanalyzer.ingest.columns import looked_up
+from traceanalyzer.ingest.columns import Codes, looked_up
 from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.arguments import OF_GROUP, Collective
 from traceanalyzer.ingest.kineto.chunks import KinetoFile
@@ -41,6 +42,9 @@ _SYSTEMATIC_SHARE = 0.01
 """Of device ops that start before their launch: above, the two clocks disagree."""
 _CLOCK_ERROR_NS = 1_000
 """Host and device are aligned to about a microsecond; less is not a disagreement."""
+_CLASHING_SHARE = 0.01
+"""Of device ops with launches in several processes: above, files of several ranks were merged. No
+two calls of one process have the same id, but for a driver's call beneath the runtime's."""
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
@@ -55,6 +59,11 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         columns = columns | {"end": end}
         clipped = int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
+    if (merged := _clashing(rows, api, ops)) > 1:
+        raise UnreadableInputError(
+            f"{path}: {merged} processes merged into one file, whose correlation ids clash: which "
+            "kernel is whose cannot be told; give the file of each rank as the profiler wrote it"
+        )
     devices, remark = devices_of(metadata, [i for i in map(int, distinct(ops.device)) if i >= 0])
     health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
@@ -145,6 +154,24 @@ def _pids(rows: Rows, api: ApiCalls, host: HostRanges) -> list[int]:
         if isinstance(pid, int) and number:
             count[pid] += int(number)
     return [pid for pid, _ in count.most_common()]
+
+
+def _clashing(rows: Rows, api: ApiCalls, ops: DeviceOps) -> int:
+    """How many processes have calls with the correlation ids of the same device ops; 0 where hardly
+    an op has calls of several."""
+    process: Codes[Any] = Codes()
+    of_thread = np.array([process[pid] for pid, _ in rows.threads], np.int64)
+    if len(of_thread) < 2 or len(process) < 2:
+        return 0
+    known = (api.correlation > 0) & (api.thread >= 0)
+    pairs = np.unique(
+        np.column_stack((api.correlation[known], of_thread[api.thread[known]])), axis=0
+    )
+    ids, processes = np.unique(pairs[:, 0], return_counts=True)
+    shared = np.isin(ops.correlation, ids[processes > 1])
+    if shared.sum() <= _CLASHING_SHARE * len(ops):
+        return 0
+    return int(processes.max())
 
 
 def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
