@@ -4,6 +4,7 @@ import enum
 import math
 
 import numpy as np
+from msgspec import Struct
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import table
@@ -75,6 +76,15 @@ class OccupancyLimit(enum.IntFlag):
     BARRIERS = 16
 
 
+class GraphAnnotation(Struct, omit_defaults=True):
+    """What PyTorch 2.12 and later say of a node of a CUDA graph (`torch.cuda.graph(...,
+    enable_annotations=True)`, torchtitan)."""
+
+    module: str = ""  # path of the module in the model (`module_fqn`)
+    name: str = ""  # of the region (`mark_kernels`)
+    is_backward: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceOps(Table):
     """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device
@@ -97,6 +107,9 @@ class DeviceOps(Table):
     graph_node: I64 = column(
         np.int64
     )  # node of that graph, the same in every replay; -1 where not recorded
+    annotation: I32 = column(np.int32, text=True, narrow=True)
+    """What the program said of that node when the graph was captured, as JSON of
+    `GraphAnnotation`; -1 where it said nothing."""
     bytes: I64 = column(np.int64, most=table.MOST_BYTES, narrow=True)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra import at, isin_few
+from traceanalyzer.analysis.joined.graph_annotations import NOTHING, UNNAMED, parsed, ranges_around
 from traceanalyzer.analysis.joined.launched import bore_work, captures, is_nested
 from traceanalyzer.analysis.joined.linked import TraceJoins
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.trace import I32, I64, HostRanges, RangeKind, Trace
 
-UNNAMED = "CUDA graph: operators not recorded"
 LAUNCHES = (ApiKind.LAUNCH, ApiKind.COPY, ApiKind.SET)
 """In the order of the first kinds of device ops: kernels, copies, memsets."""
 MOST_RANGES = 2_000_000  # ranges put into replays at most
@@ -58,14 +58,19 @@ class _Ranges(NamedTuple):
     first: I64  # for each range the first launch in it
     until: I64  # and the one behind its last
     owner: I64  # for each launch the place of the innermost operator among the ranges, -1: none
+    depth: I64 | None = None  # ranges around each, where several are around the same launches
 
 
 def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Trace | None:
-    """The recording with ranges inside its graph launches, from itself and the recordings of
-    captures beside it; None where it replays no graph, or nothing marks iterations."""
-    if not any(map(_GRAPH_LAUNCH.search, linked.trace.strings)) or not any(
-        map(iteration, linked.trace.strings)
-    ):
+    """The recording with ranges inside its graph launches, from what the program said of their
+    nodes, else from itself and the recordings of captures beside it; None where it replays no
+    graph, or nothing marks iterations or nodes."""
+    strings = linked.trace.strings
+    annotation = linked.trace.device_ops.annotation
+    is_annotated = bool((annotation >= 0).any())
+    if not any(map(_GRAPH_LAUNCH.search, strings)):
+        return None
+    if not is_annotated and not any(map(iteration, strings)):
         return None
     codes: dict[tuple[str, int, int], int] = {}
     known: dict[tuple[bytes, int | None], tuple[Launched, bool] | None] = {}
@@ -74,6 +79,9 @@ def with_operators(linked: TraceJoins, beside: Sequence[TraceJoins] = ()) -> Tra
     graft = _Graft(linked)
     keys = _keys(linked, codes)
     for replay in _replays(linked):
+        if (annotation[replay.ops] >= 0).any():
+            graft.add_annotated(replay)
+            continue
         own = keys[replay.ops]
         which = own.tobytes(), replay.requests
         if which not in known:
@@ -240,28 +248,64 @@ class _Graft:
 
     def add(self, replay: Replay, found: tuple[Launched, bool] | None) -> None:
         """The ranges of one replay; one that stands for all where nothing is known of it."""
+        ranges = self._ranges(*found) if found else self._unnamed(len(replay.ops))
+        if self._place(replay, ranges) and found:
+            self.used.add(found[0].linked.trace)
+
+    def add_annotated(self, replay: Replay) -> None:
+        """The ranges of one replay of whose nodes the program said something."""
+        ops = self.linked.trace.device_ops
+        codes = ops.annotation[replay.ops].tolist()
+        said = {code: parsed(self.strings[code]) if code >= 0 else NOTHING for code in set(codes)}
+        around = ranges_around([said[code] for code in codes])
+        owner = np.full(len(codes), -1, np.int64)
+        for place, one in enumerate(around):
+            if one.kind == RangeKind.OP:
+                owner[one.first : one.until] = place
+        columns = {
+            "kind": [one.kind for one in around],
+            "name": [self._code(one.name) for one in around],
+            "start": [0] * len(around),
+            "end": [0] * len(around),
+            "thread": [0] * len(around),
+        }
+        ranges = _Ranges(
+            table=HostRanges.from_columns(columns),
+            first=np.array([one.first for one in around], np.int64),
+            until=np.array([one.until for one in around], np.int64),
+            owner=owner,
+            depth=np.array([one.depth for one in around], np.int64),
+        )
+        self._place(replay, ranges)
+
+    def _place(self, replay: Replay, ranges: _Ranges) -> bool:
+        """Put ranges into the call that launches the graph, each as wide as its share of the
+        launches; whether there is room."""
         calls = self.linked.trace.api_calls
         count = len(replay.ops)
-        table, first, until, owner = self._ranges(*found) if found else self._unnamed(count)
+        table, first, until, owner, depth = ranges
         begin = int(calls.start[replay.call])
         end = int(calls.end[replay.call])
         self.room -= len(table)
         each = (end - begin - 1) / count
         if self.room < 0 or each < 1:
-            return
-        self.used |= {found[0].linked.trace} if found else set()
+            return False
+        inset = np.zeros(len(table), np.int64) if depth is None else depth
+        if len(inset) and each <= 2 * int(inset.max()) + 1:
+            inset = np.zeros(len(table), np.int64)
         known = owner >= 0
         self.external[replay.ops[known]] = self.next + owner[known]
         self.tables.append(
             replace(
                 table,
-                start=begin + np.floor(first * each).astype(np.int64) + 1,
-                end=begin + np.floor(until * each).astype(np.int64),
+                start=begin + np.floor(first * each).astype(np.int64) + 1 + inset,
+                end=begin + np.floor(until * each).astype(np.int64) - inset,
                 thread=np.full(len(table), calls.thread[replay.call], np.int32),
                 external_id=np.arange(self.next, self.next + len(table)),
             )
         )
         self.next += len(table)
+        return True
 
     def _unnamed(self, count: int) -> _Ranges:
         """One range around so many launches, of which nothing is known."""

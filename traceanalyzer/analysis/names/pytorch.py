@@ -96,4 +96,9 @@ def module_of(name: str) -> ModuleName | None:
         return ModuleName(recorded["kind"], name)
     described = _DESCRIBED.match(name)
     path = described["path"] if described is not None else name if _DOTTED.match(name) else None
-    return None if path is None else ModuleName(_NUMBER.sub("#", path), path)
+    return None if path is None else ModuleName(numberless(path), path)
+
+
+def numberless(path: str) -> str:
+    """The path of a module with # for numbers: what is the same for all layers of a stack."""
+    return _NUMBER.sub("#", path)

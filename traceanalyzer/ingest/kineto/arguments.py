@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from traceanalyzer.ingest.columns import Texts
 from traceanalyzer.ingest.kineto.events import Args, Counter
 from traceanalyzer.trace import OccupancyLimit
+from traceanalyzer.trace.events import GraphAnnotation
 
 COLUMNS = ("shapes", "dtypes", "strides", "concrete")
 MOST_KINDS = 1 << 14
@@ -200,3 +201,16 @@ def counter_value(counter: Counter[Any]) -> float | None:
     except msgspec.DecodeError:
         return None
     return values[0] if len(values) == 1 and abs(values[0]) < 2.0**62 else None
+
+
+def annotation(args: Args) -> str:
+    """What the program said of a node of a CUDA graph, as JSON of `GraphAnnotation`; empty where it
+    said nothing."""
+    if args.graph_node <= 0:
+        return ""
+    found = GraphAnnotation(
+        module=json_text(bytes(args.module)),
+        name=json_text(bytes(args.region) or bytes(args.annotation)),
+        is_backward=bytes(args.autograd_phase) == b'"backward"',
+    )
+    return msgspec.json.encode(found).decode() if found.module or found.name else ""

@@ -92,6 +92,10 @@ class Args(Struct, gc=False):
     warps: Raw = msgspec.field(default=Raw(), name="num_warps")
     stages: Raw = msgspec.field(default=Raw(), name="num_stages")
     kernel_options: Raw = msgspec.field(default=Raw(), name="kernel_kwargs")
+    module: Raw = msgspec.field(default=Raw(), name="module_fqn")
+    region: Raw = msgspec.field(default=Raw(), name="name")
+    annotation: Raw = Raw()
+    autograd_phase: Raw = Raw()
     kind: Raw = (
         Raw()
     )  # of AMD's kernels: `Dispatch Kernel`, or `Dispatch Task` where a graph is replayed

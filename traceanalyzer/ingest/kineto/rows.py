@@ -28,7 +28,7 @@ from traceanalyzer.ingest.kineto.events import (
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.repair import Decoded
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
-from traceanalyzer.trace import I64, DeviceOpKind, RangeKind, Table, Waits
+from traceanalyzer.trace import I32, I64, DeviceOpKind, RangeKind, Table, Waits
 from traceanalyzer.trace.events import (
     ApiCalls,
     DeviceOps,
@@ -218,6 +218,7 @@ class Rows:
                     for a in args
                 ],
                 "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
+                "annotation": self._annotations(args),
                 "collective": self._collective_codes(args),
                 "blocks": list(map(self._sizes.__getitem__, copied([a.grid for a in args]))),
                 "threads": list(map(self._sizes.__getitem__, copied([a.block for a in args]))),
@@ -226,6 +227,13 @@ class Rows:
                 "limits": [one.limits for one in occupancy],
             }
         )
+
+    def _annotations(self, args: list[Args]) -> I32 | list[int]:
+        """The codes of what the program said of nodes of CUDA graphs."""
+        if not any(a.module or a.region or a.annotation for a in args):
+            return np.full(len(args), -1, np.int32)
+        texts = [arguments.annotation(a) for a in args]
+        return [self.texts.code(text) if text else -1 for text in texts]
 
     def _add_api(self, spans: Spans, _: Group) -> None:
         correlation = [-1 if span.args is None else span.args.correlation for span in spans]
