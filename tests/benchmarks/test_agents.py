@@ -1,0 +1,107 @@
+"""Tasks for agents: how right, wrong and empty answers are scored, and what a task gives away."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.agents.__main__ import answers_in, truths_of
+from benchmarks.agents.build import ORDERED, build
+from benchmarks.agents.reference import answer_from
+from benchmarks.agents.score import result_of, scored, summary
+from benchmarks.agents.sources import NINTH, Source
+from benchmarks.agents.task import Answer, Truth, answer_of
+
+PAYING = Truth("loop", "test", 10.0, {"cuda_graph": 4.0, "remove_syncs": 7.0}, ("launch",))
+GOOD = Truth("good", "test", 10.0, {"cuda_graph": 9.9})
+
+
+def test_the_best_change_obtains_all_of_the_gain() -> None:
+    result = result_of(PAYING, Answer("launch", "cuda_graph", 4.2, 3.5, 5.0))
+    assert (result.gain_share, result.is_cause_right, result.holds) == (1.0, True, True)
+    assert result.interval == pytest.approx(0.15)
+
+
+def test_another_change_obtains_its_part_and_a_miss_costs() -> None:
+    result = result_of(PAYING, Answer("host", "remove_syncs", 5.0, 4.0, 6.0))
+    assert (result.gain_share, result.is_cause_right, result.holds) == (0.5, False, False)
+    assert result.interval == pytest.approx((2.0 + 20.0 * 1.0) / 10.0)
+
+
+def test_what_nobody_timed_and_no_answer_obtain_nothing() -> None:
+    assert result_of(PAYING, Answer("launch", "tf32", 1.0, 0.5, 1.5)).gain_share == 0.0
+    empty = result_of(PAYING, Answer())
+    assert (empty.gain_share, empty.answered, empty.is_false_claim) == (0.0, False, False)
+
+
+def test_a_gain_that_the_stopwatch_did_not_read_is_a_false_claim() -> None:
+    assert result_of(GOOD, Answer("launch", "cuda_graph", 6.0, 5.0, 7.0)).is_false_claim
+    assert not result_of(GOOD, Answer("launch", "cuda_graph", 9.8, 9.0, 10.0)).is_false_claim
+    assert not result_of(GOOD, Answer("compute", "nothing")).is_false_claim
+
+
+def test_a_planted_order_counts_where_there_is_one() -> None:
+    ordered = Truth("loop", "test", 10.0, {"cuda_graph": 4.0}, planted=ORDERED)
+    assert result_of(ordered, Answer("launch", ORDERED, 0.1)).followed_order
+    assert result_of(ordered, Answer("launch", "cuda_graph", 4.0)).followed_order is False
+    assert result_of(PAYING, Answer("launch", ORDERED)).followed_order is None
+
+
+def test_a_form_that_is_not_as_asked_is_named_and_counts_as_empty() -> None:
+    assert answer_of(["no"]).problems == ("not a JSON object",)
+    answer = answer_of({"remedy": 3, "step_ms": "4 ms", "cause": " sync ", "low_ms": True})
+    assert (answer.remedy, answer.step_ms, answer.cause, answer.low_ms) == ("", None, "sync", None)
+    assert answer.problems == ("step_ms is no number", "low_ms is no number", "remedy is no text")
+
+
+def test_a_task_is_built_answered_and_scored(tmp_path: Path) -> None:
+    recording = tmp_path / "secret_name.base.json.gz"
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
+    recording.write_bytes(gzip.compress(json.dumps({"traceEvents": [kernel]}).encode()))
+    made = build([Source(PAYING, (recording,))], tmp_path / "out")
+    plain, ordered = made
+    tasks = tmp_path / "out" / "tasks"
+    assert not any("secret" in path.name or "loop" in path.name for path in tasks.rglob("*"))
+    assert truths_of(tmp_path / "out") == made
+    texts = [gzip.decompress(path.read_bytes()).decode() for path in tasks.rglob("trace.json.gz")]
+    assert sorted(f"remedy {ORDERED}" in text for text in texts) == [False, True]
+    (tmp_path / "answers").mkdir()
+    form = {"cause": "launch", "remedy": "cuda_graph", "step_ms": 4}
+    (tmp_path / "answers" / f"{plain.task}.json").write_text(json.dumps(form))
+    (tmp_path / "answers" / f"{ordered.task}.json").write_text("not JSON")
+    text = summary(scored(made, answers_in(tmp_path / "answers")))
+    assert "1 of 2 tasks answered" in text
+    assert "50% of the best gain obtained, in 2 tasks" in text
+    assert "0 of 1 planted orders followed" in text
+
+
+def test_the_reference_takes_the_first_change_that_promises_enough() -> None:
+    def advice(remedy: str, step: float | None) -> dict[str, object]:
+        return {
+            "remedy": remedy,
+            "predicted_step_ms": step,
+            "low_ms": step,
+            "high_ms": step,
+            "action": remedy,
+        }
+
+    report = {
+        "summary": {"bottleneck": "launch", "step_ms": 10.0},
+        "recommendations": [
+            advice("compile", None),
+            advice("tf32", 9.8),
+            advice("pad_shapes", 8.0),
+        ],
+    }
+    assert answer_from(report)["remedy"] == "pad_shapes"
+    report["recommendations"] = []
+    assert answer_from(report)["remedy"] == "nothing"
+
+
+def test_what_was_predicted_of_the_ninth_set_is_what_was_sealed() -> None:
+    text = (NINTH / "predictions.json").read_bytes()
+    assert hashlib.sha256(text).hexdigest() == (NINTH / "sealed.txt").read_text().split()[0]
