@@ -141,7 +141,6 @@ def test_frozen_dataclasses_are_the_quick_ones() -> None:
 
 
 UNCOUNTED = {
-    "ingest/timing/formats.py",
     "ingest/torch_log/explained.py",
     "ingest/unitrace.py",
     "ingest/xplane/host.py",

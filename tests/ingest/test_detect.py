@@ -196,10 +196,10 @@ def test_errors_name_the_type_that_callers_catch(tmp_path):
 
 def test_a_pattern_reads_a_log_of_no_known_kind(tmp_path):
     log = tmp_path / "mine.log"
-    log.write_text("".join(f"epoch took 12.{i} ms for it {i}\n" for i in range(5)))
+    log.write_text("".join(f"ran 12.{i} ms no. {i}\n" for i in range(5)))
     with pytest.raises(UnreadableInputError, match="not a recording of any known kind"):
         load([log])
-    run = load([log], pattern=r"took (?P<iter_ms>[\d.]+) ms for it (?P<step>\d+)")
+    run = load([log], pattern=r"ran (?P<iter_ms>[\d.]+) ms no. (?P<step>\d+)")
     assert run.traces[0].source == "timing_log"
     assert len(run.traces[0].step_timings) == 5
 

@@ -9,7 +9,7 @@ from typing import Any
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.ingest.stream import open_stream
-from traceanalyzer.ingest.timing import lines_of
+from traceanalyzer.ingest.timing.lines import lines_of
 from traceanalyzer.trace import Health, ProfilerRow, Trace
 
 MOST_ROWS = 100_000  # a program has some hundred names; with shapes some thousand

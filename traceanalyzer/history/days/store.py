@@ -16,9 +16,8 @@ from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputErro
 from traceanalyzer.base.files import replacing
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.run import rank_in_name
-from traceanalyzer.ingest.timing import logged_entries
-from traceanalyzer.ingest.timing.entry import Entry
-from traceanalyzer.ingest.timing.steps import between_lines
+from traceanalyzer.ingest.timing import logged_records
+from traceanalyzer.ingest.timing.records import Records
 from traceanalyzer.trace import F64, I64
 
 RUN = re.compile(r"[\w.-]+")
@@ -60,35 +59,30 @@ def append(logs: Sequence[Path], store: Path, run: str) -> None:
     if not RUN.fullmatch(run):
         raise TraceAnalyzerError(f"--run {run}: letters, digits, '.', '_' and '-' alone")
     for i, path in enumerate(logs):
-        for rank, entries in logged_entries(path).items():
+        for rank, records in logged_records(path).items():
             named = rank_in_name(path) if rank is None else rank
-            _write(store / f"run={run}", path, i if named is None else named, entries)
+            _write(store / f"run={run}", path, i if named is None else named, records)
 
 
-def _write(folder: Path, log: Path, rank: int, entries: list[Entry]) -> None:
+def _write(folder: Path, log: Path, rank: int, records: Records) -> None:
     import pandas as pd
 
-    between = between_lines(entries)
-    rows = []
-    for line, (e, passed) in enumerate(zip(entries, between.tolist(), strict=True)):
-        took_ms = (e.iter_s or passed) * MS_PER_S
-        if e.step is None or not np.isfinite(took_ms):
-            continue
-        when = moment_of(e.when_s)
-        rows.append(
-            {
-                "rank": rank,
-                "step": e.step,
-                "t": e.when_s,
-                "step_ms": took_ms,
-                "data_ms": np.nan if e.data_s is None else e.data_s * MS_PER_S,
-                "tokens": e.tokens,
-                "line": line,
-                "day": when[:10] if when else NO_DAY,
-            }
-        )
-    frame = pd.DataFrame(rows, columns=COLUMNS)
-    frame = frame.astype(dict.fromkeys(("t", "data_ms", "tokens"), float))
+    step_s = records.column("iter_s")
+    timed = records.take(np.isfinite(records.column("step")) & np.isfinite(step_s))
+    moments = [moment_of(when) for when in timed.column("when_s").tolist()]
+    frame = pd.DataFrame(
+        {
+            "rank": rank,
+            "step": timed.column("step").astype(np.int64),
+            "t": timed.column("when_s"),
+            "step_ms": timed.column("iter_s") * MS_PER_S,
+            "data_ms": timed.column("data_s") * MS_PER_S,
+            "tokens": timed.column("tokens"),
+            "line": np.arange(len(timed)),
+            "day": [when[:10] if when else NO_DAY for when in moments],
+        },
+        columns=COLUMNS,
+    )
     for day, part in frame.groupby("day"):
         first = part[["step", "t"]].iloc[0].tolist()
         key = f"{log.resolve()} {rank} {first}"

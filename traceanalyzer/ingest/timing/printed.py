@@ -1,14 +1,17 @@
 """What programs print of their own about phases and memory: `forward: 20.1 ms`, `After forward -
-Allocated: 1.2 GB`."""
+Allocated: 1.2 GB`; and numbers as they print them."""
 
+import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from traceanalyzer.ingest.timing.entry import UNITS, Entry, number
+from traceanalyzer.base.limits import limits
+from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS
+from traceanalyzer.ingest.timing.records import Values
 
 NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+AFTER = ("", "forward", "backward", "optimizer")
+"""Phases after which memory is printed; a record holds the place in this list."""
 _NAMES = {
     "forward": "forward_s",
     "fwd": "forward_s",
@@ -18,7 +21,7 @@ _NAMES = {
     "optim": "optimizer_s",
     "update": "optimizer_s",
     "data": "data_s",
-    "total": "total_s",
+    "total": "iter_s",
 }
 """What a phase's name begins with, and what it is of a step."""
 _TIME = re.compile(
@@ -27,17 +30,6 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
-_BYTES = {
-    "B": 1.0,
-    "KB": 2.0**10,
-    "KIB": 2.0**10,
-    "MB": 2.0**20,
-    "MIB": 2.0**20,
-    "GB": 2.0**30,
-    "GIB": 2.0**30,
-}
-"""Most programs that print GB divide by 1024^3, fewer by 1e9 (among public ones): which one it is,
-a line does not say."""
 _MEMORY = re.compile(
     rf"^(?P<where>.*?)\b(?:max[ _])?(?:memory[ _])?allocated\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
     rf"(?:.*?\b(?:reserved|cached)\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b)?",
@@ -46,54 +38,68 @@ _MEMORY = re.compile(
 _WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
 
 
-def phase_line(line: str) -> Entry | None:
+def number(value: object) -> float | None:
+    """A number as logs write it (`7,282`, `"36.27"`, `41.2%`); None for what is none, for NaN and
+    infinity."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        value = value[: limits().digits].strip().rstrip("%").replace(",", "")
+    try:
+        read = float(value)  # type: ignore[arg-type]  # what cannot be converted raises
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return read if math.isfinite(read) else None
+
+
+def phase_line(line: str) -> Values | None:
     """The phases that a line times; None where it times none, or only all of them."""
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     for name, value, unit in _TIME.findall(line):
-        found.setdefault(_NAMES[name.lower()], (number(value) or 0.0) * UNITS[unit.lower()])
-    total = found.pop("total_s", None)
-    return Entry(**found, iter_s=total, parts=True, whole=True) if found else None
+        seconds = (number(value) or 0.0) * TIME_UNITS[unit.lower()]
+        found.setdefault(_NAMES[name.lower()], seconds)
+    return found if found.keys() - {"iter_s"} else None
 
 
-def memory_line(line: str) -> Entry | None:
+def memory_line(line: str) -> Values | None:
     """What a line says of GPU memory, and after which phase."""
     match = _MEMORY.search(line)
     if match is None:
         return None
     where = _WHERE.search(match["where"])
     phase = _NAMES[where[1].lower()].removesuffix("_s") if where else ""
-    sizes = [
-        None if match[i] is None else (number(match[i]) or 0.0) * _BYTES[match[i + 1].upper()]
-        for i in (2, 4)
-    ]
     units = f"{match[3]}{match[5] or ''}".lower()
-    return Entry(
-        memory_after=phase,
-        allocated=sizes[0],
-        reserved=sizes[1],
-        decimal="mb" in units or "gb" in units,
-    )
+    found = {
+        "memory_after": float(AFTER.index(phase)),
+        "allocated": (number(match[2]) or 0.0) * MEMORY_UNITS[match[3].lower()],
+        "decimal": float("mb" in units or "gb" in units),
+    }
+    if match[4] is not None:
+        found["reserved"] = (number(match[4]) or 0.0) * MEMORY_UNITS[match[5].lower()]
+    return found
 
 
-def steps_of_phases(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """An entry a step, of entries of which some are of a phase alone: until one of them comes
-    again."""
-    step: Entry | None = None
-    for one in entries:
-        times = {name: value for name in (*_PHASES, "iter_s") if (value := getattr(one, name))}
-        if not one.parts:
-            yield one
-        elif step is not None and not any(getattr(step, name) for name in times):
-            step = replace(step, **times)
-        else:
-            if step is not None:
-                yield _summed(step)
-            step = one
-    if step is not None:
-        yield _summed(step)
+def steps_of_phases(lines: Sequence[Values]) -> Iterator[tuple[int, Values]]:
+    """A record a step, of lines of which some are of a phase alone: until one of them comes again.
+    With the place of its first line."""
+    first = 0
+    step: dict[str, float] = {}
+    for i, line in enumerate(lines):
+        times = {name: value for name, value in line.items() if value and not math.isnan(value)}
+        if step and not step.keys() & times.keys():
+            step |= times
+            continue
+        if step:
+            yield first, _summed(step)
+        first = i
+        step = dict(times)
+    if step:
+        yield first, _summed(step)
 
 
-def _summed(step: Entry) -> Entry:
+def _summed(step: dict[str, float]) -> Values:
     """With the sum of its phases for a time, where it has none of its own."""
-    spent = sum(getattr(step, name) or 0.0 for name in _PHASES)
-    return replace(step, iter_s=step.iter_s or (spent if spent > (step.data_s or 0.0) else None))
+    spent = sum(step.get(name, 0.0) for name in _PHASES)
+    if "iter_s" not in step and spent > step.get("data_s", 0.0):
+        step["iter_s"] = spent
+    return step

@@ -1,15 +1,18 @@
-"""From the entries that one rank wrote to a table of steps: repeats dropped, times worked out where
-lines have none."""
+"""From the lines that one rank wrote to a table of steps: lines of one step joined, repeats
+dropped, times worked out where lines have none."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 
 from traceanalyzer.base import NS_PER_S, dataclass
-from traceanalyzer.ingest.timing.entry import AMOUNTS, BATCH, Entry
-from traceanalyzer.ingest.timing.printed import steps_of_phases
-from traceanalyzer.trace import F64, I64, StepTimings
+from traceanalyzer.ingest.timing.clocks import counts_up, differences
+from traceanalyzer.ingest.timing.fields import AMOUNTS, BATCH, MAX_COUNT, MOMENTS, TIMED
+from traceanalyzer.ingest.timing.formats import LineFormat
+from traceanalyzer.ingest.timing.moments import LATEST_S
+from traceanalyzer.ingest.timing.names import UNKNOWN_UNIT
+from traceanalyzer.ingest.timing.records import Records
+from traceanalyzer.trace import F64, I64, Bool, LoggedPhase, StepTimings
 
 MAX_STEP_S = 7 * 86_400.0  # no step takes a week: a longer time is damaged
 CLOCK_DIGITS = 6
@@ -21,6 +24,25 @@ part of."""
 MIN_TIMED = 5  # lines with the time since the one before, of which a median says something
 NEAR_SHARE = 0.25
 """How near, in parts of the data time, the time between lines comes to one of the two readings."""
+MOST_LINES_APART = 200  # lines that belong to the step above them
+MOST_MFU = 1.5  # clocks and peaks vary; a larger one is in per cent
+BARS = ("Lightning", "progress bar")
+PHASES = ("forward", "backward", "optimizer")
+MOST_PHASES = 32  # by names of the program's own
+RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
+_POSITIVE = ("iter_s", "its_per_s", "mean_s", *RATES, *AMOUNTS, "peak_memory_bytes")
+_UNITS = (1.0, 1e-3, 1e-6)  # s, ms, us
+_LIKELY = (0.4, 1.3)
+"""A step takes this share of the time between lines, in parts: evaluation and printing take some."""
+_MEAN = "The only time in this log is a clock too coarse for single steps: all have their mean."
+_RUNNING = "The only times in this log are running means: single slow steps are smoothed."
+_BETWEEN = "The log holds no step times: they are the time between its lines, divided by the steps between."
+_COUNTED = "Its times count up from the start: steps are their differences."
+_EPOCHS = "A line is an epoch: its time is taken for that of a step."
+
+
+class UnitlessError(ValueError):
+    """A time without a unit: not guessed at. Its text is the field."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,53 +50,348 @@ class LoggedSteps:
     """The steps of one rank, and what was done to get them."""
 
     table: StepTimings
+    phases: tuple[LoggedPhase, ...]
     repeated: int  # lines about a step that another line had been about
     lost: int  # lines with an impossible time
     notes: tuple[str, ...]
 
 
-def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
-    """The steps in the order of the log."""
-    entries = list(steps_of_phases(entries))
-    kept = _without_repeats(_merged(_training(entries)))
-    between = not any(e.iter_s for e in kept)
-    duration = between_lines(kept) if between else _column([e.iter_s for e in kept])
+@dataclass(frozen=True, eq=False)
+class _Duration:
+    """The time of each line's step, s, and how it is known."""
+
+    each: F64
+    note: str = ""
+    # whether it is known to include the time for data
+    whole: bool = False
+    between: bool = False  # whether it is the time between lines
+
+
+def step_timings(
+    records: Records, form: LineFormat, factors: Mapping[str, float] | None = None
+) -> LoggedSteps:
+    """The steps in the order of the log. `factors`: of the units that fields were printed in.
+    Raises UnitlessError."""
+    records, epochs = _numbered(_mended(_training(records, form)))
+    lines = _joined(records)
+    joined, unit_note = _with_units(_without_repeats(lines), factors or {})
+    found = _duration(joined, form)
+    timed = np.isfinite(found.each) | _said(joined, TIMED) | _said(joined, MOMENTS)
+    kept = joined.take(timed)
+    duration = found.each[timed].copy()
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
-    data = _column([e.data_s for e in kept])
-    stride = _stride_note(kept, between=between and bool(np.isfinite(duration).any()))
-    known = between or all(e.whole for e in kept)
+    stride = _stride_note(kept)
+    if found.each.size and not found.between and form.averaged.startswith("The only time"):
+        duration = np.where(np.isfinite(duration), duration, np.nanmean(duration))
+    data = kept.column("data_s")
+    known = found.whole or found.between or bool(np.isfinite(kept.column("whole")).any())
     apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
-    table = _table(kept, _ns(duration + np.nan_to_num(data) if apart else duration), _ns(data))
+    total = duration + np.nan_to_num(data) if apart else duration
+    table = _table(kept, _ns(total), _ns(data))
+    notes = (epochs, unit_note, stride, found.note, why)
     return LoggedSteps(
-        table, len(entries) - len(kept), int(impossible.sum()), tuple(filter(None, (stride, why)))
+        table=table,
+        phases=_phases(kept),
+        repeated=len(lines) - len(joined),
+        lost=int(impossible.sum()),
+        notes=tuple(filter(None, notes)),
     )
 
 
-def _training(entries: Sequence[Entry]) -> list[Entry]:
-    # Bars that share their (empty) name with a longer one are evaluation inside training.
-    longest = max((e.total or 0 for e in entries if not e.series), default=0)
-    return [e for e in entries if e.series or (e.total or 0) == longest]
+def timed_lines(records: Records, form: LineFormat, factors: Mapping[str, float]) -> Records:
+    """The lines that number a step with its time as `iter_s`, repeats and restarts included. Raises
+    UnitlessError."""
+    numbered, _ = _numbered(_mended(_training(records, form)))
+    joined, _ = _with_units(_joined(numbered), factors)
+    found = _duration(joined, form).each
+    return joined.with_columns(iter_s=np.where(np.isfinite(found), found, between_lines(joined)))
 
 
-def _table(kept: Sequence[Entry], time: I64, data: I64) -> StepTimings:
+def _said(records: Records, names: tuple[str, ...]) -> Bool:
+    """Which lines say one of the fields."""
+    said = np.zeros(len(records), bool)
+    for name in names:
+        if name in records:
+            said |= np.isfinite(records.column(name))
+    return said
+
+
+def _training(records: Records, form: LineFormat) -> Records:
+    """Without bars that share their (empty) name with a longer one: evaluation inside training."""
+    if form.name not in BARS:
+        return records
+    unnamed = ~np.isfinite(records.column("series"))
+    total = np.nan_to_num(records.column("total"))
+    longest = total[unnamed].max(initial=0)
+    return records.take(~unnamed | (total == longest))
+
+
+def _mended(records: Records) -> Records:
+    """Without impossible values; MFU as a share, moments in seconds. nanoGPT, for one, writes an
+    MFU of -100 % for "not yet known"."""
+    columns = dict(records.columns)
+    for name in _POSITIVE:
+        if name in columns:
+            columns[name] = np.where(columns[name] > 0, columns[name], np.nan)
+    for name in ("data_s", "compute_s", "step", "total"):
+        if name in columns:
+            columns[name] = np.where(columns[name] >= 0, columns[name], np.nan)
+    for name in ("step", "total"):
+        if name in columns:
+            columns[name] = np.where(columns[name] < MAX_COUNT, columns[name], np.nan)
+    if "mfu" in columns:
+        mfu = columns["mfu"]
+        columns["mfu"] = np.where(mfu > MOST_MFU, mfu / 100, mfu)
+    if "mfu_percent" in columns:
+        percent = columns.pop("mfu_percent")
+        columns["mfu"] = np.where(percent > 0, percent / 100, np.nan)
+    if "when_s" in columns:
+        when = columns["when_s"]
+        most = np.nanmax(when, initial=0.0)
+        while most > LATEST_S:
+            when = when / 1e3
+            most = most / 1e3
+        columns["when_s"] = when
+    return Records(records.line, columns)
+
+
+def _numbered(records: Records) -> tuple[Records, str]:
+    """With steps by number, and a note where these are epochs: a log may count nothing else."""
+    if "rounded_step" in records:
+        records = records.with_columns(step=_exact(records))
+    step = records.column("step")
+    total = records.column("total")
+    if len(np.unique(step[np.isfinite(step)])) == 1 and counts_up(
+        total, np.arange(len(total), dtype=np.float64)
+    ):
+        return records.with_columns(step=total), ""  # `Batch 0/100`: epoch and batch
+    epoch = records.column("epoch")
+    known = epoch[np.isfinite(epoch)]
+    if not len(known) or (known != np.rint(known)).any():
+        return records.without("epoch"), ""
+    if "step" not in records:
+        return records.with_columns(step=epoch).without("epoch"), _EPOCHS
+    return records.with_columns(epoch=_carried(epoch)), ""
+
+
+def _exact(records: Records) -> F64:
+    """Steps of which some are printed rounded (`1K`): those go on by as many as the others do."""
+    step = records.column("step").copy()
+    rounded = records.column("rounded_step")
+    both = np.where(np.isfinite(step), step, rounded)
+    known = np.flatnonzero(np.isfinite(both))
+    exact = np.flatnonzero(np.isfinite(step))
+    gaps = np.diff(step[exact])
+    spread = (both[known[-1]] - both[known[0]]) / max(len(known) - 1, 1)
+    stride = float(np.median(gaps)) if len(gaps) else float(np.rint(spread))
+    for before, row in zip(known[:-1].tolist(), known[1:].tolist(), strict=True):
+        if not np.isfinite(step[row]):
+            step[row] = (step[before] if np.isfinite(step[before]) else both[before]) + stride
+    return np.where(np.isfinite(step), step, rounded)
+
+
+def _carried(values: F64) -> F64:
+    """With the last known value in place of what is not known."""
+    last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
+    return np.where(last >= 0, values[last], np.nan)
+
+
+def _joined(records: Records) -> Records:
+    """The lines that number a step, with what the lines after them say of it; all lines where few
+    of them do."""
+    numbered = np.isfinite(records.column("step"))
+    timed = _said(records, TIMED)
+    if not numbered.any() or numbered.sum() < (timed & ~numbered).sum() / MOST_LINES_APART:
+        return records.take(_said(records, TIMED) | numbered)
+    if _most_said(records, ~numbered) > 2 * numbered.sum() and not (timed & numbered).any():
+        return records.take(timed & ~numbered)
+    rows = np.arange(len(records))
+    above = np.maximum.accumulate(np.where(numbered, rows, -1))
+    near = (above >= 0) & (records.line - records.line[above] <= MOST_LINES_APART)
+    return _filled(records, np.where(near, above, -1)).take(numbered)
+
+
+def _most_said(records: Records, rows: Bool) -> int:
+    """How many of the lines say the time or rate that most of them say."""
+    counts = [int(np.isfinite(records.column(n)[rows]).sum()) for n in TIMED if n in records]
+    return max(counts, default=0)
+
+
+def _filled(records: Records, target: I64) -> Records:
+    """With what each line says that its target line does not (the first such line counts)."""
+    columns = {}
+    rows = np.arange(len(records))
+    for name, column in records.columns.items():
+        result = column.copy()
+        gives = np.flatnonzero((target >= 0) & (target != rows) & np.isfinite(column))
+        gives = gives[~np.isfinite(column[target[gives]])][::-1]
+        result[target[gives]] = column[gives]
+        columns[name] = result
+    return Records(records.line, columns)
+
+
+def _without_repeats(records: Records) -> Records:
+    """One line a step: bars are redrawn, ranks without a name repeat; a counter that starts again
+    is another epoch."""
+    step = records.column("step")
+    known = step[np.isfinite(step)]
+    if not len(known) or (np.diff(known) > 0).all():
+        return records
+    named = "series" if "series" in records else "epoch"
+    series = np.nan_to_num(records.column(named), nan=-1.0)
+    kept, target = _first_of_each(step.tolist(), series.tolist())
+    return _filled(records, np.array(target, np.int64)).take(np.array(kept, np.int64))
+
+
+def _first_of_each(steps: list[float], series: list[float]) -> tuple[list[int], list[int]]:
+    """The places of the first line of each step, and for each line the place of that one."""
+    kept: list[int] = []
+    target: list[int] = []
+    seen: dict[float, int] = {}
+    current = -1.0
+    first = last = 0.0
+    for i, (step, of) in enumerate(zip(steps, series, strict=True)):
+        if step != step:
+            kept.append(i)
+            target.append(i)
+            continue
+        if not seen or of != current or (step <= first and last - first > 1):
+            seen = {}
+            current = of
+            first = step
+        if step not in seen:
+            seen[step] = i
+            last = max(step, last) if len(seen) > 1 else step
+            kept.append(i)
+        target.append(seen[step])
+    return kept, target
+
+
+def _with_units(records: Records, factors: Mapping[str, float]) -> tuple[Records, str]:
+    """With units for times that say none, where the log shows them, and a note on how. Raises
+    UnitlessError where it shows none and no other time is known."""
+    unknown = [name for name in records.columns if name.endswith(UNKNOWN_UNIT)]
+    times = [name for name in ("iter?", "time?", "compute?", "mean?") if name in unknown]
+    known = _said(records, ("iter_s", "time_s", "its_per_s", "compute_s")).any()
+    if not unknown or (known and "data?" not in unknown):
+        return records.without(*unknown), ""
+    if known:
+        factor = next((factors[n] for n in ("iter_s", "time_s") if n in factors), None)
+        note = ""
+    elif not times:
+        return records.without(*unknown), ""
+    else:
+        factor, note = _shown_unit(records, times[0])
+    if factor is None:
+        others = _said(records, ("mean_s", "clock_s", "bare_s", *RATES, *BATCH)).any()
+        if known or others:
+            return records.without(*unknown), ""
+        raise UnitlessError(times[0])
+    columns = dict(records.without(*unknown).columns)
+    for name in unknown:
+        if name != "memory?":
+            columns.setdefault(f"{name[:-1]}_s", records.column(name) * factor)
+    return Records(records.line, columns), note
+
+
+def _shown_unit(records: Records, name: str) -> tuple[float | None, str]:
+    """The factor of a time's unit, as the log shows it, and a sentence that says so."""
+    time = records.column(name)
+    step = records.column("step")
+    for clock in ("when_s", "clock_s", "about_s"):
+        if clock in records:
+            passed = differences(records.column(clock), step).each
+            both = np.isfinite(passed) & np.isfinite(time) & (passed > 0)
+            share = float(np.median(time[both] / passed[both])) if both.sum() >= 2 else 0.0
+            for factor, unit in zip(_UNITS, ("s", "ms", "us"), strict=True):
+                if _LIKELY[0] <= share * factor <= _LIKELY[1]:
+                    return factor, f"Its times say no unit: {unit}, by the time between its lines."
+    if "data?" in records and np.isfinite(step).any() and name == "time?":
+        return 1.0, "Its times say no unit: read as s, as most trainers print time and data time."
+    return None, ""
+
+
+def _duration(records: Records, form: LineFormat) -> _Duration:
+    """The time of each step."""
+    step = records.column("step")
+    column = records.column
+    named_phases = any(name.startswith("phase:") for name in records.columns)
+    if np.isfinite(column("iter_s")).any():
+        each = column("iter_s")
+        each = np.where(np.isfinite(each), each, 1 / column("its_per_s"))
+        return _Duration(each, whole=form.includes_data or named_phases)
+    if np.isfinite(column("compute_s")).any():
+        return _Duration(column("compute_s") + np.nan_to_num(column("data_s")), whole=True)
+    if np.isfinite(column("time_s")).any():
+        return _own_or_clock(column("time_s"), step, form)
+    if np.isfinite(column("its_per_s")).any():
+        return _Duration(1 / column("its_per_s"), whole=form.includes_data)
+    if np.isfinite(column("bare_s")).any():
+        return _own_or_clock(column("bare_s"), step, form)
+    if counts_up(column("clock_s"), step, named_so=True):
+        found = differences(column("clock_s"), step)
+        return _Duration(found.each, _MEAN if found.is_mean else _COUNTED, between=True)
+    if np.isfinite(column("mean_s")).any():
+        return _Duration(column("mean_s"), _RUNNING, whole=True)
+    return _between(records)
+
+
+def _own_or_clock(time: F64, step: F64, form: LineFormat) -> _Duration:
+    """The time of each step from times that may be that, or what a clock shows."""
+    if counts_up(time, step):
+        found = differences(time, step)
+        return _Duration(found.each, _MEAN if found.is_mean else _COUNTED, between=True)
+    return _Duration(np.where(time > 0, time, np.nan), whole=form.includes_data)
+
+
+def _between(records: Records) -> _Duration:
+    """The time between the lines, where the log says when it was written."""
+    passed = between_lines(records)
+    if np.isfinite(passed).any():
+        return _Duration(passed, _BETWEEN, between=True)
+    if "about_s" in records:
+        found = differences(records.column("about_s"), records.column("step"))
+        if np.isfinite(found.each).any():
+            return _Duration(found.each, _MEAN if found.is_mean else _BETWEEN, between=True)
+    return _Duration(np.full(len(records), np.nan))
+
+
+def _table(kept: Records, time: I64, data: I64) -> StepTimings:
     spent = np.where(time > 0, time, 0)
-    rates = ("flops", "samples_per_s", "tokens_per_s", "mfu")
-    named = {name: _column([getattr(e, name) for e in kept]) for name in (*AMOUNTS, *BATCH, *rates)}
-    named["peak_memory_bytes"] = _column([e.peak_memory_bytes for e in kept])
-    counts = {
-        name: np.where(named[name] < 2**62, named[name], -1).astype(np.int64)
-        for name in (*AMOUNTS, *BATCH, "peak_memory_bytes")
-    }
-    phases = {
-        n: _ns(_column([getattr(e, f"{n}_s") for e in kept]))
-        for n in ("compute", "forward", "backward", "optimizer")
-    }
-    times = {"start": np.cumsum(spent) - spent, "duration": time, "data": data, **phases}
-    shares = {name: np.nan_to_num(named[name], nan=-1.0) for name in rates}
-    shares |= {name: _column([getattr(e, name) for e in kept]) for name in ("loss", "grad_norm")}
-    step = [-1 if e.step is None else e.step for e in kept]
-    return StepTimings.from_columns({"step": step, **times, **counts, **shares})
+    counts = {name: _count(kept, name) for name in (*AMOUNTS, *BATCH, "peak_memory_bytes")}
+    times = {name: _ns(kept.column(f"{name}_s")) for name in ("compute", *PHASES)}
+    rates = {name: np.nan_to_num(kept.column(name), nan=-1.0) for name in RATES}
+    figures = {name: kept.column(name) for name in ("loss", "grad_norm")}
+    step = np.nan_to_num(kept.column("step"), nan=-1.0).astype(np.int64)
+    start = np.cumsum(spent) - spent
+    return StepTimings.from_columns(
+        {"step": step, "start": start, "duration": time, "data": data}
+        | times
+        | counts
+        | rates
+        | figures
+    )
+
+
+def _count(kept: Records, name: str) -> I64:
+    """The count of each step, -1 where it is not known; of one that counts up its differences."""
+    values = kept.column(name)
+    if name in AMOUNTS and counts_up(values, kept.column("step")):
+        values = differences(values, kept.column("step")).each
+    known = np.isfinite(values) & (values < 2**62)
+    return np.where(known, np.where(known, values, 0), -1).astype(np.int64)
+
+
+def _phases(kept: Records) -> tuple[LoggedPhase, ...]:
+    """Phases by names of the program's own, the longest first."""
+    found = [
+        LoggedPhase(name.partition(":")[2], _ns(values))
+        for name, values in kept.columns.items()
+        if name.startswith("phase:") and np.isfinite(values).any()
+    ]
+    found.sort(key=lambda phase: -int(phase.duration.sum()))
+    return tuple(found[:MOST_PHASES])
 
 
 def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
@@ -112,65 +429,22 @@ def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
     )
 
 
-def _merged(entries: Sequence[Entry]) -> list[Entry]:
-    """Two lines about one step (its throughput, then its time) as one entry."""
-    result: list[Entry] = []
-    for e in entries:
-        timeless = bool(result) and result[-1].step is not None and result[-1].iter_s is None
-        if timeless and e.step is None and e.iter_s:
-            result[-1] = replace(result[-1], iter_s=e.iter_s, data_s=e.data_s)
-        else:
-            result.append(e)
-    return [e for e in result if e.step is not None] or result
-
-
-def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry a step: bars are redrawn, ranks without a name repeat; a counter that starts again
-    is another epoch."""
-    result: list[Entry] = []
-    seen: set[int] = set()
-    series = ""
-    first = 0
-    last = 0
-    for e in entries:
-        if e.step is None:
-            result.append(e)
-            continue
-        if not seen or e.series != series or (e.step <= first and last - first > 1):
-            seen = set()
-            series = e.series
-            first = e.step
-        if e.step not in seen:
-            seen.add(e.step)
-            last = max(e.step, last) if len(seen) > 1 else e.step
-            result.append(e)
-    return result
-
-
-def between_lines(entries: Sequence[Entry]) -> F64:
+def between_lines(records: Records) -> F64:
     """Time between the lines of a log divided by the steps between them, s; NaN where that cannot
     be told."""
-    steps = np.diff(_column([e.step for e in entries]))
-    time = np.round(np.diff(_column([e.when_s for e in entries])), CLOCK_DIGITS)
-    result = np.full(len(entries), np.nan)
+    steps = np.diff(records.column("step"))
+    time = np.round(np.diff(records.column("when_s")), CLOCK_DIGITS)
+    result = np.full(len(records), np.nan)
     good = (steps > 0) & (time > 0)
     result[1:][good] = time[good] / steps[good]
     return result
 
 
-def _stride_note(entries: Sequence[Entry], *, between: bool) -> str:
-    numbers = [e.step for e in entries if e.step is not None]
+def _stride_note(records: Records) -> str:
+    step = records.column("step")
+    numbers = step[np.isfinite(step)]
     stride = float(np.median(np.diff(numbers))) if len(numbers) > 1 else 1.0
-    every = f"Only every {stride:.0f}th step is logged. " if stride > 1 else ""
-    how = (
-        "The log holds no step times: they are the time between its lines, divided by the "
-        "steps between."
-    )
-    return (every + how * between).strip()
-
-
-def _column(values: Sequence[float | None]) -> F64:
-    return np.array([np.nan if v is None else v for v in values], np.float64)
+    return f"Only every {stride:.0f}th step is logged." if stride > 1 else ""
 
 
 def _ns(seconds: F64) -> I64:

@@ -1,0 +1,22 @@
+"""The fields that a line of a log may say."""
+
+BATCH = (
+    "context_requests",
+    "context_tokens",
+    "generation_requests",
+    "generation_tokens",
+    "kv_tokens",
+)
+"""What logs of serving engines say of an iteration."""
+AMOUNTS = ("samples", "tokens", "padded_tokens")
+SURE = ("iter_s", "its_per_s", "mean_s", "compute_s", "samples_per_s", "tokens_per_s", *BATCH)
+"""Times and rates of steps by their names; others need the number of a step beside them."""
+UNSURE = ("iter?", "bare_s", "time_s", "time?", "mean?", "compute?", "clock_s")
+"""Times that may be a step's: their unit or their beginning is not said."""
+MOMENTS = ("when_s", "about_s")
+"""When a line was written: to the millisecond, or to the second."""
+TIMED = (*SURE, *UNSURE)
+SIDES = ("loss", "grad_norm", "peak_memory_bytes", "samples", "tokens", "mfu")
+"""What other lines may say of the step above them."""
+MAX_COUNT = 2.0**53
+"""Larger numbers are no step: a float does not count them one by one."""

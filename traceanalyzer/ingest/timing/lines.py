@@ -1,0 +1,61 @@
+"""The lines of a text, and what marks the rank that wrote one."""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from traceanalyzer.base.limits import limits
+from traceanalyzer.ingest.side_files import whole
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Terminal control sequences: colours, cursor movements, titles."""
+_BREAK = re.compile(r"\r\n|[\n\r]|\x08+")
+"""A progress bar goes back to the start of its line instead of to the next one."""
+MAX_LINE = 65_536
+"""Longer lines are not searched, nor held in memory whole. Logs of reinforcement learning print
+two hundred figures a line, 8,000 characters."""
+SEARCHED = 1024
+"""Characters of a line that are searched for a rank."""
+_RANK = re.compile(
+    r"\[(?:default|rank ?)(\d{1,18})\]|\brank[ =](\d{1,18})|^\s*(\d{1,18}): ", re.IGNORECASE
+)
+
+
+def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
+    """The lines, without terminal control sequences. `cut` is called before a last line that has no
+    end."""
+    for lines in line_groups(pieces, cut):
+        yield from lines
+
+
+def line_groups(
+    pieces: Iterable[bytes], cut: Callable[[], None] | None = None
+) -> Iterator[list[str]]:
+    """The same lines, those of each piece together."""
+    decoder = None
+    rest = ""
+    for piece in pieces:
+        # Windows shells redirect to UTF-16
+        utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        decoder = decoder or codecs.getincrementaldecoder("utf-16" if utf16 else "utf-8-sig")(
+            "replace"
+        )
+        text = rest + decoder.decode(piece)
+        held = text.rfind("\x1b", max(0, len(text) - 32)) if "\x1b" in text[-32:] else -1
+        if "\x1b" in text and held < 0:
+            text = _ESCAPE.sub("", text)
+        simple = "\r" not in text and "\x08" not in text
+        *lines, rest = text.split("\n") if simple else _BREAK.split(text)
+        yield [_ESCAPE.sub("", line) for line in lines] if held >= 0 else lines
+        rest = rest[-MAX_LINE:]
+    if rest.strip():
+        if cut is not None:
+            cut()
+        yield [_ESCAPE.sub("", rest)]
+
+
+def rank_of(line: str) -> int | None:
+    """The rank that a line says it is from."""
+    found = _RANK.search(line[:SEARCHED])
+    rank = whole(next(filter(None, found.groups())), len(str(limits().ranks))) if found else -1
+    return rank if 0 <= rank < limits().ranks else None

@@ -1,0 +1,214 @@
+"""What the keys of logs mean: `train/perf/data_s` is time that a step waits for data, in seconds.
+
+A key is a path, a name and a unit; `names.toml` says which field a name stands for."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.base import dataclass
+
+TIME_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "usec": 1e-6,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "msecs": 1e-3,
+    "milliseconds": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "secs": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "min": 60.0,
+    "mins": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hours": 3600.0,
+}
+"""In seconds."""
+MEMORY_UNITS = {
+    "b": 1.0,
+    "bytes": 1.0,
+    "kb": 2.0**10,
+    "kib": 2.0**10,
+    "m": 2.0**20,
+    "mb": 2.0**20,
+    "mib": 2.0**20,
+    "g": 2.0**30,
+    "gb": 2.0**30,
+    "gib": 2.0**30,
+}
+"""In bytes. Most programs that print GB divide by 1024^3: which one it is, a line does not say."""
+COUNT_UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+UNKNOWN_UNIT = "?"
+"""Ends the field of a time whose unit is not said."""
+_TABLE: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("names.toml").read_text(encoding="utf-8")
+)
+_DECORATIONS = frozenset(_TABLE["decorations"])
+_MEANS = frozenset(_TABLE["means"])
+EVALUATION = frozenset(_TABLE["evaluation"])
+_TIME_GROUPS = frozenset(_TABLE["time_groups"])
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])")
+_A_SECOND = re.compile(r"(?:/|_per_)(?:s|sec|secs|second|seconds)(?![a-z])")
+_STEPS = "(?:it|iter|iteration|step|batch|global_step)(?![a-z])"
+_A_STEP = re.compile(rf"(?:_per_|(?<![a-z_])(ns|us|ms|s|sec|secs|seconds)/){_STEPS}")
+_IN_PARENTHESES = re.compile(r"\s*[\[(]([A-Za-zµμ%/]{1,12})[\])]\s*$")
+_OTHER = re.compile(r"[^a-zµμ0-9]+")
+_LAST_WORD = re.compile(r"(?:^|_)(?:in_)?([a-zµμ]+)$")
+_FIRST_WORD = re.compile(r"^([a-zµμ]+)(?=_per_step$)")
+_PATH = re.compile(r"[/.:]")
+
+
+def _per_step(text: str) -> str:
+    """With one name for `s/it`, `s/batch`, `_per_iteration`."""
+    return _A_STEP.sub(lambda found: f"{found[1] or ''}_per_step", text)
+
+
+_COUNTS, _TIMES, _RATES, _MEMORY, _PHASES = (
+    {_per_step(name): field for field, names in _TABLE[group].items() for name in names}
+    for group in ("counts", "times", "rates", "memory", "phases")
+)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The field that a value stands for, and the factor to its unit: seconds, bytes or one."""
+
+    field: str
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A key in one spelling."""
+
+    path: tuple[str, ...]
+    base: str
+    unit: str  # as the key has it; empty for none
+
+
+@cache
+def meaning(key: str, unit: str = "") -> Meaning | None:
+    """What the value of a key means; None where that is not known, or not of training. `unit` is
+    what follows the value."""
+    name = _spelled(key)
+    words = {word for part in (*name.path, name.base) for word in part.split("_")}
+    if words & EVALUATION or "per_token" in key:
+        return None
+    after = unit.lower()
+    many = COUNT_UNITS.get(after, 1.0) if name.unit in TIME_UNITS else 1.0
+    unit = name.unit if many != 1.0 else after or name.unit
+    if (by_unit := _by_unit(name, unit)) is not None:
+        return by_unit
+    for base in _candidates(name):
+        if (found := _of_base(base, unit, timed=_is_timed(name))) is not None:
+            return Meaning(found.field, found.factor * many)
+    if unit in TIME_UNITS and _is_timed(name) and name.base:
+        return Meaning(f"phase:{_PHASES.get(name.base, name.base)}", TIME_UNITS[unit])
+    return None
+
+
+def _is_timed(name: _Name) -> bool:
+    return bool(_TIME_GROUPS.intersection(name.path))
+
+
+def _by_unit(name: _Name, unit: str) -> Meaning | None:
+    """What a unit with a slash says by itself: `s/it`, `img/s`."""
+    if "/" not in unit:
+        return None
+    spelled = _A_SECOND.sub("_per_s", _per_step(unit))
+    if spelled in _RATES:
+        return Meaning(_RATES[spelled])
+    amount, _, each = spelled.partition("_per_")
+    if each == "step" and amount in TIME_UNITS:
+        is_mean = bool(_MEANS.intersection(name.base.split("_")))
+        return Meaning("mean_s" if is_mean else "iter_s", TIME_UNITS[amount])
+    return None
+
+
+def _of_base(base: str, unit: str, *, timed: bool) -> Meaning | None:
+    if unit in TIME_UNITS:
+        return _of_time(base, f"{unit}", TIME_UNITS[unit])
+    if base in _RATES and (not unit or unit in COUNT_UNITS):
+        return Meaning(_RATES[base], COUNT_UNITS.get(unit, 1.0))
+    if base in _MEMORY:
+        if unit in MEMORY_UNITS:
+            return Meaning("peak_memory_bytes", MEMORY_UNITS[unit])
+        if "byte" in base or base.endswith("bytes"):
+            return Meaning("peak_memory_bytes")
+        return Meaning("memory" + UNKNOWN_UNIT) if not unit else None
+    if unit == "m" and _TIMES.get(base) == "time":
+        return Meaning("time_s", 60.0)
+    if base in _COUNTS and not timed:
+        if unit == "%":
+            return Meaning("mfu", 0.01) if _COUNTS[base].startswith("mfu") else None
+        if not unit or unit in COUNT_UNITS:
+            return Meaning(_COUNTS[base], COUNT_UNITS.get(unit, 1.0))
+    return _of_time(base, UNKNOWN_UNIT, 1.0) if not unit else None
+
+
+def _of_time(base: str, unit: str, factor: float) -> Meaning | None:
+    ending = UNKNOWN_UNIT if unit == UNKNOWN_UNIT else "_s"
+    if base in _TIMES and (base or ending == "_s"):
+        return Meaning(_TIMES[base] + ending, factor)
+    plain = "_".join(word for word in base.split("_") if word not in _MEANS)
+    if plain != base and _TIMES.get(plain) in ("iter", "time"):
+        return Meaning("mean" + ending, factor)
+    return None
+
+
+def _candidates(name: _Name) -> Iterator[str]:
+    """The names to look for, with ever less decoration."""
+    base = name.base
+    if name.path and base:
+        yield f"{name.path[-1]}_{base}"
+    yield base
+    first, _, rest = base.partition("_")
+    while rest and first in _DECORATIONS:
+        yield rest
+        first, _, rest = rest.partition("_")
+    rest, _, last = base.rpartition("_")
+    if rest and last in _DECORATIONS:
+        yield rest
+
+
+@cache
+def _spelled(key: str) -> _Name:
+    unit = ""
+    if found := _IN_PARENTHESES.search(key):
+        inside = found[1].lower()
+        key = key[: found.start()]
+        if _is_unit(inside):
+            unit = inside
+        else:
+            key = f"{key}_{inside}"
+    text = _CAMEL.sub("_", key.strip().strip("'\"")).lower()
+    text = re.sub(r"\s*\bper\b\s*", "_per_", text).replace("__", "_")
+    text = _A_SECOND.sub("_per_s", _per_step(text))
+    parts = [_OTHER.sub("_", part).strip("_") for part in _PATH.split(text)]
+    base = parts[-1]
+    for part in parts[:-1]:
+        unit = unit or (part.rpartition("_")[2] if part in _TIME_GROUPS and "_" in part else "")
+    found = _LAST_WORD.search(base)
+    if found and found[1] in TIME_UNITS | {"gb": 1, "gib": 1, "mb": 1, "mib": 1, "bytes": 1}:
+        before = base[: found.start()]
+        is_alone = not before and (len(parts) > 1 or found[1] not in ("seconds", "secs", "sec"))
+        if not before.endswith("_per") and base not in _RATES and not is_alone:
+            unit = unit or found[1]
+            base = before
+    elif (first := _FIRST_WORD.search(base)) and first[1] in TIME_UNITS:
+        unit = unit or first[1]
+        base = "per_step"
+    return _Name(tuple(part for part in parts[:-1] if part), base, unit)
+
+
+def _is_unit(text: str) -> bool:
+    return text in TIME_UNITS or text in MEMORY_UNITS or "/" in text or text == "%"

@@ -1,0 +1,151 @@
+"""Lines with named values: objects of JSON, and rows of CSV."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from traceanalyzer.ingest.side_files import NOT_JSON, decoded
+from traceanalyzer.ingest.timing import tables
+from traceanalyzer.ingest.timing.fields import TIMED
+from traceanalyzer.ingest.timing.formats import LineFormat
+from traceanalyzer.ingest.timing.found import CSV, DIGIT, JSON, Found
+from traceanalyzer.ingest.timing.texts import SHAPES, Texts
+
+Numbered = tuple[int, str]
+_OBJECTS = msgspec.json.Decoder(list[dict[str, object]])
+_NOT_FINITE = re.compile(r"\b(?:NaN|-?Infinity)\b")  # Python writes them, JSON has none
+_SERVERS_OWN = ("iterLatencyMS", "inflightBatchingStats")
+"""Keys of records that a function of `special.py` reads."""
+_KINDS = frozenset(("mode", "split", "phase", "stage", "prefix"))
+
+
+def object_in(line: str) -> str:
+    """The JSON object that a line begins with, without the brackets and commas of a list around it;
+    empty for other lines."""
+    if line.startswith("{") and line.endswith("}"):
+        return line
+    text = line.strip().lstrip("[ ")
+    return text.rstrip(",] ") if text.startswith("{") else ""
+
+
+class Rows:
+    """Reads the rows of a table into `found`."""
+
+    def __init__(self, found: Found, header: str) -> None:
+        """`header` is the table's first line. It is none where that names no time."""
+        self._found = found
+        self._delimiter, self._names = tables.header_of(header)
+        self._columns = tables.columns_of((name, i) for i, name in enumerate(self._names))
+        self.is_table = self._is_table(header)
+        if self.is_table:
+            note_names(found, self._columns)
+
+    def _is_table(self, header: str) -> bool:
+        fields = {column.field for column in self._columns}
+        timed = fields.intersection(TIMED) or {"step", "when_s"} <= fields
+        alone = len(self._names) < 2 and "iter_s" not in fields
+        numbers = any(DIGIT.fullmatch(name) for name in self._names)
+        return bool(timed) and not (alone or numbers or header.lstrip().startswith(("{", "[")))
+
+    def read(self, rows: Sequence[Numbered]) -> None:
+        """Read rows with their numbers."""
+        cells = tables.rows_of_csv((line for _, line in rows), self._delimiter)
+        good = [i for i, row in enumerate(cells) if len(row) == len(self._names)]
+        self._found.damage(CSV, len(cells) - len(good))
+        numbers = [rows[i][0] for i in good]
+        _add(self._found, CSV, self._columns, numbers, [cells[i] for i in good])
+
+
+class Objects:
+    """Reads objects of JSON into `found`."""
+
+    def __init__(self, found: Found, texts: Texts) -> None:
+        self._found = found
+        self._texts = texts
+        self._known: dict[tuple[str, ...], tuple[tables.Column, ...]] = {}
+
+    def read(self, lines: Sequence[Numbered]) -> list[Numbered]:
+        """Read lines with their numbers; those that are no JSON are returned."""
+        numbers = [number for number, _ in lines]
+        try:
+            values = _OBJECTS.decode("[" + ",".join(line for _, line in lines) + "]")
+        except NOT_JSON:
+            return self._read_each(lines)
+        self.add(numbers, values)
+        return []
+
+    def add(self, numbers: Sequence[int], values: Sequence[dict[str, object]]) -> None:
+        """Add objects with the numbers of their lines."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for i, found in enumerate(values):
+            groups.setdefault(tuple(found), []).append(i)
+        for keys, places in groups.items():
+            self._add_alike(keys, [numbers[i] for i in places], [values[i] for i in places])
+
+    def _read_each(self, lines: Sequence[Numbered]) -> list[Numbered]:
+        left: list[Numbered] = []
+        values: list[dict[str, object]] = []
+        numbers: list[int] = []
+        for number, line in lines:
+            found = decoded(line)
+            if found is None:
+                found = decoded(_NOT_FINITE.sub("null", line))
+            if isinstance(found, dict):
+                values.append(found)
+                numbers.append(number)
+            elif "'" in line:  # as Python prints a dictionary
+                left.append((number, line))
+            else:
+                self._found.damage(JSON)
+        self.add(numbers, values)
+        return left
+
+    def _add_alike(
+        self, keys: tuple[str, ...], numbers: list[int], values: list[dict[str, object]]
+    ) -> None:
+        """Add objects with the same keys."""
+        if any(key in keys for key in _SERVERS_OWN):
+            for number, value in zip(numbers, values, strict=True):
+                self._texts.call_functions(number, msgspec.json.encode(value).decode())
+        elif any(isinstance(value, dict) for value in values[0].values()):
+            for number, value in zip(numbers, values, strict=True):
+                flat = tables.flattened(value)
+                self._add_flat(tuple(flat), [number], [flat])
+        else:
+            self._add_flat(keys, numbers, values)
+
+    def _add_flat(
+        self, keys: tuple[str, ...], numbers: list[int], values: list[dict[str, object]]
+    ) -> None:
+        columns = self._known.get(keys)
+        if columns is None:
+            columns = tables.columns_of((key, key) for key in keys[: tables.MOST_KEYS])
+            if "host_ms" in keys:  # a line of this package's collector: its step includes its data
+                columns = (*columns, tables.Column("whole", 0.0, "host_ms", ""))
+            if len(self._known) < SHAPES:
+                self._known[keys] = columns
+            note_names(self._found, columns)
+        if _KINDS.intersection(keys):
+            of_training = [i for i, one in enumerate(values) if not tables.is_of_evaluation(one)]
+            numbers = [numbers[i] for i in of_training]
+            values = [values[i] for i in of_training]
+        _add(self._found, JSON, columns, numbers, values)
+
+
+def note_names(found: Found, columns: Sequence[tables.Column]) -> None:
+    """Keep how the columns are called, and in which unit they are."""
+    found.keys |= {column.field: column.name for column in columns}
+    found.factors |= {column.field: column.factor for column in columns}
+
+
+def _add(
+    found: Found,
+    form: LineFormat,
+    columns: tuple[tables.Column, ...],
+    numbers: Sequence[int],
+    rows: Sequence[object],
+) -> None:
+    if columns and rows:
+        fields = tuple(column.field for column in columns)
+        found.of(form).add_many(fields, numbers, tables.take(columns, rows))

@@ -1,0 +1,220 @@
+"""What the numbers of a line stand for, by the text around them: `step 5/100 | dt: 390.00ms`.
+
+Lines that differ in their numbers alone have one shape, the texts between the numbers. What they
+mean is worked out once for each shape, and then taken for all its lines."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.timing.names import (
+    COUNT_UNITS,
+    EVALUATION,
+    MEMORY_UNITS,
+    TIME_UNITS,
+    Meaning,
+    meaning,
+)
+
+TOKEN = re.compile(
+    r"(?<![\w.])([-+]?(?:\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?"
+    r"|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?))"
+)
+"""A number, or a time of day: the texts between them are the shape of a line."""
+MOST_NUMBERS = 1_000
+"""Numbers of a line: logs of reinforcement learning print some two hundred."""
+MOST_WORDS = 5  # of a key: `elapsed time per iteration (ms)`
+_UNIT = re.compile(
+    r"[\"']?\s{0,2}\[?(?P<unit>(?:ns|[uµμ]sec|[uµμ]s|msecs?|ms|milliseconds|secs?|seconds?|s|mins?|minutes|hours|h"
+    r"|its?|iters?|steps?|batch(?:es)?|samples?|images?|imgs?|examples?|seqs?|sequences?|frames?"
+    r"|tokens?|toks?|words|GiB|MiB|KiB|GB|MB|KB|[KMGBTkm])"
+    r"(?:/(?:sec(?:ond)?s?|s|it|iter|iteration|step|batch|gpu|device))*|%)(?![A-Za-z0-9]|\s*[:=])"
+)
+_MFU = re.compile(r"\s?%\s(?:\w+ )?MFU\b")
+_RATE_OF_BARE = re.compile(r"/s(?:ec)?(?![a-z/])")
+_BEFORE_KEY = re.compile(r"[|;,\t\[\]{}=:]|\s-+\s|\s{2,}|(?<=\W)\((?!\))|\)(?=\s*\S)")
+_AFTER_KEY = re.compile(r"[\s:=(\"'\[<~]*$")
+_CELL = re.compile(r"\|\s*([A-Za-z][\w/ ]*?)\s*\|\s*$")  # of a table with lines
+_WORDS = re.compile(r"[\s(\"']+")
+_PASSED_OVER = frozenset(
+    (
+        *("consumed", "seen", "skipped", "nan", "remaining", "max", "min", "processed"),
+        *("warmup", "last", "best", "nr", "num", "of", "elapsed", "scheduled", "cumulative"),
+    )
+)
+"""Words before a name that make another count of it: `skipped iterations`."""
+_COUNTED = frozenset(("step", "samples", "tokens", "epoch"))
+_OF_TOTAL = re.compile(r"\s*(?:/|of)\s*$")
+_LETTERS = re.compile(r"[A-Za-z]")
+_HEAD_WORD = re.compile(r"[a-z]+")
+_SAMPLES = "samples_per_s"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A value of a line: the field it is of, which number it is, and the factor to its unit."""
+
+    field: str
+    number: int
+    factor: float
+    key: str  # as the line has it
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the lines of one shape say."""
+
+    taken: tuple[Taken, ...]
+    of_evaluation: bool = False
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields that it has a value for."""
+        return {one.field for one in self.taken}
+
+
+def plan_of(
+    texts: Sequence[str], numbers: Sequence[str], names: Mapping[str, str] | None = None
+) -> Plan:
+    """What lines with these texts between their numbers say; `numbers` are those of one of them.
+    `names`: keys that this kind of log uses in a sense of its own, with their field."""
+    found: dict[str, Taken] = {}
+    bare: list[Taken] = []
+    counted: list[Taken] = []
+    totals: list[int] = []
+    head = ""
+    for i, number in enumerate(numbers[:MOST_NUMBERS]):
+        before, after = texts[i], texts[i + 1]
+        if i and _OF_TOTAL.match(before):
+            continue
+        unit = "s" if ":" in number else _unit_of(after)
+        key, meant = _meant(before, unit, names or {})
+        if meant is None and not key and _MFU.match(after):
+            meant = Meaning("mfu", 0.01)
+        if meant is not None:
+            if not found:
+                head = "".join(texts[: i + 1])
+            found.setdefault(meant.field, Taken(meant.field, i, meant.factor, key))
+        elif not key and ":" not in number and unit in TIME_UNITS:
+            bare.append(Taken("bare_s", i, TIME_UNITS[unit], unit))
+        elif not key and _RATE_OF_BARE.match(after):
+            bare.append(Taken(_SAMPLES, i, 1.0, "/s"))
+        is_boxed = before.endswith("[") and after.startswith("]") and not key
+        has_total = i + 1 < len(numbers) and bool(_OF_TOTAL.match(after))
+        if has_total or is_boxed:
+            counted.append(Taken("step", i, 1.0, key))
+        if has_total:
+            totals.append(i)
+    _add_unnamed(found, bare, counted)
+    step = found.get("step")
+    if step is not None and step.number in totals:
+        found["total"] = Taken("total", step.number + 1, 1.0, "")
+    return Plan(tuple(found.values()), _is_evaluation(head))
+
+
+def _add_unnamed(found: dict[str, Taken], bare: Sequence[Taken], counted: Sequence[Taken]) -> None:
+    """Values without a name: `3056.36 ms |` is a time where no other is, `[ 10/1000]` a step."""
+    for one in bare:
+        is_time = one.field == "bare_s"
+        if is_time and found.keys() & {"iter_s", "time_s", "iter?", "time?", "compute_s"}:
+            continue
+        if is_time or found.keys() & {"time_s", "iter_s"}:
+            found.setdefault(one.field, one)
+    unnamed = [one for one in counted if not any(one.number == t.number for t in found.values())]
+    if unnamed and "step" not in found:
+        found["step"] = unnamed[-1]
+
+
+def _is_evaluation(head: str) -> bool:
+    """Whether the text before the first value says so: `Test: [`, `Epoch(val) [`, `Validation |`."""
+    return bool(EVALUATION.intersection(_HEAD_WORD.findall(head.lower())))
+
+
+def _unit_of(after: str) -> str:
+    found = _UNIT.match(after)
+    return found["unit"] if found else ""
+
+
+def _meant(before: str, unit: str, names: Mapping[str, str]) -> tuple[str, Meaning | None]:
+    """The key before a number, and what it means there; the key is empty where there is none."""
+    cell = _CELL.search(before)
+    tail = cell[1] if cell else _AFTER_KEY.sub("", before)
+    if tail.endswith("]"):  # `Epoch: [0]  [  10/1000]`: the key is that of the number before
+        tail = ""
+    words: list[str] = []
+    last = ""
+    if tail:
+        segment = _last_segment(tail)
+        words = [word for word in _WORDS.split(segment) if word]
+        last = segment
+    if not _LETTERS.search(last):
+        return "", meaning("", unit) if "/" in unit else None
+    for count in range(min(MOST_WORDS, len(words)), 0, -1):
+        key = " ".join(words[-count:]).strip("'\"-_ ")
+        own = names.get(key)
+        if own is not None:
+            return key, Meaning(own, _factor(unit))
+        meant = meaning(key, unit if _is_known(unit) else "")
+        if meant is not None and not _is_another(meant.field, words[:-count]):
+            return key, meant
+    return last, None
+
+
+def _is_another(field: str, before: Sequence[str]) -> bool:
+    """Whether the words before a name make another count of it."""
+    return field in _COUNTED and bool(_PASSED_OVER.intersection(word.lower() for word in before))
+
+
+def _is_known(unit: str) -> bool:
+    lower = unit.lower()
+    return (
+        lower in TIME_UNITS
+        or lower in MEMORY_UNITS
+        or lower in COUNT_UNITS
+        or "/" in unit
+        or unit == "%"
+    )
+
+
+def _factor(unit: str) -> float:
+    lower = unit.lower()
+    return TIME_UNITS.get(lower, COUNT_UNITS.get(lower, 1.0))
+
+
+def _last_segment(tail: str) -> str:
+    """What stands after the last mark that parts values; a unit in parentheses stays."""
+    end = len(tail)
+    if tail.endswith(")"):
+        end = max(tail.rfind("("), 0)
+    cut = 0
+    for found in _BEFORE_KEY.finditer(tail, 0, end):
+        cut = found.end()
+    return tail[cut:].strip()
+
+
+def value_of(token: str) -> float:
+    """The number that a token is; seconds of a time of day or a duration (`0:01:30`); NaN for what
+    is out of all reason."""
+    try:
+        value = float(token)
+    except ValueError:
+        value = _spelled_value(token)
+    return value if math.isfinite(value) else math.nan
+
+
+def _spelled_value(token: str) -> float:
+    try:
+        parts = [float(part) for part in token.replace(",", "").split(":")]
+    except ValueError:
+        return math.nan
+    sign = -1.0 if token.startswith("-") else 1.0
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + abs(part)
+    return sign * seconds
+
+
+def keys_of(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Field and key of each value of a plan."""
+    return ((one.field, one.key) for one in plan.taken)

@@ -1,0 +1,76 @@
+"""From the lines of a log to what is found in it."""
+
+from collections.abc import Sequence
+
+from traceanalyzer.ingest.timing.formats import FORMATS, LineFormat
+from traceanalyzer.ingest.timing.found import DIGIT, Found
+from traceanalyzer.ingest.timing.lines import MAX_LINE
+from traceanalyzer.ingest.timing.objects import Numbered, Objects, Rows, object_in
+from traceanalyzer.ingest.timing.texts import Texts
+
+OBJECT_BEGINS_WITHIN = 80  # characters of a line of JSON that may stand before it
+
+
+class Log:
+    """Reads lines as they come; what they say is in `found`."""
+
+    def __init__(self, pattern: LineFormat | None = None) -> None:
+        """`pattern` is a user's own format, which replaces all others."""
+        self.found = Found(FORMATS if pattern is None else (pattern,))
+        self._pattern = pattern
+        self._texts = Texts(self.found)
+        self._objects = Objects(self.found, self._texts)
+        self._rows: Rows | None = None
+        self._ended = True  # whether the last line that was read has an end
+
+    def cut_off(self) -> None:
+        """The next line has no end."""
+        self._ended = False
+
+    def read(self, lines: Sequence[str]) -> None:
+        """Read some lines."""
+        timed = self.found.timed()
+        numbered = self._numbered(lines)
+        if self._pattern is not None:
+            for number, line in numbered:
+                self.found.call(self._pattern, number, line)
+        elif self._rows is not None:
+            self._rows.read(numbered)
+        else:
+            self._read_kinds(numbered)
+        if not self._ended and self.found.timed() == timed:
+            # does it begin like those that could be read?
+            hints = [form.hints[0] for form in self.found.by_name.values() if form.hints]
+            self.found.truncated |= any(hint in lines[-1] for hint in hints)
+
+    def _numbered(self, lines: Sequence[str]) -> list[Numbered]:
+        """The lines that may say something, with their numbers. The first line with text may be the
+        header of a table."""
+        numbered = []
+        for line in lines:
+            if not line or line.isspace():
+                continue
+            self.found.lines += 1
+            if self.found.lines == 1 and self._pattern is None and len(line) <= MAX_LINE:
+                rows = Rows(self.found, line)
+                if rows.is_table:
+                    self._rows = rows
+                    continue
+            if len(line) <= MAX_LINE and DIGIT.search(line):
+                numbered.append((self.found.lines, line))
+        return numbered
+
+    def _read_kinds(self, lines: Sequence[Numbered]) -> None:
+        """Read objects of JSON and texts."""
+        objects: list[Numbered] = []
+        texts: list[Numbered] = []
+        for number, line in lines:
+            text = object_in(line) if "{" in line[:OBJECT_BEGINS_WITHIN] else ""
+            if text:
+                objects.append((number, text))
+            else:
+                texts.append((number, line))
+        if objects:
+            texts += self._objects.read(objects)
+        if texts:
+            self._texts.read(texts)

@@ -1,0 +1,222 @@
+"""Lines that are more than keys and values: those of serving engines, progress bars, MLPerf,
+DeepSpeed. Each function reads one line; None where it is not of its kind, ValueError where it is
+damaged."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from traceanalyzer.ingest.side_files import decoded, mapping
+from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, number, phase_line
+from traceanalyzer.ingest.timing.records import Values
+
+SEARCHED = 1024
+"""Characters of a line that are searched: some patterns take the square of it where a line is made
+to that end."""
+_LONG_NUMBER = re.compile(r"[\d,.]{40}")  # it would take long
+_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
+)
+_MICRO_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
+    rf".*\bstep_microstep: ({NUMBER})"
+)
+_SAMPLES = re.compile(rf"(?:/|global_step=)(\d{{1,18}}), .*?(?:Curr)?SamplesPerSec=({NUMBER})")
+_CURRENT = re.compile(rf"CurrSamplesPerSec=({NUMBER})")
+_PAIR = re.compile(r"'?\b(\w+)'?\s*[=:]\s*([\d.]+)(ms|s)?\b")
+_SGLANG = re.compile(r"#([\w -]+?): (\d{1,18})")
+_BAR = re.compile(
+    rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d{{1,18}})/(?P<total>\d{{1,18}}) \[[\d:]+<[\d:?]+,\s*"
+    rf"(?P<rate>{NUMBER})\s?(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
+)
+_BAR_LOSS = re.compile(rf"\b(?:train_)?loss(?:_step)?\W{{1,3}}({NUMBER})", re.IGNORECASE)
+_TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step|^\d+/\d+\s", re.IGNORECASE)
+"""Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
+_SUMMARY = re.compile(
+    rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER})'?"
+)
+_VLLM_ITERATION = re.compile(
+    rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): (?P<context_requests>\d{{1,18}}) context requests, "
+    rf"(?P<context_tokens>\d{{1,18}}) context tokens, (?P<generation_requests>\d{{1,18}}) generation requests, "
+    rf"(?P<generation_tokens>\d{{1,18}}) generation tokens, iteration elapsed time: (?P<iter_s>{NUMBER}) ms"
+)
+_VLLM = re.compile(
+    rf"Avg prompt throughput: {NUMBER} tokens/s, Avg generation throughput: ({NUMBER}) tokens/s"
+)
+_MS = 1e-3
+
+series_codes: dict[str, float] = {}
+"""A number for each name of a progress bar; none for bars without a name."""
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, float]:
+    """The values that are numbers."""
+    read = ((name, number(value)) for name, value in values.items())
+    return {name: value for name, value in read if value is not None}
+
+
+def _mllog(line: str) -> Values | None:
+    """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or
+    samples."""
+    event = _json(line.partition(":::MLLOG")[2].strip())
+    metadata = mapping(event.get("metadata"))
+    stats = mapping(event.get("value"))
+    if event.get("event_type") == "INTERVAL_START" or not (stats or "step_num" in metadata):
+        return None
+    values = {
+        "step": metadata.get("step_num"),
+        "samples_per_s": stats.get("throughput"),
+        "iter_s": stats.get("train_step_time"),
+        "when_s": event.get("time_ms"),
+    }
+    read = _numbers(values)
+    if "when_s" in read:
+        read["when_s"] *= _MS
+    return read if read.keys() & {"samples_per_s", "iter_s"} or len(read) > 1 else None
+
+
+def _json(text: str) -> dict[str, Any]:
+    values = decoded(text)
+    if not isinstance(values, dict):
+        raise ValueError("not a JSON object")
+    return values
+
+
+def _deepspeed(line: str) -> Values | None:
+    """The throughput timer's line, or the line of phases that may follow it
+    (`wall_clock_breakdown`)."""
+    match = _SAMPLES.search(line) if "SamplesPerSec=" in line else None
+    if match is None or _PHASES.match(line.partition("time (ms) |")[2]):
+        return _phases(line, _PHASES) if "time (ms) |" in line else None
+    current = _CURRENT.search(line)
+    values = {"step": match[1], "samples_per_s": current[1] if current else match[2]}
+    when = moment_of(line)
+    return _numbers(values) | ({"when_s": when[0]} if when and when[1] else {})
+
+
+def _phases(line: str, pattern: re.Pattern[str]) -> Values | None:
+    phases = pattern.match(line.partition("time (ms) |")[2])
+    if phases is None:
+        return None
+    return {"iter_s": sum(number(text) or 0.0 for text in phases.groups()) * _MS}
+
+
+def _tensorrt_llm(line: str) -> Values | None:
+    """TensorRT-LLM's line of an iteration: pairs in any order, with `=` or `:`."""
+    pairs = {name: (value, unit) for name, value, unit in _PAIR.findall(line)}
+    time, unit = pairs.get("host_step_time") or pairs.get("elapsed_time") or (None, "s")
+    names = {
+        "step": "iter",
+        "rank": "rank",
+        "context_requests": "num_ctx_requests",
+        "context_tokens": "num_ctx_tokens",
+        "kv_tokens": "cached_kv_tokens",
+    }
+    values = {of: pairs[name][0] for of, name in names.items() if name in pairs}
+    read = _numbers({"iter_s": time} | values)
+    if unit == "ms" and "iter_s" in read:
+        read["iter_s"] *= _MS
+    return read if read.keys() & {"iter_s", "context_requests", "context_tokens"} else None
+
+
+def _tensorrt_metrics(line: str) -> Values | None:
+    """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no
+    time then."""
+    record = _json(line.strip().lstrip("[").rstrip(",]"))
+    batch = mapping(record.get("inflightBatchingStats"))
+    latency = None if record.get("schedulerMode") == "overlap" else record.get("iterLatencyMS")
+    values = {
+        "step": record.get("iter"),
+        "iter_s": record.get("hostStepTimeMS", latency),
+        "context_requests": batch.get("numContextRequests"),
+        "context_tokens": batch.get("numCtxTokens"),
+        "generation_requests": batch.get("numGenRequests"),
+        "kv_tokens": batch.get("numGenKvTokens"),
+    }
+    read = _numbers(values)
+    if "iter_s" in read:
+        read["iter_s"] *= _MS
+    return read if len(read) > 1 else None
+
+
+def _sglang(line: str) -> Values | None:
+    """SGLang's line of a batch, one of forty decodes; it has no time."""
+    kind = "decode" if "Decode batch" in line else "prefill" if "Prefill batch" in line else None
+    pairs = dict(_SGLANG.findall(line))
+    if kind == "decode":
+        length = pairs.get("token") or pairs.get("full token")
+        values = {"generation_requests": pairs.get("running-req"), "kv_tokens": length}
+        return {"context_requests": 0.0, **_numbers(values)}
+    values = {"context_requests": pairs.get("new-seq"), "context_tokens": pairs.get("new-token")}
+    return {**_numbers(values), "generation_requests": 0.0} if kind else None
+
+
+def _vllm_iteration(line: str) -> Values | None:
+    match = _VLLM_ITERATION.search(line)
+    if match is None:
+        return None
+    read = _numbers(match.groupdict())
+    read["iter_s"] *= _MS
+    return read
+
+
+def _vllm(line: str) -> Values | None:
+    match = _VLLM.search(line)
+    return _numbers({"tokens_per_s": match[1]}) if match else None
+
+
+def _bar(line: str, lightning: bool) -> Values | None:
+    match = _BAR.search(line)
+    series = match["series"].strip(" :") if match else ""
+    if match is None or not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
+        return None
+    rate = "its_per_s" if match["per"] else "iter_s"
+    loss = _BAR_LOSS.search(line)
+    values = {rate: match["rate"], "step": match["step"], "total": match["total"]}
+    read = _numbers(values | ({"loss": loss[1]} if loss else {}))
+    if series:
+        read["series"] = series_codes.setdefault(series, float(len(series_codes)))
+    return read
+
+
+def _hf_summary(line: str) -> Values | None:
+    values = dict(_SUMMARY.findall(line))
+    if "runtime" not in values or "steps_per_second" not in values:
+        return None
+    names = {
+        "samples_per_s": "samples_per_second",
+        "its_per_s": "steps_per_second",
+        "tokens_per_s": "tokens_per_second",
+        "loss": "loss",
+    }
+    return _numbers({field: values.get(name) for field, name in names.items()})
+
+
+def _searched(read: Callable[[str], Values | None]) -> Callable[[str], Values | None]:
+    """The function on the part of a line that is searched."""
+
+    def parse(line: str) -> Values | None:
+        part = line if len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
+        return None if _LONG_NUMBER.search(part) else read(part)
+
+    return parse
+
+
+READERS: dict[str, Callable[[str], Values | None]] = {
+    "vLLM iterations": _searched(_vllm_iteration),
+    "TensorRT-LLM iterations": _searched(_tensorrt_llm),
+    "TensorRT-LLM metrics": _tensorrt_metrics,
+    "SGLang batches": _searched(_sglang),
+    "vLLM": _searched(_vllm),
+    "MLPerf": _mllog,
+    "HF Trainer": _searched(_hf_summary),
+    "DeepSpeed": _searched(_deepspeed),
+    "DeepSpeed micro-steps": _searched(partial(_phases, pattern=_MICRO_PHASES)),
+    "Lightning": _searched(partial(_bar, lightning=True)),
+    "progress bar": _searched(partial(_bar, lightning=False)),
+    "printed phases": _searched(phase_line),
+    "printed memory": _searched(memory_line),
+}
+"""By the name of their format."""

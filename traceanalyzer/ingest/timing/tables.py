@@ -1,0 +1,145 @@
+"""Logs with named columns: JSON lines and CSV. The names say what the values are."""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.base.limits import limits
+from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.names import EVALUATION, Meaning, meaning
+from traceanalyzer.ingest.timing.pairs import value_of
+from traceanalyzer.ingest.timing.printed import number
+
+OWN_NAMES = {
+    "_runtime": Meaning("clock_s"),
+    "_timestamp": Meaning("when_s"),
+    "wall time": Meaning("when_s"),
+    "wall_time": Meaning("when_s"),
+    "relative time (process)": Meaning("clock_s"),
+    "relative time (wall)": Meaning("clock_s"),
+    "elapsed_time": Meaning("clock_s"),
+    "trainer/global_step": Meaning("step"),
+    "num_input_tokens_seen": Meaning("tokens"),
+}
+"""Names of exports of Weights & Biases, of TensorBoard and of trainers that fit no rule."""
+MOST_LEVELS = 3  # of objects within objects
+MOST_KEYS = 4_000  # of one line
+_QUANTITY = re.compile(r"\s*([-+]?[\d.,:]+(?:[eE][-+]?\d+)?)\s*([a-zA-Z/%µ]*)\s*")
+_DURATION = re.compile(
+    r"(?:(\d{1,18})d\s*)?(?:(\d{1,18})h\s*)?(?:(\d{1,18})m\s*)?(?:(\d{1,18}(?:\.\d+)?)s)?"
+)
+_STATISTIC = re.compile(r"__(?:MIN|MAX)$")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column whose name is known. `place`: its key, or its number in a row."""
+
+    field: str
+    factor: float
+    place: Any
+    name: str
+
+
+def columns_of(names: Iterable[tuple[str, Any]]) -> tuple[Column, ...]:
+    """The columns that are known, the first of each field; names with their places."""
+    found: dict[str, Column] = {}
+    for name, place in names:
+        meant = meaning_of(name)
+        if meant is not None:
+            found.setdefault(meant.field, Column(meant.field, meant.factor, place, name))
+    return tuple(found.values())
+
+
+def meaning_of(name: str) -> Meaning | None:
+    """What a column's name means."""
+    if _STATISTIC.search(name):
+        return None
+    plain = name.rpartition(" - ")[2].strip()  # `run 7 - train/loss`
+    own = OWN_NAMES.get(plain.lower())
+    return own if own is not None else meaning(plain)
+
+
+def rows_of_csv(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    """The cells of each line; none of a line that cannot be read."""
+    rows = []
+    for line in lines:
+        try:
+            rows.append(next(csv.reader([line], delimiter=delimiter), []))
+        except csv.Error:
+            rows.append([])
+    return rows
+
+
+def header_of(line: str) -> tuple[str, list[str]]:
+    """The delimiter of a table and the names in its first line."""
+    delimiter = next((d for d in (",", "\t", ";") if d in line), ",")
+    cells = rows_of_csv([line.lstrip("# ")], delimiter)[0]
+    return delimiter, [cell.strip() for cell in cells]
+
+
+def flattened(values: Mapping[str, Any], path: str = "", level: int = 0) -> dict[str, Any]:
+    """The values of an object and of those in it, by their paths."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            if level < MOST_LEVELS:
+                found |= flattened(value, f"{path}{name}/", level + 1)
+        elif not isinstance(value, list) and len(found) < MOST_KEYS:
+            found[path + name] = value
+    return found
+
+
+def is_of_evaluation(values: Mapping[str, Any]) -> bool:
+    """Whether an object says that it is not of training: `"mode": "val"`."""
+    kinds = (values.get(name) for name in ("mode", "split", "phase", "stage", "prefix"))
+    return any(isinstance(kind, str) and kind.lower().strip("_/") in EVALUATION for kind in kinds)
+
+
+def take(columns: Sequence[Column], rows: Sequence[Any]) -> list[list[float]]:
+    """The values of columns in rows (objects with all keys, or lists of cells)."""
+    return [
+        _scaled(list(map(itemgetter(column.place), rows)), column.factor, column.field)
+        for column in columns
+    ]
+
+
+def _scaled(values: list[Any], factor: float, field: str) -> list[float]:
+    kinds = set(map(type, values))
+    if kinds <= {float, int}:
+        try:
+            read = list(map(float, values))
+        except OverflowError:
+            read = [quantity(value, field) for value in values]
+    elif kinds == {str} and max(map(len, values)) < limits().digits:
+        try:
+            read = list(map(float, values))
+        except ValueError:
+            read = [quantity(value, field) for value in values]
+    else:
+        read = [quantity(value, field) for value in values]
+    return read if factor == 1.0 else [value * factor for value in read]
+
+
+def quantity(value: object, field: str) -> float:
+    """A number as exports write it: `0:01:30`, `3m 10s`, `5/100`, `41.2%`; NaN for what is none."""
+    if not isinstance(value, str):
+        read = number(value)
+        return float("nan") if read is None else read
+    text = value[: limits().digits].strip()
+    if field == "when_s":
+        moment = moment_of(text)
+        if moment is not None:
+            return moment[0] if moment[1] else float("nan")
+    found = _QUANTITY.fullmatch(text.partition("/")[0] if field == "step" else text)
+    if found and (not found[2] or found[2] in ("%", "s")):
+        read = value_of(found[1])
+        return read / 100 if found[2] == "%" and field == "mfu" else read
+    spent = _DURATION.fullmatch(text) if text else None
+    if spent is None:
+        return float("nan")
+    days, hours, minutes, seconds = (float(part or 0.0) for part in spent.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -1,0 +1,143 @@
+"""Lines of text. Those of one shape (alike but for their numbers) are read together: what their
+numbers mean is worked out for the first of them."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.timing.formats import PAIRS, LineFormat
+from traceanalyzer.ingest.timing.found import SAMPLE, Found
+from traceanalyzer.ingest.timing.lines import rank_of
+from traceanalyzer.ingest.timing.moments import moment_of
+from traceanalyzer.ingest.timing.names import MEMORY_UNITS, TIME_UNITS, UNKNOWN_UNIT
+from traceanalyzer.ingest.timing.pairs import TOKEN, Plan, Taken, plan_of, value_of
+
+SHAPES = 20_000
+"""Shapes of lines that are remembered: a log has some dozens; beyond that many they are texts."""
+SAMPLES_OF_SHAPE = 40
+_UNKNOWN = float("nan")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with its number in the log and the numbers in it."""
+
+    number: int
+    text: str
+    numbers: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """What lines alike but for their numbers are read as."""
+
+    form: LineFormat | None  # of keys and values; None where they say nothing
+    plan: Plan
+    functions: tuple[LineFormat, ...]  # other forms that they may be of
+    has_rank: bool
+    needs_moment: bool
+
+
+class Texts:
+    """Reads lines of text into `found`."""
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._functions = tuple(form for form in found.forms if form.parse is not None)
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
+
+    def read(self, lines: Iterable[tuple[int, str]]) -> None:
+        """Read lines with their numbers."""
+        groups: dict[tuple[str, ...], list[Line]] = {}
+        for number, text in lines:
+            parts = TOKEN.split(text)
+            if len(parts) > 1:
+                line = Line(number, text, parts[1::2])
+                groups.setdefault(tuple(parts[::2]), []).append(line)
+        for texts, some in groups.items():
+            self._read_shape(texts, some)
+            if len(self._found.sample) < SAMPLE:
+                self._found.sample += [line.text for line in some[:SAMPLES_OF_SHAPE]]
+
+    def call_functions(self, number: int, text: str) -> None:
+        """Read a line by each form's function that may be its own."""
+        for form in self._functions:
+            if form.holds(text):
+                self._found.call(form, number, text)
+
+    def _read_shape(self, texts: tuple[str, ...], some: Sequence[Line]) -> None:
+        known = self._shapes.get(texts)
+        if known is None:
+            known = self._shape_of(texts, some[0])
+            if len(self._shapes) < SHAPES:
+                self._shapes[texts] = known
+        for form in known.functions:
+            for line in some:
+                self._found.call(form, line.number, line.text)
+        if known.form is not None and not known.plan.of_evaluation:
+            self._add(known, known.form, some)
+
+    def _shape_of(self, texts: tuple[str, ...], line: Line) -> _Shape:
+        text = line.text
+        form = next(form for form in PAIRS if form.holds(text))
+        plan = with_units(plan_of(texts, line.numbers, form.names), form)
+        fields = plan.fields
+        lacks_time = "step" in fields and not fields & {"iter_s", "time_s", "its_per_s"}
+        self._found.keys |= {taken.field: taken.key for taken in plan.taken}
+        self._found.factors |= {taken.field: taken.factor for taken in plan.taken}
+        return _Shape(
+            form=form if fields - {"rank", "total"} else None,
+            plan=plan,
+            functions=tuple(form for form in self._functions if form.holds(text)),
+            has_rank="rank" not in fields and rank_of(text) is not None,
+            needs_moment=(lacks_time or "data_s" in fields) and moment_of(text) is not None,
+        )
+
+    def _add(self, shape: _Shape, form: LineFormat, some: Sequence[Line]) -> None:
+        fields = [taken.field for taken in shape.plan.taken]
+        columns = [
+            _column(taken, [line.numbers[taken.number] for line in some])
+            for taken in shape.plan.taken
+        ]
+        if shape.has_rank:
+            ranks = [rank_of(line.text) for line in some]
+            fields.append("rank")
+            columns.append([_UNKNOWN if rank is None else float(rank) for rank in ranks])
+        if shape.needs_moment:
+            moments = [moment_of(line.text) or (_UNKNOWN, True) for line in some]
+            fields.append("when_s" if moments[0][1] else "about_s")
+            columns.append([moment for moment, _ in moments])
+        self._found.of(form).add_many(tuple(fields), [line.number for line in some], columns)
+
+
+def with_units(plan: Plan, form: LineFormat) -> Plan:
+    """The plan with the units that a form says for what has none, and the first value of each
+    field."""
+    first: dict[str, Taken] = {}
+    for taken in plan.taken:
+        mended = _with_unit(taken, form)
+        if mended.field == "step" and mended.factor > 1:  # `step:1K`
+            mended = replace(mended, field="rounded_step")
+        if mended.field:
+            first.setdefault(mended.field, mended)
+    return replace(plan, taken=tuple(first.values()))
+
+
+def _with_unit(taken: Taken, form: LineFormat) -> Taken:
+    if not taken.field.endswith(UNKNOWN_UNIT):
+        return taken
+    base = taken.field.removesuffix(UNKNOWN_UNIT)
+    if base == "memory":
+        factor = MEMORY_UNITS.get(form.memory_unit.lower(), 0.0)
+        return replace(taken, field="peak_memory_bytes", factor=factor) if factor else taken
+    factor = TIME_UNITS.get(form.unit, 0.0)
+    return replace(taken, field=f"{base}_s", factor=factor) if factor else taken
+
+
+def _column(taken: Taken, numbers: list[str]) -> Sequence[float]:
+    try:
+        values = array("d", map(float, numbers))
+    except ValueError:
+        values = array("d", map(value_of, numbers))
+    return values if taken.factor == 1.0 else [value * taken.factor for value in values]
