@@ -38,7 +38,8 @@ _SUMMARY = re.compile(
     rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second|loss)': '?({NUMBER})'?"
 )
 _VLLM_ITERATION = re.compile(
-    rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): (?P<context_requests>\d{{1,18}}) context requests, "
+    rf"(?:Engine (?P<rank>\d{{1,18}}): )?Iteration\((?P<step>\d{{1,18}})\): "
+    rf"(?P<context_requests>\d{{1,18}}) context requests, "
     rf"(?P<context_tokens>\d{{1,18}}) context tokens, (?P<generation_requests>\d{{1,18}}) generation requests, "
     rf"(?P<generation_tokens>\d{{1,18}}) generation tokens, iteration elapsed time: (?P<iter_s>{NUMBER}) ms"
 )
