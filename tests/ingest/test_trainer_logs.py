@@ -1,11 +1,13 @@
 """A log of each trainer, as the program prints it: its steps and their times."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ingest.trainer_logs import CASES
+from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing import read
 from traceanalyzer.ingest.timing.clocks import counts_up, differences
@@ -155,3 +157,52 @@ def test_the_unit_of_a_bare_time_is_told_by_the_time_between_lines(tmp_path):
     (trace,) = read(path)
     assert trace.step_timings.duration.tolist()[:2] == [390_000_000, 391_000_000]
     assert any("say no unit: ms" in note for note in trace.health.notes)
+
+
+def trainer_state(tmp_path):
+    history = [{"epoch": i / 10, "loss": 3 - i / 10, "step": i * 10} for i in range(1, 5)]
+    history.append({"epoch": 0.4, "eval_loss": 2.0, "eval_steps_per_second": 20.0, "step": 40})
+    summary = {"step": 40, "train_runtime": 16.0, "train_steps_per_second": 2.5, "train_loss": 2.7}
+    path = tmp_path / "trainer_state.json"
+    state = {"best_metric": None, "global_step": 40, "log_history": [*history, summary]}
+    path.write_text(json.dumps(state, indent=2))
+    return path
+
+
+def test_the_state_of_hfs_trainer(tmp_path):
+    path = trainer_state(tmp_path)
+    (trace,) = detect(path).read(path)
+    assert trace.step_timings.step.tolist() == [10, 20, 30, 40]
+    assert trace.step_timings.duration.tolist() == [400_000_000] * 4
+    assert trace.step_timings.loss.tolist() == pytest.approx([2.9, 2.8, 2.7, 2.6])
+    assert "The only time in this log is the mean over the whole training." in trace.health.notes
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"step": i, "iter_ms": 40 + i} for i in range(3)],
+        {"history": {"step": [0, 1, 2], "iter_ms": [40, 41, 42]}},
+        {"runs": [{"steps": [{"iter_ms": 40 + i, "loss": 2.0} for i in range(3)]}, 1][:1]},
+    ],
+)
+def test_documents_with_a_list_of_steps(tmp_path, document):
+    path = tmp_path / "log.json"
+    for text in (json.dumps(document), json.dumps(document, indent=1)):
+        path.write_text(text)
+        times = detect(path).read(path)[0].step_timings.duration
+        assert times.tolist() == [40_000_000, 41_000_000, 42_000_000]
+
+
+def test_a_report_is_no_log(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"schema_version": 2, "steps": [{"step": 1, "iter_ms": 2.0}] * 9}))
+    with pytest.raises(UnreadableInputError):
+        detect(path)
+
+
+def test_binary_files_are_no_logs(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(32)) * 20 + b"step 1: 2 ms\n" * 9)
+    with pytest.raises(UnreadableInputError):
+        detect(path)

@@ -12,9 +12,10 @@ import numpy as np
 from traceanalyzer.base import Aside, UnreadableInputError, dataclass
 from traceanalyzer.ingest.formats import STEPS_WITHIN
 from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.timing.documents import read_document
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS, LineFormat
 from traceanalyzer.ingest.timing.found import Found
-from traceanalyzer.ingest.timing.lines import line_groups, lines_of
+from traceanalyzer.ingest.timing.lines import is_text, line_groups
 from traceanalyzer.ingest.timing.pattern import pattern_format
 from traceanalyzer.ingest.timing.printed import AFTER
 from traceanalyzer.ingest.timing.reader import Log
@@ -31,15 +32,19 @@ def recognise(head: bytes, path: Path) -> bool:
     decompressed."""
     if b"traceEvents" in head or b"SQLite format 3" in head:  # other readers' files, told at once
         return False
-    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _is_log(iter([list(lines_of([head]))]))
+    if not is_text(head):
+        return False
+    log = Log()
     with open_stream(path, probing=True) as stream:
         # so many pieces: it may have no ends of lines
-        return _is_log(line_groups(islice(stream, 64)))
+        if _is_log(log, line_groups(islice(stream, 64))):
+            return True
+    if log.is_document:
+        read_document(path, log.found, probing=True)
+    return log.found.chosen() is not None
 
 
-def _is_log(groups: Iterator[list[str]]) -> bool:
-    log = Log()
+def _is_log(log: Log, groups: Iterator[list[str]]) -> bool:
     left = STEPS_WITHIN
     for group in groups:
         for first in range(0, min(len(group), left), LINES_AT_ONCE):
@@ -137,6 +142,8 @@ def _read(
         for group in line_groups(stream, log.cut_off):
             log.read(group)
         found.truncated |= bool(stream.damage)
+    if log.is_document:
+        read_document(path, found)
     chosen = found.chosen()
     if chosen is not None:
         return found, chosen, stream.damage

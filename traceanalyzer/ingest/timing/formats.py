@@ -38,6 +38,7 @@ class LineFormat:
     """Keys that it uses in a sense of its own, with the field that they stand for."""
     unit: str = ""  # of times without one: `s`, `ms`
     memory_unit: str = ""  # of memory without one: `MiB`, `GiB`
+    is_mean: bool = False  # whether its only time is the mean of all steps
     includes_data: bool = False  # whether its steps are known to include the time for data
 
     def holds(self, line: str) -> bool:

@@ -11,6 +11,8 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 """Terminal control sequences: colours, cursor movements, titles."""
 _BREAK = re.compile(r"\r\n|[\n\r]|\x08+")
 """A progress bar goes back to the start of its line instead of to the next one."""
+_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\b\t\n\f\r\x1b")
+MOST_CONTROLS = 0.02  # binary files have several times as many bytes that text never has
 MAX_LINE = 65_536
 """Longer lines are not searched, nor held in memory whole. Logs of reinforcement learning print
 two hundred figures a line, 8,000 characters."""
@@ -19,6 +21,13 @@ SEARCHED = 1024
 _RANK = re.compile(
     r"\[(?:default|rank ?)(\d{1,18})\]|\brank[ =](\d{1,18})|^\s*(\d{1,18}): ", re.IGNORECASE
 )
+
+
+def is_text(head: bytes) -> bool:
+    """Whether a file that begins like this is text: a log may hold a few bytes that are none."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return True
+    return len(head) - len(head.translate(None, _CONTROLS)) <= len(head) * MOST_CONTROLS
 
 
 def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:

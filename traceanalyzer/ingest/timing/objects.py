@@ -72,6 +72,8 @@ class Objects:
             values = _OBJECTS.decode("[" + ",".join(line for _, line in lines) + "]")
         except NOT_JSON:
             return self._read_each(lines)
+        if len(values) != len(lines):  # a line with several
+            return self._read_each(lines)
         self.add(numbers, values)
         return []
 

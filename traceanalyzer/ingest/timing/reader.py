@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from traceanalyzer.ingest.timing.documents import begins_document
 from traceanalyzer.ingest.timing.formats import FORMATS, LineFormat
 from traceanalyzer.ingest.timing.found import DIGIT, Found
 from traceanalyzer.ingest.timing.lines import MAX_LINE
@@ -21,6 +22,7 @@ class Log:
         self._texts = Texts(self.found)
         self._objects = Objects(self.found, self._texts)
         self._rows: Rows | None = None
+        self.is_document = False  # JSON over several lines, which are no texts
         self._ended = True  # whether the last line that was read has an end
 
     def cut_off(self) -> None:
@@ -52,6 +54,7 @@ class Log:
                 continue
             self.found.lines += 1
             if self.found.lines == 1 and self._pattern is None and len(line) <= MAX_LINE:
+                self.is_document = begins_document(line)
                 rows = Rows(self.found, line)
                 if rows.is_table:
                     self._rows = rows
@@ -72,5 +75,5 @@ class Log:
                 texts.append((number, line))
         if objects:
             texts += self._objects.read(objects)
-        if texts:
+        if texts and not self.is_document:
             self._texts.read(texts)

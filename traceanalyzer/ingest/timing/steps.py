@@ -2,6 +2,7 @@
 dropped, times worked out where lines have none."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -76,14 +77,14 @@ def step_timings(
     lines = _joined(records)
     joined, unit_note = _with_units(_without_repeats(lines), factors or {})
     found = _duration(joined, form)
+    if form.is_mean and np.isfinite(found.each).any():
+        found = replace(found, each=np.full(len(joined), np.nanmean(found.each)))
     timed = np.isfinite(found.each) | _said(joined, TIMED) | _said(joined, MOMENTS)
     kept = joined.take(timed)
     duration = found.each[timed].copy()
     impossible = duration > MAX_STEP_S
     duration[impossible] = np.nan
     stride = _stride_note(kept)
-    if found.each.size and not found.between and form.averaged.startswith("The only time"):
-        duration = np.where(np.isfinite(duration), duration, np.nanmean(duration))
     data = kept.column("data_s")
     known = found.whole or found.between or bool(np.isfinite(kept.column("whole")).any())
     apart, why = (False, "") if known else _data_apart(duration, data, between_lines(kept))
