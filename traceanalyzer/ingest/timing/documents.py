@@ -15,6 +15,7 @@ from traceanalyzer.ingest.timing.found import JSON, Found
 
 HF_TRAINER = next(form for form in FORMATS if form.name == "HF Trainer")
 MOST_LEVELS = 4  # of objects within objects in which a list of steps is looked for
+MOST_RUNS = 8  # of a list whose parts have lists of steps
 FEWEST = 2  # steps of a list
 NOT_LOGS = frozenset(("schema_version", "traceEvents"))
 """Keys of documents that have lists of steps and are no logs: this package's own reports."""
@@ -77,6 +78,8 @@ def _lists(value: Any, level: int) -> Iterator[list[dict[str, Any]]]:
         rows = [tables.flattened(row) for row in value if isinstance(row, dict)]
         if len(rows) >= FEWEST:
             yield rows
+        for one in value[:MOST_RUNS]:
+            yield from _lists(one, level + 1)
     elif isinstance(value, dict):
         lists = {name: of for name, of in value.items() if _is_column(of)}
         lengths = {len(of) for of in lists.values()}
