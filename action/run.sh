@@ -15,7 +15,7 @@ comment() { # the one comment on the pull request: made, or edited
   [ -z "${PAGES:-}" ] || words+=(--link "$PAGES")
   [ ${#base[@]} = 0 ] || words+=(--compare "${base[0]}")
   # Pull requests from forks get a token that may not comment: the summary has it all.
-  traceanalyzer attach "$report" "${words[@]}" || echo "::warning::no comment was made; the job's summary has the report"
+  traceanalyzer attach "${words[@]}" -- "$report" || echo "::warning::no comment was made; the job's summary has the report"
 }
 if [ "${1:-}" = link ]; then
   comment
@@ -30,16 +30,17 @@ while IFS= read -r line; do
   traces+=("${found[@]}")
 done <<< "$TRACE"
 
-traceanalyzer analyze "${traces[@]}" --format json -o "$report"
+# Behind `--` a file of a pull request that is called like an option is a file.
+traceanalyzer analyze --format json -o "$report" -- "${traces[@]}"
 # A saved report has no timeline, so the page is made where there is a recording.
-traceanalyzer analyze "${traces[@]}" -o "$OUTPUT/report.html" || echo "::warning::no page: $TRACE is no recording"
+traceanalyzer analyze -o "$OUTPUT/report.html" -- "${traces[@]}" || echo "::warning::no page: $TRACE is no recording"
 [ -z "$BASELINE" ] || [ ${#base[@]} -gt 0 ] || echo "::notice::no baseline yet: $BASELINE"
 
 if [ ${#base[@]} -gt 0 ]; then
-  traceanalyzer compare "${base[0]}" "$report" --format markdown -o "$OUTPUT/report.md"
-  traceanalyzer compare "${base[0]}" "$report" -o "$OUTPUT/compare.html"
+  traceanalyzer compare --format markdown -o "$OUTPUT/report.md" -- "${base[0]}" "$report"
+  traceanalyzer compare -o "$OUTPUT/compare.html" -- "${base[0]}" "$report"
 else
-  traceanalyzer analyze "${traces[@]}" --format markdown -o "$OUTPUT/report.md"
+  traceanalyzer analyze --format markdown -o "$OUTPUT/report.md" -- "${traces[@]}"
 fi
 cat "$OUTPUT/report.md" >> "$GITHUB_STEP_SUMMARY"
 
@@ -61,8 +62,8 @@ done <<< "$AT_LEAST"
 
 status=0
 if printf '%s\n' "${limits[@]-}" | grep -qE '^--(max|min|policy)$'; then
-  traceanalyzer check "$report" "${limits[@]}" --format github || status=$?
-  traceanalyzer check "$report" "${limits[@]}" --format junit -o "$OUTPUT/check.xml" || true
+  traceanalyzer check "${limits[@]}" --format github -- "$report" || status=$?
+  traceanalyzer check "${limits[@]}" --format junit -o "$OUTPUT/check.xml" -- "$report" || true
 fi
 [ $status = 0 ] || [ $status = 3 ] || exit $status
 
@@ -70,7 +71,7 @@ comment
 
 {
   echo "passed=$([ $status = 0 ] && echo true || echo false)"
-  echo "headline=$(traceanalyzer analyze "${traces[@]}" -q | tr '\n' ' ' | cut -c1-400)"
+  echo "headline=$(traceanalyzer analyze -q -- "${traces[@]}" | tr '\n' ' ' | cut -c1-400)"
   echo "report=$OUTPUT"
 } >> "$GITHUB_OUTPUT"
 [ "$FAIL" = true ] || status=0

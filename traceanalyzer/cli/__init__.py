@@ -161,5 +161,7 @@ def _message(error: Exception) -> str:
 
 
 def _say(message: str) -> None:
-    line = " ".join(message.split()).encode("utf-8", "replace").decode()
+    from traceanalyzer.report.format import plain
+
+    line = " ".join(plain(message).split())
     click.echo(f"traceanalyzer: error: {line}", err=True)

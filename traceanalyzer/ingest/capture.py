@@ -20,6 +20,7 @@ from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest import conditions
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.ingest.side_files import (
+    CAPTURES,
     ENVIRONMENT,
     LIGHT,
     MEMORY,
@@ -27,6 +28,7 @@ from traceanalyzer.ingest.side_files import (
     UNPROFILED,
     json_lines,
     json_object,
+    named_like_a_capture,
 )
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import Run, Trace
@@ -41,7 +43,6 @@ own."""
 
 _REPLAY = re.compile(r"GraphLaunch")
 _CAPTURE = re.compile(r"^capture_\d|StreamBeginCapture")
-_NAMED = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
 _BATCH = re.compile(r"capture_(\d+_[a-z_]+)", re.IGNORECASE)
 _OF_RANK = re.compile(r"rank[-_.]?(\d{1,9})", re.IGNORECASE)
 MAX_BYTES = 64 << 20
@@ -238,8 +239,10 @@ def _near(trace: Trace) -> list[Path]:
 
 def _named_so(path: Path) -> Iterator[Path]:
     with suppress(TraceAnalyzerError, OSError):
-        for folder in filter(Path.is_dir, (path.parent, path.parent / "capture_traces")):
+        for folder in filter(Path.is_dir, (path.parent, path.parent / CAPTURES)):
             for file in sorted(folder.iterdir()):
-                named = file.name != path.name and _NAMED.search(file.name) and file.is_file()
+                named = (
+                    file.name != path.name and named_like_a_capture(file.name) and file.is_file()
+                )
                 if named and file.stat().st_size <= MAX_BYTES and is_recording(file):
                     yield file

@@ -2,6 +2,7 @@
 recording."""
 
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -29,6 +30,9 @@ NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
 brackets, too."""
 _ANY = msgspec.json.Decoder(Any)
 
+CAPTURES = "capture_traces"  # a folder of captures beside a recording
+_CAPTURE_NAME = re.compile(r"(?:^|[^a-z])capture(?![a-z])", re.IGNORECASE)
+
 
 def have_compile_logs(recordings: Iterable[str]) -> bool:
     """Whether a capture of these recordings has logs of torch.compile. Most have none, and what
@@ -41,6 +45,11 @@ def may_be_beside(name: str) -> bool:
     return name == ENVIRONMENT or name.startswith(
         tuple(f"{stem}." for stem in (LIGHT, UNPROFILED, NVML, MEMORY))
     )
+
+
+def named_like_a_capture(name: str) -> bool:
+    """Whether a file of that name may be read as the capture of a recording near it."""
+    return _CAPTURE_NAME.search(name) is not None
 
 
 def mapping(value: object) -> dict[str, Any]:

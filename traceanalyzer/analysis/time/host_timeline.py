@@ -232,19 +232,41 @@ def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) ->
 
     Of the launching threads the one that worked most counts, in operators and calls. Where that is
     less than half the time, it is `thread` (-1: the one that was most inside anything)."""
-    none = np.full(len(start), -1, np.int64)
-    if not timeline.threads:
-        return none, thread
-    each = [_shares(timeline.tree, one.pieces, start, end) for one in timeline.threads]
-    node, working, inside = (np.stack(column) for column in zip(*each, strict=True))
-    threads = np.array([one.thread for one in timeline.threads])
-    busiest = working.argmax(axis=0)
-    stretch = np.arange(len(start))
-    asked = (threads[:, None] == thread) & (working != NOTHING)
-    otherwise = np.where(asked.any(axis=0), asked.argmax(axis=0), inside.argmax(axis=0))
-    chosen = np.where(working[busiest, stretch] * 2 < end - start, otherwise, busiest)
-    known = (working != NOTHING).any(axis=0)
-    return np.where(known, node[chosen, stretch], none), np.where(known, threads[chosen], thread)
+    busiest = _Best.of(len(start))
+    innermost = _Best.of(len(start))
+    asked = _Best.of(len(start))
+    for one in timeline.threads:
+        shares = _shares(timeline.tree, one.pieces, start, end)
+        busiest.take(shares.working, shares.node, one.thread)
+        innermost.take(shares.inside, shares.node, one.thread)
+        is_asked = np.where(thread == one.thread, np.minimum(shares.working, 0), NOTHING)
+        asked.take(is_asked, shares.node, one.thread)
+    is_idle = busiest.most * 2 < end - start
+    of_asked = is_idle & (asked.most != NOTHING)
+    node = np.where(of_asked, asked.node, np.where(is_idle, innermost.node, busiest.node))
+    chosen = np.where(of_asked, asked.thread, np.where(is_idle, innermost.thread, busiest.thread))
+    known = busiest.most != NOTHING
+    return np.where(known, node, -1), np.where(known, chosen, thread)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """For each stretch the first thread that had most of something there, and where it was."""
+
+    most: I64
+    node: I64
+    thread: I64
+
+    @classmethod
+    def of(cls, stretches: int) -> "_Best":
+        return cls(*(np.full(stretches, NOTHING, np.int64) for _ in range(3)))
+
+    def take(self, value: I64, node: I64, thread: int) -> None:
+        """Note the thread where it has more than those before."""
+        more = value > self.most
+        self.most[more] = value[more]
+        self.node[more] = node[more]
+        self.thread[more] = thread
 
 
 class _Shares(NamedTuple):

@@ -164,8 +164,10 @@ def warn_of_failures(run: "Run") -> None:
 
 def warn(message: str) -> None:
     """Say something on standard error; what a command prints besides is not kept then."""
+    from traceanalyzer.report.format import plain
+
     _about_command()[WARNED] = True
-    click.echo(f"traceanalyzer: warning: {message}", err=True)
+    click.echo(f"traceanalyzer: warning: {plain(message)}", err=True)
 
 
 def _about_command() -> dict[str, Any]:

@@ -286,5 +286,9 @@ def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
     culprits = [replace(one, host=HOST if one.host else None) for one in hang.culprits]
     dead = [re.sub(r"on node \S+", f"on node {HOST}", text) for text in hang.dead]
     hidden = replace(hang, culprits=culprits, dead=dead, inputs=inputs)
-    cleaned: Hang = redact_rows(hidden, Run(()), patterns)
-    return cleaned
+    cleaned: Hang
+    cleaned, purposes = redact_rows([hidden, list(hang.cells)], Run(()), patterns)
+    cells: dict[str, dict[int, str]] = {}
+    for purpose, row in zip(purposes, hang.cells.values(), strict=True):
+        cells.setdefault(purpose, {}).update(row)
+    return replace(cleaned, cells=cells)

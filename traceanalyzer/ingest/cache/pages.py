@@ -16,7 +16,7 @@ from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
 from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of, program
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
-from traceanalyzer.ingest.side_files import COMPILED, may_be_beside
+from traceanalyzer.ingest.side_files import CAPTURES, COMPILED, may_be_beside, named_like_a_capture
 
 MOST_FILES = 1000  # that are looked at, and in each folder; more take longer than they save
 MOST_NAMES = 20_000
@@ -67,9 +67,14 @@ def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
     for path in map(Path, inputs):
         folder = path if path.is_dir() else path.parent
         names = list(islice(map(attrgetter("name"), os.scandir(folder)), MOST_NAMES))
-        if not path.exists() or len(names) == MOST_NAMES or COMPILED in names:
+        if (
+            not path.exists()
+            or len(names) == MOST_NAMES
+            or not {COMPILED, CAPTURES}.isdisjoint(names)
+        ):
             return ()
-        read = names if path.is_dir() else [path.name, *filter(may_be_beside, names)]
+        beside_it = [name for name in names if may_be_beside(name) or named_like_a_capture(name)]
+        read = names if path.is_dir() else [path.name, *beside_it]
         beside = (folder / name for name in read)
         found.update(file.absolute() for file in beside if file.is_file())
     return tuple(sorted(found)) if len(found) <= MOST_FILES else ()
