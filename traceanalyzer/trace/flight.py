@@ -9,6 +9,7 @@ from dataclasses import field
 from traceanalyzer.base import dataclass
 
 Signature = tuple[str, int, int, str]  # of an operation: its kind, elements in and out, and type
+NO_SIGNATURE: Signature = ("", 0, 0, "")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Op:
     record: int = 0
     created_ns: int = 0
     sizes: str = ""
-    signature: Signature = ("", 0, 0, "")
+    signature: Signature = NO_SIGNATURE
     started: bool = False
     frame: str = ""
 
@@ -51,7 +52,8 @@ class InGroup:
     """Where a rank stands in a group. `enqueued` and `completed` are sequence numbers of
     collectives: the last that its CPU issued, and the last before `head`, the first that is not
     completed. `pairs` are the first operation not completed with each peer in each direction.
-    `tail` has the last signatures by sequence number."""
+    `tail` has the last signatures by sequence number; `follows` is what came each time before after
+    the same operations as now, in a group of few ranks."""
 
     enqueued: int = -1
     completed: int = -1
@@ -60,6 +62,7 @@ class InGroup:
     pairs: tuple[Op, ...] = ()
     pairs_enqueued: int = -1
     tail: dict[int, Signature] = field(default_factory=dict)
+    follows: Signature = NO_SIGNATURE
     from_status: bool = False
     """Whether it comes from the counters of the group alone: both kinds of operations are
     `enqueued`."""

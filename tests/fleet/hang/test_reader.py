@@ -14,9 +14,9 @@ import pytest
 
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.fleet.hang.model import hang_of
-from traceanalyzer.ingest.flight_recorder.digest import Digests
+from traceanalyzer.ingest.flight_recorder.digest import Digests, usual_next
 from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
-from traceanalyzer.trace.flight import InGroup
+from traceanalyzer.trace.flight import NO_SIGNATURE, InGroup
 
 
 def entry(
@@ -286,3 +286,28 @@ def test_what_nccl_says_is_added(tmp_path: Path) -> None:
     assert clues.hosts == {3: "172.16.64.210", 1: "node-7"}
     verdict = hang_of(flight).verdict  # all four have issued it, and RAS saw which launched less
     assert (verdict.culprits, verdict.kind, verdict.confidence) == ((3,), "cpu_stopped", "likely")
+
+
+def test_what_comes_next_is_what_followed_the_longest_stretch_like_the_last() -> None:
+    gather = ("_all_gather_base", 4, 8, "Float")
+    reduce = ("all_reduce", 4, 4, "Float")
+    cycle = [gather, gather, reduce]
+    assert usual_next([*cycle, *cycle, gather]) == gather
+    assert usual_next([*cycle, *cycle, gather, gather]) == reduce
+    assert usual_next([reduce, gather]) == NO_SIGNATURE
+    assert usual_next([]) == NO_SIGNATURE
+
+
+def test_two_ranks_that_issued_different_operations_are_told_apart_by_earlier_cycles(
+    tmp_path: Path,
+) -> None:
+    cycle = ["_all_gather_base", "_all_gather_base", "all_reduce"]
+    usual = [entry(i, cycle[i % 3]) for i in range(7)]
+    here = entry(7, "_all_gather_base", "started")
+    there = entry(7, "all_reduce", "started")
+    for rank, last in enumerate((here, there)):
+        data = pickle.dumps(dump([*usual, last], "[0, 1]"), 2)
+        (tmp_path / f"rank_{rank}").write_bytes(data)
+    hang = hang_of(read_flight(tmp_path, world=2))
+    assert (hang.verdict.culprits, hang.verdict.kind) == ((1,), "mismatch")
+    assert hang.mismatches[0].others_by == (0,)

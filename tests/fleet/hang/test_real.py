@@ -1,6 +1,7 @@
 """Hangs that happened: two of 16 GPUs that NVIDIA published with their injection logs
 (nvidia-resiliency-ext, Apache-2.0), and nine of gloo on the CPU (`python -m benchmarks.gloo_hangs`,
-PyTorch 2.13), faults known."""
+PyTorch 2.13), five of NCCL on four GPUs (`python -m benchmarks.nccl_hangs`, PyTorch 2.11), faults
+known."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gloo_hangs import EXPECTED, WORLD
+from benchmarks.nccl_hangs import STRUCK
+from traceanalyzer.fleet.hang.document import headline
 from traceanalyzer.fleet.hang.model import Hang, hang_of
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 
@@ -40,6 +43,31 @@ def test_a_hang_of_gloo(fault: str, hangs: Path) -> None:
     assert (set(verdict.culprits), verdict.kind) == EXPECTED[fault]
     if verdict.collective and verdict.kind != "no_dump":
         assert re.fullmatch(r".*/gloo_hangs\.py:\d+ \(\w+\)", verdict.frame or "")
+
+
+KINDS = {
+    "skip": "order",
+    "size": "mismatch",
+    "order": "order",
+    "killed": "no_dump",
+    "blocked": "cpu_stopped",
+}
+
+
+@pytest.mark.parametrize("fault", STRUCK)
+def test_a_hang_of_four_gpus(fault: str, hangs: Path) -> None:
+    verdict = found(hangs / "nccl" / fault, 4).verdict
+    assert (set(verdict.culprits), verdict.kind) == ({STRUCK[fault]}, KINDS[fault])
+    assert verdict.victims == 3
+
+
+def test_two_sizes_are_named_with_their_ranks(hangs: Path) -> None:
+    (mismatch,) = found(hangs / "nccl" / "size", 4).mismatches
+    assert mismatch.ranks == (2,)
+    assert mismatch.issued == "all_reduce of 262,144 Float"
+    assert mismatch.others == "all_reduce of 1,048,576 Float"
+    text = headline(found(hangs / "nccl" / "size", 4))
+    assert "Rank 2 issued all_reduce of 262,144 Float, rank 0 all_reduce of 1,048,576" in text
 
 
 @pytest.mark.parametrize("lost", range(16))

@@ -330,14 +330,23 @@ def unexplained(waits: Sequence[Wait], found: Iterable[Blame]) -> list[Wait]:
 
 
 def odd_ones(flight: Flight, waits: Sequence[Wait], wait: Wait) -> tuple[int, ...] | None:
-    """The ranks that issued another operation at this place than most; empty where it is even, None
-    where all agree."""
+    """The ranks that issued another operation at this place than most, or than each time before
+    where it is even; empty where that does not tell either, None where all agree."""
     found = [(rank, _compared(signature)) for rank, signature in wait.signatures]
     counts = Counter(key for _, key in found)
     if len(counts) < 2:
         return None
-    usual = _usual(counts) or _usual(_alike(flight, waits, wait))
+    usual = _usual(counts) or _usual(_alike(flight, waits, wait)) or _as_before(flight, wait)
     return () if usual is None else tuple(sorted(rank for rank, key in found if key != usual))
+
+
+def _as_before(flight: Flight, wait: Wait) -> tuple[object, ...] | None:
+    """What came at this place each time before, if all ranks remember the same and one of them
+    issued it."""
+    dumps = (flight.dumps[rank].groups[wait.group] for rank, _ in wait.signatures)
+    remembered = {_compared(state.follows) for state in dumps}
+    issued = {_compared(signature) for _, signature in wait.signatures}
+    return remembered.pop() if len(remembered) == 1 and remembered <= issued else None
 
 
 def _usual(counts: Counter[tuple[object, ...]]) -> tuple[object, ...] | None:
@@ -401,7 +410,7 @@ def _of_shared_rank(_: Flight, standing: Sequence[Wait]) -> list[Blame]:
 
 def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
     """Ranks that wait for each other: who came to an operation after fewer of them than most left
-    one out."""
+    one out, or issued it too early."""
     for wait in left:
         records = {
             rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1)
@@ -416,7 +425,7 @@ def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
         if out := [
             Blame(rank, "order", w, False)
             for w in left
-            for rank in sorted(odd.intersection(w.absent))
+            for rank in sorted(odd.intersection((*w.absent, *w.elsewhere)))
         ]:
             return _best(out)
     return []

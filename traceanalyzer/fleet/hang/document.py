@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, ranks_text
+from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, Mismatch, ranks_text
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -65,10 +65,24 @@ def headline(hang: Hang) -> str:
         suspects=ranks_text(verdict.suspects) or "all",
         **(ONE, MANY)[len(chosen) > 1],
     )
+    if verdict.kind == "mismatch" and hang.mismatches and _is_one_each(hang.mismatches[0]):
+        sentence += f" {_both_sides(hang.mismatches[0])}"
     rest = [one for one in hang.culprits if one not in same]
     return sentence + "".join(
         f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2]
     )
+
+
+def _is_one_each(mismatch: Mismatch) -> bool:
+    """Whether each side issued one operation: many do not fit a sentence."""
+    return ";" not in mismatch.issued + mismatch.others
+
+
+def _both_sides(mismatch: Mismatch) -> str:
+    """Which ranks issued which operation."""
+    ours = f"{ranks_text(mismatch.issued_by)} issued {mismatch.issued}"
+    theirs = f"{ranks_text(mismatch.others_by)} {mismatch.others}"
+    return f"{ours[:1].upper()}{ours[1:]}, {theirs}."
 
 
 def next_steps(hang: Hang) -> list[str]:

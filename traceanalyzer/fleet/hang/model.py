@@ -58,8 +58,10 @@ class Mismatch:
     group: str = metric("process group")
     sequence: int = metric("sequence number in the group")
     ranks: tuple[int, ...] = metric("ranks that differ from most; empty where it is even")
-    issued: str = metric("what they issued")
+    issued: str = metric("what they issued; where it is even, what the first of the ranks issued")
     others: str = metric("what the others issued")
+    issued_by: tuple[int, ...] = metric("ranks that issued it")
+    others_by: tuple[int, ...] = metric("ranks that issued the other operation")
 
 
 @dataclass(frozen=True)
@@ -255,16 +257,27 @@ def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
     for wait in waits:
-        if (odd := odd_ones(flight, waits, wait)) is not None:
-            chosen = odd or wait.signatures[0][:1]
-            mine = {_issued(signature) for rank, signature in wait.signatures if rank in chosen}
-            others = {
-                _issued(signature) for rank, signature in wait.signatures if rank not in chosen
-            }
-            label = flight.groups[wait.group].label
-            yield Mismatch(
-                label, wait.op.seq, odd, "; ".join(sorted(mine)), "; ".join(sorted(others))
-            )
+        odd = odd_ones(flight, waits, wait)
+        if odd is None:
+            continue
+        chosen = odd or _like_the_first(wait)
+        ours = [one for one in wait.signatures if one[0] in chosen]
+        theirs = [one for one in wait.signatures if one[0] not in chosen]
+        yield Mismatch(
+            group=flight.groups[wait.group].label,
+            sequence=wait.op.seq,
+            ranks=odd,
+            issued="; ".join(sorted({_issued(signature) for _, signature in ours})),
+            others="; ".join(sorted({_issued(signature) for _, signature in theirs})),
+            issued_by=tuple(rank for rank, _ in ours),
+            others_by=tuple(rank for rank, _ in theirs),
+        )
+
+
+def _like_the_first(wait: Wait) -> tuple[int, ...]:
+    """The ranks that issued what the first of them did."""
+    first = wait.signatures[0][1]
+    return tuple(rank for rank, signature in wait.signatures if signature == first)
 
 
 def _issued(signature: Signature) -> str:

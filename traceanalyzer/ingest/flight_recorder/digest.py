@@ -10,12 +10,16 @@ from typing import Any
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.limits import limits
-from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
+from traceanalyzer.trace.flight import NO_SIGNATURE, Group, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
 TAIL = 4
 """Signatures kept on each side of the first operation that is not completed: who goes further must
 have waited."""
+FEW_RANKS = 4
+"""In a group of more, most ranks decide which of two operations was meant."""
+HISTORY = 256
+"""Operations before the first that is not completed in which those like them are looked for."""
 LEAST_NS = 1_000_000_000 * 10**6  # a time before this is none: JSON dumps have 0
 RANKS = re.compile(r"\[?[\d,\s]*\]?")
 ENDS = re.compile(r"(send|recv) (\d{1,9})(?:->|<-)(\d{1,9})")
@@ -74,7 +78,13 @@ class Digests:
         counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
         wrapped = _is_wrapped(entries)
         groups = {
-            i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()
+            i: _in_group(
+                by_group.get(i, ()),
+                counted.get(i),
+                wrapped,
+                is_small=len(self.groups[i].ranks) <= FEW_RANKS,
+            )
+            for i in by_name.values()
         }
         last: Entry = next(reversed(entries), {})
         moments = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
@@ -126,7 +136,11 @@ def _is_wrapped(entries: Sequence[Entry]) -> bool:
 
 
 def _in_group(
-    entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool
+    entries: Sequence[tuple[int, Entry]],
+    counters: Entry | None,
+    wrapped: bool,
+    *,
+    is_small: bool,
 ) -> InGroup:
     """Where the rank stands, from its entries of the group in order, and the group's counters."""
     completed_at = -1 if counters is None else _whole(counters["last_completed_collective"])
@@ -159,6 +173,7 @@ def _in_group(
     at = enqueued + 1 if head is None else head.seq
     place = collectives.index(waiting[0]) if waiting else len(collectives)
     near = collectives[max(place - TAIL, 0) : place + TAIL]
+    before = collectives[max(place - HISTORY, 0) : place] if is_small else []
     return InGroup(
         enqueued,
         at - 1,
@@ -167,10 +182,26 @@ def _in_group(
         tuple(_first_of_pairs(pairs, ended)),
         max((_seq(e) for _, e in pairs), default=-1),
         {_seq(e): _signature(e) for _, e in reversed(near)},
+        usual_next([_signature(e) for _, e in before]),
         ended_unseen=any(
             e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])
         ),
     )
+
+
+def usual_next(history: Sequence[Signature]) -> Signature:
+    """What followed the longest stretch of earlier operations that is like the last ones; the later
+    of two as long. `NO_SIGNATURE` where the last operation is unlike all before it."""
+    best = 0
+    found = NO_SIGNATURE
+    for end in range(len(history) - 1, 0, -1):
+        length = 0
+        while length < end and history[end - 1 - length] == history[-1 - length]:
+            length += 1
+        if length > best:
+            best = length
+            found = history[end]
+    return found
 
 
 def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
