@@ -16,10 +16,12 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.predict.names import program_names
 from benchmarks.predict.score import printed
 
+PARTS = ("record", "time")
 LOADING_S = 90.0
 LIMIT_S = 60.0
 LEFT_S = 12.0
@@ -28,24 +30,25 @@ PACKS = 5
 
 
 def record(out: Path, names: list[str], seconds: float) -> None:
-    """Give each program its turn."""
+    """Give each program its turns."""
     until = time.monotonic() + seconds
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        processes = {name: _start(name, folder) for name in names}
+        turns = [(name, part) for name in names for part in PARTS]
+        processes = {one: _start(*one, folder) for one in turns}
         loading = time.monotonic() + LOADING_S
         while time.monotonic() < loading and not all(
-            (folder / f"{name}.ready").exists() or one.poll() is not None
-            for name, one in processes.items()
+            (folder / f"{name}.{part}.ready").exists() or one.poll() is not None
+            for (name, part), one in processes.items()
         ):
             time.sleep(0.2)
         print(f"loaded, {until - time.monotonic():.0f} s left", flush=True)
         try:
-            for name, process in processes.items():
+            for (name, part), process in processes.items():
                 begin = time.monotonic()
-                said = _turn(name, process, folder, until)
-                print(f"{time.monotonic() - begin:5.1f} s {name} {said}", flush=True)
+                said = _turn(name, part, process, folder, until)
+                print(f"{time.monotonic() - begin:5.1f} s {name} {part} {said}", flush=True)
                 _collect(folder, out, names)
         finally:
             for process in processes.values():
@@ -55,17 +58,19 @@ def record(out: Path, names: list[str], seconds: float) -> None:
             print("left out:", line)
 
 
-def _start(name: str, folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / f"{name}.log").open("w") as log:
-        words = [sys.executable, "-m", "benchmarks.predict.one", name, str(folder)]
+def _start(name: str, part: str, folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.{part}.log").open("w") as log:
+        words = [sys.executable, "-m", "benchmarks.predict.one", part, name, str(folder)]
         return subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
 
 
-def _turn(name: str, process: subprocess.Popen[bytes], folder: Path, until: float) -> str:
+def _turn(
+    name: str, part: str, process: subprocess.Popen[bytes], folder: Path, until: float
+) -> str:
     left = until - time.monotonic() - LEFT_S
     if left < LEFT_S:
         return "no time was left"
-    (folder / f"{name}.go").touch()
+    (folder / f"{name}.{part}.go").touch()
     try:
         code = process.wait(min(LIMIT_S * (10 if os.environ.get("PREDICT_QUICK") else 1), left))
     except subprocess.TimeoutExpired:
@@ -73,20 +78,25 @@ def _turn(name: str, process: subprocess.Popen[bytes], folder: Path, until: floa
         return "took too long"
     if code == 0:
         return "done"
-    lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    lines = (folder / f"{name}.{part}.log").read_text(errors="replace").strip().splitlines()
     return f"exit {code}: {(lines or [''])[-1][-300:]}"
 
 
 def _collect(folder: Path, out: Path, names: list[str]) -> None:
     """The results so far, and the hashes as they were printed."""
-    rows = [
-        json.loads(file.read_text()) for name in names if (file := folder / f"{name}.json").exists()
-    ]
+    rows = []
+    for name in names:
+        files = [folder / f"{name}.{part}.json" for part in PARTS]
+        row: dict[str, Any] = {"timed": {}}
+        for file in files:
+            row |= json.loads(file.read_text()) if file.exists() else {}
+        if "predictions" in row:
+            rows.append(row)
     (out / "results.json").write_text(json.dumps(rows, indent=1))
     lines = [
         line
         for name in names
-        for line in (folder / f"{name}.log").read_text(errors="replace").splitlines()
+        for line in (folder / f"{name}.record.log").read_text(errors="replace").splitlines()
         if line.startswith("sealed ")
     ]
     (out / "sealed.txt").write_text("\n".join(lines) + "\n")

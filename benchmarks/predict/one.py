@@ -1,8 +1,10 @@
-"""A process of the proof: `python -m benchmarks.predict.one NAME FOLDER`.
+"""A process of the proof: `python -m benchmarks.predict.one PART NAME FOLDER`.
 
-It loads, says so, and waits for its turn. Then it times the program at its base and records it, as
-`collect torch` does, predicts it at each other setting, writes the predictions with their hash, and
-only then times the others. `FOLDER/NAME.json` has all of it, `FOLDER/captures/NAME` the recording."""
+It loads, says so, and waits for its turn. PART `record` times the program at its base and records
+it, as `collect torch` does, predicts it at each other setting, and writes the predictions with their
+hash. PART `time`, a fresh process in which no profiler ever ran, then times the others, a round at
+the base and a round at the setting in turns: hosts change their speed. `FOLDER/NAME.PART.json` has
+what came of it, `FOLDER/captures/NAME` the recording."""
 
 import gc
 import hashlib
@@ -57,22 +59,31 @@ def empty() -> None:
         torch.cuda.empty_cache()
 
 
-def rounds_ms(step: Step) -> list[float]:
-    """Mean step time of each round, the device waited for at both ends."""
-    for _ in range(WARM_UP):
-        step()
-    times = []
-    steps = LEAST_STEPS
-    for number in range(ROUNDS + 1):
+class Clock:
+    """A stopwatch of one step function: warm, and with a number of steps for each round."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        for _ in range(WARM_UP):
+            step()
+        self._steps = LEAST_STEPS
+        once_ms = self.round_ms()
+        self._steps = max(LEAST_STEPS, min(int(ROUND_S * 1e3 / once_ms), MOST_STEPS))
+
+    def round_ms(self) -> float:
+        """Mean step time of a round, the device waited for at both ends."""
         synchronize()
         begin = time.perf_counter()
-        for _ in range(steps):
-            step()
+        for _ in range(self._steps):
+            self._step()
         synchronize()
-        times.append((time.perf_counter() - begin) / steps * 1e3)
-        if number == 0:
-            steps = max(LEAST_STEPS, min(int(ROUND_S * 1e3 / times[0]), MOST_STEPS))
-    return times[1:]
+        return (time.perf_counter() - begin) / self._steps * 1e3
+
+
+def rounds_ms(step: Step) -> list[float]:
+    """Mean step time of each round."""
+    clock = Clock(step)
+    return [clock.round_ms() for _ in range(ROUNDS)]
 
 
 def record(step: Step, folder: Path) -> None:
@@ -146,47 +157,81 @@ def peak_bytes() -> int | None:
     return peak
 
 
-def timed(program: Program, setting: Setting) -> dict[str, Any]:
-    """The program at a setting by the stopwatch."""
+def timed(program: Program, base: Clock, setting: Setting) -> dict[str, Any]:
+    """The program at a setting by the stopwatch, in turns with its base."""
     torch.manual_seed(0)
     empty()
     peak_bytes()
     try:
-        return {"rounds_ms": rounds_ms(program.make(setting)), "peak_bytes": peak_bytes()}
+        step = program.make(setting)
+        clock = Clock(step)
+        peak = peak_bytes()
+        pairs = [(base.round_ms(), clock.round_ms()) for _ in range(ROUNDS)]
+        return {
+            "base_ms": [pair[0] for pair in pairs],
+            "rounds_ms": [pair[1] for pair in pairs],
+            "peak_bytes": peak,
+        }
     except torch.OutOfMemoryError as error:
         return {"failed": str(error).splitlines()[0]}
     finally:
         empty()
 
 
-def run(program: Program, folder: Path) -> dict[str, Any]:
-    """Record, predict, seal, time."""
+def trace(program: Program, setting: Setting, file: Path) -> None:
+    """The kernels of two steps, to see where a prediction was off."""
+    empty()
+    step = program.make(setting)
+    for _ in range(WARM_UP):
+        step()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profiler:
+        step()
+        step()
+        synchronize()
+    profiler.export_chrome_trace(str(file))
+
+
+def recorded(program: Program, folder: Path) -> dict[str, Any]:
+    """Record, predict, seal."""
     torch.manual_seed(0)
     step = program.make(program.base)
     base = {"rounds_ms": rounds_ms(step), "peak_bytes": peak_bytes()}
     captures = folder / "captures" / program.name
     record(step, captures)
-    again = rounds_ms(step)
-    del step
-    empty()
     found = predictions(captures, program)
     digest = sealed(found, folder / f"{program.name}.predictions.json")
     print(f"sealed {program.name} {digest} {time.time():.3f}", flush=True)
-    row: dict[str, Any] = {
+    return {
         "program": program.name,
         "what": program.make.__doc__,
         "held_out": program.held_out,
         "gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu",
-        "base": {"setting": program.base.label, **base, "again_ms": again},
+        "base": {"setting": program.base.label, **base},
         "sealed": {"sha256": digest, "at": time.time()},
         "predictions": found,
-        "timed": {},
     }
-    out = folder / f"{program.name}.json"
+
+
+def timings(program: Program, folder: Path) -> dict[str, Any]:
+    """The stopwatch at each other setting. The kernels are traced last: a profiler slows what
+    comes after it."""
+    torch.manual_seed(0)
+    base = Clock(program.make(program.base))
+    captures = folder / "captures" / "targets"
+    found: dict[str, Any] = {}
     for setting in program.targets:
-        row["timed"][setting.label] = {"at": time.time(), **timed(program, setting)}
-        out.write_text(json.dumps(row, indent=1))
-    return row
+        found[setting.label] = {"at": time.time(), **timed(program, base, setting)}
+        (folder / f"{program.name}.time.json").write_text(json.dumps({"timed": found}, indent=1))
+    if DEVICE == "cuda" and not program.held_out:
+        with suppress(torch.OutOfMemoryError):
+            for setting in program.targets:
+                trace(program, setting, captures / f"{program.name}.{setting.label}.json.gz")
+    return {"timed": found}
+
+
+PARTS = {"record": recorded, "time": timings}
 
 
 def main() -> None:
@@ -194,20 +239,20 @@ def main() -> None:
     from benchmarks.predict.language import PROGRAMS as LANGUAGE
     from benchmarks.predict.others import PROGRAMS as OTHERS
 
-    name = sys.argv[1]
-    folder = Path(sys.argv[2])
+    part, name = sys.argv[1:3]
+    folder = Path(sys.argv[3])
     program = next(one for one in (*LANGUAGE, *OTHERS) if one.name == name)
     for library in LIBRARIES[program.make.__module__]:
         with suppress(Exception):
             importlib.import_module(library)
-    (folder / f"{name}.ready").touch()
+    (folder / f"{name}.{part}.ready").touch()
     parent = os.getppid()
-    while not (folder / f"{name}.go").exists():
+    while not (folder / f"{name}.{part}.go").exists():
         if os.getppid() != parent:
             sys.exit("nobody is there any more")
         time.sleep(0.1)
-    row = run(program, folder)
-    (folder / f"{name}.json").write_text(json.dumps(row, indent=1))
+    row = PARTS[part](program, folder)
+    (folder / f"{name}.{part}.json").write_text(json.dumps(row, indent=1))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,10 @@ def _of_settings(row: dict[str, Any]) -> Iterator[Case]:
         there = sizes(one["setting"])
         naive = now * there[0] / here[0] * there[1] / here[1]
         kind = "+".join(one["asked"])
-        yield _case(row, one, kind, median(found["rounds_ms"]), naive)
+        true_ms = median(found["rounds_ms"])
+        if "base_ms" in found:  # as fast as the host was when it was recorded
+            true_ms *= now / median(found["base_ms"])
+        yield _case(row, one, kind, true_ms, naive)
 
 
 def _of_gpus(row: dict[str, Any], others: list[dict[str, Any]]) -> Iterator[Case]:

@@ -40,6 +40,9 @@ ROOT_NS = 45.0
 ns (fitted to 4,000 products on H100 and H200, from 1 us to 9 ms)."""
 FULL_NS = 1_000.0
 """Ideal time from which a kernel of other kinds fills the GPU, where its blocks do not tell."""
+FEW_WAVES = 0.5
+"""Waves below which a product that takes longer than the curve says leaves most of the GPU empty;
+of larger ones it is slow by itself."""
 LOOPING = 16
 """Elements a thread from which on a kernel's threads loop, and more data makes no more blocks."""
 IN_CACHE = 1.6
@@ -49,8 +52,10 @@ UNCACHED = 1.5
 """Parts of the last cache up to which data is found there, and from which on none is."""
 OF_BANDWIDTH = 0.6
 """Share of the memory's bandwidth from which on a kernel is limited by it."""
-BEST = 0.93
-"""Share of its limits that the best kernel reaches."""
+BEST = 1.03
+"""Times the ideal time that the best kernel takes ..."""
+STARTED = 0.5
+"""... beyond this part of its start: what has more to do starts while the rest runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,43 +124,57 @@ def resized_ns(tape: Tape, loads: Loads, limits: Limits) -> F64:
     matrix = tape.source.linked.is_matrix[tape.row] & np.isfinite(loads.now.flops)
     now = ideal_ns(loads.now, limits)
     then = ideal_ns(loads.then, limits)
-    grows = np.where(matrix, product_growth(now, then), _growth(tape, loads, limits))
-    grows = np.where(np.isfinite(grows), grows, loads.growth)
-    made = start + (time - start) * grows
-    least = np.where(then > now, BEST * _least_ns(loads.then, limits), 0.0)
+    filled = _filled(tape, loads, limits)
+    rest = time - start
+    waves = _waves(tape, loads, limits)
+    along_curve = product_growth(now, then)
+    few = np.where(waves < FEW_WAVES, filled, along_curve)
+    products = _products_ns(rest, now, then, few)
+    others = rest * filled * _out_of_cache(tape, loads, limits)
+    made = start + np.where(matrix & np.isfinite(products), products, others)
+    least = np.where(then > now, BEST * then + STARTED * start, 0.0)
     unchanged = np.abs(loads.growth - 1.0) < 1e-9
     same_work = unchanged & (np.nan_to_num(loads.then.flops) == np.nan_to_num(loads.now.flops))
     result: F64 = np.where(same_work, time, np.maximum(made, least))
     return result
 
 
-def _least_ns(load: Load, limits: Limits) -> F64:
-    """What no kernel is faster than: its arithmetic, and the traffic that no cache holds."""
-    arithmetic = np.nan_to_num(load.flops / limits.peak)
-    beyond = np.maximum(np.nan_to_num(load.bytes) - np.nan_to_num(limits.cache), 0.0)
-    return np.fmax(arithmetic, np.nan_to_num(beyond / limits.bandwidth)) * NS_PER_S
+def _products_ns(rest: F64, now: F64, then: F64, beyond: F64) -> F64:
+    """What products take beyond their start with these ideal times: what the curve explains of the
+    recorded `rest` goes along it, what is beyond it grows as `beyond`; NaN where the ideal time is
+    not known."""
+    by_curve = _curve_ns(now)
+    known = by_curve > 0
+    along = np.minimum(rest / np.where(known, by_curve, 1.0), 1.0) * _curve_ns(then)
+    slow = np.maximum(rest - by_curve, 0.0) * beyond
+    return np.where(known, along + slow, np.nan)
+
+
+def _curve_ns(ideal: F64) -> F64:
+    """What products of this ideal time take beyond their start."""
+    return SLOPE * ideal + ROOT_NS * np.sqrt(ideal)
 
 
 def product_growth(now: F64, then: F64) -> F64:
     """How many times longer products take beyond their start, from these ideal times to those; NaN
     where the first is not known."""
-
-    def beyond_start(ideal: F64) -> F64:
-        return SLOPE * ideal + ROOT_NS * np.sqrt(ideal)
-
     known = now > 0
-    return np.where(known, beyond_start(then) / np.where(known, beyond_start(now), 1.0), np.nan)
+    return np.where(known, _curve_ns(then) / np.where(known, _curve_ns(now), 1.0), np.nan)
 
 
-def _growth(tape: Tape, loads: Loads, limits: Limits) -> F64:
-    """How many times longer kernels of other kinds take beyond their start."""
-    grows = loads.growth
+def _filled(tape: Tape, loads: Loads, limits: Limits) -> F64:
+    """How many times longer kernels take beyond their start, as they fill the GPU."""
     waves = _waves(tape, loads, limits)
-    filled = np.sqrt(1.0 + (waves * grows) ** 2) / np.sqrt(1.0 + waves**2)
+    return np.sqrt(1.0 + (waves * loads.growth) ** 2) / np.sqrt(1.0 + waves**2)
+
+
+def _out_of_cache(tape: Tape, loads: Loads, limits: Limits) -> F64:
+    """How many times slower data moves that no longer fits the cache, for what the memory
+    limits."""
     time = np.maximum(tape.duration, 1)
     limited = np.clip(ideal_ns(loads.now, limits) / time / OF_BANDWIDTH, 0.0, 1.0)
     slower = _speed_up(loads.now.bytes, limits) / _speed_up(loads.then.bytes, limits)
-    return filled * slower**limited
+    return slower**limited
 
 
 def _waves(tape: Tape, loads: Loads, limits: Limits) -> F64:
@@ -167,7 +186,8 @@ def _waves(tape: Tape, loads: Loads, limits: Limits) -> F64:
     each = loads.now.elements / np.where(threads > 0, threads, np.nan)
     looping = np.nan_to_num(each) > LOOPING
     by_size = ideal_ns(loads.now, limits) / FULL_NS
-    known = np.isfinite(waves) & ~looping & ~tape.copy
+    by_blocks = ~looping | tape.source.linked.is_matrix[tape.row]
+    known = np.isfinite(waves) & by_blocks & ~tape.copy
     of_copies = np.where(tape.copy, np.inf, by_size)
     most = 1e6
     return np.minimum(np.where(known, waves, of_copies), most)

@@ -161,7 +161,7 @@ class Resizer:
         if size == 1 < self.sizes.now.batch:
             return None
         alone = len(tensor.shape) == 1
-        if alone and size in self.parameters.sizes and size != self.sizes.now.batch:
+        if alone and size in self.parameters.sizes and size not in self.sizes.rows:
             return None
         return self.sizes.batched(size)
 

@@ -33,6 +33,9 @@ UNKNOWN_WORK = (
 )
 FLAT = 2
 """Dimensions below which a message is a bucket of gradients, whose size is the parameters'."""
+RECURRENT = re.compile(r"^aten::_cudnn_rnn(_backward)?$")
+WEIGHTS_IN_ONE = 3
+"""Place of the buffer of all weights among the inputs of cuDNN's recurrent layers."""
 COMMUNICATION = re.compile(r"^(c10d::|record_param_comms|nccl:|_c10d_functional::)")
 
 
@@ -111,7 +114,10 @@ def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
         for name in ("flops", "bytes", "elements")
     }
     elements = np.where(known, now.elements, np.nan)
-    bytes_ = np.where(np.isfinite(bytes_), bytes_, now.bytes)
+    share = _share_of_call(tape, rows)
+    bytes_ = np.where(np.isfinite(bytes_), bytes_, now.bytes * share)
+    products = source.linked.is_matrix[tape.row] & ~np.isfinite(flops)
+    flops = np.where(products, now.flops * share, flops)
     return Loads(
         Load(flops, bytes_, elements),
         Load(flops * grows["flops"], bytes_ * grows["bytes"], elements * grows["elements"]),
@@ -143,6 +149,13 @@ def _ranges(tape: Tape) -> I64:
     described = at(source.trace.host_ranges.shapes, at(tree.row, inner, -1), -1) >= 0
     operator = np.where(described, inner, at(tree.outer_operator, node, -1))
     return np.where(modelled >= 0, modelled, at(tree.row, operator, -1)).astype(np.int64)
+
+
+def _share_of_call(tape: Tape, rows: I64) -> F64:
+    """Share of each op in the time of all that its call launches."""
+    groups = Groups.of(rows)
+    time = np.maximum(tape.duration, 1).astype(np.float64)
+    return np.where(rows >= 0, time / groups.sum(time)[groups.index], 1.0)
 
 
 def _calls(source: Rated, rows: I64, brings: Bool) -> Groups:
@@ -178,10 +191,10 @@ def _pair(source: Rated, row: int, resizer: Resizer, *, brings: bool) -> tuple[T
     if not call.tensors:
         return NOT_KNOWN, NOT_KNOWN
     if COMMUNICATION.match(call.name):
-        return _totals(call), _totals(_of_messages(call, resizer))
+        return _totals_of(call, _of_messages(call, resizer))
     node = int(source.linked.tree.node_of_range[row])
     backward = node >= 0 and bool(source.joined.in_backward[node])
-    return _totals(call), _totals(resizer.call(call, backward=backward, brings=brings))
+    return _totals_of(call, resizer.call(call, backward=backward, brings=brings))
 
 
 def _of_messages(call: Call, resizer: Resizer) -> Call:
@@ -197,23 +210,50 @@ def _of_messages(call: Call, resizer: Resizer) -> Call:
     return replace(call, inputs=inputs)
 
 
-def _totals(call: Call) -> Totals:
-    elements = float(sum(tensor.numel for tensor in call.tensors))
-    moved = float(sum(tensor.bytes for tensor in call.tensors))
-    work = _modelled(call)
-    if work is None:
-        return Totals(np.nan, moved, elements)
-    return Totals(work.flops, work.bytes, elements)
+def _totals_of(now: Call, then: Call) -> tuple[Totals, Totals]:
+    """What a call has to do, and the same call at other sizes. Without a model what it moves is
+    that of the inputs that go with the sizes, where any do: parameters are read from a cache."""
+    pairs = list(zip(now.tensors, then.tensors, strict=True))
+    moving = [pair for pair in pairs if pair[0].shape != pair[1].shape] or pairs
+    works = (_modelled(now), _modelled(then))
+    made = []
+    for work, tensors in zip(works, zip(*moving, strict=True), strict=True):
+        elements = float(sum(tensor.numel for tensor in tensors))
+        moved = float(sum(one.bytes for one in tensors if np.isfinite(one.bytes))) or np.nan
+        known = work is not None and None not in works
+        flops = work.flops if known and work is not None else np.nan
+        bytes_ = work.bytes if known and work is not None else moved
+        made.append(Totals(flops, bytes_, elements))
+    return made[0], made[1]
 
 
 def _modelled(call: Call) -> Work | None:
     model, _ = MODELS.find(call.name)
+    if RECURRENT.match(call.name):
+        return _recurrent(call)
     if model is None:
         return None
     try:
         return model(call)
     except (ValueError, IndexError, ArithmeticError):
         return None
+
+
+def _recurrent(call: Call) -> Work | None:
+    """The products of a recurrent layer: each token meets each weight, in the backward pass twice.
+    What it moves is not told."""
+    data = call.optional(0)
+    buffer = call.optional(WEIGHTS_IN_ONE)
+    listed = call.inputs[1] if len(call.inputs) > 1 else None
+    weights = buffer.numel if buffer is not None else 0
+    if isinstance(listed, tuple) and listed:
+        weights = sum(tensor.numel for tensor in listed)
+    if data is None or len(data.shape) < 2 or not weights:
+        return None
+    times = 2.0 if call.name.endswith("_backward") else 1.0
+    rows = float(data.shape[0] * data.shape[1])
+    moved = float(data.bytes) if np.isfinite(data.bytes) else np.nan
+    return Work(2.0 * times * rows * weights, moved, data.dtype.precision)
 
 
 def _columns(totals: list[Totals], index: I32 | I64) -> Load:
