@@ -13,6 +13,7 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import NoReturn
 
@@ -82,9 +83,10 @@ class Commands(click.Group):
             from traceanalyzer.cli.answers.table import table_command
 
             return table_command(name)
-        found: click.Command = getattr(
-            import_module(f"traceanalyzer.cli.{package_of(name)}.{name}"), name
-        )
+        # `try` is a word of Python's
+        attribute = f"{name}_" if iskeyword(name) else name
+        module = import_module(f"traceanalyzer.cli.{package_of(name)}.{attribute}")
+        found: click.Command = getattr(module, attribute)
         return found
 
 

@@ -15,9 +15,9 @@ class Group:
 GROUPS = (
     Group("Ask", ("analyze", "show", "gaps", "whatif", "compare", "explain")),
     Group("Keep", ("check", "history", "export", "attach")),
-    Group("Run", ("collect", "doctor", "mcp")),
+    Group("Run", ("collect", "try", "doctor", "mcp")),
 )
-TOOLS = ("collect", "doctor", "mcp", "explain", "schema", "cache", "completion")
+TOOLS = ("collect", "try", "doctor", "mcp", "explain", "schema", "cache", "completion")
 """Commands about no recording; the modules of the others are in `answers`."""
 COMMANDS = tuple(name for group in GROUPS for name in group.commands)
 """In the order of `--help`."""

@@ -5,20 +5,18 @@ Nothing here may change what the script does: a failure of ours is reported and 
 no more."""
 
 import atexit
-import importlib.util
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.host import cuda, progress
+from traceanalyzer.collect.on_import import on_import
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
@@ -78,6 +76,15 @@ class Attached:
             self._fail(error)
         if self._recorder.finished:
             self._finder.rest()
+            if self._plan.leave:
+                self._leave_program()
+
+    def _leave_program(self) -> None:
+        """The program runs for the recording alone, and ends with it."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(0)
 
     def _count_step(self) -> None:
         # what is called while a CUDA graph is captured runs later; to ask costs microseconds
@@ -175,36 +182,8 @@ class Attached:
         atexit.unregister(self._report)
 
 
-class _Import:
-    """A finder for `sys.meta_path` that lets the others find a package and runs `after` when it has
-    been imported."""
-
-    def __init__(self, package: str, after: Callable[[], None]) -> None:
-        self._package = package
-        self._after = after
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find the package itself with the other finders; nothing else."""
-        if name != self._package or self not in sys.meta_path:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        # the loader keeps its type, so that resources and sources are still found through it
-        execute = spec.loader.exec_module
-
-        def execute_then_attach(module: Any) -> None:
-            execute(module)
-            with suppress(Exception):
-                self._after()
-
-        spec.loader.exec_module = execute_then_attach  # type: ignore[method-assign]
-        return spec
-
-
 def attach_on_import() -> None:
     """Attach this process as its environment says, as soon as it has imported torch, or JAX where
     that is recorded."""
     if (plan := Plan.from_environment()) is not None:
-        sys.meta_path.insert(0, _Import(plan.library, lambda: Attached(plan).begin()))
+        on_import(plan.library, lambda: Attached(plan).begin())

@@ -44,7 +44,7 @@ class Signals:
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
         self._witness: Witness | None = None
-        self.die_with_us = _dying_with(os.getpid())
+        self.die_with_us = dying_with(os.getpid())
 
     def __enter__(self) -> Self:
         numbers = {
@@ -99,7 +99,7 @@ def _send_to(process: progress.Progress, number: int) -> None:
         os.close(held)
 
 
-def _dying_with(parent: int) -> Callable[[], None]:
+def dying_with(parent: int) -> Callable[[], None]:
     """To be called by the command before it begins: the kernel ends it when we are killed, as the
     kill would have ended it alone."""
     libc = ctypes.CDLL(None)

@@ -49,6 +49,7 @@ class Plan:
     time_limit: float | None = None
     # regular expression for the qualified name of the function that is a step
     step_on: str | None = None
+    leave: bool = False  # whether the program ends when all is recorded: it runs for that alone
     on_signal: bool = False  # record only when SIGUSR2 asks for it
     nvml_interval: float | None = None  # seconds between NVML samples; None takes none
     # program name of the command, without its arguments: those may hold secrets

@@ -19,6 +19,8 @@ from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.passed_on import Signals
 from traceanalyzer.collect.plan import VARIABLE, Plan
 
+ATTACH = "TRACEANALYZER_ATTACH"
+"""Environment variable with the module that attaches the processes; `collect.attach` without it."""
 INJECTED = Path(__file__).parent / "injected"
 QUIET = {"KINETO_LOG_LEVEL": "6"}  # else libkineto writes `USDT:...` to standard error
 COMPILED = "compile"
@@ -52,11 +54,15 @@ def prepare(plan: Plan) -> None:
     (plan.path / environment.FILE).unlink(missing_ok=True)
 
 
+def injected_path() -> str:
+    """Python's search path with what attaches every process in front."""
+    return os.pathsep.join([str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def injected_environment(plan: Plan) -> dict[str, str]:
     """The environment in which every Python process of the command attaches itself."""
-    paths = os.pathsep.join([str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])])
     logged = {"TORCH_TRACE": str(plan.path / COMPILED)} if plan.compile_log else {}
-    return QUIET | os.environ | logged | {VARIABLE: plan.to_text(), "PYTHONPATH": paths}
+    return QUIET | os.environ | logged | {VARIABLE: plan.to_text(), "PYTHONPATH": injected_path()}
 
 
 def run(command: Sequence[str], plan: Plan) -> int:

@@ -13,9 +13,11 @@ import numpy as np
 from traceanalyzer.base import NS_PER_MS, TraceAnalyzerError, dataclass, definitions
 from traceanalyzer.base.files import replacing
 from traceanalyzer.diagnosis.finding import Finding, Recommendation
-from traceanalyzer.diagnosis.selection import Measured
+from traceanalyzer.diagnosis.selection import Measured, measured
 from traceanalyzer.export.events import EVENTS
+from traceanalyzer.ingest import load
 from traceanalyzer.report.brief import brief
+from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.json import RENAMED
@@ -38,6 +40,7 @@ LISTS: dict[str, type[Any]] = {"findings": Finding, "recommendations": Recommend
 NS = "_ns"
 MOMENTS = ("start_ns", "end_ns")  # columns of moments, which a frame has relative to its first one
 FEW = 0.5  # text columns with fewer distinct values than this share of their rows are categories
+ROWS = 30  # of a long table, as `analyze` has them
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,13 @@ def shown(report: Report, of: Measured | None = None) -> NotebookReport:
     if of is not None:
         object.__setattr__(made, "_details", Details.of(of))
     return made
+
+
+def shown_of(paths: Sequence[str | Path], top: int = ROWS) -> NotebookReport:
+    """The report of the recordings of one run, as a notebook shows it. Raises
+    TraceAnalyzerError."""
+    of = measured(load(paths))
+    return shown(report_of(of, top), of)
 
 
 def table_of(report: Report, name: str) -> tuple[Sequence[Any], type[Any]]:

@@ -5,10 +5,9 @@ import shlex
 import tempfile
 from typing import Any
 
-import traceanalyzer as ta
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.collect.torch_profiler import record
-from traceanalyzer.comparison.notebook import NotebookReport
+from traceanalyzer.comparison.notebook import NotebookReport, shown_of
 
 
 def register(shell: Any) -> None:
@@ -18,7 +17,7 @@ def register(shell: Any) -> None:
         """Show the report of a recording (`%traceanalyzer trace.json.gz`), or record this cell with
         torch.profiler and show its report (`%%traceanalyzer`). The report is the magic's value."""
         try:
-            return ta.analyze(shlex.split(line)) if cell is None else _of_cell(shell, line, cell)
+            return shown_of(shlex.split(line)) if cell is None else _of_cell(shell, line, cell)
         except TraceAnalyzerError as error:
             print(f"traceanalyzer: {error}")  # a notebook's way to say it
             return None
@@ -39,4 +38,4 @@ def _of_cell(shell: Any, line: str, cell: str) -> NotebookReport | None:
             folder, wait=0, warmup=0, active=1, unprofiled_steps=0, light_steps=0, **options
         ):
             ran = shell.run_cell(cell)
-        return ta.analyze(folder) if ran.success else None
+        return shown_of([folder]) if ran.success else None

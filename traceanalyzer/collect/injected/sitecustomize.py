@@ -3,6 +3,7 @@
 Must never fail and cost nothing: it runs in every Python process of the recorded command."""
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -40,6 +41,5 @@ def _make_importable() -> None:
 _run_the_one_we_hide()
 with contextlib.suppress(Exception):
     _make_importable()
-    from traceanalyzer.collect.attach import attach_on_import
-
-    attach_on_import()
+    _module = os.environ.get("TRACEANALYZER_ATTACH", "traceanalyzer.collect.attach")
+    importlib.import_module(_module).attach_on_import()

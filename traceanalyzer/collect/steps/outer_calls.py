@@ -30,7 +30,7 @@ class OuterCalls:
 
     def __init__(
         self,
-        on_enter: Callable[[], None],
+        on_enter: Callable[[Any], None],
         on_leave: Callable[[Call, Any], None],
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -79,7 +79,7 @@ class OuterCalls:
         else:
             self._hook(module, call)
         self.inside = True
-        self._on_enter()
+        self._on_enter(module)
 
     def _hook(self, module: Any, call: Call) -> None:
         """In a PyTorch without that variable: a global hook, which every inner module meets."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.base import NS_PER_MS, NS_PER_S
 from traceanalyzer.collect.host import cuda
 
 AGREE_SHARE = 0.05
@@ -19,6 +19,7 @@ AGREE_SHARE = 0.05
 TIGHT_SHARE = 0.05
 """Half width of the median's interval: steps that vary by 16 % get there after about 45."""
 
+LEAST_SO_FAR = 5  # steps that tell a median
 STRIDE = 5  # steps between two looks at the series
 OUTSIDE = 0.10  # share of medians that may lie outside of their interval
 
@@ -78,8 +79,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[below], ordered[count - 1 - below]
 
 
-def is_steady(values: Sequence[float]) -> bool:
-    """Whether both halves agree on the median and the median is known to `TIGHT_SHARE`."""
+def is_steady(values: Sequence[float], tight_share: float = TIGHT_SHARE) -> bool:
+    """Whether both halves agree on the median and the median is known to `tight_share`."""
     if len(values) < 2:
         return False
     middle = median(values)
@@ -87,15 +88,17 @@ def is_steady(values: Sequence[float]) -> bool:
     if middle <= 0 or abs(median(values[:half]) - median(values[half:])) > AGREE_SHARE * middle:
         return False
     low, high = median_interval(values)
-    return high - low <= 2 * TIGHT_SHARE * middle
+    return high - low <= 2 * tight_share * middle
 
 
-def steady_from(values: Sequence[float], least: int) -> int | None:
+def steady_from(
+    values: Sequence[float], least: int, tight_share: float = TIGHT_SHARE
+) -> int | None:
     """Where the longest steady end of the series begins that has at least `least` values; None
     without one."""
     last = len(values) - least
     tried = (*range(0, last + 1, STRIDE), *([last] if last > 0 else []))
-    return next((first for first in tried if is_steady(values[first:])), None)
+    return next((first for first in tried if is_steady(values[first:], tight_share)), None)
 
 
 class StepClock:
@@ -112,11 +115,15 @@ class StepClock:
         *,
         exactly: bool = False,
         drain: Callable[[], None] | None = None,
+        tight_share: float = TIGHT_SHARE,
+        seconds: float = math.inf,
     ) -> None:
         self._least = steps
         self._exactly = exactly
         self._drain = drain
         self._most = max(steps, most or steps)
+        self._tight_share = tight_share
+        self._seconds = seconds
         self._walls: list[int] = []
         self._spare: list[Any] = []
         self._marks: list[tuple[int, Any]] = []
@@ -134,17 +141,31 @@ class StepClock:
         """A step has ended; True when it was the last one to time."""
         laps = len(self._walls)
         first = self._most if self._exactly else self._least
-        look = laps >= first and ((laps - first) % STRIDE == 0 or laps >= self._most)
+        late = not self._exactly and self._too_long()
+        look = laps >= first and ((laps - first) % STRIDE == 0 or laps >= self._most or late)
         self._read(mark=look)
         if not look:
             return False
-        self._from = steady_from(self._variation()[0], self._least)
-        if self._from is None and laps < self._most:
+        self._from = steady_from(self._variation()[0], self._least, self._tight_share)
+        if self._from is None and laps < self._most and not late:
             return False
         self._wait()
         self._finished_ns = time.perf_counter_ns()
-        self._from = steady_from(self._variation()[0], self._least)
+        self._from = steady_from(self._variation()[0], self._least, self._tight_share)
         return True
+
+    def _too_long(self) -> bool:
+        seconds = (time.perf_counter_ns() - self._walls[0]) / NS_PER_S
+        return seconds > self._seconds
+
+    def measured_so_far(self) -> dict[str, Any] | None:
+        """`measured` of a series that ends before its last step; None for less than five steps."""
+        if len(self._walls) <= LEAST_SO_FAR:
+            return None
+        self._wait()
+        self._finished_ns = self._walls[-1]
+        self._from = steady_from(self._variation()[0], LEAST_SO_FAR, self._tight_share)
+        return self.measured()
 
     def _wait(self) -> None:
         (self._drain or cuda.synchronize)()

@@ -81,7 +81,7 @@ class ModuleCalls:
         self._on_period = on_period
         self._period = Period()
         self._settled = False
-        self._calls = OuterCalls(on_enter, self._ended, on_error)
+        self._calls = OuterCalls(lambda module: on_enter(), self._ended, on_error)
         self._replays = GraphReplays(self._ended, lambda: self._calls.inside)
         self._with_gradients = 0
         self._patient_until = float("inf")

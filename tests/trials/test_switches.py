@@ -1,0 +1,62 @@
+"""The table of switches: each row is whole, and knows which programs it changes."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import pytest
+
+from tests.trials.build import GPU
+from traceanalyzer.diagnosis.remedies import NAMES
+from traceanalyzer.trials.recording import candidates
+from traceanalyzer.trials.switch import Facts
+from traceanalyzer.trials.switches import BY_ID, SWITCHES, worker_count
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=BY_ID)
+def test_a_row_is_whole(switch):
+    assert set(switch.remedies) <= set(NAMES)
+    assert set(switch.excludes) <= set(BY_ID)
+    assert bool(switch.apply) != bool(switch.environment) or switch.need(GPU) is not None
+    if switch.apply:
+        module, _, name = switch.apply.rpartition(".")
+        assert callable(
+            getattr(importlib.import_module(f"traceanalyzer.trials.apply.{module}"), name)
+        )
+
+
+def test_ids_are_unlike():
+    assert len(BY_ID) == len(SWITCHES)
+
+
+def test_a_program_gets_the_switches_that_change_it():
+    found, left = candidates(GPU, None)
+    names = {one.switch.id for one in found}
+    assert {"loader_workers", "tf32", "compile", "fused_optimizer", "channels_last"} <= names
+    why = {one.switch.id: one.why for one in left}
+    assert why["bucket_size"] == "one rank"
+    assert why["persistent_workers"] == "no DataLoader with workers was made"
+    assert "from outside" in why["deferred_reads"]
+    assert {*names, *why} == set(BY_ID)
+
+
+def test_a_program_on_the_cpu_gets_those_of_a_cpu():
+    found, _ = candidates(replace(GPU, gpu=False), None)
+    names = {one.switch.id for one in found}
+    assert {"loader_workers", "compile", "cpu_threads"} <= names
+    assert not {"tf32", "pinned_memory", "channels_last", "compile_graphs"} & names
+
+
+def test_what_the_user_leaves_out_is_left_out():
+    found, _ = candidates(GPU, None, only=["compile", "tf32"], without=["tf32"])
+    assert [one.switch.id for one in found] == ["compile"]
+
+
+def test_nothing_is_known_of_a_program_without_facts():
+    assert all(one.switch.id == "" for one in candidates(Facts(), None)[0])
+
+
+def test_workers_share_the_cpus_among_the_ranks():
+    assert worker_count(replace(GPU, cpus=64, ranks=8)) == 8
+    assert worker_count(replace(GPU, cpus=2)) == 4

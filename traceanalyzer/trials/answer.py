@@ -1,0 +1,159 @@
+"""The answer of one `try`, as values: what each switch promised and brought, and what to write into
+the program."""
+
+from dataclasses import field
+from typing import Any
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.trials.measured import Steps
+from traceanalyzer.trials.recording import Candidate, NotTried, Promise
+from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.turns import Trial
+
+HELD_SHARE = 0.15  # a promise without a range is right within so much of what was measured
+FASTER = "faster"
+SLOWER = "slower"
+NOTHING = "no difference"
+REFUSED = "refused"
+FAILED = "failed"
+NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One switch: its promise, and what came of it."""
+
+    switch: str
+    title: str
+    outcome: str  # one of the words above
+    why: str = ""  # of what was refused, failed or was not tried
+    promised: Promise | None = None
+    promise_held: bool | None = None  # None where nothing was promised, or nothing measured
+    base: Steps | None = None  # of the runs that it was timed in turns with
+    measured: Steps | None = None
+    changes_numerics: bool = False
+    peak_bytes: int = 0
+    write: str = ""  # what to write into the program
+    where: str = ""  # file and line
+    could_break: str = ""
+
+    @property
+    def speedup(self) -> float | None:
+        """Step without over step with it, of runs in turns."""
+        if self.base is None or self.measured is None:
+            return None
+        return self.base.ms / self.measured.ms
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that was found."""
+
+    command: str
+    unit: str  # what a step is
+    base: Steps
+    base_peak_bytes: int
+    rows: list[Row]
+    best: tuple[str, ...] = ()
+    best_step: Steps | None = None  # beside `best_base`, in turns
+    best_base: Steps | None = None
+    best_peak_bytes: int = 0
+    left: list[NotTried] = field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = ""  # why not everything was tried, empty where it was
+
+    @property
+    def speedup(self) -> float:
+        """Step before over step after the best combination; 1 where nothing helps."""
+        if self.best_step is None or self.best_base is None:
+            return 1.0
+        return self.best_base.ms / self.best_step.ms
+
+    @property
+    def saved_share(self) -> float:
+        """Share of the step that the best combination saves."""
+        return 1.0 - 1.0 / self.speedup
+
+
+def row_of(candidate: Candidate, trial: Trial | None, facts: Facts, why: str = "") -> Row:
+    """The row of a switch that the program supports; without a trial `why` says why not."""
+    switch = candidate.switch
+    if trial is None:
+        return Row(switch.id, switch.title, NOT_TRIED, why, candidate.promise)
+    found = trial.found
+    return Row(
+        switch=switch.id,
+        title=switch.title,
+        outcome=_outcome(trial),
+        why=trial.failed or (trial.verdict.why if trial.verdict else ""),
+        promised=candidate.promise,
+        promise_held=_held(candidate.promise, trial),
+        base=found.base if found else None,
+        measured=found.trial if found else None,
+        changes_numerics=trial.verdict is not None and trial.verdict.numerics,
+        peak_bytes=trial.peak_bytes,
+        write=written(switch, facts),
+        where=facts.places.get(switch.place, ""),
+        could_break=switch.could_break,
+    )
+
+
+def written(switch: Switch, facts: Facts) -> str:
+    """What to write into the program for a switch."""
+    return switch.write.replace("{value}", str(switch.value(facts)))
+
+
+def _outcome(trial: Trial) -> str:
+    if trial.failed is not None:
+        return FAILED
+    if trial.verdict is not None and not trial.verdict.same:
+        return REFUSED
+    if trial.won:
+        return FASTER
+    if trial.found is not None and trial.found.apart and trial.found.gain < 0:
+        return SLOWER
+    return NOTHING
+
+
+def _held(promise: Promise | None, trial: Trial) -> bool | None:
+    """Whether the step is where it was promised to be."""
+    if promise is None or trial.found is None:
+        return None
+    ms = trial.found.trial.ms
+    low = promise.low_ms if promise.low_ms is not None else promise.step_ms * (1 - HELD_SHARE)
+    high = promise.high_ms if promise.high_ms is not None else promise.step_ms * (1 + HELD_SHARE)
+    return low <= ms <= high
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """The answer as JSON values."""
+    return {
+        "command": answer.command,
+        "unit": answer.unit,
+        "base": _steps(answer.base),
+        "base_peak_bytes": answer.base_peak_bytes,
+        "best": list(answer.best),
+        "best_step": _steps(answer.best_step),
+        "best_base": _steps(answer.best_base),
+        "best_peak_bytes": answer.best_peak_bytes,
+        "speedup": answer.speedup,
+        "switches": [_row(row) for row in answer.rows],
+        "not_supported": {one.switch.id: one.why for one in answer.left},
+        "seconds": answer.seconds,
+        "ended": answer.ended,
+    }
+
+
+def _steps(steps: Steps | None) -> dict[str, float] | None:
+    return vars_of(steps) if steps is not None else None
+
+
+def _row(row: Row) -> dict[str, Any]:
+    promised = vars_of(row.promised) if row.promised is not None else None
+    measured = {"base": _steps(row.base), "measured": _steps(row.measured)}
+    return vars_of(row) | measured | {"promised": promised, "speedup": row.speedup}
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The fields of a frozen value, by name."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}

@@ -1,0 +1,193 @@
+"""One run of the program, from inside: puts the switches on, finds the steps, times them, keeps
+what they computed, and ends the process when enough is known.
+
+Nothing here may end the program in another way than it would have ended: what fails is a line in
+the run's result."""
+
+import atexit
+import importlib
+import os
+import random
+import resource
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.host.files import write_json
+from traceanalyzer.collect.host.ranks import current_rank, several_ranks
+from traceanalyzer.collect.on_import import on_import
+from traceanalyzer.collect.steps.outer_calls import OuterCalls
+from traceanalyzer.collect.steps.period import Call
+from traceanalyzer.collect.steps.step_clock import StepClock
+from traceanalyzer.collect.steps.step_finder import StepFinder
+from traceanalyzer.collect.steps.step_function import FunctionCalls
+from traceanalyzer.trials.facts import facts_of
+from traceanalyzer.trials.fingerprint import Fingerprint
+from traceanalyzer.trials.probe import Probe, has_parameters
+from traceanalyzer.trials.request import Request
+from traceanalyzer.trials.switches import BY_ID
+
+KNOWN_SHARE = 0.02  # half width of the median's interval, to which a step is timed
+PARTING_SECONDS = 0.3
+"""Other ranks may still read what this one sent; they end at the same step."""
+APPLY = "traceanalyzer.trials.apply"
+
+
+class AttachedTrial:
+    """The run that `request` asks for, in this process."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._probe = Probe()
+        self._fingerprint = Fingerprint()
+        self._clock: StepClock | None = None
+        self._steps = 0
+        self._loss_counts: list[int] = []
+        self._trouble: list[str] = []
+        self._over = False
+        self._outputs = OuterCalls(self._model_entered, self._model_left, self._failed)
+        self._finder: FunctionCalls | StepFinder
+        if request.step_on:
+            self._finder = FunctionCalls(request.step_on, self._step)
+        else:
+            self._finder = StepFinder(self._step, self._start_over, lambda: None, self._failed)
+
+    def begin(self) -> None:
+        """PyTorch has been imported."""
+        _seed(self._request.seed)
+        for name in self._request.switches:
+            put_on(name, self._request.values.get(name, True))
+        self._probe.install()
+        self._outputs.install()
+        self._finder.install()
+        atexit.register(self._ended)
+        os.register_at_fork(after_in_child=self._leave)
+
+    def _model_entered(self, module: Any) -> None:
+        if has_parameters(module):
+            self._fingerprint.begin(module)
+            self._probe.expect_output(module)
+
+    def _model_left(self, call: Call, module: Any) -> None:
+        self._probe.forget_hook()
+
+    def _step(self) -> None:
+        if self._over:
+            return
+        self._steps += 1
+        self._loss_counts.append(len(self._probe.losses))
+        checked = self._request.checked_steps
+        if self._steps in (1, checked):
+            self._fingerprint.take(self._steps)
+        if self._clock is not None:
+            if self._clock.lap():
+                self._finish()
+        elif self._steps >= checked:
+            self._outputs.remove()
+            self._begin_timing()
+
+    def _begin_timing(self) -> None:
+        request = self._request
+        if cuda.in_use():
+            sys.modules["torch"].cuda.reset_peak_memory_stats()
+        # ranks stop at the same step
+        exactly = several_ranks() or request.most_steps <= request.timed_steps
+        self._clock = StepClock(
+            request.timed_steps,
+            request.timed_steps if exactly else request.most_steps,
+            exactly=exactly,
+            tight_share=KNOWN_SHARE,
+            seconds=request.most_seconds,
+        )
+        self._clock.start()
+
+    def _finish(self) -> None:
+        self._fingerprint.take(self._steps)
+        self._write(whole=True)
+        self._leave()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        if several_ranks():
+            time.sleep(PARTING_SECONDS)
+        os._exit(0)
+
+    def _ended(self) -> None:
+        """The program ends by itself, before enough steps were timed."""
+        if not self._over and threading.current_thread() is threading.main_thread():
+            with suppress(Exception):
+                self._write(whole=False)
+
+    def _write(self, *, whole: bool) -> None:
+        measured = None
+        if self._clock is not None:
+            with suppress(Exception):
+                measured = self._clock.measured() if whole else self._clock.measured_so_far()
+        value = {
+            "rank": current_rank(),
+            "whole": whole,
+            "steps": self._steps,
+            "timed": measured,
+            "losses": self._probe.read_losses(self._loss_counts),
+            "norms": self._probe.read_norms(),
+            "outputs": self._probe.read_outputs(),
+            "weights": self._fingerprint.read(),
+            "peak_bytes": _peak_bytes(),
+            "unit": self._finder.unit,
+            "facts": facts_of(self._probe, self._steps),
+            "trouble": self._trouble,
+        }
+        write_json(self._request.path / f"result.rank{current_rank()}.json", value)
+
+    def _start_over(self) -> None:
+        """What had been taken for steps were none."""
+        self._steps = 0
+        self._loss_counts.clear()
+        self._clock = None
+
+    def _failed(self, error: Exception) -> None:
+        self._trouble.append(f"{type(error).__name__}: {error}")
+
+    def _leave(self) -> None:
+        self._over = True
+        self._finder.remove()
+        self._outputs.remove()
+        atexit.unregister(self._ended)
+
+
+def put_on(name: str, value: Any) -> None:
+    """Put a switch on in this process. Its function is one of `trials.apply`, or `module:name`."""
+    where = BY_ID[name].apply
+    if not where:
+        return
+    module, _, function = where.rpartition(":" if ":" in where else ".")
+    prefix = "" if ":" in where else f"{APPLY}."
+    getattr(importlib.import_module(prefix + module), function)(value)
+
+
+def _seed(seed: int) -> None:
+    """The same random numbers in each run; a program that seeds itself does so afterwards."""
+    import torch
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
+
+
+def _peak_bytes() -> int:
+    """Most bytes that tensors took on the device in the timed steps; without one, most memory that
+    the process had."""
+    if cuda.in_use():
+        return int(sys.modules["torch"].cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def attach_on_import() -> None:
+    """Attach this process as its environment says, as soon as it has imported torch."""
+    if (request := Request.from_environment()) is not None:
+        on_import("torch", lambda: AttachedTrial(request).begin())

@@ -1,0 +1,165 @@
+"""The whole of `traceanalyzer try`, in order: base, recording, trials, combinations, answer."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from traceanalyzer.trials import words
+from traceanalyzer.trials.answer import Answer, Row, row_of, to_json
+from traceanalyzer.trials.measured import steps_of
+from traceanalyzer.trials.recording import (
+    Candidate,
+    NotTried,
+    candidates,
+    operators_of,
+    record,
+    report_of,
+)
+from traceanalyzer.trials.result import Run
+from traceanalyzer.trials.session import NoBaseError, Options, Session
+from traceanalyzer.trials.switch import Facts
+from traceanalyzer.trials.switches import SWITCHES
+from traceanalyzer.trials.turns import RUNS_A_ROUND, Trial, Turns
+
+ANSWER = "try.json"
+RECORDING_FACTOR = 3.0  # a recording may take so many times as long as a run
+RECORDING_SECONDS = 120.0  # and so much longer: the profiler writes its file
+
+
+class Search:
+    """One `try`. `answer` can be asked for at any time: what is known by then."""
+
+    def __init__(self, options: Options, say: Callable[[str], None], *, resume: bool) -> None:
+        self._options = options
+        self._say = say
+        self._session = Session(options, say)
+        self._bases: list[Run] = []
+        self._facts = Facts()
+        self._candidates: list[Candidate] = []
+        self._left: list[NotTried] = []
+        self._trials: dict[str, Trial] = {}
+        self._skipped: dict[str, str] = {}
+        self._best: tuple[str, ...] = ()
+        self._final: Trial | None = None
+        self._begun = time.monotonic()
+        self._ended = ""
+        options.folder.mkdir(parents=True, exist_ok=True)
+        if resume:
+            self._session.resume()
+
+    def look(self) -> tuple[list[Candidate], list[NotTried]]:
+        """Time and record the unchanged program: the switches to try, the most promising first.
+        Raises NoBaseError."""
+        session = self._session
+        options = self._options
+        base = session.base()
+        self._say(f"base: {base.step_ms:.3f} ms a step ({base.unit}), {base.seconds:.0f} s")
+        self._bases.append(base)
+        again = session.run()
+        if not again.ok:
+            raise NoBaseError(f"the program did not run a second time: {again.failed}")
+        self._bases.append(again)
+        patience_s = RECORDING_FACTOR * base.seconds + RECORDING_SECONDS
+        trouble = record(options.command, options.folder, patience_s, options.step_on)
+        if trouble is not None:
+            self._say(f"not recorded, so nothing is promised: {trouble}")
+        report = report_of(options.folder) if trouble is None else None
+        self._facts = facts_of(base, operators_of(report))
+        session.learn(self._facts)
+        if report is not None:
+            self._say(report.summary.headline)
+            report.save(options.folder / "report.json")
+        self._candidates, self._left = candidates(
+            self._facts, report, options.only, options.without
+        )
+        return self._candidates, self._left
+
+    def search(self) -> None:
+        """Try them all, then what won together."""
+        turns = Turns(self._session, self._bases)
+        for candidate in self._candidates:
+            name = candidate.switch.id
+            if not self._session.affords((name,), RUNS_A_ROUND):
+                self._skipped[name] = "no time left (--budget)"
+                continue
+            trial = turns.one((name,))
+            self._trials[name] = trial
+            self._say(f"{name}: {words.outcome_of(row_of(candidate, trial, self._facts))}")
+        won = [trial for trial in self._trials.values() if trial.won]
+        self._best, _ = turns.together(won)
+        if len(self._best) == 1:
+            self._final = self._trials[self._best[0]]
+        elif self._best:
+            self._final = self._confirmed(turns)
+
+    def _confirmed(self, turns: Turns) -> Trial | None:
+        """The best combination against the unchanged program, in turns once more."""
+        final = turns.one(self._best)
+        if not final.won:
+            self._say("together they are not faster than the unchanged program")
+            self._best = ()
+        return final if final.won else None
+
+    def answer(self, ended: str = "") -> Answer:
+        """What is known. Raises NoBaseError where that is nothing."""
+        if not self._bases:
+            raise NoBaseError("the unchanged program was not timed")
+        final = self._final.found if self._final is not None else None
+        return Answer(
+            command=" ".join(self._options.command),
+            unit=self._bases[0].unit,
+            base=steps_of(self._bases),
+            base_peak_bytes=self._bases[0].peak_bytes,
+            rows=[self._row(candidate) for candidate in self._candidates],
+            best=self._best if final is not None else (),
+            best_step=final.trial if final is not None else None,
+            best_base=final.base if final is not None else None,
+            best_peak_bytes=self._final.peak_bytes if self._final is not None else 0,
+            left=self._left,
+            seconds=time.monotonic() - self._begun,
+            ended=ended,
+        )
+
+    def _row(self, candidate: Candidate) -> Row:
+        name = candidate.switch.id
+        why = self._skipped.get(name, "ended before its turn")
+        return row_of(candidate, self._trials.get(name), self._facts, why)
+
+    def interrupted(self) -> None:
+        """The search ends before its time: the best switch that is known is the answer."""
+        won = [trial for trial in self._trials.values() if trial.won and trial.found]
+        if won and self._final is None:
+            self._final = max(won, key=lambda trial: trial.found.gain if trial.found else 0.0)
+            self._best = self._final.switches
+
+
+def facts_of(base: Run, operators: frozenset[str]) -> Facts:
+    """The facts that the base run told."""
+    names = {name for switch in SWITCHES for name in switch.environment}
+    names |= {"OMP_NUM_THREADS"}
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    return Facts(**dict(base.facts), variables=variables, operators=operators)
+
+
+def save(answer: Answer, folder: Path) -> Path:
+    """Write `try.json`: the report of the recording with what the trials found, so that `history`,
+    `compare` and `attach` read it as a report."""
+    saved = folder / "report.json"
+    report = json.loads(saved.read_text()) if saved.exists() else {}
+    path = folder / ANSWER
+    path.write_text(json.dumps(report | {"trials": to_json(answer)}, indent=1) + "\n")
+    return path
+
+
+def environment_of(folder: Path) -> str:
+    """Where the program ran, in a line: GPU, versions."""
+    try:
+        found = json.loads((folder / "recording" / "environment.json").read_text())
+    except (OSError, ValueError):
+        return ""
+    gpus = [str(gpu.get("name")) for gpu in found.get("gpus") or []]
+    where = f"{len(gpus)}x {gpus[0]}" if gpus else str((found.get("cpu") or {}).get("model"))
+    torch = (found.get("torch") or {}).get("version")
+    return f"{where}, PyTorch {torch}, Python {found.get('python')}"

@@ -1,0 +1,168 @@
+"""What switches need of the program: each says why it is not tried, or None."""
+
+from traceanalyzer.trials.switch import Facts, Need
+
+CUDA_GRAPHS = "mode"
+FUSED = "fused"
+
+
+def every(*needs: Need) -> Need:
+    """All of these."""
+
+    def need(facts: Facts) -> str | None:
+        return next((why for one in needs if (why := one(facts)) is not None), None)
+
+    return need
+
+
+def gpu(facts: Facts) -> str | None:
+    """A GPU."""
+    return None if facts.gpu else "needs a GPU"
+
+
+def cpu_only(facts: Facts) -> str | None:
+    """A program that computes on the CPU."""
+    return "the program computes on a GPU" if facts.gpu else None
+
+
+def loader_without_workers(facts: Facts) -> str | None:
+    """A DataLoader that loads in the training process."""
+    if not facts.loaders:
+        return "no DataLoader was made"
+    if all(one.get("num_workers") for one in facts.loaders):
+        return "the DataLoader has workers"
+    return None
+
+
+def loader_with_workers(facts: Facts) -> str | None:
+    """A DataLoader with workers."""
+    if any(one.get("num_workers") for one in facts.loaders):
+        return None
+    return "no DataLoader with workers was made"
+
+
+def unpinned_loader(facts: Facts) -> str | None:
+    """A DataLoader whose batches are not pinned."""
+    if not facts.loaders:
+        return "no DataLoader was made"
+    if all(one.get("pin_memory") for one in facts.loaders):
+        return "the DataLoader pins its batches"
+    return None
+
+
+def passing_workers(facts: Facts) -> str | None:
+    """Workers that end with each epoch."""
+    with_workers = [one for one in facts.loaders if one.get("num_workers")]
+    if with_workers and all(one.get("persistent_workers") for one in with_workers):
+        return "the DataLoader keeps its workers"
+    return loader_with_workers(facts)
+
+
+def model(facts: Facts) -> str | None:
+    """A module with weights that is called."""
+    return None if facts.models else "no module with weights was called"
+
+
+def not_compiled(facts: Facts) -> str | None:
+    """A program without torch.compile."""
+    return "the program compiles already" if facts.compiled else model(facts)
+
+
+def convolutions(facts: Facts) -> str | None:
+    """Two-dimensional convolutions."""
+    if any(one.get("convolutions") for one in facts.models):
+        return None
+    return "no two-dimensional convolution in the model"
+
+
+def contiguous_images(facts: Facts) -> str | None:
+    """Convolutions whose weights are not channels_last yet."""
+    if any(one.get("channels_last") for one in facts.models):
+        return "the model is channels_last already"
+    return convolutions(facts)
+
+
+def fp32_model(facts: Facts) -> str | None:
+    """Weights in fp32, and no autocast."""
+    if facts.settings.get("autocast"):
+        return "the program uses autocast"
+    if any(one.get("dtype") == "float32" for one in facts.models):
+        return None
+    return "no weights in fp32"
+
+
+def full_precision_products(facts: Facts) -> str | None:
+    """Products of fp32 matrices at full precision."""
+    if facts.settings.get("float32_matmul_precision") == "highest":
+        return fp32_model(facts)
+    return "fp32 products use TF32 already"
+
+
+def optimizer(facts: Facts) -> str | None:
+    """An optimizer of torch.optim."""
+    return None if facts.optimizers else "no optimizer was made"
+
+
+def optimizer_not_fused(facts: Facts) -> str | None:
+    """An optimizer that could be fused and is not."""
+    could = [one for one in facts.optimizers if FUSED in one.get("settings", {})]
+    if not could:
+        return "no optimizer with a fused implementation was made"
+    if all(one["settings"][FUSED] for one in could):
+        return "the optimizer is fused"
+    return None
+
+
+def attention(facts: Facts) -> str | None:
+    """Calls of scaled_dot_product_attention."""
+    if any("scaled_dot_product" in name for name in facts.operators):
+        return None
+    return "no scaled_dot_product_attention in the recording"
+
+
+def ddp(facts: Facts) -> str | None:
+    """DistributedDataParallel over several ranks."""
+    if facts.ranks < 2:
+        return "one rank"
+    if any(one.get("wrapper") == "DistributedDataParallel" for one in facts.models):
+        return None
+    return "no DistributedDataParallel"
+
+
+def fsdp(facts: Facts) -> str | None:
+    """FSDP over several ranks."""
+    if facts.ranks < 2:
+        return "one rank"
+    if any(
+        "FSDP" in one.get("wrapper", "") or "Fully" in one.get("wrapper", "")
+        for one in facts.models
+    ):
+        return None
+    return "no FSDP"
+
+
+def accumulation(facts: Facts) -> str | None:
+    """A whole number of backward passes a step, more than one."""
+    passes = facts.backwards_per_step
+    if passes > 1 and passes == int(passes):
+        return None
+    return "gradients are not accumulated over several backward passes"
+
+
+def several_cpus(facts: Facts) -> str | None:
+    """More than one CPU."""
+    return None if facts.cpus > 1 else "one CPU"
+
+
+def unset(name: str) -> Need:
+    """A variable that the user has not set."""
+
+    def need(facts: Facts) -> str | None:
+        return f"{name} is set already" if name in facts.variables else None
+
+    return need
+
+
+def never(why: str) -> Need:
+    """What cannot be put on from outside."""
+    return lambda facts: why

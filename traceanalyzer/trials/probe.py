@@ -1,0 +1,188 @@
+"""What a run of the program does, seen from inside: its losses, gradient norms, outputs and
+weights, what it is made of, and where its source makes that.
+
+Nothing is read back from the device before the timed steps are over: values are kept as tensors."""
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+MOST_VALUES = 4096  # losses and norms kept of a run
+MOST_OUTPUTS = 32  # calls of outermost modules whose outputs are kept as figures
+MOST_TENSORS = 8  # of one output
+LIBRARIES = ("site-packages", "dist-packages", "lib/python", "traceanalyzer")
+
+
+class Probe:
+    """Patches of PyTorch's own classes, for the life of this process."""
+
+    def __init__(self) -> None:
+        self.losses: list[Any] = []
+        self.norms: list[Any] = []
+        self.outputs: list[list[Any]] = []
+        self.places: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.loaders: list[dict[str, Any]] = []
+        self.optimizers: list[dict[str, Any]] = []
+        self.models: dict[int, Any] = {}
+        self.autocast = False
+        self._hook: Any = None
+
+    def install(self) -> None:
+        """See from now on."""
+        import torch
+
+        self._see_backward(torch)
+        self._see_clipping(torch)
+        self._see_loaders()
+        self._see_optimizers(torch)
+
+    def expect_output(self, module: Any) -> None:
+        """An outermost module with weights is about to be called."""
+        import torch
+
+        if id(module) not in self.models:
+            self.models[id(module)] = module
+            self.places.setdefault("model", self._place())
+            self.autocast = self.autocast or torch.is_autocast_enabled()
+        self.forget_hook()
+        if len(self.outputs) < MOST_OUTPUTS:
+            # there during the call alone: a copy or a script made between calls does not see it
+            self._hook = torch.nn.Module.register_forward_hook(module, self._keep_output)
+
+    def forget_hook(self) -> None:
+        """The call has ended."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _keep_output(self, module: Any, args: Any, output: Any) -> None:
+        import torch
+
+        if not torch.compiler.is_compiling():
+            self.outputs.append([_size_of(each) for each in _tensors(output)[:MOST_TENSORS]])
+
+    def read_losses(self, counts: list[int]) -> list[float]:
+        """The mean loss of each step; `counts` are the losses that there were after each."""
+        values = [float(loss) if loss is not None else 0.0 for loss in self.losses]
+        steps = []
+        first = 0
+        for last in counts:
+            if last > first:
+                steps.append(sum(values[first:last]) / (last - first))
+            first = last
+        return steps
+
+    def read_norms(self) -> list[float]:
+        """The gradient norms that were clipped, in order."""
+        return [float(norm) for norm in self.norms]
+
+    def read_outputs(self) -> list[list[float]]:
+        """The mean size of each output of the first calls."""
+        return [[float(size) for size in sizes] for sizes in self.outputs]
+
+    def _see_backward(self, torch: Any) -> None:
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def seen(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            self._note_loss(tensors)
+            return backward(tensors, *args, **kwargs)
+
+        torch.autograd.backward = seen
+
+    def _note_loss(self, tensors: Any) -> None:
+        self.counts["backward"] += 1
+        self.places.setdefault("backward", self._place())
+        roots = [tensors] if hasattr(tensors, "detach") else list(tensors)
+        if len(self.losses) < MOST_VALUES:
+            scalars = [root.detach().float().sum() for root in roots]
+            self.losses.append(sum(scalars[1:], scalars[0]) if scalars else None)
+
+    def _see_clipping(self, torch: Any) -> None:
+        utils = torch.nn.utils
+        clip = utils.clip_grad_norm_
+
+        @functools.wraps(clip)
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            norm = clip(*args, **kwargs)
+            self.places.setdefault("clip", self._place())
+            if len(self.norms) < MOST_VALUES and hasattr(norm, "detach"):
+                self.norms.append(norm.detach())
+            return norm
+
+        utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = seen
+
+    def _see_loaders(self) -> None:
+        from torch.utils.data import DataLoader
+
+        def noted(loader: Any) -> None:
+            self.places.setdefault("loader", self._place())
+            held = vars(loader)
+            names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
+            self.loaders.append({name: held.get(name) for name in names})
+
+        _after_init(DataLoader, noted)
+
+    def _see_optimizers(self, torch: Any) -> None:
+        def noted(optimizer: Any) -> None:
+            self.places.setdefault("optimizer", self._place())
+            group = optimizer.param_groups[0] if optimizer.param_groups else {}
+            names = ("fused", "foreach", "capturable")
+            settings = {name: group.get(name) for name in names if name in group}
+            self.optimizers.append({"name": type(optimizer).__name__, "settings": settings})
+
+        _after_init(torch.optim.Optimizer, noted)
+
+    def _place(self) -> str:
+        """File and line of the program's own code that is running, the innermost one."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if not name.startswith("<") and not any(part in name for part in LIBRARIES):
+                return f"{Path(name).name}:{frame.f_lineno}"
+            frame = frame.f_back
+        return ""
+
+
+def _after_init(owner: Any, noted: Callable[[Any], None]) -> None:
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def init(this: Any, *args: Any, **kwargs: Any) -> None:
+        original(this, *args, **kwargs)
+        noted(this)
+
+    owner.__init__ = init
+
+
+def has_parameters(module: Any) -> bool:
+    """Whether a module, or one inside it, has weights: a loss is a module, too."""
+    held = vars(module)
+    if any(one is not None for one in held.get("_parameters", {}).values()):
+        return True
+    return any(
+        has_parameters(child) for child in held.get("_modules", {}).values() if child is not None
+    )
+
+
+def _tensors(value: Any, depth: int = 3) -> list[Any]:
+    """The floating-point tensors in what a module returned."""
+    if hasattr(value, "is_floating_point"):
+        return [value] if value.is_floating_point() else []
+    if depth == 0:
+        return []
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [one for part in value for one in _tensors(part, depth - 1)]
+    return []
+
+
+def _size_of(tensor: Any) -> Any:
+    """Mean size of a tensor's values, as a tensor: it is read after the timed steps."""
+    return tensor.detach().float().abs().mean()

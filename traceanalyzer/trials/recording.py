@@ -1,0 +1,119 @@
+"""Records the unchanged program and says what each switch promises, by the report's own advice."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.collect.host import progress
+from traceanalyzer.collect.plan import Plan
+from traceanalyzer.collect.run import injected_environment
+from traceanalyzer.comparison.notebook import NotebookReport, shown_of
+from traceanalyzer.trials.launch import OUTPUT, run_group
+from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.switches import SWITCHES
+
+RECORDING = "recording"
+OPERATORS = "ops"  # table of the report with the names of operators
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the report predicts of a remedy, ms a step."""
+
+    step_ms: float
+    low_ms: float | None
+    high_ms: float | None
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A switch that the program supports; `promise` is None where nothing is predicted of it."""
+
+    switch: Switch
+    promise: Promise | None
+
+
+@dataclass(frozen=True)
+class NotTried:
+    """A switch that is not tried, and why."""
+
+    switch: Switch
+    why: str
+
+
+def record(
+    command: Sequence[str], folder: Path, patience_s: float, step_on: str | None
+) -> str | None:
+    """Record the program until enough steps are recorded. What went wrong, or None."""
+    capture = folder / RECORDING
+    if any(capture.glob("trace.rank*")):
+        return None
+    capture.mkdir(parents=True, exist_ok=True)
+    plan = Plan(folder=str(capture.absolute()), step_on=step_on, leave=True)
+    ended = run_group(command, injected_environment(plan), patience_s, folder / OUTPUT)
+    progress.forget(capture)
+    if any(capture.glob("trace.rank*")):
+        return None
+    return ended.reason or "it ended before enough steps were recorded"
+
+
+def report_of(folder: Path) -> NotebookReport | None:
+    """The report of the recording; None where there is none, or it cannot be read."""
+    try:
+        return shown_of([folder / RECORDING])
+    except TraceAnalyzerError:
+        return None
+
+
+def operators_of(report: NotebookReport | None) -> frozenset[str]:
+    """Names of the operators that the recording has."""
+    rows = report.tables.get(OPERATORS, []) if report is not None else []
+    return frozenset(str(getattr(row, "name", "")) for row in rows)
+
+
+def candidates(
+    facts: Facts,
+    report: NotebookReport | None,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> tuple[list[Candidate], list[NotTried]]:
+    """The switches to try, the most promising first, and those that are not."""
+    found: list[Candidate] = []
+    left: list[NotTried] = []
+    for switch in SWITCHES:
+        why = _why_not(switch, facts, only, without)
+        if why is None:
+            found.append(Candidate(switch, promise_of(switch, report)))
+        else:
+            left.append(NotTried(switch, why))
+    # what nothing is predicted of keeps the order of the table, behind what is promised to help
+    step_ms = report.summary.step_ms if report is not None else None
+    return sorted(found, key=lambda one: _promised(one, step_ms)), left
+
+
+def _why_not(
+    switch: Switch, facts: Facts, only: Sequence[str], without: Sequence[str]
+) -> str | None:
+    if only and switch.id not in only:
+        return "not among --only"
+    if switch.id in without:
+        return "left out by --without"
+    return switch.need(facts)
+
+
+def promise_of(switch: Switch, report: NotebookReport | None) -> Promise | None:
+    """The shortest step that the report predicts of one of the switch's remedies."""
+    told = [
+        Promise(one.predicted_step_ms, one.low_ms, one.high_ms, one.remedy)
+        for one in (report.recommendations if report is not None else ())
+        if one.remedy in switch.remedies and one.predicted_step_ms is not None
+    ]
+    return min(told, key=lambda one: one.step_ms, default=None)
+
+
+def _promised(candidate: Candidate, step_ms: float | None) -> float:
+    """Step as promised over step now; 1 where nothing is."""
+    if candidate.promise is None or not step_ms:
+        return 1.0
+    return candidate.promise.step_ms / step_ms

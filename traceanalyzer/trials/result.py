@@ -1,0 +1,94 @@
+"""What one run of the program came to."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.base import dataclass
+
+RESULTS = "result.rank*.json"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one process of the run computed."""
+
+    losses: list[float] = field(default_factory=list)  # one a step
+    norms: list[float] = field(default_factory=list)
+    outputs: list[list[float]] = field(default_factory=list)
+    # by step how far sums over each weight have moved since the beginning
+    weights: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its switches, its step, its results; or why it has none."""
+
+    switches: tuple[str, ...]
+    seed: int
+    failed: str | None = None
+    step_ms: float = math.nan
+    low_ms: float = math.nan
+    high_ms: float = math.nan
+    steps: int = 0  # timed
+    peak_bytes: int = 0
+    seconds: float = 0.0  # all of the run
+    ranks: list[Rank] = field(default_factory=list)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    unit: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it has a step time."""
+        return self.failed is None
+
+
+def run_of(
+    folder: Path, switches: tuple[str, ...], seed: int, failed: str | None, seconds: float
+) -> Run:
+    """The run whose results lie in the folder; `failed` says how the process ended, if badly."""
+    found = [_loaded(file) for file in sorted(folder.glob(RESULTS))]
+    found = [one for one in found if one]
+    first = next((one for one in found if one["rank"] == 0), found[0] if found else None)
+    if failed is None and (first is None or not first["timed"]):
+        failed = _why_not_timed(first)
+    if failed is not None or first is None:
+        return Run(switches, seed, failed, seconds=seconds, facts=first["facts"] if first else {})
+    timed = first["timed"]
+    return Run(
+        switches=switches,
+        seed=seed,
+        step_ms=timed["step_time_ms"],
+        low_ms=timed["low_ms"],
+        high_ms=timed["high_ms"],
+        steps=timed["steps"],
+        peak_bytes=max(one["peak_bytes"] for one in found),
+        seconds=seconds,
+        ranks=[_rank(one) for one in found],
+        facts=first["facts"],
+        unit=first["unit"],
+    )
+
+
+def _rank(found: Mapping[str, Any]) -> Rank:
+    return Rank(found["losses"], found["norms"], found["outputs"], found["weights"])
+
+
+def _loaded(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _why_not_timed(first: Mapping[str, Any] | None) -> str:
+    if first is None:
+        return "no process of it imported torch, or none lived to tell"
+    if first["trouble"]:
+        return f"its steps could not be followed: {first['trouble'][0]}"
+    if first["steps"] == 0:
+        return "no step was found; name the function that is one: --step-on REGEX"
+    return f"it ended after {first['steps']} steps, too few to time"

@@ -1,0 +1,152 @@
+"""Whether a run with a switch computed what the unchanged program computes.
+
+Held against each other are the losses, step by step, the clipped gradient norms, the sizes of the
+first outputs and how far the weights have moved. Two runs of the unchanged program under the same
+seed say how far these differ by themselves; on top of that a switch is allowed what its kind
+explains. A switch that draws random numbers in another order is allowed what another seed does."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.trials.result import Rank, Run
+from traceanalyzer.trials.switch import Numerics
+
+OWN_FACTOR = 3.0  # the base's own difference may be passed by so much: it is known from few runs
+LOSS = {
+    Numerics.EXACT: 1e-5,
+    Numerics.ORDER: 2e-3,
+    Numerics.TF32: 5e-3,
+    Numerics.HALF: 3e-2,
+    Numerics.DRAWN: 2e-3,
+}
+"""Relative difference of a loss, a gradient norm or an output that the kind of switch explains:
+fp32 rounds at 6e-8, TF32 at 5e-4, bf16 at 4e-3, and twenty steps of training let each grow."""
+UPDATE = {
+    Numerics.EXACT: 1e-3,
+    Numerics.ORDER: 5e-2,
+    Numerics.TF32: 1e-1,
+    Numerics.HALF: 3e-1,
+    Numerics.DRAWN: 5e-2,
+}
+"""The same of how far the weights moved; Adam turns the sign of a tiny gradient into a whole
+step."""
+STEPS_OF_ALLOWANCE = 10  # for so many steps the allowances are; of later ones in proportion
+SMALL_LOSS_SHARE = 0.05
+"""A loss that has come down to this share of its first value is held against that: what is almost
+nothing differs by any factor."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest relative difference found, what it is of, and at which step (from 1)."""
+
+    share: float
+    what: str
+    step: int
+
+    @property
+    def weight(self) -> float:
+        """What it counts: rounding grows from step to step."""
+        return self.share / max(1.0, self.step / STEPS_OF_ALLOWANCE)
+
+    def described(self) -> str:
+        """In a clause, as "loss at step 20 differs by 3.1 %"."""
+        if math.isinf(self.share):
+            return f"{self.what} at step {self.step} is not finite"
+        return f"{self.what} at step {self.step} differs by {self.share:.2%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a result is the same; `why` says what differs, empty where nothing does."""
+
+    same: bool
+    numerics: bool  # differs by more than the base's own runs, as the precision explains
+    why: str = ""
+
+
+def compare(
+    trial: Run, bases: Sequence[Run], kinds: Sequence[Numerics], others: Sequence[Run] = ()
+) -> Verdict:
+    """Whether the trial's results are those of the base runs. `kinds` are its switches' own;
+    `others` are base runs under other seeds, for switches that draw otherwise."""
+    loss_allowed = max((LOSS[kind] for kind in kinds), default=LOSS[Numerics.EXACT])
+    update_allowed = max((UPDATE[kind] for kind in kinds), default=UPDATE[Numerics.EXACT])
+    drawn = Numerics.DRAWN in kinds
+    for what, allowed in (("value", loss_allowed), ("update", update_allowed)):
+        own = _own(bases, what)
+        if drawn:
+            own = max(own, _between(others, bases, what))
+        found = min((_difference(trial, base, what) for base in bases), key=lambda one: one.weight)
+        exact = max(OWN_FACTOR * own, LOSS[Numerics.EXACT])
+        if found.weight > max(OWN_FACTOR * own, allowed):
+            said = f"{found.described()}, two base runs by {own:.2%}".replace("%", " %")
+            return Verdict(same=False, numerics=False, why=said.replace("  %", " %"))
+        if what == "value" and found.weight > exact and loss_allowed > LOSS[Numerics.ORDER]:
+            return Verdict(same=True, numerics=True, why=found.described())
+    return Verdict(same=True, numerics=False)
+
+
+def _own(bases: Sequence[Run], what: str) -> float:
+    pairs = combinations(bases, 2)
+    return max((_difference(a, b, what).weight for a, b in pairs), default=0.0)
+
+
+def _between(others: Sequence[Run], bases: Sequence[Run], what: str) -> float:
+    return max(
+        (_difference(one, base, what).weight for one in others for base in bases), default=0.0
+    )
+
+
+def _difference(trial: Run, base: Run, what: str) -> Difference:
+    """The largest difference of any rank; none at all where there is nothing to hold together."""
+    found = [Difference(0.0, what, 0)]
+    if len(trial.ranks) != len(base.ranks):
+        return Difference(math.inf, "number of ranks", 0)
+    for mine, theirs in zip(trial.ranks, base.ranks, strict=True):
+        found += _updates(mine, theirs) if what == "update" else _values(mine, theirs)
+    return max(found, key=lambda one: one.weight)
+
+
+def _values(mine: Rank, theirs: Rank) -> Iterator[Difference]:
+    yield from _series("loss", mine.losses, theirs.losses)
+    yield from _series("gradient norm", mine.norms, theirs.norms)
+    for number, (some, other) in enumerate(zip(mine.outputs, theirs.outputs, strict=False), 1):
+        for one, two in zip(some, other, strict=False):
+            yield _relative("output", number, one, two, abs(two))
+
+
+def _series(what: str, mine: list[float], theirs: list[float]) -> Iterator[Difference]:
+    if bool(mine) != bool(theirs):
+        yield Difference(math.inf, what, 1)
+        return
+    first = abs(theirs[0]) if theirs else 0.0
+    for step, (one, two) in enumerate(zip(mine, theirs, strict=False), 1):
+        yield _relative(what, step, one, two, max(abs(two), SMALL_LOSS_SHARE * first))
+
+
+def _relative(what: str, step: int, one: float, two: float, scale: float) -> Difference:
+    if math.isnan(one) and math.isnan(two):
+        return Difference(0.0, what, step)
+    if not math.isfinite(one):
+        return Difference(math.inf, what, step)
+    return Difference(abs(one - two) / scale if scale else float(one != two), what, step)
+
+
+def _updates(mine: Rank, theirs: Rank) -> Iterator[Difference]:
+    for step in sorted(mine.weights.keys() & theirs.weights.keys(), key=int):
+        one = mine.weights[step]
+        two = theirs.weights[step]
+        if len(one) != len(two):
+            yield Difference(math.inf, "number of weights", int(step))
+            continue
+        # sums and sums of squares, each on a scale of its own
+        for first in (0, 1):
+            apart = math.dist(one[first::2], two[first::2])
+            moved = math.hypot(*two[first::2])
+            if moved > 0:
+                yield Difference(apart / moved, "update of the weights", int(step))
+            elif apart > 0:
+                yield Difference(math.inf, "update of the weights", int(step))

@@ -1,0 +1,170 @@
+"""All runs of one `try`: base, recording, trials in turns, combinations. Each run is kept in a file
+as soon as it has ended, so that what is known is never lost and can be resumed."""
+
+import dataclasses
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.trials.launch import Ended, launch
+from traceanalyzer.trials.request import SEED, Request
+from traceanalyzer.trials.result import Rank, Run, run_of
+from traceanalyzer.trials.switch import Facts, Switch
+from traceanalyzer.trials.switches import BY_ID
+
+RUNS = "runs.jsonl"
+LEAST_PATIENCE_S = 60.0
+PATIENCE_FACTOR = 4.0  # a run may take so many times as long as the base did
+FIRST_PATIENCE_S = 3600.0  # nothing is known of the first run but the budget
+OTHER_SEED = SEED + 1
+
+
+class NoBaseError(TraceAnalyzerError):
+    """The unchanged program could not be timed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asks for."""
+
+    command: tuple[str, ...]
+    folder: Path
+    budget_s: float
+    step_on: str | None = None
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+class Session:
+    """Runs the program, one process at a time."""
+
+    def __init__(self, options: Options, say: Callable[[str], None]) -> None:
+        self.options = options
+        self.say = say
+        self.runs: list[Run] = []
+        self._known: dict[tuple[tuple[str, ...], int], deque[Run]] = defaultdict(deque)
+        self._begun = time.monotonic()
+        self._spent_s = 0.0  # by the runs of an earlier session
+        self._facts = Facts()
+        self._first: Run | None = None
+
+    def resume(self) -> None:
+        """Take over the runs of an earlier session in the same folder. Raises OSError."""
+        path = self.options.folder / RUNS
+        for line in path.read_text().splitlines() if path.exists() else ():
+            run = _loaded(line)
+            if run is not None:
+                self._known[run.switches, run.seed].append(run)
+
+    @property
+    def seconds_left(self) -> float:
+        """What is left of the budget."""
+        return self.options.budget_s - (time.monotonic() - self._begun)
+
+    @property
+    def base_seconds(self) -> float:
+        """How long a run of the unchanged program takes."""
+        return self._first.seconds if self._first else 0.0
+
+    def affords(self, switches: Sequence[str], runs: int = 1) -> bool:
+        """Whether so many more runs fit the budget; known ones cost nothing."""
+        known = len(self._known[tuple(switches), SEED])
+        return max(runs - known, 0) * self.base_seconds <= self.seconds_left
+
+    def base(self) -> Run:
+        """The first run: of the unchanged program, its output in sight. Raises NoBaseError."""
+        run = self._run((), SEED, FIRST_PATIENCE_S, shown=True, adaptive=True)
+        if not run.ok:
+            raise NoBaseError(f"the program could not be timed: {run.failed}")
+        self._first = run
+        return run
+
+    def learn(self, facts: Facts) -> None:
+        """What the program is made of: the values of switches depend on it."""
+        self._facts = facts
+
+    def run(self, switches: Sequence[str] = (), seed: int = SEED) -> Run:
+        """One run with these switches, as many steps as the first one."""
+        rows = [BY_ID[name] for name in switches]
+        extra_s = sum(row.extra_seconds for row in rows)
+        patience_s = max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self.base_seconds) + extra_s
+        return self._run(tuple(switches), seed, patience_s)
+
+    def _run(
+        self,
+        switches: tuple[str, ...],
+        seed: int,
+        patience_s: float,
+        *,
+        shown: bool = False,
+        adaptive: bool = False,
+    ) -> Run:
+        known = self._known[switches, seed]
+        run = (
+            known.popleft()
+            if known
+            else self._launched(switches, seed, patience_s, shown=shown, adaptive=adaptive)
+        )
+        self.runs.append(run)
+        return run
+
+    def _launched(
+        self,
+        switches: tuple[str, ...],
+        seed: int,
+        patience_s: float,
+        *,
+        shown: bool,
+        adaptive: bool,
+    ) -> Run:
+        rows = [BY_ID[name] for name in switches]
+        folder = self.options.folder / "runs" / f"{len(self.runs):03d}"
+        request = self._request(folder, rows, seed, adaptive=adaptive)
+        environment = {name: value for row in rows for name, value in row.environment.items()}
+        ended = launch(
+            self.options.command, request, environment, patience_s=patience_s, shown=shown
+        )
+        run = run_of(folder, switches, seed, _failure(ended, folder), ended.seconds)
+        with (self.options.folder / RUNS).open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(run)) + "\n")
+        return run
+
+    def _request(
+        self, folder: Path, rows: Sequence[Switch], seed: int, *, adaptive: bool
+    ) -> Request:
+        request = Request(
+            folder=str(folder.absolute()),
+            switches=tuple(row.id for row in rows),
+            values={row.id: row.value(self._facts) for row in rows},
+            seed=seed,
+            step_on=self.options.step_on,
+            most_seconds=self.options.budget_s / 20,
+        )
+        if adaptive or self._first is None:
+            return request
+        steps = self._first.steps
+        return dataclasses.replace(request, timed_steps=steps, most_steps=steps)
+
+
+def _failure(ended: Ended, folder: Path) -> str | None:
+    """Why a run failed. One that told all before it failed has not: a launcher may mind that its
+    workers end early."""
+    whole = all(
+        json.loads(file.read_text()).get("whole") for file in folder.glob("result.rank*.json")
+    )
+    told = any(folder.glob("result.rank*.json"))
+    return None if told and whole and ended.status is not None else ended.reason
+
+
+def _loaded(line: str) -> Run | None:
+    """A run of an earlier session; None for a line that was cut."""
+    try:
+        values: dict[str, Any] = json.loads(line)
+        values["ranks"] = [Rank(**rank) for rank in values["ranks"]]
+        return Run(**values | {"switches": tuple(values["switches"])})
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,61 @@
+"""A switch: a change of the program that can be put on from outside, and what is known of the
+program that it would change."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import Any
+
+from traceanalyzer.base import dataclass
+
+
+class Numerics(StrEnum):
+    """How far a switch may move the results; `same.py` has the figures."""
+
+    EXACT = "exact"  # the same operations on the same data
+    ORDER = "order"  # sums in another order, other kernels of the same precision
+    TF32 = "tf32"
+    HALF = "half"  # bf16 or fp16
+    DRAWN = "drawn"  # random numbers are drawn in another order: as far as other seeds move them
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the base runs told of the program."""
+
+    gpu: bool = False
+    ranks: int = 1
+    cpus: int = 1
+    loaders: list[dict[str, Any]] = field(default_factory=list)
+    optimizers: list[dict[str, Any]] = field(default_factory=list)
+    models: list[dict[str, Any]] = field(default_factory=list)  # name, dtype, convolutions, ...
+    places: dict[str, str] = field(default_factory=dict)  # by what is made there: file and line
+    settings: dict[str, Any] = field(default_factory=dict)  # of PyTorch, by name
+    variables: dict[str, str] = field(default_factory=dict)
+    backwards_per_step: float = 0.0
+    compiled: bool = False
+    operators: frozenset[str] = frozenset()  # that the recording has
+
+
+Need = Callable[[Facts], str | None]
+"""Why a switch changes nothing in such a program, or cannot be put on; None where it can."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One row of the table. `apply` names a function of `trials.apply`, or is empty where
+    `environment` is all."""
+
+    id: str
+    title: str
+    remedies: tuple[str, ...]  # of the report, by id: their prediction is its promise
+    need: Need
+    write: str  # what to write into the program
+    place: str  # what of the program it is written at: a key of `Facts.places`, or `start`, `shell`
+    could_break: str
+    apply: str = ""
+    value: Callable[[Facts], Any] = lambda facts: True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    numerics: Numerics = Numerics.EXACT
+    excludes: tuple[str, ...] = ()  # switches that it cannot be put on with
+    extra_seconds: float = 0.0  # that a first step may take longer

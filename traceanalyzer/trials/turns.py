@@ -1,0 +1,120 @@
+"""The order of the trials: base and trial in turns (A B B A), the most promising first, then what
+won together."""
+
+from collections.abc import Sequence
+
+from traceanalyzer.base import dataclass
+from traceanalyzer.trials.measured import Compared, compared
+from traceanalyzer.trials.result import Run
+from traceanalyzer.trials.same import Verdict, compare
+from traceanalyzer.trials.session import OTHER_SEED, Session
+from traceanalyzer.trials.switch import Numerics
+from traceanalyzer.trials.switches import BY_ID
+
+RUNS_A_ROUND = 3  # B B A: the A before it is there already
+SLOWER_SHARE = 0.10  # a first run so much slower is not run again
+LEAST_OF_COMBINATION = 0.01
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of some switches together, against `without`."""
+
+    switches: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    found: Compared | None = None
+    verdict: Verdict | None = None
+    failed: str | None = None
+    peak_bytes: int = 0
+
+    @property
+    def won(self) -> bool:
+        """Whether it is faster, and computes the same."""
+        right = self.verdict is not None and self.verdict.same
+        return right and self.found is not None and self.found.faster
+
+
+class Turns:
+    """Tries switches against what runs without them."""
+
+    def __init__(self, session: Session, bases: list[Run]) -> None:
+        self._session = session
+        self._bases = bases  # of the unchanged program, all that have run
+        self._others: list[Run] = []
+        self._last: dict[tuple[str, ...], Run] = {(): bases[-1]}
+
+    def one(self, switches: tuple[str, ...], without: tuple[str, ...] = ()) -> Trial:
+        """Try these switches, in as many rounds as the difference needs and the budget allows."""
+        before = self._last.get(without) or self._run(without)
+        if not before.ok:
+            return Trial(switches, without, failed=before.failed)
+        plain: list[Run] = [before]
+        trials: list[Run] = []
+        rounds = 0
+        found: Compared | None = None
+        while found is None or not found.plain:
+            if found is not None and not self._session.affords(switches, RUNS_A_ROUND):
+                break
+            first = self._run(switches)
+            trial = self._judged(first, switches, without)
+            if not first.ok or trial.verdict is None or not trial.verdict.same:
+                return trial
+            trials.append(first)
+            if rounds == 0 and first.step_ms > before.step_ms * (1 + SLOWER_SHARE):
+                return self._trial(trial, compared(plain, trials, rounds=1))
+            second = self._run(switches)
+            after = self._run(without)
+            trials += [run for run in (second,) if run.ok]
+            plain += [run for run in (after,) if run.ok]
+            rounds += 1
+            found = compared(plain, trials, rounds)
+        return self._trial(self._judged(trials[-1], switches, without), found)
+
+    def _trial(self, trial: Trial, found: Compared | None) -> Trial:
+        return Trial(
+            trial.switches, trial.without, found, trial.verdict, peak_bytes=trial.peak_bytes
+        )
+
+    def _run(self, switches: tuple[str, ...]) -> Run:
+        run = self._session.run(switches)
+        if run.ok:
+            self._last[switches] = run
+            if not switches:
+                self._bases.append(run)
+        return run
+
+    def _judged(self, run: Run, switches: tuple[str, ...], without: tuple[str, ...]) -> Trial:
+        if not run.ok:
+            return Trial(switches, without, failed=run.failed)
+        kinds = [BY_ID[name].numerics for name in switches]
+        verdict = compare(run, self._bases, kinds, self._others)
+        if not verdict.same and Numerics.DRAWN in kinds and not self._others:
+            # how far other random numbers move the results is asked for only where it matters
+            other = self._session.run((), OTHER_SEED)
+            self._others += [other] if other.ok else []
+            verdict = compare(run, self._bases, kinds, self._others)
+        return Trial(switches, without, verdict=verdict, peak_bytes=run.peak_bytes)
+
+    def together(self, won: Sequence[Trial]) -> tuple[tuple[str, ...], list[Trial]]:
+        """The best combination, built greedily from what won, and the trials that built it."""
+        best: tuple[str, ...] = ()
+        trials: list[Trial] = []
+        order = sorted(won, key=lambda trial: -(trial.found.gain if trial.found else 0.0))
+        for trial in order:
+            (name,) = trial.switches
+            if not best:
+                best = (name,)
+                continue
+            if excluded(name, best) or not self._session.affords((), RUNS_A_ROUND + 1):
+                continue
+            tried = self.one((*best, name), best)
+            trials.append(tried)
+            if tried.won and tried.found and tried.found.gain >= LEAST_OF_COMBINATION:
+                best = tried.switches
+        return best, trials
+
+
+def excluded(name: str, others: Sequence[str]) -> bool:
+    """Whether a switch cannot be put on with one of the others."""
+    row = BY_ID[name]
+    return any(other in row.excludes or name in BY_ID[other].excludes for other in others)

@@ -1,0 +1,110 @@
+"""The answer in words: one screen, or Markdown to attach."""
+
+from collections.abc import Iterator
+
+from traceanalyzer.base import digits
+from traceanalyzer.trials.answer import FASTER, Answer, Row
+from traceanalyzer.trials.measured import Steps
+
+MIB = 1 << 20
+HEAD = ("switch", "promised", "measured", "step", "memory", "result")
+MOST_LEFT = 12  # switches that the program does not support, named on the screen
+
+
+def screen(answer: Answer) -> str:
+    """The answer on one screen."""
+    lines = [headline(answer), ""]
+    lines += _table(answer)
+    lines += ["", *_changes(answer)]
+    if answer.left:
+        named = ", ".join(one.switch.id for one in answer.left[:MOST_LEFT])
+        more = len(answer.left) - MOST_LEFT
+        rest = f" and {more} more" if more > 0 else ""
+        lines += ["", f"Not for this program: {named}{rest} (--list says why)."]
+    if answer.ended:
+        lines.append(answer.ended)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def headline(answer: Answer) -> str:
+    """The answer in a sentence."""
+    base = f"{digits(answer.base.ms)} ms a step ({answer.unit})"
+    if answer.best_step is None or answer.best_base is None:
+        return f"Nothing that was tried makes the step shorter: {base}."
+    before = _range(answer.best_base)
+    after = _range(answer.best_step)
+    return f"{answer.speedup:.2f}x faster: {before} before, {after} with {', '.join(answer.best)}."
+
+
+def _range(steps: Steps) -> str:
+    low = digits(steps.low_ms)
+    high = digits(steps.high_ms)
+    return f"{digits(steps.ms)} ms ({low} to {high})"
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    cells = [HEAD, *(_cells(row, answer) for row in answer.rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(HEAD))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _cells(row: Row, answer: Answer) -> tuple[str, ...]:
+    promised = f"{digits(row.promised.step_ms)} ms" if row.promised else "-"
+    measured = f"{digits(row.measured.ms)} ms" if row.measured else "-"
+    times = f"{row.speedup:.2f}x" if row.speedup else "-"
+    return (row.switch, promised, measured, times, _memory(row, answer), _result(row))
+
+
+def _memory(row: Row, answer: Answer) -> str:
+    if not row.peak_bytes or not answer.base_peak_bytes:
+        return "-"
+    more = (row.peak_bytes - answer.base_peak_bytes) / MIB
+    return f"{more:+,.0f} MiB"
+
+
+def _result(row: Row) -> str:
+    if row.why and not row.changes_numerics:
+        return f"{row.outcome}: {row.why}"
+    numerics = f", changes numerics ({row.why})" if row.changes_numerics else ""
+    held = ""
+    if row.promise_held is not None:
+        held = ", as promised" if row.promise_held else ", not as promised"
+    return row.outcome + numerics + held
+
+
+def outcome_of(row: Row) -> str:
+    """What came of a switch, in a clause."""
+    times = f"{row.speedup:.2f}x, " if row.speedup else ""
+    return times + _result(row)
+
+
+def _changes(answer: Answer) -> Iterator[str]:
+    """What to write into the program, and where."""
+    chosen = [row for row in answer.rows if row.switch in answer.best]
+    if not chosen:
+        return
+    yield "Write into the program:"
+    for row in chosen:
+        where = f"{row.where}: " if row.where else ""
+        yield f"  {where}{row.write}"
+        yield f"      could break: {row.could_break}"
+
+
+def markdown(answer: Answer, environment: str = "", again: str = "") -> str:
+    """The answer to attach to an issue, with the environment and the command to try again."""
+    lines = [f"# {headline(answer)}", ""]
+    lines.append(f"| {' | '.join(HEAD)} |")
+    lines.append("|" + "---|" * len(HEAD))
+    for row in answer.rows:
+        cells = [cell.replace("|", "\\|") for cell in _cells(row, answer)]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *_changes(answer), ""]
+    won = [row for row in answer.rows if row.outcome == FASTER and row.switch not in answer.best]
+    if won:
+        names = ", ".join(row.switch for row in won)
+        lines += [f"Faster alone, and not together with the others: {names}.", ""]
+    lines += [f"Command: `{answer.command}`, {answer.seconds:.0f} s."]
+    lines += [f"Environment: {environment}." if environment else ""]
+    lines += [f"Again: `{again}`" if again else ""]
+    return "\n".join(lines).rstrip() + "\n"
