@@ -99,7 +99,7 @@ def predicted(known: Known, question: Question, price: float | None = None) -> U
         fits=None if peak is None or room is None else peak <= room,
         mfu=_mfu(known, run.parts[0], step),
         price_per_million_tokens=_price(price, step, tokens or samples),
-        basis=_basis(known, plan, now),
+        basis=_basis(known, plan, now, run.parts[0].basis),
     )
 
 
@@ -115,9 +115,7 @@ def plan_of(replay: Replay, question: Question) -> tuple[Plan, Dimensions | None
         gpu = gpu_named(question.gpu, rated.linked.knowledge.hardware)
         if not any(rated.linked.gpus.values()):
             raise QuestionError("the recorded GPU is not in the table: what it can do is not known")
-    if question.ranks is not None:
-        raise QuestionError("--ranks: not predicted yet")
-    return Plan(sizes, question.precision, gpu), now
+    return Plan(sizes, question.precision, gpu, question.ranks), now
 
 
 def _sizes(question: Question, now: Dimensions) -> Sizes | None:
@@ -195,7 +193,7 @@ def _price(price: float | None, step: float, amount: float | None) -> float | No
     return price / SECONDS_PER_HOUR * step / MS_PER_S / amount * MILLION
 
 
-def _basis(known: Known, plan: Plan, now: Dimensions | None) -> list[str]:
+def _basis(known: Known, plan: Plan, now: Dimensions | None, of_ranks: str) -> list[str]:
     measured = known.replay.measured is not None
     step = "timed without the profiler" if measured else "estimated from the trace"
     found = [f"the step now is {step}; the host's time per launch stays as it is"]
@@ -209,4 +207,4 @@ def _basis(known: Known, plan: Plan, now: Dimensions | None) -> list[str]:
         found.append(f"products in {plan.precision}, the tensors between them as autocast has them")
     if plan.gpu is not None:
         found.append(f"limits of {plan.gpu.name}: {plan.gpu.source}")
-    return found
+    return [*found, of_ranks] if of_ranks else found

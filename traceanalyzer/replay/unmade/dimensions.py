@@ -25,7 +25,7 @@ NO_SHAPES = (
 )
 NO_BATCH = (
     "which size is the batch cannot be told from the shapes of the first operators: say it with "
-    "--batch-now, or give a recording at another batch with --also"
+    "--batch-now"
 )
 NO_LENGTH = "no operator takes sequences: there is no length to change"
 ATTENTION = re.compile(r"^aten::(_?scaled_dot_product_\w*attention)$")

@@ -10,6 +10,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.curve import Limits, limits_on, on_gpu_ns, resized_ns
 from traceanalyzer.replay.unmade.formats import in_format
 from traceanalyzer.replay.unmade.parameters import parameters_of
+from traceanalyzer.replay.unmade.ranks import on_ranks
 from traceanalyzer.replay.unmade.resized import Resizer, Sizes
 from traceanalyzer.replay.unmade.work import Load, Loads, check, loads_of
 from traceanalyzer.trace import F64
@@ -32,6 +33,7 @@ class Plan:
     sizes: Sizes | None = None
     precision: str | None = None
     gpu: Hardware | None = None
+    ranks: int | None = None
 
     @property
     def loading(self) -> float:
@@ -49,6 +51,9 @@ class Part:
     limits: Limits
     spread: F64
     """Share of its time by which each op may be off."""
+    beyond_ms: float = 0.0
+    """What a step takes beyond the tape: exchanges that none was recorded of."""
+    basis: str = ""
 
 
 def made(tape: Tape, plan: Plan) -> Part:
@@ -77,7 +82,12 @@ def made(tape: Tape, plan: Plan) -> Part:
         changed, limits = _on_gpu(changed, then, limits, plan.gpu)
         moved = changed.compute
         spread = np.hypot(spread, GPU_SPREAD * moved)
-    return Part(changed, loads, then, limits, spread)
+    if plan.ranks is None:
+        return Part(changed, loads, then, limits, spread)
+    gpu = plan.gpu or next(iter(tape.source.linked.gpus.values()), None)
+    scaled = on_ranks(changed, gpu, plan.ranks)
+    spread = np.hypot(spread, scaled.spread)
+    return Part(scaled.tape, loads, then, limits, spread, scaled.beyond_ms, scaled.basis)
 
 
 def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:

@@ -20,6 +20,7 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.unmade.dimensions import Dimensions
 from traceanalyzer.replay.unmade.made import Plan, parts_of, with_host
 from traceanalyzer.replay.unmade.question import QuestionError
+from traceanalyzer.replay.unmade.ranks import SPREAD
 from traceanalyzer.replay.unmade.resized import Sizes
 from traceanalyzer.replay.whatif import Replay
 
@@ -43,17 +44,23 @@ class UnmadeRun:
 
     def step_ms(self) -> float:
         """The step as it would run."""
-        return self._ms([part.tape for part in self.parts], LIMITED_DUTY)
+        return self._ms([part.tape for part in self.parts], LIMITED_DUTY) + self._beyond_ms
 
     def range_ms(self, step: float) -> tuple[float, float]:
         """Its 90 % range: a fast host and faster kernels, a slow one and slower ones."""
         replay = self.replay
         fastest = self._ms(self._on(replay.fast_host, -1.0), 1.0)
         slowest = self._ms(self._on(replay.slow_host, 1.0), PESSIMISTIC_DUTY)
+        fastest += self._beyond_ms * (1.0 - SPREAD)
+        slowest += self._beyond_ms * (1.0 + SPREAD)
         own = OWN_SPREAD * step
         low = step - math.hypot(max(step - fastest, 0.0), own)
         high = step + math.hypot(max(slowest - step, 0.0), own)
         return max(low, 0.0), high
+
+    @property
+    def _beyond_ms(self) -> float:
+        return max(part.beyond_ms for part in self.parts)
 
     def gpu_share(self, step: float) -> float:
         """Share of the step that is left where the host takes no time."""
@@ -77,7 +84,7 @@ class UnmadeRun:
 
     def _without_host_ms(self) -> float:
         every = combined(NO_HOST_SYNCS, LAUNCHES_FREE, NO_HOST_WORK, INPUT_READY).change
-        return self._under(every, [part.tape for part in self.parts])
+        return self._under(every, [part.tape for part in self.parts]) + self._beyond_ms
 
     def _under(self, change: Callable[[Tape], Tape | None], tapes: Sequence[Tape]) -> float:
         changed = [change(tape) or tape for tape in tapes]
