@@ -25,7 +25,7 @@ from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.memory import headline as memory_headline
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, MOST_SURE, outside
 from traceanalyzer.diagnosis.rules.evidence import no_gpu_work
-from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary
+from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summary, told_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
@@ -147,6 +147,8 @@ def _without_a_trace(m: Measurements) -> Summary | None:
             else m.memo(on_compile)[0]
         )
         return Summary("inconclusive", 0.0, text, "recorded", None)
+    if m.trace.told is not None:
+        return told_summary(m.trace.told)
     return None if m.profiled is None else profiled_summary(m.profiled, m.trace.source)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import may_read
 from traceanalyzer.ingest.foreign import what_it_is
-from traceanalyzer.ingest.formats import FORMATS, Format, Reader
+from traceanalyzer.ingest.formats import EXPECTED, FORMATS, Format, Reader
 from traceanalyzer.ingest.stream import cannot_open, head_of
 
 
@@ -33,7 +33,20 @@ def detect(path: Path, pattern: str | None = None) -> Reader:
         if reader.recognise(head, path):
             return reader
     with path.open("rb") as file:
-        raise UnreadableInputError(f"{path}: {what_it_is(path, head, file.read(64))}")
+        what = what_it_is(path, head, file.read(64))
+    pattern = _pattern_for(head) if what.endswith(EXPECTED) else ""
+    if pattern:
+        what = (
+            "not a recording of any known kind; if it is a log of step times, say how its lines "
+            f"look: --pattern '{pattern}'"
+        )
+    raise UnreadableInputError(f"{path}: {what}")
+
+
+def _pattern_for(head: bytes) -> str:
+    """How to read a text as a log of step times, from its own lines; empty for other files."""
+    timing = next(form for form in FORMATS if form.name == "timing")
+    return str(timing.module.proposed_pattern(head))
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:

@@ -13,7 +13,14 @@ _CONVERTED = b"\xef\xbf\xbd"  # what a conversion to text leaves of a byte that 
 _LEAST_IN_TEXT = 9  # text has no lower bytes, and binary formats have them from the start
 _LOOKED_AT = 64
 _PLANE = re.compile(rb"/(?:host|device):[A-Z]")
+_JSON = re.compile(rb"""[{\[]\s*(?:$|[{\["\]}]|-?\d+(?:\.\d+)?\s*[,\]])""")
+"""How JSON begins, and lines with a word, a date or a rank in brackets do not."""
 _KNOWN = (
+    (
+        rb"NVR\x00",
+        "a report of Nsight Compute; where ncu is installed: ncu --csv --page raw --import FILE > "
+        "report.csv, and give that",
+    ),
     (
         rb"(?s)PK\x03\x04.{20,60}data\.pkl",
         f"weights saved by torch.save, not a recording; {EXPECTED}",
@@ -81,7 +88,7 @@ def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     kind = (
         "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"
     )
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+    if _JSON.match(head.lstrip(b"\xef\xbb\xbf \t\r\n")):
         kind = "JSON, but not a profiler's trace (no `traceEvents`)"
     return f"{kind}; {EXPECTED}"
 

@@ -246,6 +246,26 @@ FORMATS = (
         record="`TORCH_TRACE=FOLDER`, or `traceanalyzer collect torch --compile-log`",
     ),
     Format(
+        name="texts",
+        sources=tuple(
+            Source(name, ".txt", keeps_model=False)
+            for name in (
+                *("memory_summary", "ncu_csv", "serving_summary", "gpu_samples", "compile_events"),
+                *("nsys_stats", "nvprof", "rocprof_stats"),
+            )
+        ),
+        in_folder="printout",
+        expected="a text that a tool printed (nsys stats, ncu --csv, nvidia-smi)",
+        title=(
+            "texts as people paste them: `nsys stats`, nvprof, rocprof v1, `ncu --csv`, "
+            "`torch.cuda.memory_summary()`, samples of `nvidia-smi` and DCGM, summaries of serving "
+            "benchmarks, `chromium_events.json` of tlparse"
+        ),
+        tells="what the text holds, in a sentence or two, and what to record to know more",
+        cannot="when anything happened, and what waits for what",
+        record="a file with the text; or `... | traceanalyzer analyze -`",
+    ),
+    Format(
         name="timing",
         sources=(Source("timing_log", ".log", keeps_model=False),),
         expected=f"a log of step times, the first of them within {STEPS_WITHIN:,} lines",
@@ -256,6 +276,19 @@ FORMATS = (
             "`traceanalyzer collect timing -- python train.py`; or the log that the trainer "
             "writes anyway"
         ),
+    ),
+    Format(
+        name="texts.messages",
+        sources=(
+            Source("out_of_memory", ".txt", keeps_model=False),
+            Source("torch_console", ".txt", keeps_model=False),
+        ),
+        in_folder="printout",
+        expected="the message of an error (out of memory)",
+        title="messages: an allocation that failed, recompilations and graph breaks (`TORCH_LOGS`)",
+        tells="how much memory was asked for and why there was none; what recompiled, and why",
+        cannot="what the memory is used for, what a recompilation costs",
+        record="a file with the message; or `... | traceanalyzer analyze -`",
     ),
     Format(
         name="key_averages",

@@ -28,6 +28,7 @@ from traceanalyzer.trace.circumstances import (
     StepAmounts,
     Stopwatch,
     Thread,
+    Told,
 )
 from traceanalyzer.trace.events import (
     ApiCalls,
@@ -115,6 +116,7 @@ __all__ = [
     "Stopwatch",
     "Table",
     "Thread",
+    "Told",
     "Trace",
     "WaitKind",
     "Waits",

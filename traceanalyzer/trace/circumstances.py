@@ -162,6 +162,16 @@ class LoggedPhase:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a text that people paste tells, as far as it goes; each a sentence or more."""
+
+    what: str  # what the text is, without a full stop
+    tells: str
+    record: str  # what to record to know more
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class StepAmounts:
     """What one step of the recorded process works through, all its micro-steps together; None: not
     said."""

@@ -15,7 +15,7 @@ from traceanalyzer.diagnosis.draft import Draft, Part, Proposal, finding
 from traceanalyzer.diagnosis.finding import Evidence, Summary, Words
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.pages import said
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import Bool, Told
 
 WAITS = (
     "cudaStreamSynchronize",
@@ -37,6 +37,11 @@ SPENT_IN = dict.fromkeys(WAITS, "in which the CPU waits {} ms") | dict.fromkeys(
 """What the CPU's time in a call is."""
 FIND_OUT_OF_SUMS = {
     "key_averages": "Export the trace (prof.export_chrome_trace) and analyse that.",
+    "nsys_stats": (
+        "Export the recording itself (nsys export -t sqlite FILE.nsys-rep) and analyse that."
+    ),
+    "nvprof": "Record it with nsys (nsys profile, nsys export -t sqlite) and analyse that.",
+    "rocprof_stats": "Record it with rocprofv3 (--sys-trace) and analyse that.",
     "proton": (
         'Record a trace (proton.start(..., data="trace")), or one of torch.profiler, and '
         "analyse that."
@@ -66,6 +71,11 @@ def profiled_summary(table: Profiled, source: str) -> Summary:
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
 
+def told_summary(told: Told) -> Summary:
+    """The verdict on a pasted text: what it is and what it tells."""
+    return Summary("inconclusive", 0.0, f"{told.what}. {told.tells}", "recorded", None)
+
+
 def profiled_notes(table: Profiled) -> Iterator[str]:
     """What stands out in the table."""
     each = " a step" if table.steps else ""
@@ -78,7 +88,7 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
     for row in table.rows:
         if row.name in SPENT_IN and row.calls and row.self_cpu_ms:
             yield (
-                f"{row.name}: {row.calls:.4g} calls{each}, "
+                f"{row.name}: {row.calls:.4g} call{'' if row.calls == 1 else 's'}{each}, "
                 f"{SPENT_IN[row.name].format(digits(row.self_cpu_ms))}."
             )
 

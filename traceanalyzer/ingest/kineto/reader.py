@@ -41,6 +41,8 @@ def recognise(head: bytes, path: Path) -> bool:
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n")
     if any(mark in start for mark in _OF_OTHERS):
         return False
+    if start.startswith(b"[") and b"dynamo_timed" in start:  # stages of torch.compile
+        return False
     if start.startswith(b"[") and (b'"children"' in start or _PREFIX.match(start)):
         return False
     keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())

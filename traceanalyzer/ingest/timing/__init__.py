@@ -16,7 +16,7 @@ from traceanalyzer.ingest.timing.documents import read_document
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS, LineFormat
 from traceanalyzer.ingest.timing.found import Found
 from traceanalyzer.ingest.timing.lines import is_text, line_groups
-from traceanalyzer.ingest.timing.pattern import pattern_format
+from traceanalyzer.ingest.timing.pattern import pattern_format, proposal
 from traceanalyzer.ingest.timing.printed import AFTER
 from traceanalyzer.ingest.timing.reader import Log
 from traceanalyzer.ingest.timing.records import Records
@@ -150,8 +150,15 @@ def _read(
     if pattern is not None:
         what = f"none of its {found.lines} lines matches --pattern; mend the pattern"
     else:
-        what = f"none of its {found.lines} lines is a step's in a known format; say how they look with --pattern"
+        like = proposal(found.sample)
+        how = f"--pattern '{like}'" if like else "--pattern"
+        what = f"none of its {found.lines} lines is a step's in a known format; say how they look with {how}"
     raise UnreadableInputError(f"{path}: {what}")
+
+
+def proposed_pattern(head: bytes) -> str:
+    """The pattern for a text that begins like this, where it may be a log; empty where not."""
+    return proposal(head.decode("utf-8", "replace").splitlines()) if is_text(head) else ""
 
 
 def _unitless(path: Path, name: str) -> UnreadableInputError:
@@ -187,4 +194,4 @@ def _printed_memory(memory: Records, rank: int | None) -> tuple[PrintedMemory, .
     )
 
 
-__all__ = ["PatternLog", "logged_records", "read", "recognise"]
+__all__ = ["PatternLog", "logged_records", "proposed_pattern", "read", "recognise"]

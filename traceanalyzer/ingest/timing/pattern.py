@@ -2,11 +2,14 @@
 log is of no known format."""
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.ingest.timing.formats import LineFormat
 from traceanalyzer.ingest.timing.moments import moment_of
 from traceanalyzer.ingest.timing.names import Meaning
+from traceanalyzer.ingest.timing.pairs import TOKEN, value_of
 from traceanalyzer.ingest.timing.records import Values
 from traceanalyzer.ingest.timing.tables import meaning_of, quantity
 
@@ -14,6 +17,11 @@ TIMES = frozenset(
     ("iter_s", "compute_s", "samples_per_s", "tokens_per_s", "its_per_s", "time_s", "mean_s")
 )
 """What a line has to say at least one of."""
+MOST_LINES = 2_000  # that are looked at for a proposal
+MAX_LENGTH = 400  # characters of a line
+FEWEST = 3  # lines that look alike
+_UNIT = re.compile(r"\s?(ms|us|s)(?![A-Za-z])")
+_END = re.compile(r"[^\s'\"]{0,12}[\s'\"]{0,2}$")
 
 
 def pattern_format(pattern: str) -> LineFormat:
@@ -53,3 +61,54 @@ def _values(match: re.Match[str], known: dict[str, Meaning], line: str) -> Value
     if moment is not None and moment[1]:
         found.setdefault("when_s", moment[0])
     return found
+
+
+def proposal(lines: Sequence[str]) -> str:
+    """A pattern for the lines of a log of no known format, made from the lines that look alike;
+    empty where none do."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for line in lines[:MOST_LINES]:
+        parts = TOKEN.split(line[:MAX_LENGTH])
+        if len(parts) > 1:
+            groups.setdefault(tuple(parts[::2]), []).append(parts[1::2])
+    known = [(texts, rows) for texts, rows in groups.items() if len(rows) >= FEWEST]
+    for texts, rows in sorted(known, key=lambda group: -len(group[1])):
+        pattern = _pattern_of(texts, rows)
+        if pattern:
+            return pattern
+    return ""
+
+
+def _pattern_of(texts: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The pattern of lines with these texts: the number that counts up, and one that may be its
+    time."""
+    columns = [[value_of(number) for number in column] for column in zip(*rows, strict=True)]
+    step = next((i for i, values in enumerate(columns) if _counts(values)), None)
+    units = [_UNIT.match(texts[i + 1]) for i in range(len(columns))]
+    timed = [i for i, unit in enumerate(units) if unit is not None and i != step]
+    others = [i for i, values in enumerate(columns) if i != step and _varies(values)]
+    time = next(iter([*timed, *others]), None)
+    if time is None:
+        return ""
+    unit = units[time]
+    name = f"iter_{unit[1]}" if unit is not None else "iter_s"
+    groups = [(time, rf"(?P<{name}>[\d.]+)")]
+    if step is not None:
+        groups.append((step, r"(?P<step>\d+)"))
+    return ".*?".join(f"{_before(texts[i])}{group}" for i, group in sorted(groups))
+
+
+def _counts(values: Sequence[float]) -> bool:
+    """Whether whole numbers rise by the same from line to line."""
+    rises = {b - a for a, b in pairwise(values)}
+    return len(rises) == 1 and min(rises) > 0 and all(value == int(value) for value in values)
+
+
+def _varies(values: Sequence[float]) -> bool:
+    return len(set(values)) > 1 and all(value > 0 for value in values)
+
+
+def _before(text: str) -> str:
+    """The end of the text before a number, as a pattern."""
+    end = _END.search(text)
+    return r"\s+".join(re.escape(part) for part in re.split(r"\s+", end[0])) if end else ""

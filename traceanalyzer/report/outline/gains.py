@@ -12,7 +12,7 @@ from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
-from traceanalyzer.report.outline.opening import companion
+from traceanalyzer.report.outline.opening import SUMS, TEXTS, companion, only_kind
 
 BUSY = 0.9  # share of the step from which a GPU counts as busy
 TABLES = {
@@ -55,8 +55,13 @@ def no_advice(report: Report) -> str:
     evidence = {
         e.metric: str(e.value) for f in reversed(report.findings) for e in reversed(f.evidence)
     }
+    kind = only_kind(report)
+    if kind in TEXTS and report.notes:
+        return report.notes[-1]
     if companion(report):
         return "Nothing to change."
+    if kind in SUMS:
+        return "No recommendation: sums by name do not tell what waits for what."
     if not report.devices:
         lacking = evidence.get("next step", "")
         return "No recommendation: the GPU was not recorded." if lacking in headline else lacking

@@ -12,6 +12,17 @@ COMPANIONS = {
     "memory_snapshot": "GPU memory",
     "torch_log": "torch.compile",
 }  # where they are all that was given
+TEXTS = {
+    "memory_summary": "GPU memory",
+    "out_of_memory": "out of memory",
+    "ncu_csv": "kernels",
+    "serving_summary": "serving",
+    "gpu_samples": "GPU samples",
+    "compile_events": "torch.compile",
+    "torch_console": "torch.compile",
+}  # texts that were pasted: their last note says what to record
+SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
+"""Tables of sums by name."""
 LONGEST_NAME = 40  # characters of GPUs' names on the first screen
 CLEAR = 0.75  # from here on a verdict is clear, likely; below it is a close call
 LIKELY = 0.5
@@ -57,8 +68,14 @@ def step_times(report: Report) -> str:
 
 def companion(report: Report) -> str:
     """What a report without any recording of time is on; empty for others."""
+    kind = only_kind(report)
+    return COMPANIONS.get(kind) or TEXTS.get(kind, "")
+
+
+def only_kind(report: Report) -> str:
+    """The kind of all that was read; empty where it is of several."""
     kinds = {item.kind for item in report.inputs}
-    return COMPANIONS.get(kinds.pop(), "") if len(kinds) == 1 else ""
+    return kinds.pop() if len(kinds) == 1 else ""
 
 
 def hardware(report: Report) -> str:
@@ -82,6 +99,8 @@ def caveats(report: Report) -> list[str]:
     found += [
         f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils
     ]
+    if only_kind(report) in TEXTS:  # the last note is the advice
+        return [*found, *report.notes[:-1]]
     return [*found, *report.notes[: report.pressing_notes]]
 
 

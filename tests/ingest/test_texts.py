@@ -1,0 +1,130 @@
+"""Texts that people paste: what each is, what it tells, what to record to know more."""
+
+from pathlib import Path
+
+import pytest
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.texts.memory_summary import told as memory_told
+from traceanalyzer.ingest.texts.out_of_memory import told as oom_told
+
+DATA = Path(__file__).parents[1] / "data" / "texts"
+TOLD = {
+    "oom.txt": ("out_of_memory", "PyTorch holds 6.2 GiB that nothing uses"),
+    "oom_old.txt": ("out_of_memory", "20 MiB were asked for, 15.6 MiB of 7.93 GiB were free"),
+    "memsum.txt": ("memory_summary", "At its peak 10 GiB were allocated, 12 GiB reserved"),
+    "vllm.txt": ("serving_summary", "TTFT 310 ms, TPOT 21.5 ms, ITL 17.2 ms, 8.3 requests/s"),
+    "trtllm.txt": ("serving_summary", "TTFT 163 ms, TPOT 65 ms"),
+    "dmon.txt": ("gpu_samples", "Some kernel runs 68% of the time, 275 W"),
+    "smi.csv": ("gpu_samples", "Some kernel runs 44% of the time, 251 W"),
+    "dcgm.txt": ("gpu_samples", "active 98% of the time, SMs are busy 61% of it, tensor cores 20%"),
+    "prom.txt": ("gpu_samples", "Some kernel runs 87% of the time, SMs are busy 45% of it"),
+    "dynamo.txt": ("torch_console", "limit of 8 recompilations was reached in forward"),
+    "recomp.txt": ("torch_console", "1 recompilation of 1 function; 1 graph break at 1 place"),
+    "chrom.json": ("compile_events", "1 compilation took 4 s"),
+    "ncu.csv": ("ncu_csv", "2 kernels, 660 us in all. The longest is gemm_kernel: 600 us, compute"),
+}
+SUMS = {
+    "nsys.txt": ("nsys_stats", 4, 100.0, 200.0),
+    "nsys.csv": ("nsys_stats", 2, 100.0, 0.0),
+    "nvprof.txt": ("nvprof", 3, 100.0, 180.0),
+    "rocprof.csv": ("rocprof_stats", 2, 100.0, 0.0),
+}
+
+
+def read(path):
+    (trace,) = detect(path).read(path)
+    return trace
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_a_text_tells(name):
+    source, tells = TOLD[name]
+    trace = read(DATA / name)
+    assert trace.source == source
+    assert tells in trace.told.tells
+    assert trace.told.what
+    assert trace.told.record.endswith(".")
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_tables_of_sums(name):
+    source, rows, device_ms, host_ms = SUMS[name]
+    trace = read(DATA / name)
+    assert trace.source == source
+    assert len(trace.profiler_rows) == rows
+    assert sum(row.self_device_ms or 0 for row in trace.profiler_rows) == pytest.approx(device_ms)
+    assert sum(row.self_cpu_ms or 0 for row in trace.profiler_rows) == pytest.approx(host_ms)
+
+
+def test_every_file_of_test_data_is_tested():
+    assert {path.name for path in DATA.iterdir()} == {*TOLD, *SUMS}
+
+
+def test_names_with_spaces_and_commas_are_whole():
+    for name in ("nsys.txt", "nsys.csv"):
+        kernels = [row.name for row in read(DATA / name).profiler_rows]
+        assert "void add_kernel<float, 4>(float *, int)" in kernels
+
+
+def test_why_there_was_no_memory():
+    message = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of "
+        "which 1.00 GiB is free. {} Of the allocated memory {} GiB is allocated by PyTorch, and "
+        "{} GiB is reserved by PyTorch but unallocated."
+    )
+    other = "Process 7 has 40.00 GiB memory in use."
+    for text, why in (
+        (message.format("", 78, 0.5), "Tensors take 78 GiB"),
+        (message.format("", 70, 8), "fragmentation"),
+        (message.format(other, 38, 0.5), "Other processes hold 40 GiB of the GPU"),
+    ):
+        assert why in oom_told(text, DATA).tells
+
+
+def test_retries_and_fragments_of_a_summary():
+    notes = memory_told((DATA / "memsum.txt").read_text(), DATA).notes
+    assert any("3 times cudaMalloc failed" in note for note in notes)
+    assert any("2.45 GiB lie unused" in note for note in notes)
+
+
+def test_gpus_that_do_not_work_alike():
+    notes = read(DATA / "dmon.txt").told.notes
+    assert "The GPUs do not work alike: GPU 0 42%, GPU 1 94%." in notes
+
+
+def test_a_log_of_steps_with_a_message_stays_a_log(tmp_path):
+    path = tmp_path / "train.log"
+    steps = "".join(f"step {i} | loss 2.3 | dt: 400.0ms\n" for i in range(5))
+    path.write_text((DATA / "dynamo.txt").read_text() + steps + (DATA / "oom.txt").read_text())
+    assert read(path).source == "timing_log"
+
+
+@pytest.mark.parametrize("name", [*TOLD, *SUMS])
+def test_damage_is_one_clear_line(tmp_path, name):
+    whole = (DATA / name).read_bytes()
+    path = tmp_path / name
+    for size in range(1, len(whole), max(len(whole) // 12, 1)):
+        for data in (whole[:size], whole[:size] + b"9" * 5_000, whole[:size] + b"\x01\x02\xff"):
+            path.write_bytes(data)
+            assert "\n" not in outcome(path)
+
+
+def outcome(path):
+    """The source of what was read, or why nothing was."""
+    try:
+        return read(path).source
+    except UnreadableInputError as error:
+        return str(error)
+
+
+def test_a_log_of_no_known_form_is_told_a_pattern(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"[w] no. {i} went by within 12.{i} clicks\n" for i in range(5)))
+    with pytest.raises(UnreadableInputError) as error:
+        detect(path)
+    assert str(error.value).endswith(
+        r"--pattern 'no\.\s+(?P<step>\d+).*?within\s+(?P<iter_s>[\d.]+)'"
+    )
+    assert "JSON" not in str(error.value)

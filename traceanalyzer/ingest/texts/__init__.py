@@ -1,0 +1,41 @@
+"""Texts that people paste: printed tables, samples, summaries of benchmarks. Each is answered as
+far as it goes: what it is, what it tells, what to record to know more.
+
+A kind is a module with `holds(text)`, cheap, and `told(text, path)`; tables of sums give rows
+instead (`sums.py`). `KINDS` lists them in the order in which they are asked. Messages that also
+stand in logs of steps (`messages.py`) are asked after these."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from traceanalyzer.ingest.texts import (
+    compile_events,
+    counters,
+    gpu_samples,
+    memory_summary,
+    serving,
+    sums,
+)
+from traceanalyzer.ingest.texts.reading import Kind, kind_of, read_text
+from traceanalyzer.trace import Trace
+
+KINDS = (
+    Kind("memory_summary", memory_summary.holds, memory_summary.told),
+    Kind("ncu_csv", counters.holds, counters.told),
+    Kind("serving_summary", serving.holds, serving.told),
+    Kind("gpu_samples", gpu_samples.holds, gpu_samples.told),
+    Kind("compile_events", compile_events.holds, compile_events.told),
+    Kind("nsys_stats", sums.is_nsys_stats, rows=sums.nsys_rows),
+    Kind("nvprof", sums.is_nvprof, rows=sums.nvprof_rows),
+    Kind("rocprof_stats", sums.is_rocprof, rows=sums.rocprof_rows),
+)
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether it is one of these texts. `head`: its first bytes, decompressed."""
+    return kind_of(head, KINDS) is not None
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """A `Trace` with nothing in it but what the text tells. Raises UnreadableInputError."""
+    return read_text(path, KINDS, progress)

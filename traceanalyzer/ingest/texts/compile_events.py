@@ -1,0 +1,60 @@
+"""`chromium_events.json` of tlparse: how long each stage of torch.compile took."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from traceanalyzer.base import digits
+from traceanalyzer.ingest.side_files import decoded, mapping, mappings
+from traceanalyzer.ingest.texts.figures import counted
+from traceanalyzer.trace import Told
+
+_US_PER_S = 1e6
+WHOLE = ("entire_frame_compile", "_compile.compile_inner", "dynamo", "entire_backward_compile")
+"""What spans a compilation, as versions call it."""
+SHOWN = 8
+RECORD = (
+    "For graph breaks, recompilations and what they cost: give the log itself "
+    "(TORCH_TRACE=FOLDER), and a trace of the run with it."
+)
+
+
+def holds(text: str) -> bool:
+    """Whether a text begins like such a file."""
+    return text.lstrip().startswith("[") and "dynamo_timed" in text
+
+
+def told(text: str, path: Path) -> Told | None:
+    """The time of each stage."""
+    spent: dict[str, float] = defaultdict(float)
+    compiled: set[str] = set()
+    open_at: dict[tuple[Any, Any, str], list[float]] = defaultdict(list)
+    for event in mappings(decoded(text)):
+        name = str(event.get("name"))
+        at = event.get("ts")
+        key = (event.get("pid"), event.get("tid"), name)
+        if not isinstance(at, int | float):
+            continue
+        compile_id = mapping(event.get("args")).get("compile_id")
+        if isinstance(compile_id, str):
+            compiled.add(compile_id)
+        if event.get("ph") == "B":
+            open_at[key].append(float(at))
+        elif event.get("ph") == "E" and open_at[key]:
+            spent[name] += float(at) - open_at[key].pop()
+        elif event.get("ph") == "X" and isinstance(event.get("dur"), int | float):
+            spent[name] += float(event["dur"])
+    whole = next((name for name in WHOLE if name in spent), None)
+    if not spent:
+        return None
+    longest = sorted(spent.items(), key=lambda item: -item[1])
+    total = spent[whole] if whole else longest[0][1]
+    graphs = counted(len(compiled), "compilation") if compiled else "Compilation"
+    return Told(
+        what="Stages of torch.compile (chromium_events.json of tlparse)",
+        tells=f"{graphs} took {digits(total / _US_PER_S)} s.",
+        record=RECORD,
+        notes=tuple(
+            f"{name}: {digits(us / _US_PER_S)} s." for name, us in longest[:SHOWN] if name != whole
+        ),
+    )

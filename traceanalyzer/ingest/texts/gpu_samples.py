@@ -1,0 +1,175 @@
+"""Samples of GPUs: `nvidia-smi dmon`, `nvidia-smi --query-gpu --format=csv`, `dcgmi dmon`, and
+DCGM's metrics as an exporter prints them."""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from traceanalyzer.base import dataclass, digits
+from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.texts.figures import mean
+from traceanalyzer.trace import Told
+
+_DMON = re.compile(r"^#\s*gpu\s+.*\bsm\b", re.MULTILINE)
+_DCGMI = re.compile(r"^#\s*(?:Entity|ID)\s+.*\b(?:GRACT|SMACT|GPUTL|TENSO|DRAMA)\b", re.MULTILINE)
+_QUERY = re.compile(r"^.*\butilization\.gpu \[%\]", re.MULTILINE)
+_METRIC = re.compile(
+    r'^(DCGM_FI_\w+)\{[^}]*?gpu="(\d{1,9})"[^}]*\}\s+([-+\d.eE]{1,30})', re.MULTILINE
+)
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,12})?")
+_MOST_GPUS = 8  # that are listed
+_NAMES = {
+    "sm": "busy",
+    "utilization.gpu [%]": "busy",
+    "GPUTL": "busy",
+    "DCGM_FI_DEV_GPU_UTIL": "busy",
+    "GRACT": "graphics",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "graphics",
+    "SMACT": "sms",
+    "DCGM_FI_PROF_SM_ACTIVE": "sms",
+    "TENSO": "tensor",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "tensor",
+    "DRAMA": "dram",
+    "DCGM_FI_PROF_DRAM_ACTIVE": "dram",
+    "pwr": "power_w",
+    "power.draw [W]": "power_w",
+    "POWER": "power_w",
+    "DCGM_FI_DEV_POWER_USAGE": "power_w",
+    "pclk": "clock_mhz",
+    "clocks.current.sm [MHz]": "clock_mhz",
+    "clocks.sm [MHz]": "clock_mhz",
+    "memory.used [MiB]": "memory_mib",
+    "fb": "memory_mib",
+}
+"""What columns are, as each tool calls them."""
+_WORDS = {
+    "busy": "some kernel runs {:.0%} of the time",
+    "graphics": "the GPU is active {:.0%} of the time",
+    "sms": "SMs are busy {:.0%} of it",
+    "tensor": "tensor cores {:.0%}",
+    "dram": "memory {:.0%}",
+}
+UNEVEN = 0.15
+"""GPUs whose busy time differs by more of the time than this do not work alike."""
+RECORD = (
+    "What the GPU waits for, samples do not say: `traceanalyzer collect torch -- python train.py`, "
+    "or nsys, and analyse that."
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value of one GPU."""
+
+    gpu: str
+    what: str
+    value: float
+
+
+def holds(text: str) -> bool:
+    """Whether a text holds such samples."""
+    return any(pattern.search(text) for pattern in (_DMON, _DCGMI, _QUERY, _METRIC))
+
+
+def told(text: str, path: Path) -> Told | None:
+    """The mean of each figure, over all GPUs and by GPU."""
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for sample in _samples(text):
+        scale = 0.01 if sample.what == "busy" else 1.0  # the others are shares, or have a unit
+        values[sample.what][sample.gpu].append(sample.value * scale)
+    if not values:
+        return None
+    gpus = sorted({gpu for by_gpu in values.values() for gpu in by_gpu})
+    means = {what: {gpu: mean(of) for gpu, of in by.items()} for what, by in values.items()}
+    samples = max(len(of) for by in values.values() for of in by.values())
+    said = [
+        words.format(mean(means[what].values())) for what, words in _WORDS.items() if what in means
+    ]
+    if "power_w" in means:
+        said.append(f"{digits(mean(means['power_w'].values()))} W")
+    if not said:
+        return None
+    sentence = f"{said[0][0].upper()}{', '.join(said)[1:]}"
+    return Told(
+        what=f"Samples of {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}, {samples:,} each",
+        tells=f"{sentence}.",
+        record=RECORD,
+        notes=tuple(_notes(means, values)),
+    )
+
+
+def _notes(
+    means: dict[str, dict[str, float]], values: dict[str, dict[str, list[float]]]
+) -> Iterator[str]:
+    if "busy" in means:
+        yield (
+            "This utilisation counts the time with any kernel at all: a GPU at 100 % may still use a "
+            "tenth of its SMs."
+        )
+    for what in ("busy", "graphics", "sms"):
+        by_gpu = means.get(what, {})
+        if len(by_gpu) > 1 and max(by_gpu.values()) - min(by_gpu.values()) > UNEVEN:
+            ordered = sorted(by_gpu.items(), key=lambda item: item[1])
+            shown = ", ".join(f"GPU {gpu} {share:.0%}" for gpu, share in ordered[:_MOST_GPUS])
+            yield f"The GPUs do not work alike: {shown}."
+            break
+    clocks = [clock for of in values.get("clock_mhz", {}).values() for clock in of]
+    if clocks and max(clocks) > 0:
+        yield f"SM clock {digits(min(clocks))} to {digits(max(clocks))} MHz."
+    memory = [used for of in values.get("memory_mib", {}).values() for used in of]
+    if memory:
+        yield f"Most memory in use: {digits(max(memory) / 1024)} GiB."
+
+
+def _samples(text: str) -> Iterator[Sample]:
+    if _METRIC.search(text):
+        for name, gpu, value in _METRIC.findall(text):
+            yield from _sample(gpu, name, value)
+    elif _QUERY.search(text):
+        yield from _of_query(text)
+    else:
+        yield from _of_columns(text)
+
+
+def _sample(gpu: str, name: str, value: str) -> Iterator[Sample]:
+    read = figure(value)
+    if name in _NAMES and read is not None:
+        yield Sample(gpu, _NAMES[name], read)
+
+
+def _of_query(text: str) -> Iterator[Sample]:
+    """`nvidia-smi --query-gpu=... --format=csv`; a file may hold its header again."""
+    header: list[str] = []
+    for line in text.splitlines():
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line]), [])]
+        except csv.Error:
+            continue
+        if "utilization.gpu [%]" in cells:
+            header = cells
+        elif len(cells) == len(header):
+            row = dict(zip(header, cells, strict=True))
+            gpu = row.get("index") or row.get("uuid") or row.get("pci.bus_id") or "0"
+            for name, cell in row.items():
+                number = _NUMBER.match(cell)
+                if number is not None:
+                    yield from _sample(gpu, name, number[0])
+
+
+def _of_columns(text: str) -> Iterator[Sample]:
+    """`nvidia-smi dmon`, `dcgmi dmon`: a header of names, and columns of numbers."""
+    names: list[str] = []
+    for line in text.splitlines():
+        cells = line.lstrip("# ").split()
+        if line.startswith("#"):
+            is_names = any(cell in _NAMES for cell in cells)
+            names = cells if is_names else names
+            continue
+        if cells and cells[0] == "GPU":  # `GPU 0`
+            cells = cells[1:]
+        first = next((i for i, cell in enumerate(names) if cell in ("gpu", "Entity", "ID")), 0)
+        if names and len(cells) == len(names):
+            for name, cell in zip(names, cells, strict=True):
+                yield from _sample(cells[first], name, cell)

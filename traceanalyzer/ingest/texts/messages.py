@@ -1,0 +1,24 @@
+"""Messages that stand alone, or in a log without steps: an allocation that failed, recompilations
+and graph breaks of torch.compile."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from traceanalyzer.ingest.texts import console, out_of_memory
+from traceanalyzer.ingest.texts.reading import Kind, kind_of, read_text
+from traceanalyzer.trace import Trace
+
+KINDS = (
+    Kind("out_of_memory", out_of_memory.holds, out_of_memory.told),
+    Kind("torch_console", console.holds, console.told),
+)
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether it has such a message. `head`: its first bytes, decompressed."""
+    return kind_of(head, KINDS) is not None
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """A `Trace` with nothing in it but what the message tells. Raises UnreadableInputError."""
+    return read_text(path, KINDS, progress)

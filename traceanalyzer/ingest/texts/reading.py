@@ -1,0 +1,57 @@
+"""Reads a text of one of some kinds."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from traceanalyzer.base import UnreadableInputError, dataclass
+from traceanalyzer.base.limits import MIB, limits
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.trace import Health, ProfilerRow, Told, Trace
+
+_HEAD = 65_536
+"""Bytes within which a text has to show what it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind of text: its source, how it is recognised, and what it tells."""
+
+    source: str
+    holds: Callable[[str], bool]
+    told: Callable[[str, Path], Told | None] | None = None
+    rows: Callable[[str], list[ProfilerRow]] | None = None
+
+
+def kind_of(head: bytes, kinds: Sequence[Kind]) -> Kind | None:
+    """The kind of text that begins like this; None where it is none of these."""
+    if b"\0" in head[:_HEAD]:
+        return None
+    text = head[:_HEAD].decode("utf-8-sig", "replace")
+    return next((kind for kind in kinds if kind.holds(text)), None)
+
+
+def read_text(
+    path: Path, kinds: Sequence[Kind], progress: Callable[[float], None] | None
+) -> list[Trace]:
+    """A `Trace` with nothing in it but what the text tells. Raises UnreadableInputError."""
+    data = bytearray()
+    with open_stream(path, progress, log=True) as stream:
+        for piece in stream:
+            data += piece
+            if len(data) > limits().side:
+                raise UnreadableInputError(
+                    f"{path}: larger than {limits().side // MIB} MiB; raise --limit side=BYTES"
+                )
+    kind = kind_of(bytes(data[:_HEAD]), kinds)
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if kind is not None and kind.rows is not None:
+        rows = tuple(kind.rows(text))
+        if rows:
+            health = Health(events=len(rows))
+            return [Trace(str(path), kind.source, [], profiler_rows=rows, health=health)]
+    if kind is not None and kind.told is not None:
+        told = kind.told(text, path)
+        if told is not None:
+            health = Health(events=text.count("\n") + 1)
+            return [Trace(str(path), kind.source, [], told=told, health=health)]
+    raise UnreadableInputError(f"{path}: a text without figures; paste all of it")
