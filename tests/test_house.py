@@ -141,6 +141,7 @@ def test_frozen_dataclasses_are_the_quick_ones() -> None:
 
 
 UNCOUNTED = {
+    "ingest/timing/pattern.py",
     "ingest/torch_log/explained.py",
     "ingest/unitrace.py",
     "ingest/xplane/host.py",

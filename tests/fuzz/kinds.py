@@ -55,6 +55,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
+TEXTS = {
+    "memsum.txt": "memory_summary",
+    "oom.txt": "out_of_memory",
+    "ncu.csv": "ncu_csv",
+    "vllm.txt": "serving_summary",
+    "dmon.txt": "gpu_samples",
+    "chrom.json": "compile_events",
+    "recomp.txt": "torch_console",
+    "nsys.txt": "nsys_stats",
+    "nvprof.txt": "nvprof",
+    "rocprof.csv": "rocprof_stats",
+}
+"""Texts that people paste, of `tests/data/texts`, with what they are read as."""
 FORMATS, TIMING = (ROOT / "tests" / "data" / name for name in ("formats", "timing"))
 UNITRACE = gzip.decompress((FORMATS / "unitrace_made.json.gz").read_bytes()).decode()[:8000]
 LARGEST_SEED = 400_000
@@ -496,6 +509,15 @@ def _sums() -> Sequence[bytes]:
     return [table().encode()]
 
 
+def _text(name: str, source: str) -> Kind:
+    """A text of the test data."""
+
+    def seeds() -> Sequence[bytes]:
+        return [(ROOT / "tests" / "data" / "texts" / name).read_bytes()]
+
+    return Kind(source, name, seeds, mutate.in_lines, source=source)
+
+
 @cache
 def _nccl() -> Sequence[bytes]:
     from tests.fleet.hang.test_reader import RAS
@@ -663,6 +685,7 @@ KINDS = {
         ),
         Kind("log", "a.log", _logs, mutate.in_lines, LOGS, grammar.log, source="timing_log"),
         Kind("sums", "a.txt", _sums, mutate.in_lines, source="key_averages"),
+        *(_text(name, source) for name, source in TEXTS.items()),
         Kind(
             "rank",
             "rank3.json",

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import traceanalyzer.ingest.messages as messages
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.formats import FORMATS
 from traceanalyzer.ingest.texts.memory_summary import told as memory_told
 from traceanalyzer.ingest.texts.out_of_memory import told as oom_told
 
@@ -56,6 +58,12 @@ def test_tables_of_sums(name):
     assert len(trace.profiler_rows) == rows
     assert sum(row.self_device_ms or 0 for row in trace.profiler_rows) == pytest.approx(device_ms)
     assert sum(row.self_cpu_ms or 0 for row in trace.profiler_rows) == pytest.approx(host_ms)
+
+
+def test_messages_are_asked_for_after_logs_of_steps():
+    names = [form.name for form in FORMATS]
+    assert names.index("texts") < names.index("timing") < names.index("messages")
+    assert {kind.source for kind in messages.KINDS} == {"out_of_memory", "torch_console"}
 
 
 def test_every_file_of_test_data_is_tested():

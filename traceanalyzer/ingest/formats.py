@@ -278,7 +278,7 @@ FORMATS = (
         ),
     ),
     Format(
-        name="texts.messages",
+        name="messages",
         sources=(
             Source("out_of_memory", ".txt", keeps_model=False),
             Source("torch_console", ".txt", keeps_model=False),

@@ -84,8 +84,9 @@ class Found:
             if name in self.records
         )
         numbered = max(steps, held.count_any(("iter_s", "its_per_s")))
-        timed = held.count_any(TIMED) if steps else 0
-        return max(timed, _times_in(held)) >= form.minimum and numbered >= form.minimum
+        timed = held.count_any(TIMED) if steps else held.count_any(SURE)
+        timed += sum(held.count("step", name, "loss") for name in MOMENTS)
+        return timed >= form.minimum and numbered >= form.minimum
 
     def records_of(self, form: LineFormat) -> Records:
         """The records of a form: of all those of keys and values together; with what other lines
