@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
+from traceanalyzer.analysis.joined.launched import unseen_graphs
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import (
@@ -29,10 +30,12 @@ from traceanalyzer.diagnosis.rules.timing import profiled_summary, timing_summar
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.replay.scenarios import COMMUNICATION_FREE, COPIES_HIDDEN, Scenario, less_compute
 from traceanalyzer.replay.unprofiled import REMOVED
+from traceanalyzer.trace import DeviceOpKind
 
 MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
 BUSY = 0.9  # where the GPU has hardly any idle time, few ops are no reason to doubt it
+MOSTLY = 0.5  # of the launches of graphs, or of the GPU's time
 TOO_MANY_MISSING = 0.1
 """With more of the launches' kernels missing, what looks idle may have been busy."""
 CLOSE = 0.1  # two parts that differ by less of the step are equally much the cause
@@ -158,11 +161,24 @@ def _not_known(m: Measurements, cause: str, shares: Shares) -> str:
         return f"{_reason(m, 'unexplained', shares)}."
     if cause != "device" or shares.limit_known:
         return ""
+    on_graphs = m.trace.device_ops.kind[m.timed.steady_ops] == DeviceOpKind.GRAPH
+    if on_graphs.mean() > 0 and _node_level(m) and shares.unknown > MOSTLY * shares.device:
+        return (
+            f"the GPU is busy for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}, "
+            f"in CUDA graphs that were recorded as a whole{_node_level(m)}."
+        )
     return (
         f"the GPU computes for {span(shares.device * m.step.step_ms)} ({shares.device:.0%}) of {_whole(m)}, but what "
         f"limits its kernels is not known for {shares.unknown / shares.device:.0%} of that time: profile them with "
         "Nsight Compute (ncu)."
     )
+
+
+def _node_level(m: Measurements) -> str:
+    """How to record the kernels of graphs, where the recorder can."""
+    if m.trace.source != "nsys":
+        return ""
+    return ": record the kernels in them with nsys profile --cuda-graph-trace=node"
 
 
 def _parts(shares: Shares) -> dict[str, float]:
@@ -238,6 +254,12 @@ def _shares(m: Measurements) -> Shares | str:
             else "what came before it is not known"
         )
         return f"only {count} GPU operation{'s were' if count > 1 else ' was'} recorded; {why}."
+    unseen, launched = m.linked.memo(unseen_graphs)
+    if unseen > MOSTLY * launched:
+        return (
+            f"nothing of what {unseen:,} launches of CUDA graphs ran is in the recording, so idle time is "
+            f"not known{_node_level(m)}."
+        )
     missing = missing_kernels(m)
     if missing > TOO_MANY_MISSING:
         return f"the kernels of {missing:.0%} of the launches are not in the recording."

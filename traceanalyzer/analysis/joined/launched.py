@@ -94,6 +94,15 @@ def lost_launches(linked: TraceJoins) -> I64:
     return np.sort(linked.trace.api_calls.start[lost])
 
 
+def unseen_graphs(linked: TraceJoins) -> tuple[int, int]:
+    """How many launches of CUDA graphs have nothing on a device, and how many launches of graphs
+    there are; those after the last launch that has its work are left out."""
+    calls = linked.trace.api_calls
+    launching = (linked.api_kind == ApiKind.GRAPH_LAUNCH) & ~linked.memo(is_nested)
+    launching &= (calls.start <= last_launch(linked)) & ~linked.memo(captured_calls)
+    return int((launching & ~linked.memo(bore_work)).sum()), int(launching.sum())
+
+
 def last_launch(linked: TraceJoins) -> int:
     """When the last op that has a launch was launched, ns; -1 without. What was launched later had
     not run when the recording ended."""

@@ -52,8 +52,8 @@ def remarks(
     notes += _missing(database, about)
     if database.any_rows(GRAPH_TRACE):
         notes.append(
-            "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
-            "--cuda-graph-trace=node to see them"
+            "CUDA graphs were recorded as a whole: how long each ran is known, which kernels ran in it, and what "
+            "limits them, is not; nsys profile --cuda-graph-trace=node records them"
         )
     if there < 1:
         notes.append(
