@@ -216,3 +216,47 @@ def test_a_report_may_be_compressed(tmp_path: Path) -> None:
     packed = tmp_path / f"{file.name}.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
     assert read_counters(packed) == read_counters(file)
+
+
+MODULE = """
+class Metric:
+    def __init__(self, unit, value):
+        self.unit, self.value = lambda: unit, lambda: value
+class Action:
+    metrics = {
+        "gpu__time_duration.sum": Metric("ns", 1500.0),
+        "dram__bytes.sum": Metric("byte", 4096),
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": Metric("%", 40.0),
+        "launch__grid_dim_x": Metric("", 8), "launch__grid_dim_y": Metric("", 2),
+        "launch__grid_dim_z": Metric("", 1), "launch__block_dim_x": Metric("", 128),
+        "launch__block_dim_y": Metric("", 1), "launch__block_dim_z": Metric("", 1),
+        "device__attribute_display_name": Metric("", "GPU A"),
+    }
+    def name(self): return "gemm"
+    def metric_names(self): return list(self.metrics)
+    def metric_by_name(self, name): return self.metrics[name]
+class Report:
+    def num_ranges(self): return 1
+    def range_by_idx(self, _): return self
+    def num_actions(self): return 2
+    def action_by_idx(self, _): return Action()
+def load_report(path):
+    if open(path, "rb").read() != b"NVR":
+        raise RuntimeError("no report")
+    return Report()
+"""
+
+
+def test_a_report_is_read_by_nvidias_python_module_where_installed(tmp_path, monkeypatch):
+    (tmp_path / "ncu_report.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    report = tmp_path / "report.ncu-rep"
+    report.write_bytes(b"NVR")
+    first, second = read_counters(report)
+    assert first == second
+    assert (first.name, first.blocks, first.threads) == ("gemm", 16, 128)
+    assert (first.duration_ns, first.dram_bytes, first.compute_share) == (1500.0, 4096.0, 0.4)
+    report.write_bytes(b"else")
+    with pytest.raises(UnreadableInputError, match="ncu_report could not read it"):
+        read_counters(report)

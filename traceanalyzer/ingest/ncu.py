@@ -1,7 +1,8 @@
 """Nsight Compute reports: what `ncu --csv` prints, as the pages `raw` (a row a kernel) or `details`
 (a row a metric).
 
-An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and units of metrics are
+An `.ncu-rep` is read by NVIDIA's Python module `ncu_report` where that is installed, else exported
+with `ncu`. Names and units of metrics are
 those of the Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`,
 `--print-units`)."""
 
@@ -10,13 +11,17 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import dropwhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.files import note_read
@@ -50,8 +55,13 @@ def read_counters(path: Path) -> list[KernelCounters]:
     """The kernels of a report. Raises UnreadableInputError where it is none, or holds no kernel."""
     try:
         note_read(path)
-        lines = _exported(path) if path.suffix == ".ncu-rep" else _lines_of(path)
-        kernels = [_counters(head, metrics) for head, metrics in _kernels(lines)]
+        if path.suffix == ".ncu-rep" and find_spec("ncu_report") is not None:
+            found = _reported(path)
+        elif path.suffix == ".ncu-rep":
+            found = _kernels(_exported(path))
+        else:
+            found = _kernels(_lines_of(path))
+        kernels = [_counters(head, metrics) for head, metrics in found]
     except (OSError, csv.Error) as error:
         raise UnreadableInputError(f"{path}: cannot be read: {error}") from error
     if not kernels:
@@ -79,8 +89,8 @@ def _exported(path: Path) -> list[str]:
     tool = shutil.which("ncu")
     if tool is None:
         raise UnreadableInputError(
-            f"{path}: reading an .ncu-rep needs Nsight Compute (ncu), which is not installed here; export it where it "
-            "is: ncu --csv --page raw --import report.ncu-rep > report.csv"
+            f"{path}: reading an .ncu-rep needs Nsight Compute (ncu) or its Python module (ncu-report), which are "
+            "not installed here; export it where ncu is: ncu --csv --page raw --import report.ncu-rep > report.csv"
         )
     command = [tool, "--csv", "--page", "raw", "--import", str(path)]
     try:
@@ -90,6 +100,31 @@ def _exported(path: Path) -> list[str]:
     except subprocess.SubprocessError as error:
         raise UnreadableInputError(f"{path}: ncu could not export it: {error}") from error
     return done.stdout.splitlines()
+
+
+def _reported(path: Path) -> Iterator[tuple[dict[str, str], Metrics]]:
+    """Columns and metrics of each kernel, by NVIDIA's Python module. Raises
+    UnreadableInputError."""
+    command = [sys.executable, "-m", "traceanalyzer.ingest.ncu_report", str(path.resolve())]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=True
+        )
+        for kernel in map(msgspec.json.Decoder(_Reported).decode, done.stdout.splitlines()):
+            columns = {_NAME: kernel.name, "Grid Size": kernel.grid, "Block Size": kernel.block}
+            values = ((name, unit, str(value)) for name, unit, value in kernel.metrics)
+            yield columns, _metrics(values)
+    except (subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise UnreadableInputError(f"{path}: ncu_report could not read it: {error}") from error
+
+
+class _Reported(msgspec.Struct):
+    """A kernel as `ncu_report` prints it."""
+
+    name: str
+    grid: str
+    block: str
+    metrics: list[tuple[str, str, float]]
 
 
 def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
