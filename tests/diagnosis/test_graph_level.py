@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.nsys_builder import PID, SCHEMAS, Export, global_pid
 from traceanalyzer.analysis.joined.launched import unseen_graphs
 from traceanalyzer.diagnosis.classify import classify
@@ -54,6 +55,16 @@ def test_a_trace_of_whole_graphs_says_how_to_record_their_kernels(
     assert summary.bottleneck == "inconclusive"
     assert said in summary.headline
     assert "nsys profile --cuda-graph-trace=node" in summary.headline
+
+
+def test_a_recording_of_captures_is_a_start_up() -> None:
+    b = TraceBuilder().annotation("capture_8_FULL", 0, 1000)
+    for i in range(12):
+        b.call("cudaLaunchKernel", 10 + 70 * i, 60 + 70 * i, i + 1)
+    b.call("cudaLaunchKernel", 1010, 1012, 90).kernel("gather", 1012, 1014, 90)
+    summary = classify(measure(b.build()))
+    assert summary.bottleneck == "inconclusive"
+    assert "this is a start-up" in summary.headline
 
 
 def test_kernels_of_nodes_have_their_names(tmp_path: Path) -> None:

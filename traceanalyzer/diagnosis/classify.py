@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.idle import main_detail
-from traceanalyzer.analysis.joined.launched import unseen_graphs
+from traceanalyzer.analysis.joined.launched import is_start_up, unseen_graphs
 from traceanalyzer.base import span
 from traceanalyzer.diagnosis.compile.measured import on_compile
 from traceanalyzer.diagnosis.finding import (
@@ -241,6 +241,11 @@ def _shares(m: Measurements) -> Shares | str:
     """The parts of the step, or why there can be no verdict."""
     shares = step_shares(m)
     count = int(m.timed.steady_ops.sum())
+    if m.linked.memo(is_start_up):
+        return (
+            "this is a start-up: CUDA graphs are captured, and none is replayed. Give it with a recording of the "
+            "replays, whose kernels it names."
+        )
     if not len(m.trace.device_ops):
         return no_gpu_work(m)
     if shares is None or not count:

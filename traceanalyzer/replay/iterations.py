@@ -11,7 +11,7 @@ from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
+from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, GRAPH_NODE_NS, in_graph
 from traceanalyzer.replay.host_speed import (
     HOST_SPREAD,
     LEAST_SHARE,
@@ -188,9 +188,9 @@ def _hosts(tape: Tape, *shares: float) -> list[Tape]:
     follows such a call begins earlier by that, on the host as on the device."""
     calls = tape.source.trace.api_calls
     replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
-    spared = np.where(
-        replays, np.maximum((calls.end - calls.start)[tape.call] - GRAPH_CALL_NS, 0), 0
-    )
+    nodes = np.bincount(tape.event, minlength=len(tape.call))
+    usual_ns = GRAPH_CALL_NS + GRAPH_NODE_NS * nodes
+    spared = np.where(replays, np.maximum((calls.end - calls.start)[tape.call] - usual_ns, 0), 0)
     after = np.append(0, spared[:-1])
     hosts = list[Tape]()
     for host in (one for share in shares for one in host_scaled((tape,), share)):

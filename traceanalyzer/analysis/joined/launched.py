@@ -167,6 +167,20 @@ def captures(linked: TraceJoins) -> list[Capture]:
     return sorted([*begun, *without_calls])
 
 
+def is_start_up(linked: TraceJoins) -> bool:
+    """Whether most of the recording is captures of CUDA graphs, and none is replayed: how a server
+    starts."""
+    found = linked.memo(captures)
+    calls = linked.trace.api_calls
+    if not found or (linked.api_kind == ApiKind.GRAPH_LAUNCH).any():
+        return False
+    last = int(calls.end.max(initial=0))
+    spent = union(
+        np.array([one.start for one in found]), np.array([min(one.end, last) for one in found])
+    )
+    return spent.total > MOSTLY * (last - int(calls.start.min(initial=last)))
+
+
 def _begun(linked: TraceJoins) -> list[Capture]:
     """The captures whose begin was recorded as a call."""
     calls = linked.trace.api_calls

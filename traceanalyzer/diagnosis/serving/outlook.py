@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import (
     Curve,
     DecodeFit,
@@ -19,9 +20,10 @@ from traceanalyzer.analysis.serving.fit import (
 from traceanalyzer.analysis.serving.rows import IterationRow, by_phase, column
 from traceanalyzer.base import MS_PER_S, NS_PER_MS, dataclass, span
 from traceanalyzer.diagnosis.draft import Draft
-from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation
+from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.serving.phases import unprofiled
+from traceanalyzer.diagnosis.serving.switches import SWITCHES
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.replay.whatif import SCENARIO_SPREAD
@@ -40,11 +42,6 @@ CHANGES: dict[str, Callable[[Served, Tape], Tape]] = {
 """Ways to launch iterations: in CUDA graphs, by a host that does not wait for each, with less work
 between them."""
 HOST_CLASSES = ("launch", "sync", "host")  # classes of a device that waits for its host
-PIECEWISE = (
-    "Replay graphs of the model's parts between attention in prefills, too (vLLM: "
-    "cudagraph_mode PIECEWISE)"
-)
-"""Where decodes replay graphs already."""
 USUAL = (3, 0.6)  # guessed tokens a request, and the share of them that is right, where nobody says
 BEYOND = 2.0  # of the largest recorded batch: more tokens in an iteration are another kernel's work
 
@@ -235,38 +232,6 @@ def _of_phase(
             yield Gain(phase, change, now.ms, predicted, low, high, share)
 
 
-class Switch(NamedTuple):
-    """A change of how iterations are launched."""
-
-    cls: BottleneckClass
-    remedy: str
-    words: str
-
-
-SWITCHES = {
-    "cuda_graphs": Switch(
-        "launch",
-        "cuda_graph",
-        "Replay CUDA graphs (vLLM without --enforce-eager, SGLang without --disable-cuda-graph, TensorRT-LLM: "
-        "cuda_graph_config)",
-    ),
-    "asynchronous_scheduling": Switch(
-        "sync",
-        "asynchronous_scheduling",
-        "Schedule the next iteration while the GPU works (vLLM: --async-scheduling, SGLang and TensorRT-LLM: overlap "
-        "scheduler)",
-    ),
-    "less_python": Switch(
-        "host",
-        "move_host_work",
-        (
-            "Halve the Python work between iterations: inputs, sampling and text on other "
-            "threads or processes"
-        ),
-    ),
-}
-
-
 def for_server(
     m: Measurements, advice: list[Recommendation], drafts: Sequence[Draft]
 ) -> list[Recommendation]:
@@ -281,8 +246,11 @@ def for_server(
 
 def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendation]:
     """Each against the finding of its class, or another one on the host."""
+    cut = m.timed.memo(find_iterations)
+    engine = cut.framework if cut else None
     gains = m.memo(outlook).gains
-    for change, switch in SWITCHES.items():
+    for change in CHANGES:
+        switch = SWITCHES[change]
         mine = [gain for gain in gains if gain.change == change]
         found = sorted(
             (d for d in drafts if d.cls in HOST_CLASSES), key=lambda d: d.cls != switch.cls
@@ -294,11 +262,12 @@ def _switches(m: Measurements, drafts: Sequence[Draft]) -> Iterator[Recommendati
         text = "; ".join(map(_gained, mine))
         low = step * (1 - SCENARIO_SPREAD)
         high = step * (1 + SCENARIO_SPREAD)
-        words = PIECEWISE if change == "cuda_graphs" and mine[0].phase != "decode" else switch.words
+        if change == "cuda_graphs" and mine[0].phase != "decode":  # decodes replay graphs already
+            switch = SWITCHES["piecewise_graphs"]
         yield Recommendation(
             found[0].id,
             found[0].cls,
-            f"{words}: {text}.",
+            f"{switch.said(engine)}: {text}.",
             step,
             1 / share,
             "replayed without the profiler: all recorded iterations",

@@ -9,6 +9,8 @@ import numpy as np
 from traceanalyzer.analysis.joined.graph_names import named_in_graphs
 from traceanalyzer.analysis.serving.cut import find_iterations
 from traceanalyzer.analysis.serving.fit import DecodeFit
+from traceanalyzer.analysis.serving.kinds import FEW as FEW_ITERATIONS
+from traceanalyzer.analysis.serving.kinds import kinds
 from traceanalyzer.analysis.serving.rows import by_phase, column, found_in_log
 from traceanalyzer.base import digits
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -26,6 +28,12 @@ from traceanalyzer.diagnosis.serving.phases import Phase, phases
 SERVERS = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "tensorrt_llm", "ATOM": "atom"}
 FEW = 0.02  # what the profiler adds less of is not told
 NOT_TOLD = "What speculative decoding brings is not known: {}."
+LAUNCHED = {
+    "replayed": " in CUDA graphs",
+    "piecewise": " in graphs of parts of the model",
+    "eager": " launched one by one",
+}
+"""How iterations reach the GPU, by `IterationRow.graph`."""
 CHANGES = {
     "cuda_graphs": "CUDA graphs",
     "asynchronous_scheduling": "Scheduling the next iteration while the GPU works",
@@ -41,6 +49,7 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
     return {
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
+        "kinds": kinds(m.iterations),
         "decode_fit": m.memo(fit_of_decodes),
         "outlook": m.memo(outlook),
         "speculation": found
@@ -62,6 +71,7 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
         )
     for phase in phases(m):
         yield _about(phase)
+    yield from _tails(m)
     yield from _log(m)
     fit = m.memo(fit_of_decodes)
     known = m.memo(outlook)
@@ -73,6 +83,22 @@ def sentences(m: Measurements, guesses: tuple[int, float] | None = None) -> Iter
     yield from _gains(known)
     yield from _ranks(m)
     yield from _in_graphs(m)
+
+
+def _tails(m: Measurements) -> Iterator[str]:
+    """How the times of each kind of iteration are spread, and why the slow ones are."""
+    for kind in kinds(m.iterations):
+        if kind.iterations < FEW_ITERATIONS:
+            continue
+        what = f"{kind.phase} iterations"
+        how = LAUNCHED.get(kind.graph or "", "")
+        text = (
+            f"{kind.iterations} {what}{how}: p50 {_ms(kind.p50_ms)}, p90 {_ms(kind.p90_ms)}, "
+            f"p99 {_ms(kind.p99_ms)}, {_ms(kind.most_ms)} at most (iteration {kind.slowest})"
+        )
+        if kind.cause is not None and kind.cause_ms is not None:
+            text += f"; {_some(kind.slow, 'slow one')} more by {_ms(kind.cause_ms)} of {kind.cause}"
+        yield f"{text}."
 
 
 def _log(m: Measurements) -> Iterator[str]:
