@@ -25,6 +25,7 @@ HEAVY = {
     "rich",
     "sqlite_utils",
     "pynvml",
+    "ncu_report",
     "isal",
     "sitecustomize",
     "detect_secrets",

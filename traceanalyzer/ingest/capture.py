@@ -226,12 +226,11 @@ def _only_captures(trace: Trace) -> bool:
 
 def _near(trace: Trace) -> list[Path]:
     """The files that are named as captures of its rank: one, or one for each batch."""
+    ranks = [(file, _OF_RANK.search(file.name)) for file in _named_so(Path(trace.path))]
     mine = [
         file
-        for file in _named_so(Path(trace.path))
-        if trace.rank is None
-        or (rank := _OF_RANK.search(file.name)) is None
-        or int(rank[1]) == trace.rank
+        for file, rank in ranks
+        if trace.rank is None or rank is None or int(rank[1]) == trace.rank
     ]
     batches = {found and found[1] for found in (_BATCH.search(file.name) for file in mine)}
     return mine if len(batches) == len(mine) else []

@@ -71,7 +71,7 @@ class Columns:
         return {name: self._taken(name) for name in self._layout}
 
     def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
-        """The same by the column `first`, rows that are equal there by `then`. Threads join the
+        """The columns as `take` gives them, ordered by `first`, rows that are equal there by `then`. Threads join the
         other columns while one finds the order."""
         columns: dict[str, NDArray[Any]] = {}
         orders: list[I64 | None] = []

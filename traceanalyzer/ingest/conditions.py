@@ -162,7 +162,8 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
 def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
     """A row for each figure of each GPU, and of the CPUs; figures that are missing or malformed are
     left out."""
-    gpus = sorted({g for s in samples if isinstance(g := s.get("gpu"), int) and 0 <= g < MOST_GPUS})
+    named = {s.get("gpu") for s in samples if isinstance(s.get("gpu"), int)}
+    gpus = sorted(gpu for gpu in named if gpu is not None and 0 <= gpu < MOST_GPUS)
     rows = [
         _load(
             [s for s in samples if s.get("gpu") == gpu],
@@ -181,7 +182,8 @@ def loads_of(samples: Sequence[Mapping[str, Any]]) -> tuple[Load, ...]:
 def _load(
     samples: Sequence[Mapping[str, Any]], key: str, what: str, unit: str, factor: float
 ) -> Load | None:
-    values = [value * factor for s in samples if is_number(value := s.get(key)) and value >= 0]
+    figures = [figure for figure in (s.get(key) for s in samples) if is_number(figure)]
+    values = [figure * factor for figure in figures if figure >= 0]
     if not values:
         return None
     return Load(what, unit, sum(values) / len(values), min(values), max(values), len(values))
@@ -191,9 +193,8 @@ def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
     """`{"step": {"samples": 64, "tokens": 131072, "flops": 4.2e15}}`; what is missing or malformed
     stays None."""
     values = mapping(environment.get("step"))
-    known = {
-        f.name: float(v) for f in fields(StepAmounts) if is_above_zero(v := values.get(f.name))
-    }
+    stated = {f.name: values.get(f.name) for f in fields(StepAmounts)}
+    known = {name: float(value) for name, value in stated.items() if is_above_zero(value)}
     if is_number(flops := values.get("flops"), LARGEST_FLOPS) and flops > 0:
         known["flops"] = float(flops)
     return StepAmounts(**known)

@@ -59,11 +59,8 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
     """The recordings of one iteration (`reading().iteration`, else the newest that has any) where
     each has a folder of its own, as torchtitan writes them, and which one that is. Raises OSError,
     UnreadableInputError."""
-    named = {
-        int(found[1]): one
-        for one in folder.iterdir()
-        if (found := ITERATION.fullmatch(one.name)) and one.is_dir()
-    }
+    matches = ((ITERATION.fullmatch(one.name), one) for one in folder.iterdir())
+    named = {int(found[1]): one for found, one in matches if found is not None and one.is_dir()}
     wanted = reading().iteration
     if named and wanted is not None and wanted not in named:
         raise UnreadableInputError(
@@ -159,9 +156,8 @@ def read_files(
     their sizes. `read` reads one; `progress` is called with the bytes done and the bytes of all;
     `alone`: without help."""
     # nobody needs help with files of which there is a kept model
-    found: dict[Path, Outcome] = {
-        path: kept for path in sizes if len(sizes) > 1 and (kept := kept_traces(path))
-    }
+    models = ((path, kept_traces(path)) for path in sizes if len(sizes) > 1)
+    found: dict[Path, Outcome] = {path: kept for path, kept in models if kept}
     todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
     progress = progress or (lambda done, total: None)
     total = sum(sizes.values())

@@ -47,7 +47,7 @@ _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 _STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
 """Warps that wait for one reason, for each instruction that is issued."""
 _WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
-"""The same for all reasons, being issued among them."""
+"""Warps that wait for any reason, for each instruction that is issued; being issued is one."""
 _KNOWN = {name for names in _NAMES.values() for name in names}
 
 
@@ -193,7 +193,8 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
 def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
     """Shares of what warps wait for; empty without the sum that they are shares of."""
     whole = metrics.get(_WARPS, 0.0)
-    found = {match[1]: value for name, value in metrics.items() if (match := _STALL.match(name))}
+    named = ((_STALL.match(name), value) for name, value in metrics.items())
+    found = {match[1]: value for match, value in named if match is not None}
     if whole <= 0 or sum(found.values()) > whole * ROUNDED:
         return ()
     waiting = [

@@ -100,7 +100,7 @@ def is_number(value: object, most: float = LARGEST) -> TypeGuard[float]:
 
 
 def is_above_zero(value: object) -> TypeGuard[float]:
-    """The same, of a figure that has to be above zero."""
+    """Whether the value is a figure above zero."""
     return is_number(value) and value >= LEAST
 
 

@@ -235,9 +235,8 @@ class _Rows:
         calls["correlation"] = np.arange(1, len(calls["start"]) + 1)
         ops["correlation"] = self._launches(ops.pop("id"), calls)
         devices = [_DEVICE.search(self._named.get(pid, "")) for pid in self._devices]
-        host = next(
-            (found[1] for text in self._named.values() if (found := _HOST.search(text))), None
-        )
+        hosts = map(_HOST.search, self._named.values())
+        host = next((found[1] for found in hosts if found is not None), None)
         early = [f"The file ends early: {damage}."] if damage else []
         if not damage and not self.closed:
             early = ["The list of events is not closed: the program, or unitrace, crashed."]

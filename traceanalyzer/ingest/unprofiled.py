@@ -83,7 +83,8 @@ def _range_of_steps(
 ) -> tuple[int, int] | None:
     """Where most of the timed steps were, ns; None where their median, whose interval is given,
     tells nothing."""
-    times = [ns for one in items(values.get("series_ms")) if (ns := _ns(one)) is not None]
+    series = map(_ns, items(values.get("series_ms")))
+    times = [time_ns for time_ns in series if time_ns is not None]
     known = (
         low_ns is not None and high_ns is not None and high_ns - low_ns <= ROUGHLY_SHARE * step_ns
     )
@@ -124,7 +125,8 @@ def light_of(path: Path) -> LightRecording | None:
     if ends is None or len(traces) > 1 or not len(trace.device_ops):
         return None
     steps = _steps_ns(trace, ends - trace.epoch_ns)
-    unit = decoded(found[1]) if (found := _UNIT.search(head)) else None
+    stated = _UNIT.search(head)
+    unit = decoded(stated[1]) if stated else None
     return (
         LightRecording(round(float(np.median(steps))), unit if isinstance(unit, str) else None)
         if steps

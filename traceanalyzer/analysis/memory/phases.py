@@ -370,7 +370,8 @@ def python_frames(stack: Stack) -> Stack:
 
 def operator_of(stack: Stack) -> str:
     """The operator that frames of C++ name, the outermost first where it is autograd's."""
-    found = [named for frame in stack if (named := OPERATOR.search(frame.name))]
+    matches = (OPERATOR.search(frame.name) for frame in stack)
+    found = [named for named in matches if named is not None]
     backward = next((named[1] for named in reversed(found) if named[1]), "")
     return backward or next((f"aten::{named[2]}" for named in found if named[2]), "")
 

@@ -93,7 +93,8 @@ def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[S
     vLLM's."""
     ranges = linked.trace.host_ranges
     strings = linked.trace.strings
-    told = {code: one for code, text in enumerate(strings) if (one := iteration(text)) is not None}
+    said_by = ((code, iteration(text)) for code, text in enumerate(strings))
+    told = {code: one for code, one in said_by if one is not None}
     inner = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, list(told)))
     outer = np.searchsorted(ranges.start[marks], ranges.start[inner], side="right") - 1
     for row, i in zip(inner.tolist(), outer.tolist(), strict=True):

@@ -42,10 +42,8 @@ def logged(
 ) -> Logged | None:
     """The log's times of the recorded iterations; None where it is not certain which of its lines
     they are."""
-    told = np.array(
-        [[-1 if (n := getattr(one, name)) is None else n for name in COLUMNS] for one in splits],
-        np.int64,
-    )
+    counts = [[getattr(split, name) for name in COLUMNS] for split in splits]
+    told = np.array([[-1 if n is None else n for n in row] for row in counts], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
     if (begin := _place(told, lines)) is None:
         return None

@@ -232,7 +232,7 @@ def _parted(
 def _first_of_pairs(
     pairs: Iterable[tuple[int, Entry]], ended: set[tuple[bool, int]]
 ) -> Iterable[Op]:
-    """Of each peer and direction the first that is not completed: one that a later one passed
+    """For each peer and direction the first that is not completed: one that a later one passed
     is."""
     first: dict[tuple[str, int], Op] = {}
     for i, entry in pairs:

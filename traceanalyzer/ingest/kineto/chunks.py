@@ -29,7 +29,7 @@ TAIL_BYTES = 8192
 longer."""
 _MAX_METADATA_BYTES = 64 * 1024 * 1024  # the process groups of the largest jobs take a few MB
 _OVERLAP_BYTES = 4096
-"""Of the text already searched, searched again, so that nothing is missed across two pieces."""
+"""Bytes of the text already searched that are searched again, so that nothing is missed across two pieces."""
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 """No event is longer; text without an end of an event for so long is damage, and is not collected
 further."""

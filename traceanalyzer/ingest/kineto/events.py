@@ -194,4 +194,4 @@ STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw))
 """Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types
 it does not know."""
 LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw), strict=False)
-"""The same, and takes numbers written as text."""
+"""Decodes as `STRICT`, and takes numbers written as text."""

@@ -58,11 +58,15 @@ def _event(
         dur=duration or 0.0,
         pid=pid,
         tid=tid,
-        args=None
-        if args is None
-        else Args(**{f.name: _arg(f, v) for k, v in args.items() if (f := _ARGS.get(k))}),
+        args=None if args is None else _args(args),
     )
     return span, duration is None or not isinstance(row.get("name"), str)
+
+
+def _args(stated: dict[str, Any]) -> Args:
+    """What is read of an event's arguments."""
+    known = ((_ARGS[name], value) for name, value in stated.items() if name in _ARGS)
+    return Args(**{f.name: _arg(f, value) for f, value in known})
 
 
 def _arg(f: msgspec.structs.FieldInfo, value: Any) -> Any:

@@ -57,8 +57,10 @@ def copy_kind(name: str) -> CopyKind:
 
 def copy_ends(name: str) -> tuple[MemoryKind, MemoryKind]:
     """Kinds of memory that a copy reads and writes, from its name."""
-    source, target = match.groups() if (match := _ENDS.search(name)) else ("", "")
-    return memory_kind(source), memory_kind(target)
+    ends = _ENDS.search(name)
+    if ends is None:
+        return memory_kind(""), memory_kind("")
+    return memory_kind(ends[1]), memory_kind(ends[2])
 
 
 def memory_kind(name: str) -> MemoryKind:

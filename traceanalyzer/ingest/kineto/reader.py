@@ -69,7 +69,8 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
         raise UnreadableInputError(
             f"{path}: too damaged or cut off: not one event could be read; export it again"
         )
-    held = f"; {said[0].rstrip('.')}" if (said := unread(rows)) else ""
+    others = unread(rows)
+    held = f"; {others[0].rstrip('.')}" if others else ""
     raise EmptyRecordingError(
         f"{path}: the trace holds no operators, API calls or device work; "
         f"record some steps with ProfilerActivity.CPU and ProfilerActivity.CUDA{held}"

@@ -169,9 +169,7 @@ class Rows:
             {
                 "name": self.texts.codes([c.name for c in kept]),
                 "start": self._starts if kept else [],
-                "device": [
-                    int(said[1]) if (said := _COUNTERS.match(str(c.pid))) else -1 for c in kept
-                ],
+                "device": [_gpu_of(counter) for counter in kept],
                 "value": [round(arguments.counter_value(c) or 0.0) for c in kept],
             }
         )
@@ -340,6 +338,12 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
         "device": [pid if a.device < 0 and isinstance(pid, int) else a.device for pid, a in where],
         "stream": [a.stream if a.stream < 2**31 else a.stream >> 4 & 2**31 - 1 for a in args],
     }
+
+
+def _gpu_of(counter: Counter[Any]) -> int:
+    """The GPU that a sample is of, by its row's process; -1 where that names none."""
+    named = _COUNTERS.match(str(counter.pid))
+    return -1 if named is None else int(named[1])
 
 
 def _is_time(text: Any) -> bool:

@@ -101,11 +101,8 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
     seen[host["name"][is_op]] = True
-    found = {
-        code: kind
-        for code in np.flatnonzero(seen[:-1]).tolist()
-        if (kind := no_operator(strings[code]))
-    }
+    told = ((code, no_operator(strings[code])) for code in np.flatnonzero(seen[:-1]).tolist())
+    found = {code: kind for code, kind in told if kind}
     if found:
         kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
         kinds[list(found)] = list(found.values())

@@ -92,7 +92,7 @@ class Shapes:
         self._stacks: dict[Stack, KeptStack] = {(): KeptStack(0)}
 
     def text(self, value: str) -> str:
-        """The same text as before, where it was met before: both writers repeat some."""
+        """The text, as the object that it was when it was met before: both writers repeat some."""
         known = self._texts.get(value)
         if known is not None:
             return known

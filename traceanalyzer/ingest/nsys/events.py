@@ -171,7 +171,7 @@ class Strings:
     def of_parts(
         self, columns: Sequence[I64 | I32], unnamed: str, rewrite: Callable[[str], str] = str
     ) -> list[NDArray[Any]]:
-        """The same of several columns."""
+        """The codes of several columns of texts."""
         every = distinct_of_all(columns).tolist()
         texts = self._database.texts(every)
         codes = {i: self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every}

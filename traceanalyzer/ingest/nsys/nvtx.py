@@ -128,7 +128,7 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
 
 
 def named(database: Database, kind: NvtxEvent, *columns: str) -> list[tuple[Any, ...]]:
-    """Of each event of a kind that names something the thread, these columns (0 where they are
+    """For each event of a kind that names something the thread, these columns (0 where they are
     missing), the name."""
     wanted: _Wanted = {"globalTid": UNKNOWN, **dict.fromkeys(columns, 0), "textId": -1}
     where = f"eventType = {kind:d}"

@@ -35,7 +35,7 @@ class RangeNames:
         self._numbered: set[int] = set()
 
     def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
-        """Of each text the code of its name (-1: the range has no text of its own), the autograd
+        """For each text the code of its name (-1: the range has no text of its own), the autograd
         sequence number and the code of the input shapes (-1 without)."""
         bare, sequence, numbered = without_numbers(texts)
         place = {text: i for i, text in enumerate(dict.fromkeys(bare))}

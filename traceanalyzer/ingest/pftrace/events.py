@@ -80,7 +80,7 @@ def member(raw: bytes) -> bytes:
 
 
 def extra(raw: bytes) -> bytes:
-    """The same of a stage's ExtraData, whose values are all text."""
+    """`"name":value` of a stage's ExtraData, whose values are all text."""
     found = Message(raw)
     name = found.bytes(1)
     value = found.bytes(2)
@@ -112,7 +112,8 @@ def _scalar(found: Message) -> bytes:
     if _BOOL in found:
         return b"true" if found.value(_BOOL) else b"false"
     if _DOUBLE in found:
-        return repr(value).encode() if math.isfinite(value := found.double(_DOUBLE)) else b"null"
+        value = found.double(_DOUBLE)
+        return repr(value).encode() if math.isfinite(value) else b"null"
     return next((b"%d" % found.value(number) for number in (_INT, _UINT) if number in found), b"")
 
 
@@ -187,7 +188,7 @@ class Events:
         self._text_bytes += len(text)
 
     def close(self) -> None:
-        """The same at the end, where begins without an end are lost."""
+        """Hand over the last events; begins without an end are lost."""
         self.flush()
         self.rows.lost += sum(map(len, self._open.values()))
         for pid, tid, parent in self._tracks.values():

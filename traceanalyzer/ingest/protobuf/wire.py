@@ -43,7 +43,7 @@ def fields(data: bytes, at: int = 0, end: int | None = None) -> list[Field]:
 def fields_before_damage(
     data: bytes, at: int = 0, end: int | None = None
 ) -> tuple[list[Field], str]:
-    """The same up to the field that is cut off, with what there is of that one, and why there are
+    """The fields of one message up to the one that is cut off, with what there is of that one, and why there are
     no more."""
     end = len(data) if end is None else end
     found: list[Field] = []
@@ -93,7 +93,7 @@ class Message(dict[int, Field]):
         return b"" if field is None else self._data[field[2] : field[3]]
 
     def text(self, number: int) -> str:
-        """The same as text."""
+        """Text; empty where there is no such field."""
         return self.bytes(number).decode("utf-8", "replace")
 
     def double(self, number: int) -> float:

@@ -94,7 +94,7 @@ def read_rocpd(
 
 
 def suffixes_of(database: Database) -> list[str]:
-    """Of the tables, one for each database; none where the file has no such tables."""
+    """The suffixes of the tables, one for each database; none where the file has no such tables."""
     names = [
         name.removeprefix(_DISPATCH) for name in database.columns if name.startswith(_DISPATCH)
     ]
@@ -178,12 +178,11 @@ def _regions(
     named = distinct(rows["name_id"])
     spelt = part.texts(named)
     kinds = _kinds(part, rows, named, spelt)
+    tid = looked_up(threads["id"], threads["tid"], rows["tid"])
     columns = {
         "name": by_value(rows["name_id"], lambda i: texts.code(spelt.get(i, "unnamed call"))),
         **{column: rows[column] for column in ("start", "end", "pid")},
-        "thread": np.where(
-            (tid := looked_up(threads["id"], threads["tid"], rows["tid"])) >= 0, tid, rows["tid"]
-        ),
+        "thread": np.where(tid >= 0, tid, rows["tid"]),
     }
     is_call = kinds == _CALL
     is_range = kinds > _CALL

@@ -73,12 +73,9 @@ class Database:
     def table(self, name: str) -> str | None:
         """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
         variant = re.compile(re.escape(name) + r"(?:_V(\d{1,18}))?")
-        found = [
-            (int(match[1] or 1), table)
-            for table in self.columns
-            if (match := variant.fullmatch(table))
-        ]
-        return max(found)[1] if found else None
+        matches = [match for match in map(variant.fullmatch, self.columns) if match is not None]
+        latest = max(matches, key=lambda match: (int(match[1] or 1), match[0]), default=None)
+        return None if latest is None else latest[0]
 
     def has(self, name: str, *columns: str) -> bool:
         """Whether the table and all these columns exist; a table without rows counts as
@@ -179,7 +176,7 @@ class Database:
         *,
         cast: bool = True,
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The same in lists. `cast`: a column of integers has them whatever the file holds
+        """Rows as `rows` gives them, in lists. `cast`: a column of integers has them whatever the file holds
         there."""
         table = self.table(name)
         if table is None:
@@ -278,7 +275,8 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
             distrust(connection, size)
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
             columns = _catalog(connection)
-            layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
+            found = ((name, _layout(connection, name)) for name in columns)
+            layouts = {name: layout for name, layout in found if layout is not None}
             allow_reads_of(connection, columns)
             yield Database(connection, columns, layouts, pages, size, shown)
     except sqlite3.DatabaseError as error:

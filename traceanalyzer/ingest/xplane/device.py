@@ -100,12 +100,8 @@ def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
     ops = list[Placed]()
     ranges = list[Placed]()
     left_out = 0
-    devices = [
-        (found, line)
-        for plane in planes
-        if (found := _DEVICE.match(plane.name))
-        for line in plane.lines
-    ]
+    named = ((_DEVICE.match(plane.name), plane.lines) for plane in planes)
+    devices = [(found, line) for found, lines in named if found is not None for line in lines]
     for found, line in devices:
         what = f"{found[1]} {line.name}"
         number = int(found[2])
@@ -187,7 +183,8 @@ def _innermost(start: I64, end: I64) -> Bool:
 
 def devices(planes: tuple[Plane, ...], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that did work."""
-    stats = {int(match[2]): plane.stats for plane in planes if (match := _DEVICE.match(plane.name))}
+    named = ((_DEVICE.match(plane.name), plane.stats) for plane in planes)
+    stats = {int(match[2]): of_plane for match, of_plane in named if match is not None}
     return tuple(
         _described(number, stats.get(number, {})) for number in distinct(ops.device).tolist()
     )

@@ -104,15 +104,19 @@ class Host:
         sign = np.where(rows["name"] == texts.code("MemoryDeallocation"), -1, 1)
         columns = {
             "start": rows["start"],
-            "device": [
-                int(match[1]) if (match := _ALLOCATOR.match(name)) else -1 for name in allocators
-            ],
+            "device": [_gpu_of(name) for name in allocators],
             "bytes": sign * np.maximum(rows["allocation_bytes"], 0),
             "allocated": rows["bytes_allocated"],
             "reserved": rows["bytes_reserved"],
             "address": rows["addr"],
         }
         return MemoryEvents.from_columns(columns, rows=len(sign))
+
+
+def _gpu_of(allocator: str) -> int:
+    """The GPU whose memory an allocator gives; -1 for that of the host."""
+    named = _ALLOCATOR.match(allocator)
+    return -1 if named is None else int(named[1])
 
 
 def _shown(name: str) -> str:

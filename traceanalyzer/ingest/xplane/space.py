@@ -53,7 +53,7 @@ class Line:
         return len(self.events["start"])
 
     def take(self, rows: Bool) -> "Line":
-        """The same with these events alone."""
+        """The line with these events alone."""
         return replace(self, events={name: column[rows] for name, column in self.events.items()})
 
 
@@ -83,8 +83,9 @@ class Space:
         return value if isinstance(value, int) else None
 
     def time(self, name: str) -> int:
-        """The same of a moment, ns since the epoch; 0 for what can be none."""
-        return value if 0 < (value := self.stat(name) or 0) < MOST_IDS else 0
+        """A moment that one of the planes states, ns since the epoch; 0 for what can be none."""
+        value = self.stat(name) or 0
+        return value if 0 < value < MOST_IDS else 0
 
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
