@@ -57,7 +57,7 @@ the page."""
 
 def pages() -> list[Path]:
     """All Markdown files of the documentation."""
-    first = [ROOT / "README.md", ROOT / "AGENTS.md"]
+    first = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "skill" / "SKILL.md"]
     return [*first, *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
 
 

@@ -7,6 +7,7 @@ run = ta.load("trace.json.gz")            # or several ranks, or a folder
 report = ta.analyze(run)                  # Summary, Metrics, Findings, Recommendations as a value
 ta.compare("base.json.gz", "fix.json.gz") # what changed in the step time, and where it came from
 ta.frame(run, "kernels")                  # a table as a pandas DataFrame
+ta.frames(run)                            # all of them, events and measurements, by name
 run.traces[0].device_ops.to_frame(run.traces[0].strings)"""
 
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ __all__ = [
     "annotate",
     "compare",
     "frame",
+    "frames",
     "load",
     "predict",
     "whatif",
@@ -188,6 +190,29 @@ def frame(
     row = notebook.row_of(table)
     wanted = RowFilter(top, min_us)
     return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
+
+
+def frames(
+    recording: "Run | str | Path | Sequence[str | Path]",
+    selection: "Selection | None" = None,
+    knowledge: "Knowledge | None" = None,
+) -> "dict[str, pd.DataFrame]":
+    """Everything in a recording as DataFrames, by name: events (ns on the recording's clock) and
+    every table of measurements, each as `frame` gives it, with `attrs["definitions"]`. Raises
+    TraceAnalyzerError."""
+    from traceanalyzer.comparison import notebook
+    from traceanalyzer.diagnosis.selection import measured
+    from traceanalyzer.export.events import EVENTS
+    from traceanalyzer.export.tables import events_of
+    from traceanalyzer.report import tables
+    from traceanalyzer.report.table_entries import TABLES, RowFilter
+
+    of = measured(_run(recording), selection, knowledge)
+    found = {name: events_of(of, name) for name in EVENTS}
+    for table in TABLES:
+        rows = tables.rows_of(of, table.name, RowFilter())
+        found[table.name] = notebook.as_frame(rows, table.row)
+    return found
 
 
 def load_ipython_extension(shell: Any) -> None:

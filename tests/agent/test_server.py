@@ -26,6 +26,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 DUMPS = Path(__file__).resolve().parents[1] / "data" / "hang"
 BOUND, FIXED = (str(SAMPLES / name) for name in ("sync_bound", "sync_fixed"))
 QUESTIONS = {
+    "recordings": {"folder": str(SAMPLES)},
     "diagnose": {"path": BOUND},
     "explain": {"name": "host-waits"},
     "table": {"path": BOUND, "name": "kernels"},
@@ -55,7 +56,7 @@ def test_every_verb_answers_in_process():
         assert not answer.is_error, name
         (content,) = answer.content
         assert tokens(content.text) <= MOST_TOKENS
-        assert json.loads(content.text)
+        assert json.loads(content.text) == answer.structured_content
     assert wrong.is_error
     assert "cannot be opened" in wrong.content[0].text
     assert "Traceback" not in wrong.content[0].text
@@ -180,4 +181,4 @@ def test_without_the_sdk_it_is_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main(["mcp"])
     assert left.value.code == 1
-    assert "pip install 'traceanalyzer[mcp]'" in capsys.readouterr().err
+    assert "pip install '" in capsys.readouterr().err

@@ -171,3 +171,13 @@ def test_files_outside_the_folders_are_not_read(tmp_path):
             Sources([inside]).analyzed(path)
         with pytest.raises(TraceAnalyzerError, match="outside"):
             Sources([inside]).report(path)
+
+
+def test_paths_may_be_relative_to_the_folder_that_may_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sources = Sources([ROOT / "sample_traces"])
+    assert json.loads(verbs.diagnose(sources, "sync_bound"))["verdict"]
+    found = json.loads(verbs.recordings(sources, "sync_bound"))["recordings"]
+    assert {one["path"].rpartition("/")[2] for one in found} >= {"trace.rank0.json.gz"}
+    with pytest.raises(TraceAnalyzerError):
+        verbs.recordings(sources, "..")

@@ -87,7 +87,7 @@ def test_analyze_prints_the_report(asked, run, form, begins):
 
 @pytest.mark.parametrize(
     ("suffix", "begins"),
-    [(".md", "## Summary"), (".json", "{"), (".txt", "SYNC-BOUND"), ("", "SYNC-BOUND")],
+    [(".md", "## Summary"), (".json", "{"), (".txt", "Summary\n"), ("", "Summary\n")],
 )
 def test_the_suffix_of_the_file_tells_the_format(asked, run, tmp_path, suffix, begins):
     file = tmp_path / f"report{suffix}"

@@ -1,6 +1,7 @@
 """Recordings by what an agent names, kept for its next question; what each cannot tell, and which
 recording would."""
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,25 @@ from traceanalyzer.trace.flight import Flight
 
 KEPT = 3  # recordings held in memory: one that is asked about, and two that are compared
 ROWS = 60
+MOST_LISTED = 40  # recordings in an answer: a folder of more is asked about by its parts
+MOST_SEEN = 20_000  # files, of which the newest are listed
+NAMED_LIKE = (
+    ".json",
+    ".json.gz",
+    ".sqlite",
+    ".sqlite.gz",
+    ".pftrace",
+    ".xplane.pb",
+    ".db",
+    ".rpd",
+    ".nsys-rep",
+    ".pickle",
+    ".pickle.gz",
+    ".jsonl",
+    ".log",
+    ".log.gz",
+    ".hatchet",
+)
 LEAST_STEPS = 3  # fewer tell nothing of how they vary
 TORCH = "traceanalyzer collect torch"
 END = "-- python train.py"
@@ -44,7 +64,7 @@ class Sources:
     def analyzed(self, path: str, rank: int | None = None, step: int | None = None) -> Analyzed:
         """The recording that `path` names. Raises TraceAnalyzerError."""
         with only_below(self._roots):
-            folder = may_read(Path(path))
+            folder = may_read(self._place(path))
             # Changes where the file, or one in the folder, does.
             files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
             stats = (
@@ -54,30 +74,62 @@ class Sources:
             )
             key = (str(folder), *stats, rank, step)
             if key not in self._kept:
-                of = measured(load([path]), Selection(rank=rank, step=step))
+                of = measured(load([str(folder)]), Selection(rank=rank, step=step))
                 self._kept[key] = Analyzed(of, report_of(of, ROWS))
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key]
 
+    def recordings(self, folder: str = "") -> list[dict[str, Any]]:
+        """What lies below the folders that may be read, or below one of them, newest first. Raises
+        TraceAnalyzerError."""
+        with only_below(self._roots):
+            roots = [self._place(folder)] if folder else [*self._roots] or [Path()]
+            files = [file for root in roots for file in _files_below(may_read(root))]
+        files.sort(key=lambda file: -file.stat().st_mtime)
+        return [{"path": str(file), "bytes": file.stat().st_size} for file in files[:MOST_LISTED]]
+
+    def _place(self, name: str) -> Path:
+        """The file that a name means: as it is, else below one of the folders that may be read."""
+        path = Path(name)
+        if not path.is_absolute() and not path.exists():
+            for root in self._roots:
+                if (root / path).exists():
+                    return root / path
+        return path
+
     def report(self, name: str) -> Report:
         """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
         with only_below(self._roots):
-            may_read(Path(name))
-            return report_named(name, load)
+            file, mark, run = name.partition("#")
+            place = may_read(self._place(file))
+            return report_named(f"{place}{mark}{run}", load)
 
     def other_kinds(self, a: str, b: str) -> dict[str, Any] | None:
         """The comparison of two snapshots or logs of torch.compile; None of others. Raises
         TraceAnalyzerError."""
         with only_below(self._roots):
-            found = compared_kinds(*(str(may_read(Path(name))) for name in (a, b)))
+            found = compared_kinds(*(str(may_read(self._place(name))) for name in (a, b)))
             return None if found is None else found.values
 
     def flight(self, path: str) -> Flight:
         """The Flight Recorder dumps in a folder. Raises TraceAnalyzerError."""
         with only_below(self._roots):
-            return read_flight(may_read(Path(path)))
+            return read_flight(may_read(self._place(path)))
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """Files named like recordings, snapshots, logs or saved reports."""
+    if folder.is_file():
+        return [folder]
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent) / name for name in names if name.endswith(NAMED_LIKE)]
+        if len(found) > MOST_SEEN:
+            break
+    return [file for file in found if file.is_file()]
 
 
 class Unknown(NamedTuple):

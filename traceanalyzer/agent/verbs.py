@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
+from traceanalyzer.agent.claims import Claim, judged
 from traceanalyzer.agent.sources import Sources, unknowns
 from traceanalyzer.base import TraceAnalyzerError, definitions
 from traceanalyzer.comparison.compare import compare_reports
@@ -274,9 +275,19 @@ def verify(
     at_most: dict[str, str] | None = None,
     at_least: dict[str, str] | None = None,
     baseline: str = "",
+    claim: str = "",
+    stopwatch_before: str = "",
+    stopwatch_after: str = "",
 ) -> str:
     """Whether figures keep limits: {"gpu_idle_share": "10%"}, or {"step_time_ms.median": "+3%"}
-    against a baseline recording."""
+    against a baseline recording. Or whether a claim about a change holds, does not, or cannot be
+    told: path is the recording after it, baseline the one before, claim the step after it
+    ("0.68 to 1.05 ms"), a speedup ("1.3x"), "faster" or "no change"; logs of step times may be the
+    stopwatches of both."""
+    if claim:
+        before = stopwatch_before or baseline
+        after = stopwatch_after or path
+        return _claimed(sources, claim, before, after)
     wanted = [("max", at_most or {}), ("min", at_least or {})]
     if not at_most and not at_least:
         raise TraceAnalyzerError(
@@ -297,6 +308,30 @@ def verify(
         **checked.values(),
         how="figures of the report; a change against the baseline must exceed noise",
     )
+
+
+def _claimed(sources: Sources, claim: str, before: str, after: str) -> str:
+    if not before:
+        raise TraceAnalyzerError(
+            "a claim is about a change: give the recording before it as baseline"
+        )
+    found = compare_reports(sources.report(before), sources.report(after), (before, after))
+    judgement = judged(Claim.of(claim), found)
+    stopwatch = "stopwatch without the profiler"
+    return fitted(
+        verdict=judgement.verdict,
+        why=quoted_sentence(judgement.why),
+        before=figure(judgement.before_ms, "ms per step", stopwatch),
+        after=figure(judgement.after_ms, "ms per step", stopwatch),
+        names=NAMES_ARE_DATA,
+    )
+
+
+def recordings(sources: Sources, folder: str = "") -> str:
+    """Recordings, captures and saved reports that may be asked about, newest first: paths to give
+    to the other verbs. folder: only those below it."""
+    found = sources.recordings(folder)
+    return fitted(recordings=found, names=NAMES_ARE_DATA)
 
 
 def limits(sources: Sources, path: str) -> str:

@@ -11,6 +11,7 @@ from traceanalyzer.report.memory.model import LineChange
 
 Word = Literal["faster", "likely_faster", "no_change", "likely_slower", "slower", "not_comparable"]
 Basis = Literal["unprofiled", "recorded"]
+SHOWN_CHANGES = 8  # in the `repr`, which has a screen
 
 
 @dataclass(frozen=True)
@@ -187,3 +188,14 @@ class Comparison:
     that is."""
     per_unit: PerUnit | None = None
     """Time for each sample or token, where both sides know how many a step has and these differ."""
+
+    def __repr__(self) -> str:
+        """The answer and the largest changes: all of it is in the fields."""
+        times = f"{self.step.a_ms:.4g} → {self.step.b_ms:.4g} ms {self.per}"
+        lines = [f"<Comparison: {self.verdict}, {times}>", self.headline]
+        shown = self.changes[:SHOWN_CHANGES]
+        lines += [f"  {change.difference_ms:+.4g} ms  {change.title}" for change in shown]
+        left = len(self.changes) - SHOWN_CHANGES
+        if left > 0:
+            lines.append(f"  {left} more in .changes")
+        return "\n".join(lines)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import check_not_read
 from traceanalyzer.diagnosis.selection import Measured
 from traceanalyzer.export.tables import Hidden, frames
@@ -103,7 +104,7 @@ def write_parquet(of: Measured, folder: Path, hidden: Hidden = None) -> dict[str
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        needs = "pip install 'traceanalyzer[parquet]'; or give a name in .sqlite"
+        needs = f"{how_to_install('parquet')}; or give a name in .sqlite"
         raise TraceAnalyzerError(f"Parquet needs pyarrow: {needs}") from error
     if folder.exists():
         raise TraceAnalyzerError(f"{folder} exists: name a folder that does not")

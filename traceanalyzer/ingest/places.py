@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import replacing
 from traceanalyzer.ingest.folders import broken_in, iteration_in, recordings_in
 from traceanalyzer.ingest.side_files import may_be_beside
@@ -56,7 +57,7 @@ def system_of(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        needs = "an address needs fsspec: pip install 'traceanalyzer[remote]', or download it first"
+        needs = f"an address needs fsspec: {how_to_install('remote')}, or download it first"
         raise UnreadableInputError(f"{url}: {needs} (curl -LO {url})") from error
     with _errors(url):
         return fsspec.core.url_to_fs(url)
@@ -77,7 +78,7 @@ def _errors(url: str) -> Iterator[None]:
         raise UnreadableInputError(f"{url}: there is nothing at this address") from error
     except ImportError as error:
         raise UnreadableInputError(
-            f"{url}: {_line(error)}; or pip install 'traceanalyzer[remote]'"
+            f"{url}: {_line(error)}; or {how_to_install('remote')}"
         ) from error
     except Exception as error:  # clients have classes of their own
         raise UnreadableInputError(

@@ -71,6 +71,12 @@ usage."""
     is_flag=True,
     help="Also breach limits against the baseline by changes within noise.",
 )
+@click.option(
+    "--claim",
+    metavar="TEXT",
+    help="Whether what is said of the change since the baseline holds by stopwatch: '0.68 to 1.05 ms', '1.3x', "
+    "'faster', 'no change'.",
+)
 @redact_options()
 @output_options(FORMATS, "baseline", "policy_file")
 @limit_option
@@ -85,11 +91,16 @@ def check(
     allow_missing: bool,
     recorded: bool,
     strict: bool,
+    claim: str | None,
     hidden: Hidden,
     output: Output,
 ) -> None:
     """Hold the figures of a run against limits."""
     from traceanalyzer.cli.io.output import emit
+
+    if claim is not None:
+        _judge(claim, report, baseline, scope, hidden, output)
+        return
     from traceanalyzer.comparison.limits import LimitError, Policy
 
     try:
@@ -102,6 +113,27 @@ def check(
         raise click.UsageError(str(error)) from error
     emit(result, output)
     click.get_current_context().exit(0 if result.passed else BREACHED)
+
+
+def _judge(
+    claim: str, report: str, baseline: str | None, scope: Scope, hidden: Hidden, output: Output
+) -> None:
+    """Say whether the claim holds; one that does not is a breach. Raises UsageError without a
+    baseline."""
+    from traceanalyzer.agent.claims import Claim, judged, page
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.reports import cleaned, report_named
+    from traceanalyzer.comparison.compare import compare_reports
+
+    if baseline is None:
+        raise click.UsageError("--claim needs --baseline: the run before the change")
+    asked = Claim.of(claim)
+    before = report_named(baseline, knowledge=scope.knowledge)
+    after = report_named(report, *scope)
+    judgement = judged(asked, compare_reports(before, after, (baseline, report)))
+    emit(page(cleaned(judgement, hidden)), output)
+    holds = judgement.verdict != "does not hold"
+    click.get_current_context().exit(0 if holds else BREACHED)
 
 
 def _policy(file: str | None, given: "Policy") -> "Policy":

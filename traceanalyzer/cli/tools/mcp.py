@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.cli.options import Hidden, command, redact_options
 
 
@@ -22,7 +23,7 @@ from traceanalyzer.cli.options import Hidden, command, redact_options
 def mcp(roots: tuple[Path, ...], hidden: Hidden) -> None:
     """Answer an agent's questions over the Model Context Protocol."""
     if importlib.util.find_spec("mcp") is None:
-        raise TraceAnalyzerError("the MCP SDK is not installed: pip install 'traceanalyzer[mcp]'")
+        raise TraceAnalyzerError(f"the MCP SDK is not installed: {how_to_install('mcp')}")
     from traceanalyzer.agent.server import make_server
     from traceanalyzer.agent.sources import Sources
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.fleet.digests.files import Made
 from traceanalyzer.fleet.digests.make import make
 from traceanalyzer.fleet.digests.map import Cluster
@@ -35,9 +36,7 @@ def cluster(scheduler: str | None, workers: int | None) -> Iterator[Cluster | No
 
         own = None if scheduler else Security.temporary()
     except ImportError as error:
-        needs = (
-            "a cluster needs dask.distributed and cryptography: pip install 'traceanalyzer[fleet]'"
-        )
+        needs = f"a cluster needs dask.distributed and cryptography: {how_to_install('fleet')}"
         raise TraceAnalyzerError(needs) from error
     try:
         with dask.config.set(NO_PAGES):

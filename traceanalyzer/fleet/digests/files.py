@@ -28,6 +28,7 @@ from traceanalyzer.analysis.ranks.digest import (
 )
 from traceanalyzer.analysis.time.steps import Steps
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, dataclass
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import note_read
 from traceanalyzer.ingest.places import Place, contents
 from traceanalyzer.ingest.side_files import NOT_JSON
@@ -259,9 +260,7 @@ def arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TraceAnalyzerError(
-            "digests need pyarrow: pip install 'traceanalyzer[fleet]'"
-        ) from error
+        raise TraceAnalyzerError(f"digests need pyarrow: {how_to_install('fleet')}") from error
     return pyarrow
 
 

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.ranks.pipeline.slowdown import (
     slowdown,
 )
 from traceanalyzer.base import TraceAnalyzerError, UnreadableInputError, definitions
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.limits import limits
 from traceanalyzer.report.document import (
     Bullets,
@@ -193,7 +194,7 @@ def opened(path: Path) -> Any:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise TraceAnalyzerError(
-            "logs of operations need pyarrow: pip install 'traceanalyzer[fleet]'"
+            f"logs of operations need pyarrow: {how_to_install('fleet')}"
         ) from error
     try:
         return pq.ParquetFile(path)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from traceanalyzer.base import MS_PER_S, TraceAnalyzerError, UnreadableInputError, dataclass
+from traceanalyzer.base.extras import how_to_install
 from traceanalyzer.base.files import replacing
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.run import rank_in_name
@@ -142,7 +143,7 @@ class StepLog:
             import duckdb
         except ImportError as error:
             raise TraceAnalyzerError(
-                "stores of step times need DuckDB: pip install 'traceanalyzer[fleet]'"
+                f"stores of step times need DuckDB: {how_to_install('fleet')}"
             ) from error
         self.store = store
         self.run = run

@@ -1,0 +1,121 @@
+"""What somebody says a change brought, held against the stopwatches of both sides: it holds, it does not,
+or that cannot be told. No word of the claim counts, only its figures."""
+
+import re
+from typing import Literal
+
+from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.comparison.model import Comparison, Side
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
+from traceanalyzer.report import document as doc
+from traceanalyzer.report.printed import Printed
+
+Verdict = Literal["holds", "does not hold", "cannot tell"]
+
+_NUMBER = r"(\d{1,12}(?:\.\d{1,9})?)"
+_RANGE = re.compile(
+    rf"(?:{_NUMBER}\s*\()?{_NUMBER}\s*(?:to|-|\u2013)\s*{_NUMBER}\)?\s*(?:ms)?(?: per step)?"
+)
+_SPEEDUP = re.compile(rf"{_NUMBER}\s*x(?: faster)?", re.IGNORECASE)
+FORMS = "`0.68 to 1.05 ms` (the step after the change), `1.3x` (at least so much faster), `faster`, or `no change`"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The figures of a claim; those that it does not make are None."""
+
+    low_ms: float | None = None  # the step after the change
+    high_ms: float | None = None
+    speedup: float | None = None  # at least
+    direction: Literal["faster", "no change"] | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "Claim":
+        """What a text claims. Raises TraceAnalyzerError where it is of no known form."""
+        words = " ".join(text.split()).strip(" .").lower()
+        if match := _RANGE.fullmatch(words):
+            low, high = sorted((float(match[2]), float(match[3])))
+            return cls(low_ms=low, high_ms=high)
+        if match := _SPEEDUP.fullmatch(words):
+            return cls(speedup=float(match[1]))
+        if words == "faster":
+            return cls(direction="faster")
+        if words == "no change":
+            return cls(direction="no change")
+        raise TraceAnalyzerError(f"a claim is one of {FORMS}, not {text[:60]!r}")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is to be said of a claim."""
+
+    verdict: Verdict
+    why: str
+    before_ms: float | None = None
+    after_ms: float | None = None
+
+
+def judged(claim: Claim, found: Comparison) -> Judgement:
+    """The claim against the stopwatches of both sides."""
+    before = stopwatch_ms(found.a)
+    after = stopwatch_ms(found.b)
+    if found.verdict == "not_comparable":
+        differing = [one.name for one in found.conditions if one.incomparable]
+        why = f"the two are not alike: {', '.join(differing)}" if differing else found.headline
+        return Judgement("cannot tell", why, before, after)
+    if before is None or after is None:
+        which = "before" if before is None else "after"
+        why = f"no stopwatch {which} the change; `traceanalyzer collect` records one, or give a log of step times"
+        return Judgement("cannot tell", why, before, after)
+    verdict, why = _of_figures(claim, before, after, found.could_see)
+    return Judgement(verdict, why, before, after)
+
+
+def page(judgement: Judgement) -> Printed:
+    """The judgement as it is printed."""
+    text = f"{judgement.verdict[0].upper()}{judgement.verdict[1:]}: {judgement.why}."
+    values = {
+        "verdict": judgement.verdict,
+        "why": judgement.why,
+        "before_ms": judgement.before_ms,
+        "after_ms": judgement.after_ms,
+    }
+    return Printed(doc.Document("Claim", [doc.Section("", [doc.Verdict(text)])]), values)
+
+
+def stopwatch_ms(side: Side) -> float | None:
+    """The step time that was measured without a profiler; None where none was."""
+    if side.kind == "timing_log":
+        return side.step_ms
+    return side.timed_ms or None
+
+
+def _of_figures(claim: Claim, before: float, after: float, could_see: float) -> tuple[Verdict, str]:
+    noise = max(RUN_NOISE_SHARE, could_see)
+    measured = f"measured {before:.4g} \u2192 {after:.4g} ms ({before / after:.3g}x)"
+    if claim.low_ms is not None and claim.high_ms is not None:
+        return _of_range(claim.low_ms, claim.high_ms, after, measured)
+    change = (after - before) / before
+    if claim.speedup is not None:
+        reached = before / after
+        if reached >= claim.speedup:
+            return "holds", measured
+        near = reached >= claim.speedup * (1 - RUN_NOISE_SHARE)
+        return ("cannot tell" if near else "does not hold"), measured
+    if claim.direction == "faster":
+        if change < -noise:
+            return "holds", measured
+        return ("does not hold" if change > RUN_NOISE_SHARE else "cannot tell"), measured
+    if abs(change) <= RUN_NOISE_SHARE:
+        return "holds", measured
+    return ("does not hold" if abs(change) > noise else "cannot tell"), measured
+
+
+def _of_range(low: float, high: float, after: float, measured: str) -> tuple[Verdict, str]:
+    """The step after the change against a range for it; a run's own noise beyond its ends tells
+    nothing."""
+    if low <= after <= high:
+        return "holds", f"{measured}, within {low:.4g} to {high:.4g} ms"
+    beyond = low * (1 - RUN_NOISE_SHARE) <= after <= high * (1 + RUN_NOISE_SHARE)
+    outside = f"{measured}, outside {low:.4g} to {high:.4g} ms"
+    return ("cannot tell" if beyond else "does not hold"), outside

@@ -1,0 +1,26 @@
+"""How to install what a part of the program needs beside its own packages."""
+
+import re
+from importlib import metadata
+
+DISTRIBUTION = "gpu-traceanalyzer"
+"""What the package index calls the program; one called `traceanalyzer` there is somebody else's."""
+_REQUIREMENT = re.compile(r"""\A([^;\s]+)\s*;.*\bextra\s*==\s*["']([\w-]+)["']""")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs what an extra needs. It names the packages, so that it is right
+    whether the program came from a clone, a wheel or the package index."""
+    packages = _packages(extra)
+    if not packages:
+        return f"pip install '{DISTRIBUTION}[{extra}]'"
+    return f"pip install {' '.join(map(repr, packages))}"
+
+
+def _packages(extra: str) -> list[str]:
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return []
+    matches = filter(None, map(_REQUIREMENT.match, lines))
+    return [match[1] for match in matches if match[2] == extra]
