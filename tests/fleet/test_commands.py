@@ -25,7 +25,7 @@ def test_digests_then_the_answer(tmp_path, run):
         [],
     )
     assert found["ranks"]["unreadable"][0]["path"].endswith("rank4.json.gz")
-    assert found["summary"]["basis"] == "recorded"
+    assert found["summary"]["basis"] == "unprofiled"
     (culprit,) = found["culprits"]
     assert (culprit["rank"], culprit["cause"]) == (3, "slow_gpu")
     assert 0.29 < culprit["low_ms"] <= culprit["gain_ms"] <= culprit["high_ms"] < 0.31

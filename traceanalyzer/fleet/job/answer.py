@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.ranks.digest import Why
 from traceanalyzer.analysis.ranks.late import EXPLAINED, SAME_WORK
 from traceanalyzer.base import NS_PER_MS, EmptyRecordingError, digits, ms
 from traceanalyzer.diagnosis.finding import (
@@ -18,6 +19,7 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.fleet.digests.files import Rank
+from traceanalyzer.fleet.job.analyzed import MOST_RANKS, Analyzed
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
@@ -42,8 +44,10 @@ BEFORE = 0.25  # of what a rank is late by later on: less was before
 
 
 Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what says why they are late
+Analyze = Callable[[Sequence[Rank]], Analyzed | None]
 _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
 SHOWN = 4  # ranks named in a sentence
+UNNAMED = ("profiler", "other", "unexplained")  # parts of the step that are no bottleneck
 _NAMES = {
     "compute": "compute",
     "communication": "transfer",
@@ -56,20 +60,47 @@ _NAMES = {
 
 
 def answer(
-    chosen: Chosen, explained: Explain | None = None, racks: Mapping[str, str] | None = None
+    chosen: Chosen,
+    explained: Explain | None = None,
+    racks: Mapping[str, str] | None = None,
+    seen: Analyze | None = None,
 ) -> Job:
     """The answer about these ranks; `explained` reads what says why of a few of them, where they
-    come without; `racks` has the racks of hosts. Raises EmptyRecordingError where there is none."""
+    come without; `racks` has the racks of hosts; `seen` analyzes the recordings of a few. Raises
+    EmptyRecordingError where there is none."""
     whole = Whole(chosen, racks or {})
     if not whole.digests:
-        first = next(iter((*chosen.unreadable, *chosen.left_out)), None)
-        raise EmptyRecordingError(
-            "no rank could be read" + (f": {first.path}: {first.why}" if first else "")
-        )
-    if not (culprits := _culprits(whole, explained)) and whole.matches is not None:
+        raise EmptyRecordingError(_nothing_read(chosen))
+    analysis = None if seen is None else seen(_telling(whole))
+    culprits = _culprits(whole, explained) if analysis is None or analysis.holds_up else []
+    if not culprits and whole.matches is not None:
         step_ms = max(ms(one.mean_step_ns) for one in whole.digests)
         culprits = slow_links(whole.matches, whole.ranks, whole.hosts[0], step_ms)
-    changes = changes_of(whole, culprits)
+    # Where the replay says that nobody is late but by the profiler, nothing is gained by evening
+    # out what was recorded.
+    held_up = analysis is None or analysis.holds_up or bool(culprits)
+    changes = changes_of(whole, culprits) if held_up else []
+    return Job(
+        ranks=_ranks(whole),
+        summary=summary_of(whole, culprits, analysis),
+        culprits=culprits,
+        changes=changes,
+        slowdown=slowdown_of(whole, changes),
+        steps=_steps(whole),
+        worst=_worst(whole, culprits),
+        heat=heat_of(whole),
+        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
+        notes=_notes(whole),
+    )
+
+
+def _nothing_read(chosen: Chosen) -> str:
+    for left in (*chosen.unreadable, *chosen.left_out):
+        return f"no rank could be read: {left.path}: {left.why}"
+    return "no rank could be read"
+
+
+def _notes(whole: Whole) -> list[str]:
     notes = [*whole.chosen.notes, *whole.compared.notes]
     hosts, assumed = whole.hosts
     if assumed:
@@ -78,18 +109,19 @@ def answer(
             f"No recording says its host: ranks are taken {size} a host, as many as GPUs "
             "were listed."
         )
-    return Job(
-        ranks=_ranks(whole),
-        summary=summary_of(whole, culprits),
-        culprits=culprits,
-        changes=changes,
-        slowdown=slowdown_of(whole, changes),
-        steps=_steps(whole),
-        worst=_worst(whole, culprits),
-        heat=heat_of(whole),
-        pipeline=None if whole.compared.pipeline is None else whole.compared.pipeline.slowdown,
-        notes=notes,
-    )
+    return notes
+
+
+def _telling(whole: Whole) -> list[Rank]:
+    """The ranks whose recordings are analyzed: all of a small job; of a large one the critical one,
+    those that are late, and their neighbours."""
+    if len(whole.ranks) <= MOST_RANKS:
+        return list(whole.ranks)
+    late = [one.position for one in whole.compared.late]
+    positions = dict.fromkeys((whole.compared.critical, *late[:SHOWN]))
+    for neighbour in _beside(whole, whole.compared.critical, late)[: MOST_RANKS - len(positions)]:
+        positions[neighbour] = None
+    return [whole.ranks[i] for i in sorted(positions)]
 
 
 def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
@@ -101,7 +133,10 @@ def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
         some = [whole.ranks[i] for i in (one.position, *_beside(whole, one.position, late))]
         mine, *others = some if explained is None else explained(some)
         cause = cause_of(mine, others, one.gain_ms * NS_PER_MS) if others else None
-        found.append(replace(_culprit(whole, one.position, one.gain_ms), cause=cause))
+        culprit = replace(_culprit(whole, one.position, one.gain_ms), cause=cause)
+        # One that the job may gain nothing without is not named.
+        if culprit.low_ms is None or culprit.low_ms > 0.0:
+            found.append(culprit)
     return found
 
 
@@ -265,98 +300,119 @@ def _work(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
     return np.array(sums, np.float64) / one.digest.steps.steady_count
 
 
-def summary_of(whole: Whole, culprits: Sequence[Culprit]) -> Summary:
-    """Class, confidence and headline. The class is the largest part of the step of the rank that is
-    not waited on."""
-    rank = whole.compared.critical
+def summary_of(
+    whole: Whole, culprits: Sequence[Culprit], analysis: Analyzed | None = None
+) -> Summary:
+    """Class, confidence and headline: those of `analyze` where its recordings are there, else by
+    the largest part of the recorded step of the rank that is not waited on."""
+    if analysis is not None and analysis.summary.step_ms is not None:
+        headline = f"No rank holds up the job. {analysis.summary.headline}"
+        if culprits:
+            headline = _headline(whole, culprits, _cost(whole, culprits, analysis))
+        return replace(analysis.summary, headline=headline)
     digest = whole.digests[whole.compared.critical]
+    why = whole.ranks[whole.compared.critical].why
     step_ms = ms(digest.mean_step_ns) if digest.steps.known else None
-    if not step_ms or (why := whole.ranks[rank].why) is None:
-        return Summary(
-            "inconclusive",
-            0.0,
-            "Inconclusive: no rank has steps with work on a GPU.",
-            "recorded",
-            step_ms,
-        )
-    # Communication and copies as far as nothing overlaps with them, idle time by cause.
+    if not step_ms or why is None:
+        none = "Inconclusive: no rank has steps with work on a GPU."
+        return Summary("inconclusive", 0.0, none, "recorded", step_ms)
+    parts = _recorded_parts(whole, why)
+    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
+    margin = (parts[first] - parts[second]) / step_ms
+    named = first not in UNNAMED
+    cls = cast("BottleneckClass", first) if named else "inconclusive"
+    confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
+    headline = _all_alike(first, parts[first], step_ms)
+    if culprits:
+        headline = _headline(whole, culprits, _cost(whole, culprits, None))
+    return Summary(cls, confidence, headline, "recorded", step_ms)
+
+
+def _recorded_parts(whole: Whole, why: Why) -> dict[str, float]:
+    """The recorded step of the critical rank, ms: communication and copies as far as nothing
+    overlaps with them, idle time by cause, without what it waits for other ranks."""
+    digest = whole.digests[whole.compared.critical]
     idle = {cause.label: why.idle[cause] for cause in IdleCause}
-    exposed = why.exposed_communication + idle.pop("communication")
+    communication = why.exposed_communication + idle.pop("communication")
     spent = {
         "compute": digest.compute,
-        "communication": exposed,
+        "communication": communication,
         "transfer": why.exposed_copy,
         **idle,
     }
     parts = {name: ms(digest.per_step(times)) for name, times in spent.items()}
-    waiting = whole.compared.rows[rank].waiting_ms or 0.0
+    waiting = whole.compared.rows[whole.compared.critical].waiting_ms or 0.0
     parts["communication"] = max(parts["communication"] - waiting, 0.0)
-    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
-    margin = (parts[first] - parts[second]) / step_ms
-    named = first not in ("profiler", "other", "unexplained")
-    cls = cast("BottleneckClass", first) if named else "inconclusive"
-    confidence = round(min(MAX_CONFIDENCE, BASE_CONFIDENCE + margin), 2) if named else 0.0
-    return Summary(
-        cls, confidence, _headline(whole, culprits, parts, first, step_ms), "recorded", step_ms
+    return parts
+
+
+def _all_alike(part: str, part_ms: float, step_ms: float) -> str:
+    what = _NAMES.get(part, "what the digests do not tell")
+    share = f"{digits(part_ms)} ms ({part_ms / step_ms:.0%})"
+    return (
+        f"No rank holds up the job: {what} takes {share} of each {digits(step_ms)} ms step, "
+        "on all ranks alike."
     )
 
 
-def _headline(
-    whole: Whole, culprits: Sequence[Culprit], parts: dict[str, float], first: str, step_ms: float
-) -> str:
-    if not culprits:
-        what = _NAMES.get(first, "what the digests do not tell")
-        share = parts[first] / step_ms
-        part = f"{digits(parts[first])} ms ({share:.0%})"
-        step = f"{digits(step_ms)} ms step"
-        return f"No rank holds up the job: {what} takes {part} of each {step}, on all ranks alike."
+def _headline(whole: Whole, culprits: Sequence[Culprit], cost: str) -> str:
     worst = culprits[0]
     if worst.cause == "heavy_stage":
-        mine = [
-            str(one.rank)
-            for one, stage in zip(whole.digests, whole.stages, strict=True)
-            if stage == worst.stage
-        ]
-        ranks = f"rank{'s' * (len(mine) > 1)} {', '.join(mine[:SHOWN])}" + (
-            ", ..." if len(mine) > SHOWN else ""
-        )
         return (
-            f"Stage {worst.stage} ({ranks}) is too heavy. Evening out the stages gains "
-            f"{_cost(worst, step_ms)}."
+            f"Stage {worst.stage} ({_ranks_of_stage(whole, worst.stage)}) is too heavy. "
+            f"Evening out the stages gains {cost}."
         )
     if worst.cause == "slow_link":
         where = f"host {worst.host}" if worst.host else f"the group of rank {worst.rank}"
+        step_ms = ms(whole.digests[whole.compared.critical].mean_step_ns)
         gain = f"{digits(worst.gain_ms)} ms of each {digits(step_ms)} ms step"
         return f"The links of {where} are slow: its transfers take {gain} longer."
     if len(culprits) > 1:
-        return _of_several(culprits, _cost(worst, step_ms), whole.compared.late[0].together)
+        return _of_several(culprits, cost, whole.compared.late[0].together)
     host = f" (host {worst.host})" if worst.host else ""
-    return (
-        f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs "
-        f"{_cost(worst, step_ms)}."
-    )
+    return f"Rank {worst.rank}{host} holds up the job: {WORDS[worst.cause]}. It costs {cost}."
+
+
+def _ranks_of_stage(whole: Whole, stage: int | None) -> str:
+    ranks = [
+        str(digest.rank)
+        for digest, its in zip(whole.digests, whole.stages, strict=True)
+        if its == stage
+    ]
+    shown = ", ".join(ranks[:SHOWN])
+    more = ", ..." if len(ranks) > SHOWN else ""
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {shown}{more}"
 
 
 def _of_several(culprits: Sequence[Culprit], cost: str, together: bool) -> str:
     worst = culprits[0]
     hosts = {one.host for one in culprits}
-    ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN]) + (
-        ", ..." if len(culprits) > SHOWN else ""
-    )
-    on = f" (all on host {next(iter(hosts))})" if len(hosts) == 1 and None not in hosts else ""
+    ranks = ", ".join(str(one.rank) for one in culprits[:SHOWN])
+    if len(culprits) > SHOWN:
+        ranks += ", ..."
+    on = f" (all on host {worst.host})" if len(hosts) == 1 and None not in hosts else ""
     if together:
         why = f" ({worst.cause.replace('_', ' ')})" if worst.cause else ""
         return f"Ranks {ranks}{on} hold up the job together{why}. They cost {cost}."
     return f"Ranks {ranks}{on} hold up the job by turns; rank {worst.rank} most: {cost}."
 
 
-def _cost(one: Culprit, step_ms: float) -> str:
-    since = (
-        f", since {one.since}"
-        if one.since
-        else ", in all steps"
-        if one.pattern == "recurring"
-        else ""
-    )
-    share = "; ".join(filter(None, (f"{one.gain_ms / step_ms:.0%}", ends_of(one))))
-    return f"{digits(one.gain_ms)} ms ({share}) of each {digits(step_ms)} ms step{since}"
+def _cost(whole: Whole, culprits: Sequence[Culprit], analysis: Analyzed | None) -> str:
+    """What the first of them costs: of the step without the profiler where that is known, else of
+    the recorded one, whose range over the steps is known."""
+    worst = culprits[0]
+    since = ""
+    if worst.since:
+        since = f", since {worst.since}"
+    elif worst.pattern == "recurring":
+        since = ", in all steps"
+    alone = len(culprits) == 1 or whole.compared.late[0].together
+    if analysis is not None and alone and analysis.cost_ms and analysis.summary.step_ms:
+        share = f"{analysis.cost_ms / analysis.summary.step_ms:.0%}"
+        step = f"{digits(analysis.summary.step_ms)} ms step"
+        return f"{digits(analysis.cost_ms)} ms ({share}) of each {step}{since}"
+    step_ms = ms(whole.digests[whole.compared.critical].mean_step_ns)
+    share = "; ".join(filter(None, (f"{worst.gain_ms / step_ms:.0%}", ends_of(worst))))
+    recorded = "recorded " if analysis is not None else ""
+    step = f"{digits(step_ms)} ms {recorded}step"
+    return f"{digits(worst.gain_ms)} ms ({share}) of each {step}{since}"

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import digits
-from traceanalyzer.fleet.job.model import Culprit, Heat, Job, ends_of
+from traceanalyzer.fleet.job.model import Change, Culprit, Heat, Job, ends_of
 from traceanalyzer.fleet.pipeline.document import slowdown_facts
 from traceanalyzer.report.document import (
     Bullets,
@@ -54,20 +54,25 @@ def _answer(job: Job) -> Verdict:
 
 
 def _screen(job: Job) -> list[Section]:
-    gains = [
-        f"{one.what}: {digits(one.gain_ms)} ms a step"
-        + (f" ({ends})" if (ends := ends_of(one)) else "")
-        + (f", {one.explains:.0%} of the slowdown" if one.explains is not None else "")
-        for one in job.changes[:SHOWN_CHANGES]
-    ]
+    gains = [_gain(change) for change in job.changes[:SHOWN_CHANGES]]
     notes = [Line(text, "yellow") for text in (*gone(job), *job.notes[:SHOWN_NOTES])]
     found = [
         Section(TITLE, [_answer(job)], untitled=True),
         Section("What the job gains", [Bullets(gains)] if gains else [], is_minor=True),
-        Section("Worst ranks", [_worst(job.worst)] if job.worst else [], is_minor=True),
+        Section("Worst ranks", [_worst(job.worst)] if job.culprits else [], is_minor=True),
         Section("Next", [Bullets(next_steps(job), ">"), *notes], is_minor=True),
     ]
     return [one for one in found if one.parts]
+
+
+def _gain(change: Change) -> str:
+    text = f"{change.what}: {digits(change.gain_ms)} ms a step"
+    ends = ends_of(change)
+    if ends:
+        text += f" ({ends})"
+    if change.explains is not None:
+        text += f", {change.explains:.0%} of the slowdown"
+    return text
 
 
 def _worst(rows: Sequence[Culprit]) -> TextTable:
@@ -138,7 +143,7 @@ def _sections(job: Job) -> list[Section]:
             heat and heat.folded is not None,
             Section("Stages", [Drawing(partial(_picture, "stages", heat))]),
         ),
-        (job.worst, Section("Worst ranks", [Table(job.worst)])),
+        (job.culprits, Section("Worst ranks", [Table(job.worst)])),
         (
             job.pipeline,
             Section("Pipeline", [slowdown_facts(job.pipeline) if job.pipeline else None]),

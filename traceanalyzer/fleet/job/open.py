@@ -13,6 +13,7 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, name_of, read_digests
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
+from traceanalyzer.fleet.job.analyzed import Analyzed, analyzed
 from traceanalyzer.fleet.job.answer import answer
 from traceanalyzer.fleet.job.model import Job
 from traceanalyzer.fleet.job.select import chosen
@@ -73,9 +74,12 @@ def job_of(
         host = hosts.setdefault(one.digest.host, f"host-{len(hosts) + 1}")
         return replace(one, digest=replace(one.digest, host=host))
 
+    def seen(ranks: Sequence[Rank]) -> Analyzed | None:
+        return analyzed(ranks, [where[one.path] for one in ranks])
+
     ranks = chosen([*(unnamed(one) if isinstance(one, Rank) else one for one in found), *lines])
     ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
-    job = answer(ranks, explained, racks_in(racks) if racks else {})
+    job = answer(ranks, explained, racks_in(racks) if racks else {}, seen)
     if hidden is None:
         return job
     from traceanalyzer.report.privacy.redact import (

@@ -1,0 +1,67 @@
+"""What `analyze` says of a job, for its class, its step and whether a rank really holds it up: of
+all recordings of a small job, of the ranks that count of a large one.
+
+Digests tell who comes late as recorded. What comes late may be the profiler's cost, or the lead of
+hosts that never wait: only the replay of recordings tells."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.diagnosis.finding import Finding, Summary
+from traceanalyzer.fleet.digests.files import Rank, name_of
+from traceanalyzer.ingest.places import Place, is_remote, places_in
+
+MOST_RANKS = 16
+"""Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
+their neighbours."""
+STRAGGLER = "straggler"  # the finding that names ranks
+
+
+@dataclass(frozen=True)
+class Analyzed:
+    """What `analyze` says of the ranks."""
+
+    summary: Summary
+    holds_up: bool  # whether ranks hold up the others without the profiler, too
+    cost_ms: float | None  # of that step what they cost; None where it is not known
+
+
+def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None:
+    """The analysis of these ranks, whose digests are given; None where a recording is not here any
+    more, is another by now, or cannot be read."""
+    paths = dict.fromkeys(one.path for one in ranks)
+    names = {place.name.rpartition("/")[2] for place in digests}
+    if not all(_is_here(path, names) for path in paths):
+        return None
+    # What reads and diagnoses recordings takes a second to load.
+    from traceanalyzer.diagnosis.diagnose import diagnose
+    from traceanalyzer.diagnosis.selection import measured
+    from traceanalyzer.ingest import load
+
+    try:
+        critical = measured(load([Path(path) for path in paths])).critical
+        found = diagnose(critical)
+    except TraceAnalyzerError:
+        return None
+    straggler = _straggler(found.findings)
+    return Analyzed(
+        summary=found.summary,
+        holds_up=straggler is not None,
+        cost_ms=None if straggler is None else straggler.headroom_ms,
+    )
+
+
+def _is_here(path: str, digests: set[str]) -> bool:
+    """Whether the recording that a digest was made of lies where it was, as it was."""
+    if is_remote(path) or not Path(path).is_file():
+        return False
+    stems = {name_of(place.url, place.stamp) for place in places_in([path])[0]}
+    return any(name.rpartition("-")[0] in stems for name in digests)
+
+
+def _straggler(findings: Sequence[Finding]) -> Finding | None:
+    for finding in findings:
+        if finding.id == STRAGGLER:
+            return finding
+    return None
