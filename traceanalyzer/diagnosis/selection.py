@@ -5,10 +5,14 @@ from dataclasses import fields, replace
 from functools import cached_property
 
 from traceanalyzer.analysis.joined.linked import Knowledge
-from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
+from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks, why_not_one_run
 from traceanalyzer.analysis.ranks.digested import digest_of
 from traceanalyzer.analysis.ranks.matches import match_collectives
-from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
+from traceanalyzer.analysis.ranks.one_run import (
+    refuse_apart,
+    refuse_other_jobs,
+    refuse_several_runs,
+)
 from traceanalyzer.base import EmptyRecordingError, dataclass
 from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
 from traceanalyzer.trace import Run, Trace, distinct
@@ -80,7 +84,11 @@ def measured(
     refuse_several_runs([one.trace for one in each])
     unread = [failure.rank for failure in run.failures if failure.rank is not None]
     digests = [one.timed.memo(digest_of) for one in each]
+    if not why_not_one_run([digest.claim for digest in digests]):
+        refuse_other_jobs([one.trace for one in each], digests)
     matches = match_collectives(digests) if len(each) == len(every) and each[0].peers else None
+    if matches is not None:
+        refuse_apart([one.trace for one in each], matches.clocks)
     ranks = compare_ranks(digests, unread, matches)
     return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
 

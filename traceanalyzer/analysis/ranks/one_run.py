@@ -3,10 +3,17 @@ of all."""
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
+from traceanalyzer.analysis.algebra import one_of
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.digested import claim_of
+from traceanalyzer.analysis.ranks.rank_clocks import Clocks
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.trace import Trace
 
@@ -14,6 +21,9 @@ _OF_A_RANK = re.compile(
     r"\.(?:part|pid)\d+"
 )  # what `collect` adds to the name of a rank's second recording
 NAMED = 4
+LEAST_CALLS = 3  # of fewer collectives a step does not tell one program from another
+EDGE_CALLS = 2
+OTHER_JOBS = "make other collectives in every step of the group that they share"
 
 
 def refuse_several_runs(traces: Sequence[Trace]) -> None:
@@ -24,15 +34,99 @@ def refuse_several_runs(traces: Sequence[Trace]) -> None:
     paths = [Path(trace.path) for trace in traces]
     if len({path.parent / _OF_A_RANK.sub("", path.name) for path in paths}) < 2:
         return
-    if doubt := why_not_one_run(list(map(claim_of, traces))) or _unranked(traces):
-        names = list(dict.fromkeys(trace.path for trace in traces))
-        shown = ", ".join(names[:NAMED]) + (
-            f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        )
-        raise SeveralRunsError(
-            f"{len(names)} recordings that are not one run ({doubt}): {shown}; "
-            f"name the files of one run, or compare two: traceanalyzer compare {names[0]} {names[1]}"
-        )
+    copies = _copies(traces)
+    if copies is not None:
+        first, second = copies
+        raise SeveralRunsError(f"{second.path} is a copy of {first.path}: give one of them")
+    doubt = why_not_one_run([claim_of(trace) for trace in traces]) or _unranked(traces)
+    if doubt:
+        raise _refusal(traces, doubt)
+
+
+def refuse_other_jobs(traces: Sequence[Trace], digests: Sequence[RankDigest]) -> None:
+    """Raises SeveralRunsError where ranks that should communicate with each other never make the
+    same collectives: they are ranks of different jobs. What a damaged recording has lost tells
+    nothing."""
+    whole = [
+        digest
+        for trace, digest in zip(traces, digests, strict=True)
+        if not trace.health.lost and not trace.health.truncated and digest.steps.found
+    ]
+    for before, after in pairwise(whole):
+        for key in _shared_groups(before, after):
+            of_a = _series(before, key)
+            of_b = _series(after, key)
+            if of_a and of_b and not of_a & of_b and not _is_part(of_a, of_b):
+                raise _refusal(traces, f"ranks {before.rank} and {after.rank} {OTHER_JOBS}")
+
+
+def refuse_apart(traces: Sequence[Trace], clocks: Clocks) -> None:
+    """Raises SeveralRunsError where ranks were recorded one after the other, and the collectives
+    that they would share do not end together."""
+    claims = [claim_of(trace) for trace in traces]
+    apart = max(claim.start_ns for claim in claims) > min(claim.end_ns for claim in claims)
+    if apart and not clocks.comparable:
+        scatter = f"ends of one collective scatter by {clocks.spread_ns / NS_PER_MS:.3g} ms"
+        raise _refusal(traces, f"recorded one after the other, and {scatter}")
+
+
+def _refusal(traces: Sequence[Trace], doubt: str) -> SeveralRunsError:
+    names = list(dict.fromkeys(trace.path for trace in traces))
+    shown = ", ".join(names[:NAMED])
+    if len(names) > NAMED:
+        shown += f" and {len(names) - NAMED} more"
+    return SeveralRunsError(
+        f"{len(names)} recordings that are not one run ({doubt}): {shown}; "
+        f"name the files of one run, or compare two: traceanalyzer compare {names[0]} {names[1]}"
+    )
+
+
+def _copies(traces: Sequence[Trace]) -> tuple[Trace, Trace] | None:
+    """Two recordings in different files with the same device work at the same times; None without
+    such."""
+    known: dict[tuple[int | None, ...], Trace] = {}
+    for trace in traces:
+        ops = trace.device_ops
+        if not len(ops):
+            continue
+        key = (trace.rank, trace.process.pid, trace.epoch_ns, len(ops))
+        other = known.setdefault(key, trace)
+        if other.path != trace.path and np.array_equal(other.device_ops.start, ops.start):
+            return other, trace
+    return None
+
+
+def _shared_groups(a: RankDigest, b: RankDigest) -> set[tuple[str, str, str]]:
+    """Keys of the groups that name their ranks, and that both recorded."""
+    of_b = {group.key for group in b.groups if group.ranks}
+    return {group.key for group in a.groups if group.ranks and group.key in of_b}
+
+
+def _series(digest: RankDigest, key: tuple[str, str, str]) -> set[tuple[int, ...]]:
+    """The kinds of a group's collectives in each steady step, in order."""
+    calls = digest.calls
+    codes = [i for i, group in enumerate(digest.groups) if group.key == key]
+    rows = one_of(calls.group, codes) & ~one_of(calls.kind, SENDS)
+    found = set()
+    for step in range(len(digest.steps))[digest.steps.steady]:
+        kinds = calls.kind[rows & (calls.step == step)]
+        if len(kinds) >= LEAST_CALLS:
+            found.add(tuple(kinds.tolist()))
+    return found
+
+
+def _is_part(a: set[tuple[int, ...]], b: set[tuple[int, ...]]) -> bool:
+    """Whether a step of one is the beginning or the end of one of the other: the edges of steps
+    differ from rank to rank by a call or two."""
+    for x in a:
+        for y in b:
+            short, long = sorted((x, y), key=len)
+            if len(long) - len(short) <= EDGE_CALLS and short in (
+                long[: len(short)],
+                long[len(long) - len(short) :],
+            ):
+                return True
+    return False
 
 
 def _unranked(traces: Sequence[Trace]) -> str:

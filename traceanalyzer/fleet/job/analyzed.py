@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.base.errors import SeveralRunsError
 from traceanalyzer.diagnosis.finding import Finding, Summary
 from traceanalyzer.fleet.digests.files import Rank, name_of
 from traceanalyzer.ingest.places import Place, is_remote, places_in
@@ -42,6 +43,8 @@ def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None
     try:
         critical = measured(load([Path(path) for path in paths])).critical
         found = diagnose(critical)
+    except SeveralRunsError:
+        raise
     except TraceAnalyzerError:
         return None
     straggler = _straggler(found.findings)
