@@ -147,3 +147,22 @@ def test_several_runs_have_a_best():
     assert [row.verdict for row in table.rows] == ["the first", "faster, best", "no change"]
     assert "| try1 |" in table.markdown()
     assert Several(table.comparisons[1:]).headline == "None of 1 runs is faster than base."
+
+
+def timed(run):
+    return replace(run, metrics=replace(run.metrics, unprofiled_source="measured"))
+
+
+def test_a_step_that_a_stopwatch_halves_at_the_same_work_is_not_called_unchanged():
+    """Another rank's loader, or the input, made it: the recording of this rank cannot tell."""
+    hosts = [host("aten::mm"), host("aten::add"), host("aten::relu")]
+    found = compare_reports(timed(BASE), timed(run(5.0, hosts)))
+    assert found.verdict == "not_comparable"
+    assert "input, other ranks, the host or the machine made the difference" in found.headline
+    little = compare_reports(timed(BASE), timed(run(9.4, hosts)))
+    assert little.verdict == "no_change"
+
+
+def test_a_stopwatch_that_the_hosts_speed_explains_is_no_change():
+    fast = [host(f"aten::{op}", us=35.0, python=7.0) for op in ("mm", "add", "relu")]
+    assert compare_reports(timed(BASE), timed(run(7.0, fast))).verdict == "no_change"

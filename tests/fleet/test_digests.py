@@ -161,3 +161,16 @@ def test_damaged_bytes_never_raise(tmp_path):
             data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
         )
         list(read_digests(places_in([str(tmp_path)], files.SUFFIX)[0]))
+
+
+def test_a_digest_that_multiplies_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    write_job(tmp_path / "job", {})
+    (tmp_path / "digests").mkdir()
+    make_all(places_in([str(tmp_path / "job")])[0], str(tmp_path / "digests"))
+    places = places_in([str(tmp_path / "digests")], files.SUFFIX)[0]
+    assert all(isinstance(one, files.Rank) for one in read_digests(places))
+    monkeypatch.setattr(files, "LEAST_MADE", 10)
+    monkeypatch.setattr(files, "MOST_RATIO", 0)
+    for one in read_digests(places):
+        assert isinstance(one, files.LeftOut)
+        assert "bytes that would take" in one.why

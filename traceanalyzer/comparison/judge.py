@@ -15,6 +15,9 @@ from traceanalyzer.report.model import Report
 SEEN = 0.03  # a change of the step by less is none: the rounds of one program differ by as much
 SUPPORT = 0.25
 """Share of a change of the step that must be found in certain places; less is the machine's."""
+UNEXPLAINED = 0.1
+"""A change of the step of as much, at A's speed of host and GPU, is not called none: the recordings
+of one rank that does the same work cannot tell a faster loader, or another rank, from a machine."""
 LEAST_TOLD = 0.005  # changed work that is a smaller share of the step is not worth a word
 WORDS: dict[Word, str] = {
     "faster": "Faster",
@@ -26,6 +29,10 @@ WORDS: dict[Word, str] = {
 }
 SETTLE = "Record 20 steps of both, one after the other, to be sure."
 SAME_WORK = "Both do the same GPU work (operators, shapes, kernels, launches, waits)"
+NOT_TOLD = (
+    "input, other ranks, the host or the machine made the difference, and this rank's recordings do "
+    "not tell which. Record both again, one after the other, and compare the other ranks."
+)
 UNKNOWN_CAUSE = (
     "the cause is on the host or in the machine (clocks, other load); record both again to be sure"
 )
@@ -101,8 +108,15 @@ def word_of(
         return _changed(faster=found[0] < 0, sure=len(found) == 2 and is_sure)
     less_changed = evidence.known and evidence.most < SEEN
     if evidence.is_same_work or less_changed:
-        return "no_change"
+        return "not_comparable" if is_unexplained(times) else "no_change"
     return "not_comparable" if times.seen or could_see > SEEN else "no_change"
+
+
+def is_unexplained(times: Times) -> bool:
+    """Whether stopwatches of both differ by more than the speed of their machines explains."""
+    as_it_is, at_speed_of_a = times.changes
+    least = min(abs(as_it_is), abs(at_speed_of_a))
+    return times.source == "measured" and least >= UNEXPLAINED and as_it_is * at_speed_of_a > 0
 
 
 def _changed(*, faster: bool, sure: bool) -> Word:
@@ -167,6 +181,8 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
             return ""
         other = f"What differs in their work is {evidence.most:.1%} of the time"
         return f"{SAME_WORK if evidence.most < LEAST_TOLD else other}: {machines or UNKNOWN_CAUSE}."
+    if word == "not_comparable" and is_unexplained(times) and evidence.most < SEEN:
+        return f"{SAME_WORK}: {NOT_TOLD}"
     machines = _machines(evidence, 0.0)
     speed = machines[:1].upper() + machines[1:]
     if word == "not_comparable":

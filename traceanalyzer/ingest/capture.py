@@ -56,7 +56,9 @@ def join(run: Run) -> Run:
     alone are one."""
     given = [trace for trace in run.traces if trace.is_companion]
     logs = [trace for trace in run.traces if trace.only_step_times]
-    recordings = with_captures([trace for trace in run.traces if trace not in (*given, *logs)])
+    recordings = with_captures(
+        [trace for trace in run.traces if not trace.is_companion and not trace.only_step_times]
+    )
     if not recordings:
         recordings = logs
         logs = []

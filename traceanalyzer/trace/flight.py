@@ -5,6 +5,7 @@ Of each rank only what a verdict needs is kept: where it stands in each process 
 operations."""
 
 from dataclasses import field
+from functools import cached_property
 
 from traceanalyzer.base import dataclass
 
@@ -143,12 +144,12 @@ class Flight:
     repeated: list[Repeated] = field(default_factory=list)
     clues: Clues = field(default_factory=Clues)
 
-    @property
+    @cached_property
     def missing(self) -> tuple[int, ...]:
         """Ranks without a dump that could be read."""
         return tuple(sorted(self.expected - self.dumps.keys()))
 
-    @property
+    @cached_property
     def lost(self) -> tuple[int, ...]:
         """Ranks without a file: those whose file is damaged lived to write it."""
         damaged = {one.rank for one in self.unreadable}

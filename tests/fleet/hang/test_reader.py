@@ -7,16 +7,18 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.fleet.hang.document import headline, next_steps
 from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.ingest.flight_recorder.digest import Digests, usual_next
 from traceanalyzer.ingest.flight_recorder.folder import plain_values, read_flight
-from traceanalyzer.trace.flight import NO_SIGNATURE, InGroup
+from traceanalyzer.trace.flight import NO_SIGNATURE, Flight, InGroup
 
 
 def entry(
@@ -311,3 +313,65 @@ def test_two_ranks_that_issued_different_operations_are_told_apart_by_earlier_cy
     hang = hang_of(read_flight(tmp_path, world=2))
     assert (hang.verdict.culprits, hang.verdict.kind) == ((1,), "mismatch")
     assert hang.mismatches[0].others_by == (0,)
+
+
+def two_ranks(left_out: int | None, steps: int = 6, state: str = "scheduled") -> Flight:
+    """Two ranks that gather and reduce by turns; rank 1 leaves out a gather."""
+    digests = Digests()
+    dumps = {}
+    for rank in range(2):
+        kinds = ["all_gather", "all_reduce"] * steps
+        if rank == 1 and left_out is not None:
+            del kinds[left_out]
+        stop = 2 * steps - 2 if left_out is None else left_out
+        entries = [
+            entry(i, kind, "completed" if i < stop else state)
+            for i, kind in enumerate(kinds[: stop + 1])
+        ]
+        dumps[rank] = replace(digests.digest(dump(entries, "[0, 1]"), f"rank_{rank}"), rank=rank)
+    return Flight("", tuple(digests.groups), dumps, frozenset(range(2)))
+
+
+def test_of_two_ranks_that_differ_the_one_that_left_the_cycle_is_named() -> None:
+    hang = hang_of(two_ranks(8))
+    assert (hang.verdict.culprits, hang.verdict.kind) == ((1,), "mismatch")
+    assert hang.verdict.confidence == "likely"
+    assert "Rank 1 issued all_reduce of 4 Float, rank 0 all_gather of 4 Float." in headline(hang)
+
+
+def test_of_two_ranks_without_a_cycle_both_are_named_with_what_they_issued() -> None:
+    hang = hang_of(two_ranks(2, steps=2))
+    assert (hang.verdict.culprits, hang.verdict.confidence) == ((), "undecided")
+    assert (hang.mismatches[0].issued_by, hang.mismatches[0].others_by) == ((0,), (1,))
+    assert "Rank 0 issued all_gather of 4 Float, rank 1 all_reduce of 4 Float." in headline(hang)
+    assert "ranks 0 and 1: which branch issued" in next_steps(hang)[0]
+
+
+def test_what_peers_have_only_begun_is_not_complete() -> None:
+    digests = Digests()
+    dumps = {}
+    for rank in range(4):
+        entries = [entry(0), entry(1, state="scheduled" if rank == 0 else "started")]
+        entries[1]["time_discovered_started_ns"] = (
+            None if rank == 0 else entries[1]["time_created_ns"]
+        )
+        dumps[rank] = replace(digests.digest(dump(entries), f"rank_{rank}"), rank=rank)
+    hang = hang_of(Flight("", tuple(digests.groups), dumps, frozenset(range(4))))
+    assert (hang.verdict.culprits, hang.verdict.kind) == ((0,), "gpu_stopped")
+    assert "has not begun all_reduce" in headline(hang)
+    assert "complete on the peers" not in headline(hang)
+
+
+def test_many_ranks_without_a_dump_are_told_in_linear_time() -> None:
+    world = 20_000
+    digests = Digests()
+    ranks = str(list(range(world)))
+    entries = [entry(0, state="scheduled")]
+    dumps = {
+        rank: replace(digests.digest(dump(entries, ranks), f"rank_{rank}"), rank=rank)
+        for rank in range(2)
+    }
+    flight = Flight("", tuple(digests.groups), dumps, frozenset(range(world)))
+    hang = hang_of(flight)
+    assert len(hang.verdict.culprits) == world - 2
+    assert "Ranks 2 to 19999 left no dump" in headline(hang)

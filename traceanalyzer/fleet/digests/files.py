@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -73,6 +73,11 @@ _OF_STEPS = ("source", "warmup", "first", "incomplete", "unlike")
 SUFFIX = ".digest.parquet"
 METADATA = b"traceanalyzer"  # key of what a file says of itself: schema and version of the program
 LONGEST_STEM = 60
+NUMBER_BYTES = 8
+LEAST_MADE = 64 << 20
+MOST_RATIO = 200
+"""Bytes that a digest may become in memory: so many, or so many times its file. Real ones become
+some twenty times as large; a few bytes of Parquet may stand for any number of equal numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +336,10 @@ def _read(
                 f"a digest of another version (schema {schema}, here {SCHEMA}): make it "
                 "again from the recording"
             )
+        size = Path(place.path).stat().st_size if data is None else len(data)
+        made = _made_bytes(file.metadata)
+        if made > max(LEAST_MADE, MOST_RATIO * size):
+            return f"a digest of {size:,} bytes that would take {made:,}: make it again"
         table = file.read(columns=columns, use_threads=False)
         return rank_of(
             {name: _value(table.column(name).chunk(0), COLUMNS[name]) for name in columns}
@@ -345,6 +354,16 @@ def _read(
         *NOT_JSON,
     ) as why:
         return f"a damaged digest ({type(why).__name__}): make it again from the recording"
+
+
+def _made_bytes(metadata: Any) -> int:
+    """What all columns of a Parquet file take once they are read, by what the file says of them."""
+    made = 0
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            made += max(chunk.total_uncompressed_size, NUMBER_BYTES * chunk.num_values)
+    return made
 
 
 def _value(column: Any, kind: str) -> Any:

@@ -17,6 +17,8 @@ from traceanalyzer.base import dataclass
 from traceanalyzer.trace.flight import Flight, InGroup, Op, RankDump, Signature
 from traceanalyzer.trace.table import MOST_IDS
 
+Compared = tuple[object, ...]
+"""What has to be the same of an operation on all ranks."""
 OPPOSITE = {"send": "recv", "recv": "send"}
 ONE_SIDED = frozenset(
     ("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "scatter", "gather", "send", "recv")
@@ -41,7 +43,7 @@ SAME_SIZES = frozenset(
 """Kinds whose sizes have to be the same on all ranks; those of the others may differ."""
 COMPARED = 16  # ranks that are compared with their peers one by one
 MOST_SHARE = 0.25
-"""Of the ranks of a job: if more stopped at once, something that they share did it."""
+"""If more than this share of a job's ranks stopped at once, something that they share did it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
 def _collectives(
     index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
 ) -> Iterator[Wait]:
-    heads = {rank: head for rank in ranks if (head := here.get(rank, NOT_THERE).head)}
+    standing_at = {rank: here.get(rank, NOT_THERE).head for rank in ranks}
+    heads = {rank: head for rank, head in standing_at.items() if head is not None}
     for seq in sorted({head.seq for head in heads.values()}):
         places = _places(ranks, here, {*first}, seq)
         standing = [(rank, heads[rank]) for rank in places["waiting"]]
@@ -213,8 +216,10 @@ def _of_all(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
 
 
 def _of_wait(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Iterable[Blame]:
-    if (odd := odd_ones(flight, waits, wait)) is not None:
-        yield from (Blame(rank, "mismatch", wait, True) for rank in odd)
+    odd = odd_ones(flight, waits, wait)
+    if odd is not None:
+        few = 2 * len(odd) < len(wait.signatures) or _usual(_alike(flight, waits, wait))
+        yield from (Blame(rank, "mismatch", wait, bool(few)) for rank in odd)
         return
     # Others have completed what these ranks did not, and no rank but these may hold it up.
     if wait.passed and not wait.unseen and (wait.both_sided or not wait.blockers):
@@ -247,15 +252,13 @@ def _without_victims(flight: Flight, found: list[Blame]) -> list[Blame]:
     whose file is damaged (they lived to write it), where others explain it. No rank is sure that
     has no dump where there are others, and none that stopped where many did."""
     found = _best(chain.from_iterable(_causes(flight, blame) for blame in found))
-    kept = [
-        blame for blame in found if blame.kind != "no_dump" or blame.rank in flight.lost
-    ] or found
-    known = {*flight.clues.dead_ranks, *(flight.lost if len(kept) == 1 else ())}
-    doubtful = (
-        ("cpu_stopped", "no_dump")
-        if len(kept) > max(2.0, MOST_SHARE * len(flight.expected))
-        else ()
-    )
+    lost = set(flight.lost)
+    kept = [blame for blame in found if blame.kind != "no_dump" or blame.rank in lost] or found
+    known = set(flight.clues.dead_ranks)
+    if len(kept) == 1:
+        known |= lost
+    are_many = len(kept) > max(2.0, MOST_SHARE * len(flight.expected))
+    doubtful = ("cpu_stopped", "no_dump") if are_many else ()
     return [replace(one, sure=one.sure and _is_certain(one, doubtful, known)) for one in kept]
 
 
@@ -340,7 +343,7 @@ def odd_ones(flight: Flight, waits: Sequence[Wait], wait: Wait) -> tuple[int, ..
     return () if usual is None else tuple(sorted(rank for rank, key in found if key != usual))
 
 
-def _as_before(flight: Flight, wait: Wait) -> tuple[object, ...] | None:
+def _as_before(flight: Flight, wait: Wait) -> Compared | None:
     """What came at this place each time before, if all ranks remember the same and one of them
     issued it."""
     dumps = (flight.dumps[rank].groups[wait.group] for rank, _ in wait.signatures)
@@ -349,13 +352,14 @@ def _as_before(flight: Flight, wait: Wait) -> tuple[object, ...] | None:
     return remembered.pop() if len(remembered) == 1 and remembered <= issued else None
 
 
-def _usual(counts: Counter[tuple[object, ...]]) -> tuple[object, ...] | None:
+def _usual(counts: Counter[Compared]) -> Compared | None:
     """What most have; None where two have it as often."""
-    (usual, most), (_, second) = [*counts.most_common(2), ((), 0)][:2]
-    return None if most == second else usual
+    first, *others = counts.most_common(2)
+    usual, most = first
+    return None if others and others[0][1] == most else usual
 
 
-def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[tuple[object, ...]]:
+def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[Compared]:
     """What is at this place in all groups of the same purpose."""
     desc = flight.groups[wait.group].desc
     same = [
@@ -364,7 +368,7 @@ def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[tuple[o
     return Counter(_compared(signature) for w in same or [wait] for _, signature in w.signatures)
 
 
-def _compared(signature: tuple[str, int, int, str]) -> tuple[object, ...]:
+def _compared(signature: Signature) -> Compared:
     return signature if signature[0] in SAME_SIZES else (signature[0], signature[3])
 
 
@@ -375,8 +379,8 @@ def _of_ras(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
 
 
 def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
-    """Of operations to which all CPUs have come, and that still stand: the few GPUs that have not
-    begun one."""
+    """The few GPUs that have not begun an operation to which all CPUs have come, and that others
+    have begun."""
     for wait in standing:
         pending = (
             (rank, op)
@@ -393,7 +397,7 @@ def _of_late_gpus(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
 
 
 def _of_lost_members(flight: Flight, standing: Sequence[Wait]) -> list[Blame]:
-    """Of a group whose ranks no dump names, any rank without a file may be a member."""
+    """Any rank without a file may be a member of a group whose ranks no dump names."""
     named = flight.groups[standing[0].group].ranks
     return [] if named else [Blame(rank, "no_dump", standing[0], False) for rank in flight.lost]
 
@@ -416,18 +420,17 @@ def _of_order(flight: Flight, left: Sequence[Wait]) -> list[Blame]:
             rank: getattr(flight.dumps[rank].groups[wait.group].head, "record", -1)
             for rank in wait.waiting
         }
-        usual, count = Counter(records.values()).most_common(1)[
-            0
-        ]  # the place in the program of most
-        odd = {
-            rank for rank, record in records.items() if record < usual and count > len(records) / 2
-        }
-        if out := [
-            Blame(rank, "order", w, False)
-            for w in left
-            for rank in sorted(odd.intersection((*w.absent, *w.elsewhere)))
-        ]:
-            return _best(out)
+        # The place in the program of most.
+        usual, count = Counter(records.values()).most_common(1)[0]
+        is_majority = count > len(records) / 2
+        odd = {rank for rank, record in records.items() if record < usual and is_majority}
+        found = [
+            Blame(rank, "order", other, False)
+            for other in left
+            for rank in sorted(odd.intersection((*other.absent, *other.elsewhere)))
+        ]
+        if found:
+            return _best(found)
     return []
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, Mismatch, ranks_text
+from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, ranks_text
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -51,38 +51,47 @@ MANY = {"have": "they have", "its": "their", "it": "them"}
 def headline(hang: Hang) -> str:
     """The answer in a sentence."""
     verdict = hang.verdict
-    same = [one for one in hang.culprits if one.kind == verdict.kind]
-    chosen = [one.rank for one in same] or verdict.culprits
+    same = [culprit for culprit in hang.culprits if culprit.kind == verdict.kind]
+    chosen = [culprit.rank for culprit in same] or verdict.culprits
     ranks = ranks_text(chosen)
-    alike = len({(one.operation, one.group) for one in same}) > 1
+    operation = verdict.operation
+    if len({(culprit.operation, culprit.group) for culprit in same}) > 1:
+        operation += " and the like"
     sentence = SITUATIONS[hang.situation]["sentence"].format(
         Ranks=ranks[:1].upper() + ranks[1:],
         ranks=ranks,
         group=verdict.group,
         waited_s=hang.waited_s,
-        operation=verdict.operation + " and the like" * alike,
-        others=f"{verdict.victims:,} rank{'s' * (verdict.victims != 1)}",
+        operation=operation,
+        others=f"{verdict.victims:,} {'rank' if verdict.victims == 1 else 'ranks'}",
         suspects=ranks_text(verdict.suspects) or "all",
-        **(ONE, MANY)[len(chosen) > 1],
+        **(MANY if len(chosen) > 1 else ONE),
     )
-    if verdict.kind == "mismatch" and hang.mismatches and _is_one_each(hang.mismatches[0]):
-        sentence += f" {_both_sides(hang.mismatches[0])}"
-    rest = [one for one in hang.culprits if one not in same]
-    return sentence + "".join(
-        f" Rank {one.rank}, too: {one.kind.replace('_', ' ')}." for one in rest[:2]
-    )
+    if hang.mismatches and verdict.kind == "mismatch":
+        sentence += f" {_who_issued_what(hang)}"
+    rest = [culprit for culprit in hang.culprits if culprit.kind != verdict.kind]
+    for culprit in rest[:2]:
+        sentence += f" Rank {culprit.rank}, too: {culprit.kind.replace('_', ' ')}."
+    return sentence
 
 
-def _is_one_each(mismatch: Mismatch) -> bool:
-    """Whether each side issued one operation: many do not fit a sentence."""
-    return ";" not in mismatch.issued + mismatch.others
+def _who_issued_what(hang: Hang) -> str:
+    """Both sides of the first mismatch, at the operation that is waited for where it is one."""
+    first = hang.mismatches[0]
+    for mismatch in hang.mismatches:
+        if (mismatch.sequence, mismatch.group) == (hang.verdict.sequence, hang.verdict.group):
+            first = mismatch
+            break
+    ranks = ranks_text(first.issued_by)
+    others = ranks_text(first.others_by)
+    issued = f"{ranks[:1].upper()}{ranks[1:]} issued {_shortened(first.issued)}"
+    return f"{issued}, {others} {_shortened(first.others)}."
 
 
-def _both_sides(mismatch: Mismatch) -> str:
-    """Which ranks issued which operation."""
-    ours = f"{ranks_text(mismatch.issued_by)} issued {mismatch.issued}"
-    theirs = f"{ranks_text(mismatch.others_by)} {mismatch.others}"
-    return f"{ours[:1].upper()}{ours[1:]}, {theirs}."
+def _shortened(issued: str) -> str:
+    """The first of what several ranks issued."""
+    one, *more = issued.split("; ")
+    return f"{one} and the like" if more else one
 
 
 def next_steps(hang: Hang) -> list[str]:
@@ -91,14 +100,16 @@ def next_steps(hang: Hang) -> list[str]:
     for kind in dict.fromkeys(one.kind for one in hang.culprits):
         same = [one for one in hang.culprits if one.kind == kind]
         hosts = sorted(filter(None, {culprit.host for culprit in same}))
-        where = ranks_text(culprit.rank for culprit in same) + (
-            f" on {', '.join(hosts[:3])}" if hosts else ""
-        )
+        where = ranks_text(culprit.rank for culprit in same)
+        if hosts:
+            where += f" on {', '.join(hosts[:3])}"
         found.append(SITUATIONS[kind]["run"].format(where=where, operation=same[0].operation))
     situation = SITUATIONS[hang.situation]
     if not found:
         found.append(
-            situation.get("run", "").format(where="", operation=hang.verdict.collective or None)
+            situation.get("run", "").format(
+                where=ranks_text(hang.verdict.suspects), operation=hang.verdict.collective or None
+            )
         )
     return list(filter(None, (*found, situation.get("decides"))))
 
@@ -194,10 +205,11 @@ def _answer(hang: Hang) -> list[Part | None]:
     ):
         facts.append((name, ranks_text(ranks) or "none"))
     if hang.mismatches:
-        one = hang.mismatches[0]
-        facts.append(
-            ("mismatch", f"{one.issued} on {ranks_text(one.ranks) or 'half'}, else {one.others}")
-        )
+        first = hang.mismatches[0]
+        on = ranks_text(first.issued_by)
+        others = ranks_text(first.others_by)
+        issued = f"{_shortened(first.issued)} on {on}, {_shortened(first.others)} on {others}"
+        facts.append(("mismatch", issued))
     return [Verdict(headline(hang)), Facts.of(*facts)]
 
 

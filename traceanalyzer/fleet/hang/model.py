@@ -80,7 +80,7 @@ class Verdict:
     frame: str = ""
     victims: int = 0
     suspects: tuple[int, ...] = ()
-    """Of what is undecided: the ranks among which the culprit is, or that the operation
+    """Where it is undecided, the ranks among which the culprit is, or that the operation
     connects."""
 
     @property
@@ -132,24 +132,27 @@ def hang_of(flight: Flight) -> Hang:
     waits = waits_of(flight)
     mismatches = list(_mismatches(flight, waits))
     waited = _waited_s(flight, waits)
-    healthy = waited < SHORTEST_HANG_S and not mismatches
-    found, left = ([], []) if healthy else culprits_of(flight, waits)
+    found: list[Blame] = []
+    left: list[Wait] = []
+    if waited >= SHORTEST_HANG_S or mismatches:
+        found, left = culprits_of(flight, waits)
     situation, confidence = _situation(flight, waits, found, left, bool(mismatches))
     # Their GPU has not completed what its peers could not without it.
     gpu_behind = _every(wait.waiting for wait in waits if wait.passed and wait.both_sided)
+    empty = [rank for rank, dump in flight.dumps.items() if not dump.entries]
     return Hang(
-        situation,
-        _verdict(flight, waits, found, left, situation, confidence),
-        list(_culprits(flight, found)),
-        _every((flight.missing, (rank for rank, dump in flight.dumps.items() if not dump.entries))),
-        _every(wait.absent for wait in waits if wait.op.peer < 0),
-        gpu_behind,
-        mismatches,
-        list(_groups(flight, waits, found)),
-        _inputs(flight),
-        list(flight.clues.dead),
-        _cells(flight, waits, gpu_behind),
-        waited,
+        situation=situation,
+        verdict=_verdict(flight, waits, found, left, situation, confidence),
+        culprits=list(_culprits(flight, found)),
+        silent=_every((flight.missing, empty)),
+        cpu_behind=_every(wait.absent for wait in waits if wait.op.peer < 0),
+        gpu_behind=gpu_behind,
+        mismatches=mismatches,
+        groups=list(_groups(flight, waits, found)),
+        inputs=_inputs(flight),
+        dead=list(flight.clues.dead),
+        cells=_cells(flight, waits, gpu_behind),
+        waited_s=waited,
     )
 
 
@@ -172,17 +175,17 @@ def named(wait: Wait) -> str:
 
 def ranks_text(ranks: Iterable[int]) -> str:
     """`rank 9`, `ranks 9 and 14`, `ranks 0 to 7`, the first of many; empty for none."""
-    if not (every := sorted(ranks)):
+    every = sorted(ranks)
+    if not every:
         return ""
     if len(every) > 2 and every[-1] - every[0] == len(every) - 1:
         return f"ranks {every[0]} to {every[-1]}"
     shown = [str(rank) for rank in every[:LISTED]]
     if len(every) > LISTED:
         return f"ranks {', '.join(shown)} and {len(every) - LISTED:,} more"
-    return (
-        f"rank{'s' * (len(every) > 1)} "
-        f"{' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}"
-    )
+    if len(shown) == 1:
+        return f"rank {shown[0]}"
+    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _situation(
@@ -194,21 +197,21 @@ def _situation(
 ) -> tuple[str, str]:
     if found:
         sure = not left and all(blame.sure for blame in found)
-        return mode(blame.kind for blame in found), "sure" if sure else "likely"
-    situations = (
-        (
-            not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected),
-            "ended",
-            "likely",
-        ),
-        (mismatched, "even", "undecided"),
-        (any(not wait.blockers for wait in left), "stalled", "undecided"),
-        (left, "undecided", "undecided"),
-        (waits, "early", "likely"),
-        (flight.missing, "nothing_wrong", "likely"),
-        (True, "nothing_wrong", "sure"),
-    )
-    return next((situation, confidence) for holds, situation, confidence in situations if holds)
+        kind = mode(blame.kind for blame in found)
+        if kind == "gpu_stopped" and not any(blame.wait.passed for blame in found):
+            kind = "gpu_not_begun"
+        return kind, "sure" if sure else "likely"
+    if not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected):
+        return "ended", "likely"
+    if mismatched:
+        return "even", "undecided"
+    if any(not wait.blockers for wait in left):
+        return "stalled", "undecided"
+    if left:
+        return "undecided", "undecided"
+    if waits:
+        return "early", "likely"
+    return "nothing_wrong", "likely" if flight.missing else "sure"
 
 
 def _verdict(
@@ -221,7 +224,7 @@ def _verdict(
 ) -> Verdict:
     kind = SITUATIONS[situation].get("kind", situation)
     culprits = flight.lost if situation == "ended" else tuple(blame.rank for blame in found)
-    victims = len({*_every(wait.waiting for wait in waits)} - {*culprits})
+    victims = len(set(_every(wait.waiting for wait in waits)) - set(culprits))
     held = [blame.wait for blame in found if blame.kind == kind] or sorted(
         left, key=lambda wait: bool(wait.blockers)
     )
@@ -229,30 +232,40 @@ def _verdict(
         return Verdict(culprits, kind, confidence=confidence, victims=victims)
     at = held[0]
     op = held[0].op
-    label = flight.groups[at.group].label
-    suspects = () if found else _every((at.waiting, at.passed))
     return Verdict(
-        culprits, kind, op.kind, op.seq, op.sizes, label, confidence, op.frame, victims, suspects
+        culprits=culprits,
+        kind=kind,
+        collective=op.kind,
+        sequence=op.seq,
+        sizes=op.sizes,
+        group=flight.groups[at.group].label,
+        confidence=confidence,
+        frame=op.frame,
+        victims=victims,
+        suspects=() if found else _every((at.waiting, at.passed)),
     )
 
 
 def _culprits(flight: Flight, found: Iterable[Blame]) -> Iterator[Culprit]:
     for blame in found:
         dump = flight.dumps.get(blame.rank)
-        issued = None
-        if dump is not None and (last := dump.last) is not None:
-            path, _, line = last.frame.partition(":")
-            at = f" at {PurePath(path).name}:{line}" if last.frame else ""
-            issued = last.kind + (f" #{last.seq:,}" if last.peer < 0 else "") + at
         yield Culprit(
-            blame.rank,
-            flight.clues.hosts.get(blame.rank),
-            blame.kind,
-            named(blame.wait),
-            flight.groups[blame.wait.group].label,
-            issued,
-            blame.sure,
+            rank=blame.rank,
+            host=flight.clues.hosts.get(blame.rank),
+            kind=blame.kind,
+            operation=named(blame.wait),
+            group=flight.groups[blame.wait.group].label,
+            issued_last=None if dump is None or dump.last is None else _last_issued(dump.last),
+            sure=blame.sure,
         )
+
+
+def _last_issued(op: Op) -> str:
+    """An operation with the line of the program that issued it."""
+    number = f" #{op.seq:,}" if op.peer < 0 else ""
+    path, _, line = op.frame.partition(":")
+    at = f" at {PurePath(path).name}:{line}" if op.frame else ""
+    return f"{op.kind}{number}{at}"
 
 
 def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
@@ -304,14 +317,15 @@ def _groups(flight: Flight, waits: Sequence[Wait], found: Iterable[Blame]) -> It
 
 
 def _group(group: Group, at: Wait, here: Sequence[InGroup]) -> GroupState:
+    blockers = (*at.absent, *at.unknown) or at.earlier or at.elsewhere
     return GroupState(
-        group.label,
-        len(group.ranks) or len(here),
-        named(at) if at.waiting else None,
-        len(at.waiting),
-        ranks_text((*at.absent, *at.unknown) or at.earlier or at.elsewhere) or None,
-        min((state.completed for state in here), default=None),
-        max((state.enqueued for state in here), default=None),
+        group=group.label,
+        ranks=len(group.ranks) or len(here),
+        stands_at=named(at) if at.waiting else None,
+        waiting=len(at.waiting),
+        held_up_by=ranks_text(blockers) or None,
+        completed=min((state.completed for state in here), default=None),
+        issued=max((state.enqueued for state in here), default=None),
     )
 
 
@@ -346,14 +360,14 @@ def _inputs(flight: Flight) -> Inputs:
         if op
     ]
     return Inputs(
-        flight.path,
-        len(flight.expected),
-        len(flight.dumps),
-        flight.missing,
-        flight.unreadable,
-        flight.repeated,
-        list(flight.clues.sources),
-        any(op.record < 0 for op in ops),
-        any(op.frame for op in ops),
-        any(op.started for op in ops),
+        path=flight.path,
+        expected=len(flight.expected),
+        read=len(flight.dumps),
+        missing=flight.missing,
+        unreadable=flight.unreadable,
+        repeated=flight.repeated,
+        logs=list(flight.clues.sources),
+        overwritten=any(op.record < 0 for op in ops),
+        frames=any(op.frame for op in ops),
+        timed=any(op.started for op in ops),
     )

@@ -7,25 +7,17 @@ hosts that never wait: only the replay of recordings tells."""
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceanalyzer.base import TraceAnalyzerError, dataclass
+from traceanalyzer.base import TraceAnalyzerError
 from traceanalyzer.base.errors import SeveralRunsError
-from traceanalyzer.diagnosis.finding import Finding, Summary
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.finding import Finding
+from traceanalyzer.diagnosis.selection import measured
 from traceanalyzer.fleet.digests.files import Rank, name_of
+from traceanalyzer.fleet.job.model import Analyzed
+from traceanalyzer.ingest import load
 from traceanalyzer.ingest.places import Place, is_remote, places_in
 
-MOST_RANKS = 16
-"""Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
-their neighbours."""
 STRAGGLER = "straggler"  # the finding that names ranks
-
-
-@dataclass(frozen=True)
-class Analyzed:
-    """What `analyze` says of the ranks."""
-
-    summary: Summary
-    holds_up: bool  # whether ranks hold up the others without the profiler, too
-    cost_ms: float | None  # of that step what they cost; None where it is not known
 
 
 def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None:
@@ -35,11 +27,6 @@ def analyzed(ranks: Sequence[Rank], digests: Sequence[Place]) -> Analyzed | None
     names = {place.name.rpartition("/")[2] for place in digests}
     if not all(_is_here(path, names) for path in paths):
         return None
-    # What reads and diagnoses recordings takes a second to load.
-    from traceanalyzer.diagnosis.diagnose import diagnose
-    from traceanalyzer.diagnosis.selection import measured
-    from traceanalyzer.ingest import load
-
     try:
         critical = measured(load([Path(path) for path in paths])).critical
         found = diagnose(critical)

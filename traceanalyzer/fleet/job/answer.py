@@ -19,12 +19,12 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.fleet.digests.files import Rank
-from traceanalyzer.fleet.job.analyzed import MOST_RANKS, Analyzed
 from traceanalyzer.fleet.job.changes import changes_of, slowdown_of
 from traceanalyzer.fleet.job.heat import heat_of
 from traceanalyzer.fleet.job.links import slow_links
 from traceanalyzer.fleet.job.model import (
     WORDS,
+    Analyzed,
     Cause,
     Culprit,
     Job,
@@ -46,6 +46,9 @@ BEFORE = 0.25  # of what a rank is late by later on: less was before
 Explain = Callable[[Sequence[Rank]], Sequence[Rank]]  # gives ranks with what says why they are late
 Analyze = Callable[[Sequence[Rank]], Analyzed | None]
 _OF_HOST = [IdleCause.LAUNCH, IdleCause.SYNC, IdleCause.HOST, IdleCause.OTHER]
+MOST_RANKS = 16
+"""Recordings that are analyzed together: more cost more than they tell beyond the late ranks and
+their neighbours."""
 SHOWN = 4  # ranks named in a sentence
 UNNAMED = ("profiler", "other", "unexplained")  # parts of the step that are no bottleneck
 _NAMES = {

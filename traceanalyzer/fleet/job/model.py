@@ -68,6 +68,15 @@ class Culprit:
 
 
 @dataclass(frozen=True)
+class Analyzed:
+    """What `analyze` says of the ranks."""
+
+    summary: Summary
+    holds_up: bool  # whether ranks hold up the others without the profiler, too
+    cost_ms: float | None  # of that step what they cost; None where it is not known
+
+
+@dataclass(frozen=True)
 class Change:
     """What the job would gain."""
 

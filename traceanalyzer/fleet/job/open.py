@@ -13,9 +13,8 @@ from traceanalyzer.base import UnreadableInputError
 from traceanalyzer.base.reading import reading
 from traceanalyzer.fleet.digests.files import SUFFIX, LeftOut, Made, Rank, name_of, read_digests
 from traceanalyzer.fleet.digests.map import Cluster, Done, make_all, stems_in
-from traceanalyzer.fleet.job.analyzed import Analyzed, analyzed
 from traceanalyzer.fleet.job.answer import answer
-from traceanalyzer.fleet.job.model import Job
+from traceanalyzer.fleet.job.model import Analyzed, Job
 from traceanalyzer.fleet.job.select import chosen
 from traceanalyzer.fleet.job.whole import racks_in
 from traceanalyzer.ingest.cache.store import trusted_place
@@ -75,6 +74,9 @@ def job_of(
         return replace(one, digest=replace(one.digest, host=host))
 
     def seen(ranks: Sequence[Rank]) -> Analyzed | None:
+        # What reads and diagnoses recordings takes as long to load as the answer.
+        from traceanalyzer.fleet.job.analyzed import analyzed
+
         return analyzed(ranks, [where[one.path] for one in ranks])
 
     ranks = chosen([*(unnamed(one) if isinstance(one, Rank) else one for one in found), *lines])

@@ -192,15 +192,30 @@ def _in_group(
 def usual_next(history: Sequence[Signature]) -> Signature:
     """What followed the longest stretch of earlier operations that is like the last ones; the later
     of two as long. `NO_SIGNATURE` where the last operation is unlike all before it."""
+    newest_first = history[::-1]
+    like_the_last = _common_prefixes(newest_first)
     best = 0
     found = NO_SIGNATURE
-    for end in range(len(history) - 1, 0, -1):
-        length = 0
-        while length < end and history[end - 1 - length] == history[-1 - length]:
-            length += 1
+    for place, length in enumerate(like_the_last):
         if length > best:
             best = length
-            found = history[end]
+            found = newest_first[place - 1]
+    return found
+
+
+def _common_prefixes(values: Sequence[Signature]) -> list[int]:
+    """How many values from each place on are those from the begin on, 0 for the begin: the Z
+    algorithm, in linear time (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1.4)."""
+    found = [0] * len(values)
+    left = right = 0
+    for i in range(1, len(values)):
+        same = min(found[i - left], right - i) if i < right else 0
+        while i + same < len(values) and values[same] == values[i + same]:
+            same += 1
+        found[i] = same
+        if i + same > right:
+            left = i
+            right = i + same
     return found
 
 
