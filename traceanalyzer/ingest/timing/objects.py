@@ -79,6 +79,10 @@ class Objects:
 
     def add(self, numbers: Sequence[int], values: Sequence[dict[str, object]]) -> None:
         """Add objects with the numbers of their lines."""
+        kinds = set(map(tuple, values))
+        if len(kinds) == 1:
+            self._add_alike(kinds.pop(), list(numbers), list(values))
+            return
         groups: dict[tuple[str, ...], list[int]] = {}
         for i, found in enumerate(values):
             groups.setdefault(tuple(found), []).append(i)

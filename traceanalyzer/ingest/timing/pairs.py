@@ -17,11 +17,8 @@ from traceanalyzer.ingest.timing.names import (
     meaning,
 )
 
-TOKEN = re.compile(
-    r"(?<![\w.])([-+]?(?:\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?"
-    r"|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?))"
-)
-"""A number, or a time of day: the texts between them are the shape of a line."""
+TOKEN = re.compile(r"(\d+(?:,\d{3}(?!\d))*(?:[.:]\d+)*(?:[eE][-+]?\d+)?)")
+"""A number without its sign, or a time of day: the texts between them are the shape of a line."""
 MOST_NUMBERS = 1_000
 """Numbers of a line: logs of reinforcement learning print some two hundred."""
 MOST_WORDS = 5  # of a key: `elapsed time per iteration (ms)`
@@ -45,6 +42,10 @@ _PASSED_OVER = frozenset(
 )
 """Words before a name that make another count of it: `skipped iterations`."""
 _COUNTED = frozenset(("step", "samples", "tokens", "epoch"))
+_SIGN = re.compile(r"(?:^|[\s:=(|\[,])-$")
+"""The end of a text that makes the number after it a negative one."""
+_GLUED = re.compile(r"[\w.]$")
+"""The end of a text that the digits after it are part of: `l2_loss`."""
 _OF_TOTAL = re.compile(r"\s*(?:/|of)\s*$")
 _LETTERS = re.compile(r"[A-Za-z]")
 _HEAD_WORD = re.compile(r"[a-z]+")
@@ -82,10 +83,14 @@ def plan_of(
     found: dict[str, Taken] = {}
     bare: list[Taken] = []
     counted: list[Taken] = []
-    totals: list[int] = []
+    totals: dict[int, int] = {}
     head = ""
-    for i, number in enumerate(numbers[:MOST_NUMBERS]):
-        before, after = texts[i], texts[i + 1]
+    texts, places = _merged(texts, numbers[:MOST_NUMBERS])
+    for i, place in enumerate(places):
+        number = numbers[place]
+        sign = -1.0 if _SIGN.search(texts[i]) else 1.0
+        before = texts[i].removesuffix("-") if sign < 0 else texts[i]
+        after = texts[i + 1]
         if i and _OF_TOTAL.match(before):
             continue
         unit = "s" if ":" in number else _unit_of(after)
@@ -95,22 +100,35 @@ def plan_of(
         if meant is not None:
             if not found:
                 head = "".join(texts[: i + 1])
-            found.setdefault(meant.field, Taken(meant.field, i, meant.factor, key))
+            found.setdefault(meant.field, Taken(meant.field, place, sign * meant.factor, key))
         elif not key and ":" not in number and unit in TIME_UNITS:
-            bare.append(Taken("bare_s", i, TIME_UNITS[unit], unit))
+            bare.append(Taken("bare_s", place, TIME_UNITS[unit], unit))
         elif not key and _RATE_OF_BARE.match(after):
-            bare.append(Taken(_SAMPLES, i, 1.0, "/s"))
+            bare.append(Taken(_SAMPLES, place, 1.0, "/s"))
         is_boxed = before.endswith("[") and after.startswith("]") and not key
-        has_total = i + 1 < len(numbers) and bool(_OF_TOTAL.match(after))
+        has_total = i + 1 < len(places) and bool(_OF_TOTAL.match(after))
         if has_total or is_boxed:
-            counted.append(Taken("step", i, 1.0, key))
+            counted.append(Taken("step", place, 1.0, key))
         if has_total:
-            totals.append(i)
+            totals[place] = places[i + 1]
     _add_unnamed(found, bare, counted)
     step = found.get("step")
     if step is not None and step.number in totals:
-        found["total"] = Taken("total", step.number + 1, 1.0, "")
+        found["total"] = Taken("total", totals[step.number], 1.0, "")
     return Plan(tuple(found.values()), _is_evaluation(head))
+
+
+def _merged(texts: Sequence[str], numbers: Sequence[str]) -> tuple[list[str], list[int]]:
+    """The texts with the digits that are part of them, and the places of the other numbers."""
+    merged = [texts[0]]
+    places: list[int] = []
+    for i, number in enumerate(numbers):
+        if _GLUED.search(merged[-1]):
+            merged[-1] += number + texts[i + 1]
+        else:
+            places.append(i)
+            merged.append(texts[i + 1])
+    return merged, places
 
 
 def _add_unnamed(found: dict[str, Taken], bare: Sequence[Taken], counted: Sequence[Taken]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from traceanalyzer.ingest.timing.documents import begins_document
 from traceanalyzer.ingest.timing.formats import FORMATS, LineFormat
-from traceanalyzer.ingest.timing.found import DIGIT, Found
+from traceanalyzer.ingest.timing.found import Found
 from traceanalyzer.ingest.timing.lines import MAX_LINE
 from traceanalyzer.ingest.timing.objects import Numbered, Objects, Rows, object_in
 from traceanalyzer.ingest.timing.texts import Texts
@@ -48,23 +48,26 @@ class Log:
     def _numbered(self, lines: Sequence[str]) -> list[Numbered]:
         """The lines that may say something, with their numbers. The first line with text may be the
         header of a table."""
-        numbered = []
-        for line in lines:
-            if not line or line.isspace():
-                continue
-            self.found.lines += 1
-            if self.found.lines == 1 and self._pattern is None and len(line) <= MAX_LINE:
-                self.is_document = begins_document(line)
-                rows = Rows(self.found, line)
-                if rows.is_table:
-                    self._rows = rows
-                    continue
-            if len(line) <= MAX_LINE and DIGIT.search(line):
-                numbered.append((self.found.lines, line))
+        filled = [line for line in lines if line and not line.isspace()]
+        first = self.found.lines + 1
+        self.found.lines += len(filled)
+        numbered = list(enumerate(filled, first))
+        if any(len(line) > MAX_LINE for line in filled):
+            numbered = [(number, line) for number, line in numbered if len(line) <= MAX_LINE]
+        if numbered and numbered[0][0] == 1 and self._pattern is None:
+            header = numbered[0][1]
+            self.is_document = begins_document(header)
+            rows = Rows(self.found, header)
+            if rows.is_table:
+                self._rows = rows
+                return numbered[1:]
         return numbered
 
     def _read_kinds(self, lines: Sequence[Numbered]) -> None:
         """Read objects of JSON and texts."""
+        if all(line[0] == "{" and line[-1] == "}" for _, line in lines):
+            self._texts.read(self._objects.read(lines))
+            return
         objects: list[Numbered] = []
         texts: list[Numbered] = []
         for number, line in lines:

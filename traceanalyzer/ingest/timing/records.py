@@ -50,8 +50,8 @@ class Records:
 class _Block:
     """Lines that say values of the same fields."""
 
-    line: "array[int]" = field(default_factory=lambda: array("q"))
-    values: "array[float]" = field(default_factory=lambda: array("d"))
+    line: "array[int]"
+    columns: "tuple[array[float], ...]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +62,26 @@ class Collected:
 
     def add(self, line: int, values: Values) -> None:
         """Add a line."""
-        block = self._blocks.setdefault(tuple(values), _Block())
+        block = self._block(tuple(values))
         block.line.append(line)
-        block.values.extend(values.values())
+        for column, value in zip(block.columns, values.values(), strict=True):
+            column.append(value)
 
     def add_many(
         self, fields: tuple[str, ...], lines: Iterable[int], columns: Sequence[Iterable[float]]
     ) -> None:
         """Add lines that say values of the same fields, given as a column a field."""
-        block = self._blocks.setdefault(fields, _Block())
+        block = self._block(fields)
         block.line.extend(lines)
-        for row in zip(*columns, strict=True):
-            block.values.extend(row)
+        for column, values in zip(block.columns, columns, strict=True):
+            column.extend(values)
+
+    def _block(self, fields: tuple[str, ...]) -> _Block:
+        block = self._blocks.get(fields)
+        if block is None:
+            block = _Block(array("q"), tuple(array("d") for _ in fields))
+            self._blocks[fields] = block
+        return block
 
     def count(self, *fields: str) -> int:
         """Lines that say all of these fields."""
@@ -97,11 +105,10 @@ class Collected:
         for names, block in self._blocks.items():
             count = len(block.line)
             line[at : at + count] = np.frombuffer(block.line, np.int64)
-            values = np.frombuffer(block.values, np.float64).reshape(count, len(names))
-            for i, name in enumerate(names):
+            for name, values in zip(names, block.columns, strict=True):
                 if name not in columns:
                     columns[name] = np.full(rows, np.nan)
-                columns[name][at : at + count] = values[:, i]
+                columns[name][at : at + count] = np.frombuffer(values, np.float64)
             at += count
         order = np.argsort(line, kind="stable")
         for column in columns.values():

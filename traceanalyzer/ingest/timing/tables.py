@@ -65,6 +65,13 @@ def meaning_of(name: str) -> Meaning | None:
 
 def rows_of_csv(lines: Iterable[str], delimiter: str) -> list[list[str]]:
     """The cells of each line; none of a line that cannot be read."""
+    lines = list(lines)
+    try:
+        rows = list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        rows = []
+    if len(rows) == len(lines):  # no cell reaches over several lines
+        return rows
     rows = []
     for line in lines:
         try:

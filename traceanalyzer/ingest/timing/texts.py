@@ -4,6 +4,7 @@ numbers mean is worked out for the first of them."""
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.ingest.timing.formats import PAIRS, LineFormat
@@ -19,13 +20,12 @@ SAMPLES_OF_SHAPE = 40
 _UNKNOWN = float("nan")
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line with its number in the log and the numbers in it."""
+class _Alike(NamedTuple):
+    """Lines of one shape: where they stand in the log, their texts, and the numbers in them."""
 
-    number: int
-    text: str
-    numbers: Sequence[str]
+    places: list[int]
+    lines: list[str]
+    numbers: list[list[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +49,23 @@ class Texts:
 
     def read(self, lines: Iterable[tuple[int, str]]) -> None:
         """Read lines with their numbers."""
-        groups: dict[tuple[str, ...], list[Line]] = {}
-        for number, text in lines:
-            parts = TOKEN.split(text)
-            if len(parts) > 1:
-                line = Line(number, text, parts[1::2])
-                groups.setdefault(tuple(parts[::2]), []).append(line)
-        for texts, some in groups.items():
-            self._read_shape(texts, some)
-            if len(self._found.sample) < SAMPLE:
-                self._found.sample += [line.text for line in some[:SAMPLES_OF_SHAPE]]
+        groups: dict[tuple[str, ...], _Alike] = {}
+        split = TOKEN.split
+        for place, line in lines:
+            parts = split(line)
+            shape = tuple(parts[::2])
+            alike = groups.get(shape)
+            if alike is None:
+                alike = _Alike([], [], [])
+                groups[shape] = alike
+            alike.places.append(place)
+            alike.lines.append(line)
+            alike.numbers.append(parts[1::2])
+        for shape, alike in groups.items():
+            if len(shape) > 1:
+                self._read_shape(shape, alike)
+                if len(self._found.sample) < SAMPLE:
+                    self._found.sample += alike.lines[:SAMPLES_OF_SHAPE]
 
     def call_functions(self, number: int, text: str) -> None:
         """Read a line by each form's function that may be its own."""
@@ -66,22 +73,21 @@ class Texts:
             if form.holds(text):
                 self._found.call(form, number, text)
 
-    def _read_shape(self, texts: tuple[str, ...], some: Sequence[Line]) -> None:
+    def _read_shape(self, texts: tuple[str, ...], some: _Alike) -> None:
         known = self._shapes.get(texts)
         if known is None:
-            known = self._shape_of(texts, some[0])
+            known = self._shape_of(texts, some.lines[0], some.numbers[0])
             if len(self._shapes) < SHAPES:
                 self._shapes[texts] = known
         for form in known.functions:
-            for line in some:
-                self._found.call(form, line.number, line.text)
+            for place, line in zip(some.places, some.lines, strict=True):
+                self._found.call(form, place, line)
         if known.form is not None and not known.plan.of_evaluation:
             self._add(known, known.form, some)
 
-    def _shape_of(self, texts: tuple[str, ...], line: Line) -> _Shape:
-        text = line.text
+    def _shape_of(self, texts: tuple[str, ...], text: str, numbers: list[str]) -> _Shape:
         form = next(form for form in PAIRS if form.holds(text))
-        plan = with_units(plan_of(texts, line.numbers, form.names), form)
+        plan = with_units(plan_of(texts, numbers, form.names), form)
         fields = plan.fields
         lacks_time = "step" in fields and not fields & {"iter_s", "time_s", "its_per_s"}
         self._found.keys |= {taken.field: taken.key for taken in plan.taken}
@@ -89,26 +95,35 @@ class Texts:
         return _Shape(
             form=form if fields - {"rank", "total"} else None,
             plan=plan,
-            functions=tuple(form for form in self._functions if form.holds(text)),
+            functions=tuple(form for form in self._functions if _may_be(form, text)),
             has_rank="rank" not in fields and rank_of(text) is not None,
             needs_moment=(lacks_time or "data_s" in fields) and moment_of(text) is not None,
         )
 
-    def _add(self, shape: _Shape, form: LineFormat, some: Sequence[Line]) -> None:
+    def _add(self, shape: _Shape, form: LineFormat, some: _Alike) -> None:
         fields = [taken.field for taken in shape.plan.taken]
-        columns = [
-            _column(taken, [line.numbers[taken.number] for line in some])
-            for taken in shape.plan.taken
-        ]
+        numbers = list(zip(*some.numbers, strict=True))
+        columns = [_column(taken, numbers[taken.number]) for taken in shape.plan.taken]
         if shape.has_rank:
-            ranks = [rank_of(line.text) for line in some]
+            ranks = [rank_of(line) for line in some.lines]
             fields.append("rank")
             columns.append([_UNKNOWN if rank is None else float(rank) for rank in ranks])
         if shape.needs_moment:
-            moments = [moment_of(line.text) or (_UNKNOWN, True) for line in some]
+            moments = [moment_of(line) or (_UNKNOWN, True) for line in some.lines]
             fields.append("when_s" if moments[0][1] else "about_s")
             columns.append([moment for moment, _ in moments])
-        self._found.of(form).add_many(tuple(fields), [line.number for line in some], columns)
+        self._found.of(form).add_many(tuple(fields), some.places, columns)
+
+
+def _may_be(form: LineFormat, text: str) -> bool:
+    """Whether lines of this one's shape may be of a form: their texts decide it, not their
+    numbers."""
+    if form.parse is None or not form.holds(text):
+        return False
+    try:
+        return form.parse(text) is not None
+    except ValueError:
+        return True
 
 
 def with_units(plan: Plan, form: LineFormat) -> Plan:
@@ -135,7 +150,7 @@ def _with_unit(taken: Taken, form: LineFormat) -> Taken:
     return replace(taken, field=f"{base}_s", factor=factor) if factor else taken
 
 
-def _column(taken: Taken, numbers: list[str]) -> Sequence[float]:
+def _column(taken: Taken, numbers: Sequence[str]) -> Sequence[float]:
     try:
         values = array("d", map(float, numbers))
     except ValueError:
