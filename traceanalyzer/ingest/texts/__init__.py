@@ -3,7 +3,7 @@ far as it goes: what it is, what it tells, what to record to know more.
 
 A kind is a module with `holds(text)`, cheap, and `told(text, path)`; tables of sums give rows
 instead (`sums.py`). `KINDS` lists them in the order in which they are asked. Messages that also
-stand in logs of steps (`ingest/messages.py`) are asked after these."""
+stand in logs of steps (`ingest/messages`) are asked after these."""
 
 from collections.abc import Callable
 from pathlib import Path
