@@ -19,7 +19,7 @@ from traceanalyzer.collect.plan import Plan
             {},
             "timing",
             14,
-            "it ended after 14 steps, a recording needs 41 (--wait 10, --unprofiled-steps 20",
+            "it ended after 14 steps, a recording needs 41 to 81 (--wait 10, --unprofiled-steps 20",
         ),
         (
             {"recorder": "timing"},
@@ -30,7 +30,7 @@ from traceanalyzer.collect.plan import Plan
         ({}, "attached", 0, "no step was found"),
         ({"step_on": "x"}, "attached", 0, "no function that matches --step-on 'x' was called"),
         ({"on_signal": True}, "attached", 0, "no SIGUSR2 came"),
-        ({}, "recording", 33, "it ended while recording, at step 33"),
+        ({}, "recording", 33, "it ended while the profiler warmed up, at step 33"),
         (
             {},
             "failed: RuntimeError: the profiler is on already",

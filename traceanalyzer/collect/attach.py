@@ -111,7 +111,9 @@ class Attached:
     def _first_steps_ms(self) -> list[float]:
         """How long each first step took on the host; empty where they are recorded, or their
         beginning was not seen."""
-        return [] if self._plan.first else [(b - a) / NS_PER_MS for a, b in pairwise(self._ends)]
+        if self._plan.first:
+            return []
+        return [(end - begin) / NS_PER_MS for begin, end in pairwise(self._ends)]
 
     def _start_over(self) -> None:
         if not self._steps:

@@ -10,7 +10,10 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
+
+from traceanalyzer.base import MS_PER_S
 
 COPY_BYTES = 1 << 30  # ten times what the largest cache holds
 SIZES = {"bf16": 8192, "fp16": 8192, "tf32": 8192, "fp32": 4096}
@@ -72,10 +75,8 @@ def _seconds(run: Callable[[], object]) -> float:
         run()
         event.record()
     torch.cuda.synchronize()
-    return (
-        statistics.median([float(events[i].elapsed_time(events[i + 1])) for i in range(REPEATS)])
-        / 1e3
-    )
+    times_ms = [float(begin.elapsed_time(end)) for begin, end in pairwise(events)]
+    return statistics.median(times_ms) / MS_PER_S
 
 
 def measured_apart() -> tuple[dict[str, Any] | None, str | None]:

@@ -43,7 +43,8 @@ def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str
     how = f"was ended by signal {-returned}" if returned < 0 else f"ended with status {returned}"
     lines = [*([f"the command {how}"] if returned else []), *_notes(seen)]
     if not made:
-        return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
+        timed = [_timed(file) for file in sorted(plan.path.glob("unprofiled.*.json"))]
+        return [*lines, *timed, f"nothing was recorded: {_reason(plan, seen, command)}"]
     lines += [
         f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB){_unprofiled(file)}" for file in made
     ]
@@ -72,9 +73,19 @@ def _unprofiled(trace: Path) -> str:
     )
     if not (timed := trace.parent / f"unprofiled.{process}.json").exists():
         return ""
-    found = json.loads(timed.read_text())
+    return f", {_timed(timed)}"
+
+
+def _timed(file: Path) -> str:
+    """The step without the profiler, and what of it waited for a DataLoader."""
+    found = json.loads(file.read_text())
+    step_ms = found["step_time_ms"]
+    waited_ms = found.get("loader_wait_ms")
     unsteady = "" if found.get("steady", True) else " (not steady)"
-    return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
+    said = f"unprofiled step {step_ms:.3f} ms{unsteady}"
+    if waited_ms is None or step_ms <= 0:
+        return said
+    return f"{said}, {min(waited_ms / step_ms, 1.0):.0%} of it waiting for the DataLoader"
 
 
 def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -> str:
@@ -96,16 +107,24 @@ def _reason(plan: Plan, seen: list[progress.Progress], command: Sequence[str]) -
         return f"recording failed at step {furthest.steps}"
     if furthest.phase == "recording":
         return (
-            f"it ended while recording, at step {furthest.steps}, before the profiler could "
-            "be stopped"
+            f"it ended while the profiler warmed up, at step {furthest.steps}; a recording needs "
+            f"{plan.steps_needed}{_up_to(plan)}: lower --wait, --unprofiled-steps or --warmup"
         )
     settings = f"--wait {plan.wait}"
     if plan.recorder != "timing":
         light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
         settings += f", --unprofiled-steps {plan.unprofiled_steps},{light}"
         settings += f" --warmup {plan.warmup}, --active {plan.active}"
-    needed = f"a recording needs {plan.steps_needed} ({settings})"
+    needed = f"a recording needs {plan.steps_needed}{_up_to(plan)} ({settings})"
     return f"it ended after {furthest.steps} steps, {needed}: lower them or run longer"
+
+
+def _up_to(plan: Plan) -> str:
+    """How many more steps a recording needs where they are not steady."""
+    if plan.first or plan.recorder in ("timing", "ncu", "rocprofv3"):
+        return ""
+    more = plan.unprofiled_most - plan.unprofiled_steps
+    return f" to {plan.steps_needed + more}" if more else ""
 
 
 def _no_step(plan: Plan) -> str:

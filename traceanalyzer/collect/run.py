@@ -34,7 +34,8 @@ class CannotRecordError(TraceAnalyzerError):
 
 def as_command(words: Sequence[str]) -> list[str]:
     """The command line; `script.py ...` and `-m module ...` are given to this Python."""
-    if words[0] == "-m" or (words[0].endswith(".py") and not os.access(words[0], os.X_OK)):
+    is_script = words[0].endswith(".py") and not os.access(words[0], os.X_OK)
+    if is_script or words[0] == "-m":
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         raise CannotRecordError(
@@ -56,7 +57,8 @@ def prepare(plan: Plan) -> None:
 
 def injected_path() -> str:
     """Python's search path with what attaches every process in front."""
-    return os.pathsep.join([str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(INJECTED), own]) if own else str(INJECTED)
 
 
 def injected_environment(plan: Plan) -> dict[str, str]:

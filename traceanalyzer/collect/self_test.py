@@ -3,6 +3,7 @@ else on the CPU."""
 
 STEPS = 200
 WIDTH = 256
+LAYERS = 8
 
 
 def main() -> None:
@@ -11,7 +12,9 @@ def main() -> None:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(1)
-    layers = [layer for _ in range(8) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU())]
+    layers: list[torch.nn.Module] = []
+    for _ in range(LAYERS):
+        layers += [torch.nn.Linear(WIDTH, WIDTH), torch.nn.GELU()]
     model = torch.nn.Sequential(*layers).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = torch.randn(32, WIDTH, device=device)

@@ -55,7 +55,7 @@ class StepTimer:
         self._laps: list[Lap] = []
 
     def batches(self, source: Iterable[T]) -> Iterator[T]:
-        """The same batches; the wait for each is its step's data time."""
+        """Hand on the batches; the wait for each is its step's data time."""
         batches = iter(source)
         with suppress(StopIteration):
             while True:
@@ -84,7 +84,8 @@ class StepTimer:
         was given."""
         self._laps += self._series.finished_laps(at_end=True)
         if self._path is not None:
-            self._path.write_text("".join(json.dumps(lap.line()) + "\n" for lap in self._laps))
+            lines = [json.dumps(lap.line()) + "\n" for lap in self._laps]
+            self._path.write_text("".join(lines))
         return list(self._laps)
 
     def summary(self) -> TimerSummary:

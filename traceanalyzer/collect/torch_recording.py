@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.collect.eager import EAGER_WARMUP, Eager
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.bounds import bounds_of, return_memory
@@ -27,6 +28,7 @@ from traceanalyzer.collect.profilers.session import (
     teardown_is_safe,
 )
 from traceanalyzer.collect.steps.step_clock import StepClock
+from traceanalyzer.collect.steps.units import DataTime
 
 LIGHT = "traceanalyzer_light"
 """Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
@@ -67,6 +69,7 @@ class TorchRecording:
         self._rescue = Rescue(self.close, self._cut)
         self._measured: dict[str, Any] = {}
         self._clock: StepClock | None = None
+        self._data = DataTime()
         self._session: Session | None = None
         self._cut_short = self._stepping = False
         self._deadline_s = float("inf")
@@ -126,6 +129,7 @@ class TorchRecording:
                 self._note(STAYS_OUT)
                 self._eager.end()
                 self._clock = None
+                self._data.remove()
                 self._phase = self._begin
                 return
         self._phase()
@@ -149,7 +153,18 @@ class TorchRecording:
         twice."""
         self._cut_short = True
         self._eager.end()
+        self._keep_timing()
         self._end()
+
+    def _keep_timing(self) -> None:
+        """Write what was timed of steps that ended before there were enough."""
+        if self._clock is None or self._timed or self._phase != self._time:
+            return
+        measured = self._clock.measured_so_far()
+        self._clock = None
+        self._data.remove()
+        if measured is not None:
+            write_json(self._own("unprofiled", ".json"), self._about(measured))
 
     def discard(self) -> None:
         """End and take back what was written: these were not the steps that the script is about."""
@@ -161,6 +176,7 @@ class TorchRecording:
         """Forget a recording without touching the profiler: this process is a fork of the one that
         records."""
         self._phase = self._idle
+        self._data.remove()
         self._leave(forked=True)
 
     def _give_way(self) -> None:
@@ -276,6 +292,7 @@ class TorchRecording:
                 self._clock = StepClock(max(steps // 2, 1), steps, exactly=True)
             else:
                 self._clock = StepClock(steps, self._plan.unprofiled_most)
+            self._data.install()
             self._clock.start()
             self._phase = self._time
         elif self._plan.first:
@@ -293,18 +310,24 @@ class TorchRecording:
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():
             return
-        slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
-        about = {"unit": self._unit(), "after_profiler": slowed}
-        first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
-        self._measured = (
-            self._clock.measured() | about | {name: each for name, each in first.items() if each}
-        )
+        self._measured = self._about(self._clock.measured())
         self._clock = None
+        self._data.remove()
         self._left = EAGER_WARMUP
         if self._plan.eager_steps and self._eager.begin():
             self._phase = self._time_eager
         else:
             self._end_timing()
+
+    def _about(self, measured: dict[str, Any]) -> dict[str, Any]:
+        """What was timed, with what it was timed of."""
+        slowed = WATCH.seen and not (self._plan.first and teardown_is_safe())
+        about = {"unit": self._unit(), "after_profiler": slowed}
+        waited_ns, _ = self._data.take()
+        if self._data.batches:
+            about["loader_wait_ms"] = waited_ns / NS_PER_MS / measured["timed_steps"]
+        first = {"from_first": self._plan.first, "first_steps_ms": self._first_steps_ms()}
+        return measured | about | {name: each for name, each in first.items() if each}
 
     def _time_eager(self) -> None:
         """Steps without torch.compile, after the first ones, which load kernels that compiled code

@@ -64,6 +64,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
         from_first=values.get("from_first") is True,
         eager_ns=_ns(values.get("eager_step_ms")),
         eager_reach_ns=_eager_reach(values, step_ns),
+        loader_ns=_loader(values),
     )
 
 
@@ -76,6 +77,14 @@ def _eager_reach(values: dict[str, Any], step_ns: int) -> int:
         return max(high - low, 0) // 2
     share = 0.0 if values.get("eager_steady") is True else ROUGHLY_SHARE
     return round(max(share, STEADY_SHARE) * (_ns(values.get("eager_step_ms")) or step_ns))
+
+
+def _loader(values: dict[str, Any]) -> int | None:
+    """How long a step waited for its batch, ns; less than a microsecond is nothing."""
+    waited = values.get("loader_wait_ms")
+    if not is_number(waited) or not 0 <= waited <= LONGEST_MS:
+        return None
+    return round(waited * NS_PER_MS)
 
 
 def _range_of_steps(

@@ -214,6 +214,8 @@ class Stopwatch:
     # the step with torch.compile switched off; None where it was not timed
     eager_ns: int | None = None
     eager_reach_ns: int = 0  # half of its 90 % interval
+    # of a step, waiting for batches of DataLoaders; None where none was asked or it was not timed
+    loader_ns: int | None = None
 
 
 @dataclass(frozen=True)

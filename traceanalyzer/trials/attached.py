@@ -12,6 +12,7 @@ import resource
 import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +29,6 @@ from traceanalyzer.trials.facts import facts_of
 from traceanalyzer.trials.fingerprint import Fingerprint
 from traceanalyzer.trials.probe import Probe, has_parameters
 from traceanalyzer.trials.request import Request
-from traceanalyzer.trials.switches import BY_ID
 
 KNOWN_SHARE = 0.02  # half width of the median's interval, to which a step is timed
 PARTING_SECONDS = 0.3
@@ -58,13 +58,23 @@ class AttachedTrial:
     def begin(self) -> None:
         """PyTorch has been imported."""
         _seed(self._request.seed)
-        for name in self._request.switches:
-            put_on(name, self._request.values.get(name, True))
+        self._put_on()
         self._probe.install()
         self._outputs.install()
         self._finder.install()
         atexit.register(self._ended)
         os.register_at_fork(after_in_child=self._leave)
+
+    def _put_on(self) -> None:
+        """Put the switches on. A run without one of them would be another trial: it ends here."""
+        request = self._request
+        for name in request.switches:
+            try:
+                put_on(request.functions.get(name, ""), request.values.get(name, True))
+            except Exception:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
 
     def _model_entered(self, module: Any) -> None:
         if has_parameters(module):
@@ -140,7 +150,9 @@ class AttachedTrial:
             "facts": facts_of(self._probe, self._steps),
             "trouble": self._trouble,
         }
-        write_json(self._request.path / f"result.rank{current_rank()}.json", value)
+        # a launcher is a process, too, of no rank and no steps
+        name = f"result.rank{current_rank()}.{os.getpid()}.json"
+        write_json(self._request.path / name, value)
 
     def _start_over(self) -> None:
         """What had been taken for steps were none."""
@@ -158,9 +170,8 @@ class AttachedTrial:
         atexit.unregister(self._ended)
 
 
-def put_on(name: str, value: Any) -> None:
-    """Put a switch on in this process. Its function is one of `trials.apply`, or `module:name`."""
-    where = BY_ID[name].apply
+def put_on(where: str, value: Any) -> None:
+    """Put a switch on in this process; one that is a variable alone has no function."""
     if not where:
         return
     module, _, function = where.rpartition(":" if ":" in where else ".")
@@ -169,7 +180,7 @@ def put_on(name: str, value: Any) -> None:
 
 
 def _seed(seed: int) -> None:
-    """The same random numbers in each run; a program that seeds itself does so afterwards."""
+    """Begin each run with one seed; a program that seeds itself does so afterwards."""
     import torch
 
     random.seed(seed)

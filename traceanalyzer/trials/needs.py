@@ -10,7 +10,8 @@ def every(*needs: Need) -> Need:
     """All of these."""
 
     def need(facts: Facts) -> str | None:
-        return next((why for one in needs if (why := one(facts)) is not None), None)
+        reasons = (one(facts) for one in needs)
+        return next((why for why in reasons if why is not None), None)
 
     return need
 

@@ -26,6 +26,8 @@ class Request:
 
     folder: str
     switches: tuple[str, ...] = ()  # ids, in the order in which they are put on
+    # by id the function that puts it on: of `trials.apply`, or `module:name`
+    functions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of switches, by id
     seed: int = SEED
     checked_steps: int = CHECKED_STEPS

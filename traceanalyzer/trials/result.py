@@ -49,10 +49,12 @@ class Run:
 def run_of(
     folder: Path, switches: tuple[str, ...], seed: int, failed: str | None, seconds: float
 ) -> Run:
-    """The run whose results lie in the folder; `failed` says how the process ended, if badly."""
-    found = [_loaded(file) for file in sorted(folder.glob(RESULTS))]
-    found = [one for one in found if one]
-    first = next((one for one in found if one["rank"] == 0), found[0] if found else None)
+    """The run whose results lie in the folder; `failed` says how the process ended, if badly. One
+    that told all before has not failed: a launcher may mind that its workers end early."""
+    found = _results(folder)
+    first = found[0] if found else None
+    if found and all(one["whole"] for one in found):
+        failed = None
     if failed is None and (first is None or not first["timed"]):
         failed = _why_not_timed(first)
     if failed is not None or first is None:
@@ -71,6 +73,18 @@ def run_of(
         facts=first["facts"],
         unit=first["unit"],
     )
+
+
+def _results(folder: Path) -> list[dict[str, Any]]:
+    """What the ranks told, in their order; of several processes of a rank the one with most
+    steps."""
+    found: dict[int, dict[str, Any]] = {}
+    for file in sorted(folder.glob(RESULTS)):
+        told = _loaded(file)
+        if told and told["steps"] >= found.get(told["rank"], {"steps": 0})["steps"]:
+            found[told["rank"]] = told
+    stepped = [told for _, told in sorted(found.items()) if told["steps"]]
+    return stepped or list(found.values())
 
 
 def _rank(found: Mapping[str, Any]) -> Rank:

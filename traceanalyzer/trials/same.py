@@ -30,8 +30,8 @@ UPDATE = {
     Numerics.HALF: 3e-1,
     Numerics.DRAWN: 5e-2,
 }
-"""The same of how far the weights moved; Adam turns the sign of a tiny gradient into a whole
-step."""
+"""Relative difference of how far the weights moved that it explains; Adam turns the sign of a tiny
+gradient into a whole step."""
 STEPS_OF_ALLOWANCE = 10  # for so many steps the allowances are; of later ones in proportion
 SMALL_LOSS_SHARE = 0.05
 """A loss that has come down to this share of its first value is held against that: what is almost

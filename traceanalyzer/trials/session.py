@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import TraceAnalyzerError, dataclass
-from traceanalyzer.trials.launch import Ended, launch
+from traceanalyzer.trials.launch import launch
 from traceanalyzer.trials.request import SEED, Request
 from traceanalyzer.trials.result import Rank, Run, run_of
 from traceanalyzer.trials.switch import Facts, Switch
@@ -128,7 +128,8 @@ class Session:
         ended = launch(
             self.options.command, request, environment, patience_s=patience_s, shown=shown
         )
-        run = run_of(folder, switches, seed, _failure(ended, folder), ended.seconds)
+        failed = ended.reason
+        run = run_of(folder, switches, seed, failed, ended.seconds)
         with (self.options.folder / RUNS).open("a") as file:
             file.write(json.dumps(dataclasses.asdict(run)) + "\n")
         return run
@@ -139,6 +140,7 @@ class Session:
         request = Request(
             folder=str(folder.absolute()),
             switches=tuple(row.id for row in rows),
+            functions={row.id: row.apply for row in rows if row.apply},
             values={row.id: row.value(self._facts) for row in rows},
             seed=seed,
             step_on=self.options.step_on,
@@ -148,16 +150,6 @@ class Session:
             return request
         steps = self._first.steps
         return dataclasses.replace(request, timed_steps=steps, most_steps=steps)
-
-
-def _failure(ended: Ended, folder: Path) -> str | None:
-    """Why a run failed. One that told all before it failed has not: a launcher may mind that its
-    workers end early."""
-    whole = all(
-        json.loads(file.read_text()).get("whole") for file in folder.glob("result.rank*.json")
-    )
-    told = any(folder.glob("result.rank*.json"))
-    return None if told and whole and ended.status is not None else ended.reason
 
 
 def _loaded(line: str) -> Run | None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 SECONDS = Number(min=0, min_open=True)
+ANALYZED = ("torch", "timing", "jax")
+"""Recorders whose recording is answered at once; an export of nsys may be large."""
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 
@@ -293,7 +296,18 @@ def _record(
         lines = [f"what was recorded cannot be told: {type(error).__name__}: {error}"]
     for line in lines:
         run.say(line)
+    if recorder in ANALYZED:
+        _say_verdict(plan)
     run.exit_as(returned)
+
+
+def _say_verdict(plan: "Plan") -> None:
+    """The answer, in a sentence; nothing where there is no recording, or it cannot be read."""
+    from traceanalyzer.collect import run
+    from traceanalyzer.comparison.notebook import shown_of
+
+    with suppress(Exception):  # the command has ended, and its status stands
+        run.say(shown_of([plan.path]).summary.headline)
 
 
 def _run(

@@ -36,15 +36,10 @@ PACKAGES = (
 def describe(plan: Plan) -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has
     imported it."""
-    objects = (
-        gc.get_objects() if "torch" in sys.modules else []
-    )  # looked through once: programs have millions
-    model = platform.processor() or None
+    # looked through once: programs have millions
+    objects = gc.get_objects() if "torch" in sys.modules else []
+    model = _processor()
     versions = {}
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-        model = next(
-            (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None
-        )
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
@@ -63,6 +58,14 @@ def describe(plan: Plan) -> dict[str, Any]:
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
     }
+
+
+def _processor() -> str | None:
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or None
 
 
 def write(plan: Plan) -> None:

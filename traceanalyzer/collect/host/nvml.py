@@ -162,9 +162,8 @@ def read_cpus(root: int, proc: Path = PROC) -> Reading | None:
     """The counters now, `root` being the process whose children are the program; None where there
     are none."""
     try:
-        ticks = tuple(
-            int(word) for word in (proc / "stat").read_text().splitlines()[0].split()[1:9]
-        )
+        words = (proc / "stat").read_text().splitlines()[0].split()
+        ticks = tuple(int(word) for word in words[1:9])
     except (OSError, ValueError, IndexError):
         return None
     if len(ticks) <= IO_WAIT:

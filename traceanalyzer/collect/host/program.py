@@ -17,8 +17,8 @@ MOST_PARTS = 8  # of a batch that are looked at for a tensor
 
 
 def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Of a process's objects the largest model, its optimizers and loaders; None without PyTorch,
-    or if that fails."""
+    """The largest model among a process's objects, its optimizers and loaders; None without
+    PyTorch, or if that fails."""
     if "torch" not in sys.modules:
         return None
     try:
@@ -50,8 +50,9 @@ def _describe(objects: Iterable[Any]) -> dict[str, Any]:
 
 
 def _model(modules: list[Any]) -> dict[str, Any] | None:
-    """Of the modules that are part of no other the one with most parameters."""
-    inner = {id(child) for one in modules for child in vars(one).get("_modules", {}).values()}
+    """The module with most parameters, among those that are part of no other."""
+    children = [vars(one).get("_modules", {}).values() for one in modules]
+    inner = {id(child) for each in children for child in each}
     found = Counter[str]()
     model = None
     for one in modules:
@@ -79,8 +80,9 @@ def _parameters(module: Any) -> Iterator[Any]:
     waiting = [module]
     while waiting:
         held = vars(waiting.pop())
-        found = [*held.get("_parameters", {}).values(), *held.get("_modules", {}).values()]
-        for one in found:
+        parameters = held.get("_parameters", {}).values()
+        modules = held.get("_modules", {}).values()
+        for one in (*parameters, *modules):
             if one is None or id(one) in seen:
                 continue
             seen.add(id(one))
@@ -110,8 +112,8 @@ def _loader(loader: Any) -> dict[str, Any]:
 
 
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
-    """Of a process's objects the batch size of the loader being iterated; None without PyTorch, or
-    where unclear."""
+    """Batch size of the loader that is being iterated, found among a process's objects; None
+    without PyTorch, or where unclear."""
     if (dataloader := sys.modules.get("torch.utils.data.dataloader")) is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up

@@ -107,8 +107,12 @@ def without_paths(text: Any) -> Any:
     """The text with each path cut to its last component."""
     if not isinstance(text, str):
         return text
-    shorter = UNIX_PATH.sub(lambda found: found[0].rstrip("/").rsplit("/", 1)[-1], text)
-    return WINDOWS_PATH.sub(lambda found: found[0].rsplit("\\", 1)[-1], shorter)
+    shorter = UNIX_PATH.sub(lambda found: _last(found[0].rstrip("/"), "/"), text)
+    return WINDOWS_PATH.sub(lambda found: _last(found[0], "\\"), shorter)
+
+
+def _last(path: str, separator: str) -> str:
+    return path.rpartition(separator)[2]
 
 
 def tables(database: sqlite3.Connection, kind: str = "table") -> list[str]:

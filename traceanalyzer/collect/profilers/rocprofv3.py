@@ -50,13 +50,17 @@ def finish(_program: str, work: Path, _: None, folder: Path) -> str | None:
     )
 
 
+def _program(command: object) -> str:
+    """The program's name of a command line."""
+    program = str(command or "").split(" ")[0]
+    return program.rsplit("/", 1)[-1]
+
+
 def scrub(path: Path) -> bool:
     """Rewrite the database in place without environment, arguments, host and paths. Whether it
     holds kernels."""
     with rewritten(path) as database:
-        database.create_function(
-            "program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1]
-        )
+        database.create_function("program", 1, _program)
         kernels = 0
         for table in tables(database):
             if table.startswith(_ARGUMENTS):

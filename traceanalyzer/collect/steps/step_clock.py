@@ -85,7 +85,8 @@ def is_steady(values: Sequence[float], tight_share: float = TIGHT_SHARE) -> bool
         return False
     middle = median(values)
     half = len(values) // 2
-    if middle <= 0 or abs(median(values[:half]) - median(values[half:])) > AGREE_SHARE * middle:
+    apart = abs(median(values[:half]) - median(values[half:]))
+    if middle <= 0 or apart > AGREE_SHARE * middle:
         return False
     low, high = median_interval(values)
     return high - low <= 2 * tight_share * middle

@@ -29,14 +29,14 @@ class OptimizerSteps:
     def __init__(self, on_step: Callable[[], None]) -> None:
         self._on_step = on_step
         self._leader: weakref.ref[Any] | None = None
+        self._leaders_name = "an optimizer"
         self._strangers = 0
         self._handle: Any = None
 
     @property
     def unit(self) -> str:
         """What ends a step: the optimizer's class."""
-        leader = self._leader() if self._leader else None
-        return f"step of {type(leader).__name__}"
+        return f"step of {self._leaders_name}"
 
     def install(self) -> None:
         """Register torch's hook for all optimizers."""
@@ -62,6 +62,7 @@ class OptimizerSteps:
             if leader is not None and self._strangers < STRANGERS:
                 return
             self._leader = weakref.ref(optimizer)
+            self._leaders_name = type(optimizer).__name__
         self._strangers = 0
         self._on_step()
 

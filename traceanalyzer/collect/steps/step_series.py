@@ -56,6 +56,11 @@ class _End(NamedTuple):
     amounts: Amounts
     event: Any
 
+    @property
+    def has_come(self) -> bool:
+        """Whether the device has got there; the host has, where there is no device."""
+        return self.event is None or bool(self.event.query())
+
 
 class StepSeries:
     """Call `end_step` at the end of each step; `finished_laps` gives those whose times are known by
@@ -87,7 +92,7 @@ class StepSeries:
         elif len(self._ends) <= PENDING:
             return []
         laps = []
-        while len(self._ends) > 1 and (self._ends[1].event is None or self._ends[1].event.query()):
+        while len(self._ends) > 1 and self._ends[1].has_come:
             begin = self._ends.popleft()
             end = self._ends[0]
             host_ms = (end.host_ns - begin.host_ns) / NS_PER_MS

@@ -17,6 +17,7 @@ class DataTime:
     def __init__(self) -> None:
         self._waited_ns = 0
         self._samples: int | None = 0
+        self.batches = 0  # that came
         self._original: Any = None
 
     def install(self) -> None:
@@ -32,13 +33,21 @@ class DataTime:
                 batch = original(iterator)
             finally:
                 self._waited_ns += time.perf_counter_ns() - begin
-            samples = samples_in(iterator, batch)
-            self._samples = (
-                None if samples is None or self._samples is None else self._samples + samples
-            )
+            self.batches += 1
+            self._count(iterator, batch)
             return batch
 
         _BaseDataLoaderIter.__next__ = timed
+
+    def _count(self, iterator: Any, batch: Any) -> None:
+        try:
+            samples = samples_in(iterator, batch)
+        except Exception:  # a batch is the program's own object
+            samples = None
+        if samples is None or self._samples is None:
+            self._samples = None
+        else:
+            self._samples += samples
 
     def remove(self) -> None:
         """Leave the iterators as they were."""
@@ -73,13 +82,13 @@ class Amounts:
 
     def __add__(self, other: "Amounts") -> "Amounts":
         """Sums; what is None on both sides stays None."""
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return Amounts(
-            **{
-                name: None if a is b is None else (a or 0) + (b or 0)
-                for name, (a, b) in pairs.items()
-            }
-        )
+        sums = {}
+        for field in fields(self):
+            mine = getattr(self, field.name)
+            theirs = getattr(other, field.name)
+            nothing = mine is None and theirs is None
+            sums[field.name] = None if nothing else (mine or 0) + (theirs or 0)
+        return Amounts(**sums)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def bucket_views(_: Any) -> None:
 
 
 def static_graph(_: Any) -> None:
-    """The same parameters are used in each step, in the same order."""
+    """Each step uses all the parameters, in one order."""
     change_arguments(_ddp(), "__init__", lambda kwargs: kwargs.update(static_graph=True))
 
 
