@@ -65,6 +65,21 @@ def test_commands_print_again_what_they_printed(
     assert_told_again(words, trace_file, lambda: refuse(monkeypatch))
 
 
+def test_a_snapshot_is_told_of_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ROOT / "tests" / "data" / "memory" / "half_batch.snapshot.pickle.gz"
+    file = Path(shutil.copy(source, tmp_path / "memory.pickle.gz"))
+
+    def refused() -> None:
+        def read(*_: object) -> object:
+            raise AssertionError("it was read, not printed again")
+
+        monkeypatch.setattr("traceanalyzer.ingest.memory.read_snapshot", read)
+
+    assert_told_again(["memory"], file, refused)
+
+
 def test_two_recordings_are_compared_again(
     cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

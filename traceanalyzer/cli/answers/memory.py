@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.base import UnreadableInputError
+from traceanalyzer.cli.io.again import prints_again
 from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
 from traceanalyzer.cli.options import (
     Hidden,
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 @command("memory")
-@click.argument("snapshot", type=click.Path(path_type=Path))
+@prints_again
+@click.argument("snapshot", type=click.Path())
 @click.argument("trace", required=False, type=click.Path())
 @click.option(
     "--other",
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 @redact_options()
 @output_options(REPORT_FORMATS, "other")
 def memory(
-    snapshot: Path,
+    snapshot: str,
     trace: str | None,
     other: Path | None,
     ranks: int,
@@ -60,10 +62,10 @@ def memory(
     from traceanalyzer.report.memory.model import UNTRACED
 
     second = None if other is None else _read(other)
-    first = _read(snapshot)
+    first = _read(Path(snapshot))
     beside = UNTRACED
     if trace is None:
-        trace = _trace_in(snapshot, first.path)
+        trace = _trace_in(Path(snapshot), first.path)
     if trace is not None:
         from traceanalyzer.cli.io.reports import read
         from traceanalyzer.report.memory.traced import traced
