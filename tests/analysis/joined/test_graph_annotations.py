@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kineto_builder import KinetoTrace
+from tests.pftrace_builder import Pftrace
 from traceanalyzer.analysis.joined.graph_annotations import ranges_around
 from traceanalyzer.analysis.joined.graph_names import UNNAMED, named_in_graphs
 from traceanalyzer.diagnosis.measurements import Measurements, measure
@@ -88,3 +89,18 @@ def test_ranges_hold_neighbours_that_say_alike() -> None:
         ("layers.#.b", 2, 3, 2),
     ]
     assert ranges_around([]) == []
+
+
+def test_a_pftrace_says_the_same(tmp_path: Path) -> None:
+    made = Pftrace()
+    call = {"cbid": 311, "correlation": 5}
+    made.host(("cuda_runtime", "cudaGraphLaunch", 10_000, 60_000, call))
+    for node, module in enumerate(("layers.0.norm", "layers.0.mlp")):
+        said = {"correlation": 5, "graph_id": 3, "graph_node_id": node + 1, "module_fqn": module}
+        made.stage(1, "gemm", 100_000 + 1000 * node, 101_000 + 1000 * node, **said)
+        # the builder writes blanks for underscores
+        made.packets[-1] = made.packets[-1].replace(b"module fqn", b"module_fqn")
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(bytes(made))
+    m = measure(load([path]).traces[0])
+    assert {row.name for row in m.modules if row.self_ms} == {"layers.#.norm", "layers.#.mlp"}
