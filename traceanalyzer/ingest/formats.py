@@ -88,7 +88,7 @@ FORMATS = (
     Format(
         name="kineto",
         sources=(Source("kineto", ".json"),),
-        expected="a trace of torch.profiler (.json, .json.gz, .pftrace)",
+        expected="torch.profiler (.json, .json.gz, .pftrace)",
         title="Kineto trace (`.json`, `.json.gz`) of torch.profiler, NVIDIA or AMD",
         tells="everything; the roofline needs shapes, lines of the program need stacks",
         cannot=(
@@ -122,7 +122,7 @@ FORMATS = (
         name="xplane",
         sources=(Source("xplane", ".xplane.pb"),),
         per_rank=True,
-        expected="a profile of JAX (.xplane.pb)",
+        expected="JAX (.xplane.pb)",
         title="JAX: `.xplane.pb`, or the `trace.json.gz` beside it",
         tells=(
             "kernels and copies, API calls, HLO operators with their module, steps of "
@@ -142,7 +142,7 @@ FORMATS = (
         name="unitrace",
         sources=(Source("unitrace", ".json"),),
         per_rank=True,
-        expected="a trace of unitrace (.json)",
+        expected="unitrace (.json)",
         title="Intel: Chrome trace (`.json`) of unitrace",
         tells=(
             "kernels and copies of each GPU or tile, calls of Level Zero and what each launched, "
@@ -157,7 +157,7 @@ FORMATS = (
     Format(
         name="proton",
         sources=(Source("proton", ".hatchet", keeps_model=False),),
-        expected="a tree of Proton (.hatchet)",
+        expected="Proton (.hatchet)",
         title="Triton's Proton: a tree (`.hatchet`, `.hatchet_msgpack`)",
         tells=(
             "kernels by time and calls; rates and shares of the GPU's limits where the program "
@@ -179,7 +179,7 @@ FORMATS = (
             Source("rpd", ".rpd"),
         ),
         per_rank=True,
-        expected="a recording of rocprofv3 (.db, .json, *_kernel_trace.csv) or rpd (.rpd)",
+        expected="rocprofv3 (.db, .json, *_kernel_trace.csv), rpd (.rpd)",
         title=(
             "AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its "
             "`*_kernel_trace.csv`; RPD (`.rpd`)"
@@ -202,7 +202,7 @@ FORMATS = (
         name="nsys",
         sources=(Source("nsys", ".sqlite"),),
         per_rank=True,
-        expected="an Nsight Systems export (.sqlite)",
+        expected="Nsight Systems (.sqlite)",
         title="Nsight Systems export (`.sqlite`; an `.nsys-rep` where `nsys` is installed)",
         tells=(
             "kernels, copies, graphs, API calls, waits, NVTX ranges in place of operators, GPU "
@@ -236,7 +236,7 @@ FORMATS = (
         name="torch_log",
         sources=(Source("torch_log", ".log", keeps_model=False),),
         in_folder="companion",
-        expected="a log of torch.compile (TORCH_TRACE)",
+        expected="a TORCH_TRACE log",
         title="log of torch.compile (`TORCH_TRACE`)",
         tells=(
             "compile time by stage, graph breaks, recompilations with their guards, caches, what "
@@ -255,7 +255,7 @@ FORMATS = (
             )
         ),
         in_folder="printout",
-        expected="a text that a tool printed (nsys stats, ncu --csv, nvidia-smi)",
+        expected="what nsys stats, ncu --csv or nvidia-smi printed",
         title=(
             "texts as people paste them: `nsys stats`, nvprof, rocprof v1, `ncu --csv`, "
             "`torch.cuda.memory_summary()`, samples of `nvidia-smi` and DCGM, summaries of serving "
@@ -268,7 +268,7 @@ FORMATS = (
     Format(
         name="timing",
         sources=(Source("timing_log", ".log", keeps_model=False),),
-        expected=f"a log of step times, the first of them within {STEPS_WITHIN:,} lines",
+        expected=f"a log of step times (the first within {STEPS_WITHIN:,} lines)",
         title="log of step times (a trainer's log, JSON lines, CSV)",
         tells="step times, outliers, drift, waiting for data, throughput",
         cannot="anything that happens within a step",
@@ -284,7 +284,7 @@ FORMATS = (
             Source("torch_console", ".txt", keeps_model=False),
         ),
         in_folder="printout",
-        expected="the message of an error (out of memory)",
+        expected="an out-of-memory error",
         title="messages: an allocation that failed, recompilations and graph breaks (`TORCH_LOGS`)",
         tells="how much memory was asked for and why there was none; what recompiled, and why",
         cannot="what the memory is used for, what a recompilation costs",
@@ -316,5 +316,5 @@ RANKLESS_SOURCES = frozenset(
 """Those that write a file a process, as a rule, and do not say which rank it is."""
 
 _NAMED = [form.expected for form in FORMATS if form.expected]
-EXPECTED = f"give {', '.join(_NAMED[:-1])} or {_NAMED[-1]}"
+EXPECTED = f"give one of: {', '.join(_NAMED)}"
 """What can be read, as a request."""
