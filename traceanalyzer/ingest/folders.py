@@ -40,6 +40,24 @@ _SHOWN = re.compile(r"[^.]").match
 
 _STARTED_BYTES = 60 * 10**6  # an interpreter with numpy and the readers
 
+Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
+Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
+
+
+class Share(NamedTuple):
+    """What is taken besides, of the file's bytes, decompressed; `export`: of Nsight Systems."""
+
+    text: float
+    export: float
+
+
+READ = Share(
+    0.6, 2.0
+)  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
+ANALYZED = Share(
+    1.0, 8.0
+)  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
+
 
 def recordings_in(
     folder: Path, pattern: str | None = None, known: Callable[[Path], bool] = lambda file: False
@@ -124,25 +142,6 @@ def _with_recordings(folder: Path) -> Iterator[Path]:
             left -= len(sound)
             if left >= 0 and any(map(is_recording, sound)):
                 yield where
-
-
-Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
-Read: TypeAlias = Callable[[Path, Callable[[float], None] | None], list[Trace]]
-
-
-class Share(NamedTuple):
-    """What is taken besides, of the file's bytes, decompressed; `export`: of Nsight Systems."""
-
-    text: float
-    export: float
-
-
-READ = Share(
-    0.6, 2.0
-)  # while it is read. Measured: 0.35 of a trace of 155 MB, 1.4 to 1.9 of exports
-ANALYZED = Share(
-    1.0, 8.0
-)  # from start to exit. Measured: 0.7 to 0.8 of traces, 3.6 to 7.6 of exports
 
 
 def read_files(

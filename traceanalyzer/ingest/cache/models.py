@@ -69,6 +69,25 @@ _FACTS = ("source", "process", "threads", "devices", "collected", "health", "epo
 _TEXTS = msgspec.json.Decoder(list[str])
 
 
+class Kept(Struct, forbid_unknown_fields=True):
+    """What the header says of a trace."""
+
+    source: str
+    process: Process
+    threads: tuple[Thread, ...]
+    devices: tuple[Device, ...]
+    collected: Collected
+    health: Health
+    epoch_ns: int
+    window: tuple[int, int] | None
+    text_bytes: int
+    rows: dict[str, int]
+    columns: dict[str, list[Packed]]
+
+
+_DECODER = msgspec.json.Decoder(list[Kept])
+
+
 def pack(
     values: NDArray[Any],
     dtype: np.dtype[Any] | None = None,
@@ -118,25 +137,6 @@ def _fitting(value: int, dtype: np.dtype[Any]) -> int:
     if not limits.min <= value <= limits.max:
         raise ValueError("a value beyond its column")
     return value
-
-
-class Kept(Struct, forbid_unknown_fields=True):
-    """What the header says of a trace."""
-
-    source: str
-    process: Process
-    threads: tuple[Thread, ...]
-    devices: tuple[Device, ...]
-    collected: Collected
-    health: Health
-    epoch_ns: int
-    window: tuple[int, int] | None
-    text_bytes: int
-    rows: dict[str, int]
-    columns: dict[str, list[Packed]]
-
-
-_DECODER = msgspec.json.Decoder(list[Kept])
 
 
 def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:

@@ -38,12 +38,6 @@ class Group(enum.Enum):
 _GROUPS = {category: group for group in Group for category in group.value}
 
 
-def group_of(category: str) -> Group:
-    """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
-    name = category.lower()
-    return Group.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, Group.SKIP)
-
-
 class Args(Struct, gc=False):
     """What is read of an event's `args`, in the order in which it is written, which is quickest.
     Raw: JSON text, empty where absent. What every operator has is named even where it is of no use:
@@ -180,6 +174,12 @@ _SKIPPED = [
 """Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not
 say."""
 Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
+
+
+def group_of(category: str) -> Group:
+    """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
+    name = category.lower()
+    return Group.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, Group.SKIP)
 
 
 def _events(time: Any) -> Any:

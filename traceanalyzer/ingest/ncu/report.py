@@ -1,7 +1,7 @@
 """Prints the kernels of an `.ncu-rep` as JSON lines by NVIDIA's Python module `ncu_report`, in a
 process of its own: it is native code that reads a file of strangers.
 
-    python -m traceanalyzer.ingest.ncu_report report.ncu-rep
+    python -m traceanalyzer.ingest.ncu.report report.ncu-rep
 
 A line is a kernel: its name, `grid` and `block` as text, and its metrics as [name, unit, value].
 The module is NVIDIA's (https://docs.nvidia.com/nsight-compute/PythonReportInterface)."""

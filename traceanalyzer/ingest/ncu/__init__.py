@@ -105,7 +105,7 @@ def _exported(path: Path) -> list[str]:
 def _reported(path: Path) -> Iterator[tuple[dict[str, str], Metrics]]:
     """Columns and metrics of each kernel, by NVIDIA's Python module. Raises
     UnreadableInputError."""
-    command = [sys.executable, "-m", "traceanalyzer.ingest.ncu_report", str(path.resolve())]
+    command = [sys.executable, "-m", "traceanalyzer.ingest.ncu.report", str(path.resolve())]
     try:
         done = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=True
