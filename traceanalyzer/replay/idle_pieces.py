@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceanalyzer.analysis.algebra import IntervalSet, at
-from traceanalyzer.analysis.causes.gaps import (
+from traceanalyzer.analysis.causes.draining import (
     REFILL_LAUNCHES,
     could_be_ahead,
     keeps_waiting,

@@ -5,7 +5,8 @@ import pytest
 
 from tests.analysis.build import US, TraceBuilder
 from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
+from traceanalyzer.analysis.causes.draining import REFILL_LAUNCHES
+from traceanalyzer.analysis.causes.gaps import GapSide, find_gaps
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_places, gap_rows

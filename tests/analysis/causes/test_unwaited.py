@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.analysis.causes.test_gaps import Program, causes
 from tests.examples import tried
 from traceanalyzer.analysis.causes import unwaited
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
+from traceanalyzer.analysis.causes.draining import REFILL_LAUNCHES
+from traceanalyzer.analysis.causes.gaps import GapSide, find_gaps
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.diagnosis.measurements import measure
 

@@ -28,6 +28,7 @@ class IdleDetail(enum.IntEnum):
     LOST = 6  # kernels were launched meanwhile that are not in the recording
     # the CPU works on managed memory, page after page, far longer than a page takes to move
     MANAGED_LOOP = 7
+    MISSING = 8  # the host waits for work of the device that is not in the recording
 
     @property
     def label(self) -> str:
@@ -44,9 +45,15 @@ _LABELS = {
     IdleDetail.PAGE_MIGRATION: "page migration of managed memory",
     IdleDetail.MANAGED_LOOP: "CPU work on managed memory between migrations",
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
+    IdleDetail.MISSING: "the CPU waits for GPU work that is not in the recording",
 }
 
-OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.MANAGED_LOOP), int(IdleDetail.LOST))
+OF_NO_CALL = (
+    int(IdleDetail.PAGE_MIGRATION),
+    int(IdleDetail.MANAGED_LOOP),
+    int(IdleDetail.LOST),
+    int(IdleDetail.MISSING),
+)
 """Details that say all, whatever the host did."""
 
 FAULT_NS = 50_000

@@ -10,7 +10,7 @@ import enum
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +20,21 @@ from traceanalyzer.analysis.algebra import (
     blockwise,
     complement,
     measure,
-    one_of,
     places,
     stretch,
     union,
 )
 from traceanalyzer.analysis.algebra.blocks import blocks, in_blocks
-from traceanalyzer.analysis.causes.details import LOOP_NS, IdleDetail, host_details, migrates
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.gap_facts import DOMINANT, GapFacts
+from traceanalyzer.analysis.causes.gap_rules import decide
 from traceanalyzer.analysis.causes.idle_cause import IdleCause
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.joined.blocking import searching_calls
-from traceanalyzer.analysis.joined.joined import Joined
-from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
-from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import I32, I64, U8, Bool, Table, alike, column, distinct, narrowed
+from traceanalyzer.trace import I32, I64, U8, Table, alike, column
 
 
 class GapSide(enum.IntEnum):
@@ -49,21 +46,6 @@ class GapSide(enum.IntEnum):
 
 
 AT_ONCE = 1 << 16  # gaps that are explained at once: a hundred columns are made on the way
-REFILL_LAUNCHES = 16
-"""After the host waited for the device the queue is empty, and the next launches are exposed
-however fast they are; a host that is faster than the device is ahead again after about this
-many."""
-
-UNPROFILED_SHARE = 0.65
-UNPROFILED_SHARE_WITH_STACKS = 0.5
-"""Of the host's dispatch as recorded this is left without a profiler (docs/accuracy.md)."""
-TOO_SLOW = 2.0
-"""A host that needs this many times the device's busy time to launch a step cannot get ahead of the
-device."""
-
-DOMINANT = 0.5
-"""A cause owns a gap if it filled at least this share of it, or if without it less than this share
-would be left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,70 +127,14 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     return {"start": gaps.start, "end": gaps.end, "device": alone, "next_op": next_op, "side": side}
 
 
-def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
-    launch = np.where(next_op >= 0, timed.linked.launch_time[next_op], end)
-    call = np.where(next_op >= 0, timed.linked.launch[next_op], -1)
-    returned = np.where(call >= 0, at(timed.trace.api_calls.end, call, 0), launch)
-    known = launch >= 0
-    duration = end - start
-    waited = end - np.maximum(returned, start)
-    held_up = (waited >= QUEUED_LATENCY_NS) & (waited >= DOMINANT * duration)
-    queued = known & (next_op >= 0) & ((returned <= start) | held_up)
-    late = known & ~queued
-    arrival = np.clip(launch, start, end)
-    time = {s: measure(i, start, arrival) for s, i in timed.timed.timeline.states.items()}
-    waits = timed.joined.memo(_waits_by_end)
-    drained = _drained_by(timed, launch)
-    sync = at(waits.call, places(waits.end, launch, side="right") - 1, -1)
-    cause = np.full(len(start), IdleCause.OTHER, np.uint8)
-    cause[late] = IdleCause.LAUNCH
-    cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if timed.timed.memo(keeps_waiting) or timed.timed.memo(could_be_ahead):
-        cause[late & (drained >= 0)] = IdleCause.SYNC
-    owners = (
-        (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
-        (IdleCause.COMMUNICATION, time[HostState.COMMUNICATION]),
-        (IdleCause.HOST, time[HostState.WORK] + time[HostState.ALLOCATE]),
-        (IdleCause.INPUT, time[HostState.INPUT]),
-        (IdleCause.PROFILER, measure(timed.timed.timeline.profiler, start, arrival)),
-    )
-    for owner, spent in owners:
-        cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = (
-        IdleCause.INPUT
-    )
-    blocked = time[HostState.SYNC] >= DOMINANT * duration
-    detail = host_details(timed.timed, start, end)
-    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | (
-        (cause == IdleCause.SYNC) & ~blocked
-    )
-    detail[~(late & named)] = IdleDetail.NONE
-    cause[detail > 0] = IdleCause.HOST
-    stuck = late & (next_op >= 0) & (waited >= np.maximum(UNEXPLAINED_NS, DOMINANT * duration))
-    cause[stuck] = IdleCause.OTHER
-    detail[stuck] = IdleDetail.NONE
-    queued = queued | stuck
-    moved = ~late & ~queued & migrates(timed.timed, next_op)
-    cause[moved] = IdleCause.HOST
-    detail[moved] = IdleDetail.PAGE_MIGRATION
-    detail[moved & (duration > LOOP_NS)] = IdleDetail.MANAGED_LOOP
-    lost = _lost(timed.timed, start, arrival) & one_of(
-        cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER)
-    )
-    cause[lost] = IdleCause.OTHER
-    detail[lost] = IdleDetail.LOST
-    call = np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(
-        np.int32
-    )
-    return {"cause": cause, "queued": queued.astype(np.uint8), "sync": call, "detail": detail}
-
-
-def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
-    """In which gaps kernels were launched that are not in the recording: the device may have run
-    them."""
-    lost = timed.linked.memo(lost_launches)
-    lost = lost[: np.searchsorted(lost, last_launch(timed.linked), side="right")]
-    return np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
+def _causes(started: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
+    """Cause, detail, queue and wait of some gaps."""
+    facts = GapFacts(started, start, end, next_op)
+    cause, detail = decide(facts)
+    wait = np.where(facts.drained >= 0, facts.drained, facts.wait)
+    sync = np.where(cause == IdleCause.SYNC, wait, -1).astype(np.int32)
+    queued = (facts.queued | facts.stuck).astype(np.uint8)
+    return {"cause": cause, "queued": queued, "sync": sync, "detail": detail}
 
 
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
@@ -234,79 +160,6 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
     return gaps
-
-
-def only_searches(timed: Timed) -> bool:
-    """Whether the host waits within the steps, and only while a library chooses its algorithms."""
-    waits = np.flatnonzero(timed.joined.blocks & timed.steady_calls)
-    return len(waits) > 0 and bool(np.isin(waits, searching_calls(timed.linked)).all())
-
-
-def could_be_ahead(timed: Timed) -> bool:
-    """Whether the host, without profiler and waits, launches fast enough to be ahead: else waits
-    take nothing away."""
-    if timed.device is None:
-        return False
-    steps = timed.steps
-    within = steps.host_start[steps.steady], steps.host_end[steps.steady]
-    dispatch = measure(timed.timeline.states[HostState.DISPATCH], *within).sum()
-    busy = measure(
-        timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]
-    ).sum()
-    left = UNPROFILED_SHARE_WITH_STACKS if timed.trace.collected.stacks else UNPROFILED_SHARE
-    return left * dispatch <= TOO_SLOW * busy
-
-
-def keeps_waiting(timed: Timed) -> bool:
-    """Whether the steps hold a wait for every few launches, so that the queue never fills: the
-    waits are then what can be changed, whatever the host's speed, and however soon each is over."""
-    waits = int((timed.joined.blocks & timed.steady_calls).sum())
-    launches = distinct(timed.linked.launch[timed.steady_ops & (timed.linked.launch >= 0)])
-    return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
-
-
-def _drained_by(timed: Started, launch: I64) -> I64:
-    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there
-    is none."""
-    waits = timed.memo(_draining)
-    index = places(waits.end, launch, side="right") - 1
-    since = timed.linked.launched_before(launch) - at(waits.launched, index, 0)
-    return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(waits.call, index, -1), -1)
-
-
-def _draining(timed: Started) -> "_Waits":
-    """The blocking calls that had emptied the queue; those that found it idle only if the program
-    keeps waiting."""
-    waits = timed.joined.memo(_waits_by_end)
-    chosen = waits.emptied if timed.timed.memo(keeps_waiting) else waits.emptied & waits.found_work
-    return waits if chosen.all() else _Waits._make(column[chosen] for column in waits)
-
-
-class _Waits(NamedTuple):
-    """The blocking calls in the order of their ends."""
-
-    call: I32
-    end: I64
-    launched: I32  # how many ops had been launched before its end
-    emptied: Bool  # whether the device had then done all of them
-    found_work: Bool  # whether it still had some when the call began
-
-
-def _waits_by_end(joined: Joined) -> _Waits:
-    calls = joined.trace.api_calls
-    blocking = np.flatnonzero(joined.blocks)
-    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    began = calls.start[blocking]
-    ended = calls.end[blocking]
-    emptied = joined.linked.drained_at(ended) <= ended
-    found_work = joined.linked.drained_at(began) > began
-    return _Waits(
-        narrowed(blocking),
-        ended,
-        narrowed(joined.linked.launched_before(ended)),
-        emptied,
-        found_work,
-    )
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

@@ -15,6 +15,7 @@ from traceanalyzer.analysis.causes.start import (
     host_waits,
 )
 from traceanalyzer.analysis.joined.joined import INPUT_BYTES
+from traceanalyzer.analysis.time.markers import iteration_marks
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import Bool, CopyKind, RangeKind
@@ -74,8 +75,9 @@ def input_copies(timed: Timed) -> Bool:
     in functions named like loading."""
     result = np.zeros(len(timed.trace.device_ops), bool)
     copies = np.flatnonzero(timed.joined.is_input_h2d)
-    if not timed.steps.found or not len(copies):
-        return result
+    serves = len(timed.linked.memo(iteration_marks)) > 0
+    if not timed.steps.found or not len(copies) or serves:
+        return result  # a server copies what it scheduled: it loads nothing
     index = np.arange(len(result))
     ops = timed.trace.device_ops
     back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)

@@ -73,7 +73,11 @@ def main_detail(explained: Causes) -> str:
     of it."""
     if explained.timed.device is None:
         return ""
-    details = [one for one in IdleDetail if one not in (IdleDetail.NONE, IdleDetail.LOST)]
+    details = [
+        one
+        for one in IdleDetail
+        if one not in (IdleDetail.NONE, IdleDetail.LOST, IdleDetail.MISSING)
+    ]
     time = {detail: detail_ms(explained, detail) for detail in details}
     longest = max(time, key=time.__getitem__)
     return (

@@ -51,6 +51,10 @@ LONG_STRETCH_NS = 100_000
 """A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch
 99 % of the pauses between operators are under this, even with a profiler attached."""
 
+LONGEST_OPTIMIZER_NS = 10_000_000
+"""A longer stretch without any recorded event in an optimizer's range is work of its own (an
+optimizer on the CPU): going through a few thousand tensors in Python takes less, stacks included."""
+
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
@@ -161,9 +165,9 @@ def _stretches(
     for cut in pieces:
         if not len(cut.node):
             continue
-        state = np.where(
-            cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node]
-        )
+        length = cut.end - cut.start
+        state = np.where(length >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
+        state[(length > LONGEST_OPTIMIZER_NS) & of.optimizer[cut.node]] = HostState.WORK
         if len(building.start):
             state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
         if len(loading.start):
@@ -183,6 +187,7 @@ class _StatesOfNodes(NamedTuple):
 
     short: U8
     long: U8  # of a piece of `LONG_STRETCH_NS` and more
+    optimizer: Bool  # whether the node is an optimizer's range
 
 
 def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
@@ -195,7 +200,8 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     of_call[joined.linked.memo(loading_calls)] = HostState.WORK
     of_call[joined.blocks] = HostState.SYNC
     of_name = np.full(len(strings) + 1, HostState.WORK, np.uint8)
-    of_name[texts_where(strings, OPTIMIZER_NAMES.search)] = HostState.DISPATCH
+    optimizers = texts_where(strings, OPTIMIZER_NAMES.search)
+    of_name[optimizers] = HostState.DISPATCH
     of_name[texts_where(strings, COMMUNICATION_NAMES.search)] = HostState.COMMUNICATION
     short = np.full(len(tree.start) + 1, HostState.DISPATCH, np.uint8)
     short[tree.node_of_call[:]] = of_call
@@ -203,7 +209,9 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     nodes = np.flatnonzero(~tree.is_call)
     long[nodes] = of_name[ranges.name[tree.row[nodes]]]
     long[-1] = HostState.WORK
-    return _StatesOfNodes(short, long)
+    optimizer = np.zeros(len(tree.start) + 1, bool)
+    optimizer[nodes] = optimizers[ranges.name[tree.row[nodes]]]
+    return _StatesOfNodes(short, long, optimizer)
 
 
 def loading_calls(linked: Linked) -> Bool:

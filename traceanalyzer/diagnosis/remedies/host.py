@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceanalyzer.analysis.algebra import one_of, texts_where
-from traceanalyzer.analysis.causes.gaps import only_searches
+from traceanalyzer.analysis.causes.draining import only_searches
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.shape_rows import new_shapes
 from traceanalyzer.analysis.tables.syncs import SyncRow
