@@ -56,44 +56,20 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
     assert not any("nccl" in e.where for e in busy.evidence)
 
 
-@pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "transfer_bound", "host_bound"])
-def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
+@pytest.mark.parametrize(
+    "sample", ["launch_bound", "sync_bound", "transfer_bound", "host_bound", "input_bound"]
+)
+def test_what_cannot_be_replayed_is_not_predicted(sample: str) -> None:
     m = measure(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
     assert m.unprofiled_time is not None
-    advice = [a for a in diagnose(m).recommendations if a.predicted_step_ms is not None]
+    advice = diagnose(m).recommendations
     assert advice
-    for one in advice:
-        assert one.predicted_step_ms is not None
-        assert one.predicted_speedup is not None
-        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(
-            m.unprofiled_time.step_ms
-        )
-        assert one.predicted_step_ms < m.unprofiled_time.step_ms
-        assert one.basis.startswith("not replayed")
+    assert [one.predicted_step_ms for one in advice] == [None] * len(advice)
 
 
 @pytest.mark.parametrize(("sample", "captured"), [("cuda_graph", True), ("launch_bound", False)])
 def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
     m = measure(load([SAMPLES / sample]).traces[0])
     assert (cuda_graph.offer(m) is None) is captured
-
-
-@pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "host_bound", "input_bound"])
-def test_without_a_replay_no_more_idle_time_is_won_than_lies_beside_the_work(sample: str) -> None:
-    """The profiler makes idle time longer: the headroom in the recording can be more than the step
-    without it has."""
-    m = measure(load([SAMPLES / sample]).traces[0])
-    assert m.replay is not None
-    assert m.budget is not None
-    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
-    working = m.mean_step_ms - m.budget.idle
-    idle = {"launch", "sync", "host", "input"}
-    predicted = [
-        a.predicted_step_ms
-        for a in diagnose(m).recommendations
-        if a.cls in idle and a.predicted_step_ms
-    ]
-    assert predicted
-    assert min(predicted) >= working - 1e-9

@@ -8,7 +8,7 @@ change is predicted to gain most from, there is no single cause: both are named,
 the one to change first. Confidence is the margin over the second largest part, discounted for thin
 evidence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
@@ -58,6 +58,8 @@ NOTED_WAITING = 0.1
 """Share of a part that is waiting for other ranks, not idle time of this one, from which the
 headline says so."""
 UNCLEAR = 0.7  # confidence of such a verdict at most
+PAYS = 1.2
+"""Speedup without a part from which it may be named before a larger one."""
 REMOVES = {
     "device": Scenario("no_compute", less_compute(1.0), "kernels take no time"),
     "communication": COMMUNICATION_FREE,
@@ -114,6 +116,8 @@ class _Verdict(NamedTuple):
     beside: str | None
     margin: float
     unclear: bool  # whether little is gained without the cause
+    pays: bool = False  # whether the cause is what pays most to remove, not the largest part
+    hidden: bool = False  # whether the step is as long without the part named beside the cause
 
 
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
@@ -126,9 +130,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     if isinstance(shares, str):
         return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
     parts = _parts(shares)
-    verdict = _verdict(
-        parts, _holding_nothing_up(m, parts), [PART_OF.get(cls, cls) for cls in best]
-    )
+    paying = [part for part in (PART_OF.get(cls, cls) for cls in best) if _pays(m, parts, part)]
+    verdict = _verdict(parts, _holding_nothing_up(m, parts), paying)
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
@@ -203,20 +206,38 @@ def _holding_nothing_up(m: Measurements, parts: Iterable[str]) -> set[str]:
     return {part for part in known if replay.gain_ms(REMOVES[part]) / replay.base_ms < LEAST_GAIN}
 
 
+def _pays(m: Measurements, parts: Mapping[str, float], part: str | None) -> bool:
+    """Whether a part may be named before a larger one: it is nearly as large, or the step without
+    it is clearly shorter."""
+    if part is None or part not in parts:
+        return False
+    if parts[part] >= max(parts.values()) - CLOSE:
+        return True
+    replay = m.faithful_replay
+    if replay is None or part not in REMOVES or not replay.base_ms:
+        return False
+    left = 1.0 - replay.gain_ms(REMOVES[part]) / replay.base_ms
+    return left * PAYS <= 1.0
+
+
 def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
     """The largest part; the device's own work, and what holds nothing up (`idle`), give way to a
     large one."""
     order = sorted(parts.items(), key=lambda item: -item[1])
-    if order[0][0] in idle:
+    largest = order[0][0]
+    if largest in idle:
         order.sort(key=lambda item: item[0] in idle or item[1] < LARGE)
     (top, share), (second, beside) = order[:2]
     other = [
         part for part in best if part in parts and part not in (top, *idle) and parts[part] >= LARGE
     ]
     if top == "device" and other:
-        return _Verdict(other[0], top, 0.0, unclear=False)
+        return _Verdict(other[0], top, 0.0, unclear=False, pays=True)
     margin = max(share - beside, 0.0)
-    return _Verdict(top, second if margin < CLOSE else None, margin, top in idle)
+    named = second if margin < CLOSE else None
+    if top != largest:
+        return _Verdict(top, largest, margin, unclear=False, hidden=True)
+    return _Verdict(top, named, margin, unclear=top in idle)
 
 
 def _name(part: str, shares: Shares) -> BottleneckClass:
@@ -265,6 +286,8 @@ def _shares(m: Measurements) -> Shares | str:
             f"nothing of what {unseen:,} launches of CUDA graphs ran is in the recording, so idle time is "
             f"not known{_node_level(m)}."
         )
+    if m.doubt:
+        return f"{m.doubt}."
     missing = missing_kernels(m)
     if missing > TOO_MANY_MISSING:
         return f"the kernels of {missing:.0%} of the launches are not in the recording."
@@ -317,8 +340,12 @@ def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
             f"{_reason(m, verdict.cause, shares)}."
         )
     parts = _parts(shares)
-    both = [
+    cause, beside = (
         _REASONS[_name(part, shares)][1].format(parts[part])
         for part in (verdict.cause, verdict.beside)
-    ]
-    return f"Two causes in {_whole(m)}: {' and '.join(both)}."
+    )
+    if verdict.hidden:
+        return f"Two causes in {_whole(m)}: {cause}; without {beside} it takes as long."
+    if verdict.pays:
+        return f"Two causes in {_whole(m)}: {beside} and, what pays most to remove, {cause}."
+    return f"Two causes in {_whole(m)}: {cause} and {beside}."

@@ -1,10 +1,13 @@
 """Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or
 place."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.idle_cause import IdleCause
+from traceanalyzer.analysis.groups.idle import longest_gaps
 from traceanalyzer.analysis.roofline.op_models.tensors import Precision
 from traceanalyzer.analysis.tables.modules import OUTSIDE
 from traceanalyzer.diagnosis.finding import BottleneckClass
@@ -14,6 +17,7 @@ KNOWN_SHARE = 0.8
 """Shares of the bytes are shown where models know the traffic of this share of the computation's
 time."""
 NAMED_SHARE = 0.2  # what has less of the time or the bytes is not to blame
+FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 ONE_FORMAT = 0.9  # share of the operations from which one number format speaks for all
 
 
@@ -77,7 +81,40 @@ def _module(m: Measurements) -> str | None:
     return f"{top.self_ms / device:.0%} of the GPU's time is in module {top.name}"
 
 
+def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None]:
+    """The place of the ledger's largest entry of this cause, with the lines of Python there."""
+
+    def found(m: Measurements) -> str | None:
+        if m.ledger is None:
+            return None
+        total = m.ledger.ms("idle", cause.label)
+        largest = m.ledger.largest("idle", cause.label)
+        if largest is None or not total or largest.ms < NAMED_SHARE * total:
+            return None
+        lines = _lines(m, cause)
+        inside = not (largest.place or "(").startswith("(")
+        place = largest.detail or (largest.place if inside else None)
+        where = f"{place}, at {lines}" if place and lines else lines or place
+        return None if where is None else f"{_most(largest.ms / total)} of {what}: {where}"
+
+    return found
+
+
+def _lines(m: Measurements, cause: IdleCause) -> str:
+    """The functions of Python that the host was in during the longest gap of a cause."""
+    told = longest_gaps(m.causes, cause, count=1)
+    _, at, frames = (
+        told[0][1].partition("; ended by")[0].partition(" at ") if told else ("", "", "")
+    )
+    return frames if at else ""
+
+
 def _of_launch(m: Measurements) -> str | None:
+    """The phase in which most of the GPU's idle time falls, else the operator."""
+    return _phase_of_launch(m) or _of_idle(IdleCause.LAUNCH, "the launch overhead")(m)
+
+
+def _phase_of_launch(m: Measurements) -> str | None:
     """The phase in which most of the GPU's idle time falls."""
     rows = [
         (row.gpu_idle_ms, row) for row in m.phase_rows if row.role is not None and row.gpu_idle_ms
@@ -97,7 +134,8 @@ def _of_sync(m: Measurements) -> str | None:
     if not (costly := [row for row in m.syncs if not row.benign]):
         return None
     top = costly[0]
-    where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
+    called = top.op.split(" > ")[0] if top.op else top.call
+    where = f"{called} in {function_at(top.python)}" if top.python else called
     when = (
         ""
         if top.phase is None
@@ -144,6 +182,13 @@ def _of_transfer(m: Measurements) -> str | None:
     )
 
 
+def function_at(frame: str) -> str:
+    """A frame as a recorder names it, `train.py(59): step`, which is where the function is defined,
+    in words: `step (defined at train.py:59)`."""
+    found = FRAME.fullmatch(frame)
+    return f"{found[3]} (defined at {found[1]}:{found[2]})" if found else frame
+
+
 def _most(share: float) -> str:
     text = f"{min(share, 1.0):.0%}"
     return "All" if text == "100%" else text
@@ -156,5 +201,6 @@ _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
     "sync": _of_sync,
     "communication": _of_communication,
     "transfer": _of_transfer,
+    "host": _of_idle(IdleCause.HOST, "the CPU work"),
+    "input": _of_idle(IdleCause.INPUT, "the wait for data"),
 }
-"""By class; for input and host the headline says who."""

@@ -25,6 +25,7 @@ from traceanalyzer.diagnosis.finding import (
 )
 from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.outside import IDLE_CLASSES, outside
+from traceanalyzer.diagnosis.ranking import ranked, with_reason
 from traceanalyzer.diagnosis.recommend import in_front, recommendations_of
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY, UNDERSIZED
@@ -56,17 +57,15 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
     )
     advice = recommendations_of(m, settled)
-    gain, cls = next(
-        ((a.predicted_speedup, a.cls) for a in advice if a.predicted_speedup is not None),
-        (1.0, None),
-    )
-    worth_most = cls if gain >= LARGE_SPEEDUP else None
+    worth_most = next((a.cls for a in ranked(advice, m.step.step_ms) if _pays(a)), None)
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
     found, compiling = m.memo(on_compile)[1:]
     findings = [*_findings(m, _lifted(settled, gains, m.step.step_ms), summary.bottleneck), *found]
-    advice = sorted([*advice, *compiling], key=lambda one: not one.id.startswith(IN_EACH_STEP))
+    advice = ranked([*advice, *compiling], m.step.step_ms)
+    advice = sorted(advice, key=lambda one: not one.id.startswith(IN_EACH_STEP))
+    advice = with_reason(advice, summary)
     across = [f"{f.title}." for f in findings if f.id in ("straggler", *IN_EACH_STEP)] + _kinds(
         m, summary
     )
@@ -76,6 +75,11 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         findings,
         advice,
     )
+
+
+def _pays(advice: Recommendation) -> bool:
+    """Whether a change surely gains enough to decide what is named first."""
+    return not advice.may_not_help and (advice.predicted_speedup or 1.0) >= LARGE_SPEEDUP
 
 
 def _stands(m: Measurements, summary: Summary, advice: Recommendation) -> bool:

@@ -162,6 +162,14 @@ class Recommendation:
         "what it leads to where a step would do more work, as a larger batch does; null otherwise",
         default=None,
     )
+    may_not_help: bool = defined(
+        "whether the range of what is predicted holds a step as long as today's", default=False
+    )
+    instead: str | None = defined(
+        "why it comes first although the verdict names another cause; null otherwise",
+        default=None,
+        text="sentence",
+    )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.analysis.causes.causes import Causes
 from traceanalyzer.analysis.causes.critical_path import path_parts
+from traceanalyzer.analysis.causes.doubts import clocks_apart_ns, doubt, with_clocks_joined
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.groups.first_steps import first_steps
 from traceanalyzer.analysis.groups.input_loading import loading
@@ -75,9 +76,12 @@ def measure(
 ) -> "Measurements":
     """The measurements of one recording."""
     linked = Linked(trace, knowledge or Knowledge())
+    apart_ns = clocks_apart_ns(linked)
+    if apart_ns:
+        linked = Linked(with_clocks_joined(trace, apart_ns), linked.knowledge)
     named = with_operators(linked, [Linked(one, linked.knowledge) for one in trace.captures])
     timed = Timed(Joined(linked if named is None else Linked(named, linked.knowledge)), only_step)
-    return Measurements(Rated(Causes(Started(timed))))
+    return Measurements(Rated(Causes(Started(timed))), clocks_apart_ns=apart_ns)
 
 
 def measure_ranks(
@@ -109,6 +113,8 @@ class Measurements(OfTimed):
     """The ranks that it is reported with, compared; None where it was measured alone."""
     # the collectives of `together`, where they are matched already
     matches: "Matches | None" = None
+    clocks_apart_ns: int = 0
+    """By how much its kernels began before their launches, before its device times were moved."""
 
     peers = made(
         lambda m: tuple(one for one in m.together if one is not m.rated)
@@ -204,11 +210,16 @@ class Measurements(OfTimed):
     host = made(lambda m: host_stats(m.timed))  # how busy the launching threads are
     replay = made(lambda m: Replay.of(m.rated, m.unprofiled_time, m.peers))
     """The steady steps ready to be replayed; None without steps, launches or device work."""
-    faithful_replay = made(
-        lambda m: m.replay if m.replay is not None and m.replay.faithful else None
-    )
-    """The same, where it takes as long as the recording did; None where nothing is predicted from
-    it."""
+    doubt = made(lambda m: doubt(m.started, m.clocks_apart_ns))
+    """Why the recording cannot tell what the GPU waited for; empty where nothing says so."""
+
+    @cached_property
+    def faithful_replay(self) -> Replay | None:
+        """The replay where it takes as long as the recording did; None where nothing is predicted
+        from it."""
+        known = self.replay is not None and self.replay.faithful and not self.doubt
+        return self.replay if known else None
+
     host_parts = made(
         lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0])
     )
@@ -226,7 +237,7 @@ class Measurements(OfTimed):
         """The step without the profiler by the replay, else as long as the capture timed it or a
         server's replayed iterations say; None where nothing tells."""
         recorded = self._recorded_step
-        if recorded is None or self.timed.device is None:
+        if recorded is None or self.timed.device is None or self.doubt:
             return None
         if self.faithful_replay is not None:
             return replayed_step(self.faithful_replay, recorded, self.timed.device)
@@ -236,6 +247,8 @@ class Measurements(OfTimed):
     @cached_property
     def _unprofiled_span(self) -> timings.UnprofiledTime | None:
         """The length of the step without the profiler, with its range; None where nothing tells."""
+        if self.doubt:
+            return None
         timed = self.unprofiled_time
         if (replay := self.faithful_replay) is not None:
             return timings.UnprofiledTime(replay.base_ms, *replay.range_ms)
@@ -320,7 +333,7 @@ class Measurements(OfTimed):
     served = made(lambda m: Served.of(m.rated))
     """The iterations on tapes; None where nothing marks one, or without launches or device work."""
     faithful_server = made(
-        lambda m: m.served if m.served is not None and m.served.faithful else None
+        lambda m: m.served if m.served is not None and m.served.faithful and not m.doubt else None
     )
     """The same, where their replay takes as long as the recording did."""
     gap_histogram = made(

@@ -198,7 +198,8 @@ def _estimate(
     if scenario is not None and m.faithful_replay is not None:
         replayed = m.faithful_replay.predict(scenario)
         return replace(replayed, basis=f"replayed without the profiler: {replayed.basis}")
-    if headroom is None or not m.timed.steps.known:
+    untold = bool(m.doubt) or (m.replay is not None and not m.replay.faithful)
+    if headroom is None or not m.timed.steps.known or untold:
         return unknown
     if len(m.trace.api_calls):
         unknown = replace(unknown, basis=f"not replayed; gains at most this: {proposal.basis}")

@@ -296,7 +296,9 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
             f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "
             f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
-    if m.replay is not None and not m.replay.faithful:
+    if m.doubt:
+        yield f"{m.doubt[0].upper()}{m.doubt[1:]}: nothing is predicted."
+    elif m.replay is not None and not m.replay.faithful:
         yield (
             "The replay of the unchanged recording is off by more than a tenth: nothing is "
             "predicted from it."
@@ -309,6 +311,8 @@ def _source_of_step(m: Measurements) -> Iterator[str]:
     known = m.unprofiled
     unit = m.timed.steps.unit
     if known is None and m.timed.device is not None:
+        if m.doubt:
+            return
         timed = (
             "launches were not recorded"
             if m.replay is None

@@ -1,5 +1,7 @@
 """Remedies for kernels: less work, fewer bytes, faster units."""
 
+import re
+
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.base import NS_PER_MS
 from traceanalyzer.diagnosis.measurements import Measurements
@@ -24,6 +26,8 @@ from traceanalyzer.replay.changes.precision import (
 )
 from traceanalyzer.replay.changes.recompute import HOOKED_SHARE, kept
 from traceanalyzer.replay.limits import OF_KERNELS
+from traceanalyzer.replay.patterns.named import launched_within
+from traceanalyzer.replay.tape import Tape
 
 FUSED_CHAINS = assuming(
     "fuse_elementwise",
@@ -46,6 +50,11 @@ fused_attention = wherever(
 IN_CHANNELS_LAST = assuming("channels_last", in_channels_last, spread=OF_KERNELS)
 LEAST_OF_LAYOUT = 0.04
 """Other kernels come with the other layout: for few channels, or groups of them, slower ones."""
+OTHER_NORMS = re.compile(r"group_norm|instance_norm")
+"""Norms between convolutions that have no version for channels last."""
+LAUNCH_BOUND = (
+    0.2  # share of the step that is idle for launches from which kernels hide behind them
+)
 TF32 = assuming("tf32", in_tf32, figures={"efficiency": TENSOR_EFFICIENCY}, spread=OF_KERNELS)
 tf32 = wherever(
     "fp32 matrices are multiplied on the ordinary cores", "compute", "fp32-matmul", TF32
@@ -87,11 +96,22 @@ def fuse_elementwise(m: Measurements) -> Offer | None:
 
 @remedy("channels_last", "memory", "channels-last", LEAST_OF_LAYOUT)
 def channels_last(m: Measurements) -> Offer | None:
-    """Wherever a library changes layouts around its convolutions in two or three dimensions."""
-    if (tape := tape_of(m)) is None or not changes_layout(tape).any():
+    """Wherever a library changes layouts around its convolutions in two or three dimensions, no
+    norm without such a version stands between them, and launches are not what the step waits
+    for."""
+    tape = tape_of(m)
+    if tape is None or not changes_layout(tape).any() or _layout_does_not_pay(m, tape):
         return None
     space = (dimensions(tape) == SPACE) & changes_layout(tape)
     return Offer(words("channels_last", "video" if space.any() else "planes"), IN_CHANNELS_LAST)
+
+
+def _layout_does_not_pay(m: Measurements, tape: Tape) -> bool:
+    """Whether other layouts come back around norms that have none, or hide behind launches: of
+    three such programs that were timed with the other layout none was faster."""
+    idle = m.step.idle
+    waits_for_launches = idle is not None and idle.launch >= LAUNCH_BOUND * m.step.step_ms
+    return waits_for_launches or bool(launched_within(tape, OTHER_NORMS).any())
 
 
 @remedy("low_precision", "compute", "fp32-matmul", LEAST_OF_BF16)

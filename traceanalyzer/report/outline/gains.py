@@ -9,6 +9,7 @@ from typing import Any
 from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
+from traceanalyzer.diagnosis.ranking import is_worth_showing
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline.breakdown import step_ms, whole
@@ -85,8 +86,17 @@ def without_gain(report: Report) -> str | None:
     return f"Skipped, predicted gain under 1%: {', '.join(left)}." if left and advised else None
 
 
+def on_first_screen(report: Report) -> list[Recommendation]:
+    """The advice whose gain is unknown or not small."""
+    return [one for one in report.recommendations if is_worth_showing(one)]
+
+
 def prediction(report: Report, advice: Recommendation) -> str:
-    """What following a recommendation would bring."""
+    """What following a recommendation would bring, and whether it may not."""
+    return f"{_gain(report, advice)}{', may not help' if advice.may_not_help else ''}"
+
+
+def _gain(report: Report, advice: Recommendation) -> str:
     if advice.predicted_peak_bytes is not None:
         of = report.metrics.memory
         after = advice.predicted_peak_bytes

@@ -122,7 +122,7 @@ def _budget(page: Page, report: Report) -> None:
 
 
 def _changes(page: Page, report: Report, shown: int) -> None:
-    advised = report.recommendations[:shown]
+    advised = gains.on_first_screen(report)[:shown]
     count = len(report.recommendations)
     page.line("")
     if advised:
@@ -139,6 +139,8 @@ def _changes(page: Page, report: Report, shown: int) -> None:
         if len(action) < longest / 2 or action.endswith(ELLIPSIS):
             action = brief(advice.action)
         page.item(f"{position}", f"{gain}  {action}", indent=1)
+        if advice.instead:
+            page.line(advice.instead, "dim", indent=3)
 
 
 def _caveats(page: Page, report: Report) -> None:

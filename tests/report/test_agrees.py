@@ -1,0 +1,96 @@
+"""A report agrees with itself, whatever was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from tests.analysis.test_any_trace import any_rows, built
+from tests.analyzed import reported
+from tests.diagnosis.test_figures_stay import _recordings
+from tests.examples import tried
+from tests.recorded import ROOT
+from tests.report.invariants import INVARIANTS, contradictions
+from traceanalyzer.report.build import build_report
+from traceanalyzer.trace import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLE = ROOT / "sample_traces" / "sync_bound"
+
+
+@pytest.mark.parametrize(("name", "paths"), _recordings().items(), ids=_recordings())
+def test_of_a_recording(name: str, paths: list[Path]) -> None:
+    assert contradictions(reported(*paths)) == [], name
+
+
+@tried(3)
+@given(any_rows)
+def test_of_anything(rows: Any) -> None:
+    assert contradictions(build_report(Run(traces=[built(rows)]))) == []
+
+
+def test_each_invariant_sees_what_breaks_it() -> None:
+    report = reported(SAMPLE)
+    first = report.recommendations[0]
+    known = report.metrics.unprofiled
+    assert known is not None
+    assert report.summary.step_ms is not None
+    step_ms = report.summary.step_ms
+    broken = {
+        "parts_sum_to_the_step": replace(
+            report, metrics=replace(report.metrics, unprofiled=replace(known, step_time_ms=99.0))
+        ),
+        "headrooms_are_within_the_step": replace(
+            report, findings=[replace(report.findings[0], headroom_ms=2 * step_ms)]
+        ),
+        "no_advice_gains_more_than_its_headroom": replace(
+            report,
+            findings=[replace(one, headroom_ms=0.0) for one in report.findings],
+        ),
+        "each_point_is_inside_its_range": replace(
+            report, recommendations=[replace(first, low_ms=step_ms, high_ms=step_ms)]
+        ),
+        "a_shown_range_excludes_no_gain": replace(
+            report, recommendations=[replace(first, high_ms=2 * step_ms)]
+        ),
+        "the_verdict_is_the_largest_part": replace(
+            report,
+            recommendations=[],
+            summary=replace(report.summary, bottleneck="transfer", headline="Transfer-bound."),
+        ),
+        "the_first_advice_answers_the_verdict": replace(
+            report,
+            summary=replace(report.summary, bottleneck="input", beside=None, confidence=0.9),
+        ),
+        "idle_time_has_the_cause_of_the_gaps": replace(
+            report,
+            metrics=replace(
+                report.metrics,
+                unprofiled=replace(
+                    known, idle_ms=replace(known.idle_ms, sync=0.0, input=known.idle_ms.sync)
+                ),
+            ),
+        ),
+        "no_idle_time_is_invented": replace(
+            report,
+            metrics=replace(
+                report.metrics,
+                unprofiled=replace(
+                    known,
+                    step_time_ms=99.0,
+                    budget_ms=replace(known.budget_ms, idle=98.0),
+                ),
+            ),
+        ),
+        "nothing_is_predicted_where_nothing_can_be": replace(
+            report, notes=["The replay is too far off: nothing is predicted from it."]
+        ),
+    }
+    assert set(broken) | {"what_is_shown_gains"} == {check.__name__ for check in INVARIANTS}
+    for name, one in broken.items():
+        assert name in {found.partition(":")[0] for found in contradictions(one)}, name

@@ -1,0 +1,96 @@
+"""The order of advice: what surely shortens the step first, what may not help last; and why what
+comes first is not against the cause that the verdict names, where it is not."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from traceanalyzer.base import digits
+from traceanalyzer.diagnosis.finding import BottleneckClass, Recommendation, Summary
+
+WORTH_SHOWING = 1.05
+"""What gains less is within the spread of hosts and clocks: it stands behind what gains more, and
+not on the first screen."""
+AS_GOOD = 0.9
+"""Share of the best speedup from which what answers the verdict is named first."""
+DEVICE_CLASSES: tuple[BottleneckClass, ...] = ("compute", "memory")
+"""Classes of the GPU's own work: a verdict on one is answered by advice on the other."""
+WORDS = {
+    "launch": "launch overhead",
+    "sync": "the syncs",
+    "input": "the wait for data",
+    "host": "the CPU work",
+    "communication": "exposed communication",
+    "transfer": "exposed copies",
+    "compute": "the GPU's own work",
+    "memory": "the GPU's own work",
+}
+"""What a class names as the cause."""
+
+
+def ranked(advice: Sequence[Recommendation], step_ms: float) -> list[Recommendation]:
+    """The advice in the order in which it is shown, what may not help marked."""
+    marked = [replace(one, may_not_help=holds_no_gain(one, step_ms)) for one in advice]
+    return sorted(marked, key=_tier)
+
+
+def holds_no_gain(advice: Recommendation, step_ms: float) -> bool:
+    """Whether the range of what is predicted holds a step as long as today's."""
+    more = advice.as_much_work
+    high_ms = advice.high_ms if more is None else more.high_ms
+    return high_ms is not None and high_ms >= step_ms
+
+
+def is_worth_showing(advice: Recommendation) -> bool:
+    """Whether it is for the first screen: its gain is unknown, or not small."""
+    return advice.predicted_speedup is None or advice.predicted_speedup >= WORTH_SHOWING
+
+
+def _tier(advice: Recommendation) -> tuple[bool, bool, float]:
+    return (
+        advice.may_not_help,
+        not is_worth_showing(advice),
+        advice.predicted_step_ms or math.inf,
+    )
+
+
+def with_reason(advice: Sequence[Recommendation], summary: Summary) -> list[Recommendation]:
+    """The advice, the first of which says why it comes before what is against the cause that the
+    verdict names."""
+    if not advice or summary.bottleneck == "inconclusive":
+        return list(advice)
+    named = _answering(summary)
+    first, *others = _answer_first(advice, named)
+    if first.cls in named:
+        return [first, *others]
+    cause = WORDS[summary.bottleneck]
+    against = next((one for one in others if one.cls in named and one.predicted_speedup), None)
+    if against is None:
+        reason = f"Nothing that would shorten {cause} is known to pay more."
+    elif against.may_not_help or first.predicted_speedup is None:
+        reason = f"What is against {cause} may not help."
+    else:
+        gain = digits(against.predicted_speedup or 1.0)
+        reason = f"Pays more than what is against {cause} ({gain}x)."
+    return [replace(first, instead=reason), *others]
+
+
+def _answer_first(
+    advice: Sequence[Recommendation], named: set[BottleneckClass]
+) -> list[Recommendation]:
+    """The advice with what answers the verdict in front where it gains nearly as much as what gains
+    most."""
+    best = advice[0].predicted_speedup
+    for one in advice[1:]:
+        as_good = best is None or (one.predicted_speedup or 0.0) >= AS_GOOD * best
+        if one.cls in named and not one.may_not_help and as_good and advice[0].cls not in named:
+            return [one, *(other for other in advice if other is not one)]
+    return list(advice)
+
+
+def _answering(summary: Summary) -> set[BottleneckClass]:
+    """Classes of advice that are for the cause that the verdict names."""
+    named: set[BottleneckClass] = {summary.bottleneck}
+    if summary.beside is not None:
+        named.add(summary.beside)
+    return named | set(DEVICE_CLASSES) if named & set(DEVICE_CLASSES) else named
