@@ -169,6 +169,7 @@ def test_the_json_has_everything_under_plain_names():
     said = json.loads(dump(compare_reports(A, B)))
     assert set(said) == {
         "per_unit",
+        "outcomes",
         "batches",
         "a",
         "b",

@@ -1,18 +1,32 @@
-"""Operators, modules and kernels of two reports: how often they run apart from how long a call
-takes."""
+"""Rows of the tables of two reports: operators, modules and kernels by how often they run and how
+long a call takes, batches of servers, and what training came to step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 
 import numpy as np
 
 from traceanalyzer.analysis.serving.rows import IterationRow
 from traceanalyzer.base import dataclass, metric
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.model import TOP_ROWS, Report
 
 TIMES = {"ops": "device_self_ms", "modules": "device_ms", "kernels": "total_ms"}
 """Tables, and the column of device time that is compared."""
 SHOWN = 15
+OUTCOMES = {
+    "loss": ("Loss", ""),
+    "grad_norm": ("Gradient norm", ""),
+    "peak_memory_bytes": ("Peak memory", "bytes"),
+}
+"""Columns of the table of steps, with what they go by and their unit: more is worse."""
+SIGMAS = 2.0
+MAD_SIGMA = 1.4826 / 2**0.5
+"""Standard deviation of a step's figure, from the median of what neighbouring steps differ by:
+training moves little from one to the next (normal values)."""
+LEAST_STEPS = 4  # of both: fewer show no spread
 LEAST_SHARE = 0.001  # differences below this share of the step are not worth a row
 
 
@@ -151,3 +165,69 @@ def _launch_us(row: IterationRow) -> float | None:
 def _median(rows: list[IterationRow], of: Callable[[IterationRow], float | None]) -> float | None:
     known = [value for value in map(of, rows) if value is not None]
     return float(np.median(known)) if known else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A figure that more is worse of, over the later half of the steps that both logged."""
+
+    name: str = metric("loss, grad_norm or peak_memory_bytes", text="own")
+    a: float = metric("median in A over the later half of the steps that both have")
+    b: float = metric("median in B")
+    change_share: float = metric("change from A to B")
+    spread_share: float = metric("what it varies by from step to step, the larger of both")
+    worse: bool = metric("whether it rose by more than steps vary and runs differ")
+
+    @property
+    def sentence(self) -> str:
+        """The change in words."""
+        words, unit = OUTCOMES[self.name]
+        return (
+            f"{words} is worse: {figure(self.a, unit)} → {figure(self.b, unit)} "
+            f"({self.change_share:+.1%}; steps vary by {self.spread_share:.1%})."
+        )
+
+
+def outcomes_between(a: Report, b: Report) -> list[Outcome]:
+    """The figures that both logged in enough of the same steps."""
+    return [outcome for name in OUTCOMES for outcome in _outcome(name, a, b)]
+
+
+def _outcome(name: str, a: Report, b: Report) -> Iterator[Outcome]:
+    of_a = _figures_by_step(name, a)
+    of_b = _figures_by_step(name, b)
+    shared = [step for step in of_a if step in of_b]
+    if len(shared) < LEAST_STEPS:
+        return
+    later = shared[len(shared) // 2 :]
+    before = median(of_a[step] for step in later)
+    after = median(of_b[step] for step in later)
+    if before <= 0:  # a share of nothing, or of less, says nothing
+        return
+    change = after / before - 1.0
+    spread = max(_step_spread([side[step] for step in shared]) for side in (of_a, of_b))
+    yield Outcome(
+        name=name,
+        a=before,
+        b=after,
+        change_share=change,
+        spread_share=spread,
+        worse=change > max(RUN_NOISE_SHARE, SIGMAS * spread),
+    )
+
+
+def _figures_by_step(name: str, report: Report) -> dict[str, float]:
+    """The figure of each step by its name, where a log says it."""
+    found: dict[str, float] = {}
+    for row in report.tables.get("steps", []):
+        value = getattr(row, name, None)
+        if value is not None:
+            found[row.name] = float(value)
+    return found
+
+
+def _step_spread(values: Sequence[float]) -> float:
+    """Standard deviation of a step's figure, a share of the median."""
+    middle = median(values)
+    apart = [abs(after - before) for before, after in pairwise(values)]
+    return MAD_SIGMA * median(apart) / middle if middle > 0 else 0.0

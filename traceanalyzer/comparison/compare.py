@@ -5,7 +5,7 @@ from operator import attrgetter
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.step_parts import BUDGET, StepPart
 from traceanalyzer.base import MEMORY, EmptyRecordingError, dataclass
-from traceanalyzer.comparison.by_row import batch_changes, rows_between
+from traceanalyzer.comparison.by_row import batch_changes, outcomes_between, rows_between
 from traceanalyzer.comparison.changes import changes_between
 from traceanalyzer.comparison.conditions import INPUT_SHAPES, RANK, conditions_between
 from traceanalyzer.comparison.evidence import Evidence, evidence_of
@@ -52,12 +52,14 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     evidence = evidence_of(a, b, parts, step.a_ms)
     judged = _judged(a, b, step, evidence, conditions, unit.per)
     each = per_unit(a, b)
+    outcomes = outcomes_between(a, b)
     causes = (_largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b))
     sentences = (
         _unlike_sentence(conditions),
-        each.sentence if each else "",
+        each.sentence if each else _ask_for_samples(conditions),
         judged.sentence,
         judged.reason,
+        *(outcome.sentence for outcome in outcomes if outcome.worse),
         *causes,
     )
     return Comparison(
@@ -81,6 +83,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         rows=rows_between(a, b, step.a_ms),
         predicted=predicted_for(a, b, (side_a, side_b), changes),
         per_unit=each,
+        outcomes=outcomes,
     )
 
 
@@ -183,6 +186,13 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
 def _work_of(parts: list[StepPart], part: str, cls: str | None) -> Work:
     """A part of the budget, of one class where one is given."""
     return Work.of(p for p in parts if p.part == part and cls in (None, p.cls))
+
+
+def _ask_for_samples(conditions: list[Condition]) -> str:
+    """How to compare steps of other batches; empty where shapes are alike."""
+    if any(condition.name == INPUT_SHAPES for condition in conditions):
+        return "If the batch differs, --samples A,B (of a step) compares the time for each sample."
+    return ""
 
 
 def _largest(step: Difference, changes: list[Change], conditions: list[Condition]) -> str:

@@ -9,7 +9,7 @@ import math
 from traceanalyzer.base import dataclass, digits
 from traceanalyzer.comparison.evidence import Evidence
 from traceanalyzer.comparison.model import Basis, Difference, Word
-from traceanalyzer.comparison.speed import Speed, usual_gpu_factor
+from traceanalyzer.comparison.speed import Speed, usual_gpu_factor, usual_host_factor
 from traceanalyzer.report.model import Report
 
 SEEN = 0.03  # a change of the step by less is none: the rounds of one program differ by as much
@@ -78,9 +78,7 @@ def times_of(a: Report, b: Report, step: Difference, evidence: Evidence) -> Time
 def _at_speed_of_a(b: Report, step_ms: float, evidence: Evidence) -> float:
     """B's step if its host and its GPU had been as fast as A's."""
     slower, faster = _slopes(b)
-    longer = 0.0
-    if evidence.host is not None:
-        longer = (1.0 / evidence.host.factor - 1.0) * evidence.dispatch_share
+    longer = (1.0 / usual_host_factor(evidence.host) - 1.0) * evidence.dispatch_share
     by_host = (slower if longer > 0 else faster) * longer
     gpu_longer = 1.0 / usual_gpu_factor(evidence.gpu) - 1.0
     by_gpu_ms = evidence.common_ms * gpu_longer * max(1.0 - slower, 0.0)
@@ -109,6 +107,8 @@ def word_of(
     less_changed = evidence.known and evidence.most < SEEN
     if evidence.is_same_work or less_changed:
         return "not_comparable" if is_unexplained(times) else "no_change"
+    if len(times.seen) == 2 and min(abs(change) for change in times.seen) > could_see:
+        return _changed(faster=times.seen[0] < 0, sure=False)
     return "not_comparable" if times.seen or could_see > SEEN else "no_change"
 
 
@@ -192,20 +192,21 @@ def reason(word: Word, times: Times, evidence: Evidence, could_see: float, per: 
     if speed and abs(raw - fair) >= SEEN:
         sentences.append(f"{speed}: at A's speed {from_to(times.a_ms, times.fair_ms, per)}.")
     if word.startswith("likely"):
-        sentences.append(SETTLE)
+        sentences.append(f"Noise is {could_see:.0%}. {SETTLE}")
     return " ".join(sentences)
+
+
+def _gpu_factor(evidence: Evidence) -> float:
+    return 1.0 if evidence.gpu is None else evidence.gpu.factor
 
 
 def _machines(evidence: Evidence, change: float) -> str:
     """Whose host or GPU was faster, and by how much: where the step's `change` is theirs, those
     that explain it."""
     found = []
-    for name, speed in (("host", evidence.host), ("GPU", evidence.gpu)):
-        if speed is None or (speed.factor - 1.0) * change < 0.0:
-            continue
-        share = abs(1.0 / speed.factor - 1.0)
-        if share >= SEEN:
-            found.append(
-                f"the {name} of B was {share:.0%} {'faster' if speed.factor < 1 else 'slower'}"
-            )
+    factors = {"host": usual_host_factor(evidence.host), "GPU": _gpu_factor(evidence)}
+    for name, factor in factors.items():
+        share = abs(1.0 / factor - 1.0)
+        if share >= SEEN and (factor - 1.0) * change >= 0.0:
+            found.append(f"the {name} of B was {share:.0%} {'faster' if factor < 1 else 'slower'}")
     return " and ".join(found)

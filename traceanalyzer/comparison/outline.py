@@ -159,6 +159,7 @@ def sections(comparison: Comparison) -> list[Section]:
             _rows(title, comparison.rows.get(name, [])[:SHOWN], Weight.TABLE)
             for name, title in BY_ROW.items()
         ),
+        _rows("What training came to", comparison.outcomes, Weight.TABLE),
         _rows("Iterations at like batches", comparison.batches, Weight.TABLE),
         _rows("GPU memory at the peak, by line", comparison.memory[:SHOWN_CHANGES], Weight.TABLE),
         _rows("Other figures", _figures(comparison), Weight.TABLE),
@@ -324,6 +325,6 @@ def _waterfall_chart(comparison: Comparison) -> Markup:
     plot, height = waterfall_of(comparison)
     caption = (
         "Each bar begins where the one above it ends: the parts sum to the whole difference "
-        "of the mean steps."
+        "of the mean steps, as recorded."
     )
     return chart_place(Chart("waterfall", WATERFALL, caption, plot, height))

@@ -16,6 +16,9 @@ EDGE = 0.51  # likewise calls a step: the edges of a recording cut one off in ev
 APART = 0.25
 """Work that differs by more than the median factor and this is a change of the program, not a
 clock: programs recorded twice, minutes apart on one machine, differ by up to a quarter."""
+MOST_HOST_FACTOR = 1.6
+"""Hosts run up to so many times faster or slower from one recording to the next; more is a change
+of the program, which then runs on other code everywhere alike, as compiled code does."""
 QUARTILES = (0.25, 0.5, 0.75)
 
 
@@ -54,6 +57,13 @@ def usual_gpu_factor(gpu: Speed | None) -> float:
     if gpu is None or abs(gpu.factor - 1.0) > APART * max(gpu.factor, 1.0):
         return 1.0
     return gpu.factor
+
+
+def usual_host_factor(host: Speed | None) -> float:
+    """The factor between two hosts, 1 where it is more than machines can be."""
+    if host is None or not 1.0 / MOST_HOST_FACTOR <= host.factor <= MOST_HOST_FACTOR:
+        return 1.0
+    return host.factor
 
 
 def same_calls(a: float, b: float) -> bool:

@@ -13,8 +13,9 @@ from traceanalyzer.analysis.ranks.one_run import (
     refuse_other_jobs,
     refuse_several_runs,
 )
-from traceanalyzer.base import EmptyRecordingError, dataclass
-from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
+from traceanalyzer.analysis.ranks.parts import pooled
+from traceanalyzer.base import EmptyRecordingError, dataclass, ms
+from traceanalyzer.diagnosis.measurements import Measurements, measure, measure_ranks
 from traceanalyzer.trace import Run, Trace, distinct
 
 __all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
@@ -74,6 +75,11 @@ def measured(
 
     Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording
     does not have; SeveralRunsError for recordings that are not ranks of one run."""
+    parts = pooled(run.traces, lambda trace: _steps_ms(trace, knowledge))
+    if parts is not None:
+        middle = measured(replace(run, traces=parts.traces), selection, knowledge)
+        ranks = replace(middle.ranks, notes=(*middle.ranks.notes, parts.note))
+        return replace(middle, ranks=ranks)
     selection = selection or Selection()
     chosen = _of_rank(run, selection.rank)
     traces = [
@@ -91,6 +97,14 @@ def measured(
         refuse_apart([one.trace for one in each], matches.clocks)
     ranks = compare_ranks(digests, unread, matches)
     return Measured(run, [replace(one, ranks=ranks, matches=matches) for one in each], ranks)
+
+
+def _steps_ms(trace: Trace, knowledge: Knowledge | None) -> list[float]:
+    """The steady steps of a recording, ms; empty where it has none."""
+    steps = measure(trace, knowledge).timed.steps
+    return (
+        [ms(duration) for duration in steps.duration[steps.steady].tolist()] if steps.found else []
+    )
 
 
 def _of_rank(run: Run, rank: int | None) -> list[int]:
