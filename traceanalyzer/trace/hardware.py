@@ -241,7 +241,8 @@ def _builtin() -> dict[str, Any]:
 
 
 def _check(entry: dict[str, Any]) -> None:
-    if unknown := entry.keys() - _KEYS:
+    unknown = entry.keys() - _KEYS
+    if unknown:
         raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
     for key in _NUMBERS:
         if key in entry and not 0 < entry[key] <= MOST:
@@ -278,7 +279,8 @@ def _hardware(entry: dict[str, Any]) -> Hardware:
 
 
 def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
-    if unknown := rates.keys() - set(PRECISIONS):
+    unknown = rates.keys() - set(PRECISIONS)
+    if unknown:
         raise ValueError(
             f"{name}: unknown precision {', '.join(sorted(unknown))}; known: "
             f"{', '.join(PRECISIONS)}"

@@ -163,7 +163,8 @@ def order_of(start: I64, then: NDArray[Any] | None) -> I64 | None:
     order."""
     if then is None or is_constant(then):
         return None if is_sorted(start) else np.argsort(start, kind="stable")
-    misplaced = (start[1:] == start[:-1]) & (then[1:] < then[:-1])
+    equal = start[1:] == start[:-1]
+    misplaced = equal & (then[1:] < then[:-1])
     if is_sorted(start) and not misplaced.any():
         return None
     return ordered(start, lambda rows: (then[rows],))

@@ -26,8 +26,8 @@ def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
     count = len(columns[0])
     several = False
     made: list[NDArray[Any]] = []
-    for here in blocks(count):
-        parts = make(*(column[here] for column in columns))
+    for block in blocks(count):
+        parts = make(*(column[block] for column in columns))
         several = isinstance(parts, tuple)
         for number, part in enumerate(parts if several else (parts,)):
             if number == len(made):
@@ -36,14 +36,14 @@ def blockwise(make: Callable[..., Any], *columns: Any) -> Any:
                 made[number] = made[number].astype(
                     np.promote_types(made[number].dtype, part.dtype), copy=False
                 )
-            made[number][here] = part
+            made[number][block] = part
     return tuple(made) if several else made[0]
 
 
 def in_blocks(make: Callable[..., Made], *columns: Any, at_once: int = 0) -> list[Made]:
     """What `make` makes of some rows of the columns after the other."""
     return [
-        make(*(column[here] for column in columns)) for here in blocks(len(columns[0]), at_once)
+        make(*(column[block] for column in columns)) for block in blocks(len(columns[0]), at_once)
     ]
 
 
@@ -61,8 +61,8 @@ def scatter(
 ) -> NDArray[Any]:
     """`into`, with the values that `find` gives of the columns combined (`np.add`, `np.maximum`,
     ...) into the places that it gives before them."""
-    for here in blocks(len(columns[0])):
-        place, values = find(*(column[here] for column in columns))
+    for block in blocks(len(columns[0])):
+        place, values = find(*(column[block] for column in columns))
         combine.at(into, place, values)
     return into
 
@@ -70,10 +70,10 @@ def scatter(
 def running_sums(figure: Callable[[Any], F64], rows: Any) -> F64:
     """For each row the sum of the figures of those before it, and at the end that of all."""
     result = np.zeros(len(rows) + 1)
-    for here in blocks(len(rows)):
-        part = result[here.start + 1 : here.stop + 1]
-        part[:] = figure(rows[here])
-        part[:1] += result[here.start]
+    for block in blocks(len(rows)):
+        part = result[block.start + 1 : block.stop + 1]
+        part[:] = figure(rows[block])
+        part[:1] += result[block.start]
         np.cumsum(part, out=part)
     return result
 

@@ -95,10 +95,10 @@ def _codes(known: I64, bits: I64) -> tuple[NDArray[Any] | None, I64]:
     codes = np.empty(len(bits), np.uint8 if len(known) <= 1 << 8 else np.uint16)
     others = [np.empty(0, np.int64)]
     left = MOST
-    for here in blocks(len(bits)):
-        place = np.minimum(np.searchsorted(known, bits[here]), len(known) - 1)
-        codes[here] = place
-        unknown = bits[here][known[place] != bits[here]]
+    for block in blocks(len(bits)):
+        place = np.minimum(np.searchsorted(known, bits[block]), len(known) - 1)
+        codes[block] = place
+        unknown = bits[block][known[place] != bits[block]]
         if len(unknown):
             others.append(distinct(unknown))
             left -= len(others[-1])
@@ -174,10 +174,10 @@ def run_lengths(values: I32, *, counts: bool = False) -> Column:
         return values
     parts = [np.zeros(1, np.int32)]
     left = len(values) // SELDOM
-    for here in blocks(len(values)):
-        before = max(here.start - 1, 0)
+    for block in blocks(len(values)):
+        before = max(block.start - 1, 0)
         parts.append(
-            (np.flatnonzero(np.diff(values[before : here.stop]) != counts) + before + 1).astype(
+            (np.flatnonzero(np.diff(values[before : block.stop]) != counts) + before + 1).astype(
                 np.int32
             )
         )

@@ -45,8 +45,8 @@ class Groups:
             if highest > np.iinfo(combined.dtype).max:
                 combined = combined.astype(np.int64)
             combined *= width
-            for here in blocks(len(key)):
-                combined[here] += np.subtract(key[here], low, dtype=np.int64)
+            for block in blocks(len(key)):
+                combined[block] += np.subtract(key[block], low, dtype=np.int64)
         values, index = ranked(combined)
         return cls(index, first_rows(index, len(values)), counts(index, len(values)))
 
@@ -126,9 +126,9 @@ def first_rows(index: I32 | I64, count: int) -> I64:
     """The first row of each of so many groups, each of which has one; `index`: the group of each
     row."""
     first = np.empty(count, np.int64)
-    for here in reversed(blocks(len(index))):
-        first[index[here][::-1]] = np.arange(
-            here.stop - 1, here.start - 1, -1
+    for block in reversed(blocks(len(index))):
+        first[index[block][::-1]] = np.arange(
+            block.stop - 1, block.start - 1, -1
         )  # the first row is written last
     return first
 

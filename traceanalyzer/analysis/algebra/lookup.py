@@ -59,10 +59,10 @@ def local_searchsorted(
         return np.searchsorted(keys, values, side=side)
     result = np.empty(len(values), np.int64)
     for i in range(0, len(values), AT_ONCE):
-        here = values[i : i + AT_ONCE]
-        ends = (here.min(), here.max())
+        block = values[i : i + AT_ONCE]
+        ends = (block.min(), block.max())
         low, high = np.searchsorted(keys, ends, side=side).tolist()
-        found = np.searchsorted(keys[low:high], here, side=side)
+        found = np.searchsorted(keys[low:high], block, side=side)
         np.add(found, low, out=result[i : i + AT_ONCE])
     return result
 
@@ -79,9 +79,9 @@ def flatnonzero32(wanted: Bool) -> I32:
     """`np.flatnonzero` in half the memory, on the way as well."""
     result = np.empty(np.count_nonzero(wanted), np.int32)
     found = 0
-    for here in blocks(len(wanted)):
-        rows = np.flatnonzero(wanted[here])
-        result[found : found + len(rows)] = rows + here.start
+    for block in blocks(len(wanted)):
+        rows = np.flatnonzero(wanted[block])
+        result[found : found + len(rows)] = rows + block.start
         found += len(rows)
     return result
 
@@ -102,11 +102,11 @@ def at(values: Column, index: I32 | I64, otherwise: float) -> NDArray[Any]:
         return np.full(len(index), otherwise, values.dtype)
     result = np.empty(len(index), values.dtype)
     for i in range(0, len(index), AT_ONCE):
-        here = index[i : i + AT_ONCE].astype(
+        block = index[i : i + AT_ONCE].astype(
             np.intp, copy=False
         )  # others take numpy twice the time
-        result[i : i + AT_ONCE] = values[here]
-        unknown = here < 0
+        result[i : i + AT_ONCE] = values[block]
+        unknown = block < 0
         if unknown.any():
             result[i : i + AT_ONCE][unknown] = otherwise
     return result
@@ -124,12 +124,12 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
         return at(order, look_up(keys[order], wanted), -1).astype(np.int32)
     row = np.full(high - low + 1, -1, np.int32)
     for mask in (known & ~preferred, known & preferred):
-        for here in reversed(blocks(len(keys))):
-            rows = here.start + np.flatnonzero(mask[here])[::-1]
+        for block in reversed(blocks(len(keys))):
+            rows = block.start + np.flatnonzero(mask[block])[::-1]
             row[_from(keys[rows], low)] = rows  # of several the last one written stays
     found = np.full(len(wanted), -1, np.int32)
-    for here in blocks(len(wanted)):
-        rows = here.start + np.flatnonzero((wanted[here] >= low) & (wanted[here] <= high))
+    for block in blocks(len(wanted)):
+        rows = block.start + np.flatnonzero((wanted[block] >= low) & (wanted[block] <= high))
         found[rows] = row[_from(wanted[rows], low)]
     return found
 

@@ -24,7 +24,7 @@ class PaidBack(NamedTuple):
             return "never paid back"
         if self.steps is None:
             return f"paid back after {self.low:,} steps at the earliest, perhaps never"
-        after = f"paid back after {self.steps:,} step{'s' * (self.steps != 1)}"
+        after = f"paid back after {self.steps:,} {'step' if self.steps == 1 else 'steps'}"
         if self.high is None:
             return f"{after} ({self.low:,} or more, perhaps never)"
         return after if self.low == self.high else f"{after} ({self.low:,} to {self.high:,})"

@@ -22,16 +22,18 @@ SHOWN_INPUTS = 4
 
 def seen_conditions(rated: WithRoofline) -> Iterator[Condition]:
     """What the trace shows of the conditions under which it was recorded."""
-    if formats := _formats(rated):
+    formats = _formats(rated)
+    if formats:
         yield Condition("number formats of matrix kernels", ", ".join(formats))
-    if inputs := _inputs(rated):
+    inputs = _inputs(rated)
+    if inputs:
         yield Condition("input copied to the GPU", inputs)
     stated = {one.name for one in rated.trace.conditions}
-    if "model" not in stated and (model := _model(rated)) is not None:
+    model = None if "model" in stated else _model(rated)
+    if model is not None:
         yield Condition("model", model)
-    if any(loaders := loaders_in(rated.trace.strings)) and not any(
-        name.endswith("num_workers") for name in stated
-    ):
+    loaders = loaders_in(rated.trace.strings)
+    if any(loaders) and not any(name.endswith("num_workers") for name in stated):
         yield Condition("loader num_workers", "1 or more" if loaders[1] else "0")
 
 

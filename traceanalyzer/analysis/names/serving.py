@@ -103,20 +103,23 @@ def split(name: str) -> Split:
     if match := _TENSORRT_LLM.match(name):
         prefills = 0 if match[1] == "0" else None if match[2] is None else int(match[2])
         return Split(int(match[1]), prefills, int(match[3]), int(match[3]))
-    said = iteration(name)
+    marked = iteration(name)
     match = _SGLANG.match(name) or _ATOM.match(name)
-    if said is None or match is None:
+    if marked is None or match is None:
         return Split()
     fields = _fields(match[2])
-    decode = Split(0, 0, said.requests, fields.get("c_sq", said.tokens))
+    decode = Split(0, 0, marked.requests, fields.get("c_sq", marked.tokens))
     context_queries = fields.get("c_sq")
     generating = fields.get("g")
     mixed = Split(fields.get("c"), context_queries, generating, fields.get("g_sq", generating))
-    prefill = Split(said.requests, said.tokens, 0, 0)
-    idle = Split(0, 0, 0, 0)
-    return {"prefill": prefill, "decode": decode, "verify": decode, "idle": idle}.get(
-        said.phase or "", mixed
-    )
+    prefill = Split(marked.requests, marked.tokens, 0, 0)
+    by_phase = {
+        "prefill": prefill,
+        "decode": decode,
+        "verify": decode,
+        "idle": Split(0, 0, 0, 0),
+    }
+    return by_phase.get(marked.phase or "", mixed)
 
 
 def framework_of(marked: Sequence[Iteration], names: Iterable[str]) -> str:

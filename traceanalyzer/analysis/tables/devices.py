@@ -111,7 +111,8 @@ def gpu_counters(timed: Timed) -> GpuCounters | None:
         return None
     begin = int(timed.steps.start[timed.steps.warmup])
     window = (begin, int(timed.steps.end[-1]))
-    if not (count := samples.count(*window)):
+    count = samples.count(*window)
+    if not count:
         return None
     active, occupancy, tensor, dram = (
         samples.mean(role, *window) for role in ("sm_active", "warps", "tensor", "dram")

@@ -156,6 +156,10 @@ class _Spent:
             ns=_of_all(parts, "ns"),
         )
 
+    def by_kind(self) -> F64:
+        """Time of each kind, ns."""
+        return self.time(np.arange(len(self.calls)), len(self.calls))
+
     def time(self, row: I64, rows: int) -> F64:
         """Time of each of so many rows, ns; `row`: the row of each kind."""
         return np.bincount(row[self.kind], self.ns, rows).astype(np.float64)
@@ -180,8 +184,7 @@ def _keys_of(parts: list[_Spent]) -> _Keys:
 def _small(spent: list[_Spent], ordered: I64) -> Bool:
     """Which kinds are none of the `MAX_ROWS` with most time, of those with equal time the first in
     this order."""
-    times = [one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent]
-    time = np.concatenate(times)
+    time = np.concatenate([one.by_kind() for one in spent])
     longest_first = ordered[np.argsort(-time[ordered], kind="stable")]
     small = np.zeros(len(time), bool)
     small[longest_first[MAX_ROWS:]] = True

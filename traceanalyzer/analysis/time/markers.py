@@ -39,7 +39,8 @@ JAX_STEP = re.compile(
 def profiler_steps(linked: TraceJoins) -> HostSteps | None:
     """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
     named = texts_where(linked.trace.strings, PROFILER_STEP.match)
-    if not len(rows := outermost_ranges(linked, named, RangeKind.ANNOTATION)):
+    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    if not len(rows):
         return _projected(linked, named, "profiler_step")
     return HostSteps.of_ranges(linked, rows, "profiler_step")
 
@@ -62,7 +63,8 @@ def iterations(linked: TraceJoins) -> HostSteps | None:
 
     What is launched between two marks (sampling, output) belongs to the first of them until its
     tokens are copied to the host; what is launched then prepares the second."""
-    if not len(rows := linked.memo(iteration_marks)):
+    rows = linked.memo(iteration_marks)
+    if not len(rows):
         return _projected(
             linked, texts_where(linked.trace.strings, _marks_iteration(linked)), "annotation"
         )

@@ -129,11 +129,13 @@ def find_period(linked: TraceJoins, rows: I64, *, whole: bool) -> Period | None:
     """The longest sequence of ops that repeats thrice or more; with `whole` it splits no launch,
     call or iteration."""
     ops = linked.trace.device_ops
-    if (found := _period(ops.name[rows])) is None:
+    found = _period(ops.name[rows])
+    if found is None:
         return None
     length, anchor = found
     reach = np.maximum.accumulate(ops.end[rows])
-    pause = np.append(np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1])
+    waited = ops.start[rows][1:] - reach[:-1]
+    pause = np.append(np.int64(0), waited)
     splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
     first = anchor % length
     repeats = (len(rows) - anchor % length) // length

@@ -99,7 +99,8 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
     total = dict[str, F64]()
     any_ = False
     for device in timed.activity:
-        if (samples := samples_of(timed, device)) is None:
+        samples = samples_of(timed, device)
+        if samples is None:
             continue
         any_ = True
         found = {}

@@ -79,7 +79,8 @@ def held(linked: TraceJoins, start: I64, end: I64) -> Held:
     work = linked.memo(launched)
     first = np.searchsorted(work.time, start)
     stop = np.searchsorted(work.time, end)
-    if not (between := int(stop[-1] - first[0])):
+    between = int(stop[-1] - first[0])
+    if not between:
         return Held(0.0, 0.0, 0.0)
     weight = float((work.before[stop] - work.before[first]).sum())
     inside = float((stop - first).sum())
@@ -188,7 +189,8 @@ def logged_steps(linked: TraceJoins) -> HostSteps | None:
 
 def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
     """First start and last end over the tables, ns; (0, 0) where all are empty."""
-    if not (filled := [t for t in tables if len(t)]):
+    filled = [table for table in tables if len(table)]
+    if not filled:
         return 0, 0
     first = min(int(table.start[0]) for table in filled)
     return first, max(int(table.end.max()) for table in filled)

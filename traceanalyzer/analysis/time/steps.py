@@ -169,9 +169,9 @@ def _assemble(linked: TraceJoins, found: HostSteps) -> Steps | None:
         length = end - start
         # the last one of the recording lacks the pause behind it if it is so much shorter: how long
         # is not recorded
-        stop -= first < stop == len(length) > 1 and bool(
-            length[-1] < WITHOUT_PAUSE * np.median(length[:-1])
-        )
+        reaches_end = first < stop == len(length) > 1
+        if reaches_end and length[-1] < WITHOUT_PAUSE * np.median(length[:-1]):
+            stop -= 1
         first, stop = between_pauses(length, first, stop)
     if first == stop:
         return replace(whole_recording(linked), incomplete=incomplete)
@@ -216,7 +216,8 @@ def by_launch(linked: TraceJoins, found: HostSteps) -> I32:
     until = found.end[np.maximum(index, 0)]
     inside = (time >= 0) & (index >= 0) & (time < until)
     of_op = np.where(inside, index, -1)
-    if (unknown := time < 0).any():
+    unknown = time < 0
+    if unknown.any():
         last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
         fill = unknown & (last_known >= 0) & ~linked.memo(launched_before)
         of_op[fill] = of_op[last_known[fill]]

@@ -132,11 +132,9 @@ def per_dimension(values: Sequence[int], dimensions: int, otherwise: int) -> lis
     """A parameter for each spatial dimension: one value stands for all, none for `otherwise`."""
     if len(values) not in {0, 1, dimensions}:
         raise UnmodelledError("parameters do not fit the dimensions")
-    return (
-        list(values)
-        if values and len(values) == dimensions
-        else [*values, otherwise][:1] * dimensions
-    )
+    if values and len(values) == dimensions:
+        return list(values)
+    return [values[0] if values else otherwise] * dimensions
 
 
 def windows(
