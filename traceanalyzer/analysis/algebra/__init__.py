@@ -55,6 +55,7 @@ from traceanalyzer.analysis.algebra.nesting import (
     levels,
     levels_deepest_first,
     nest,
+    subtree_ends,
 )
 
 __all__ = [
@@ -112,6 +113,7 @@ __all__ = [
     "still_open",
     "stretch",
     "subtract",
+    "subtree_ends",
     "sums",
     "texts_where",
     "union",

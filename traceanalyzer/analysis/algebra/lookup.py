@@ -1,8 +1,9 @@
 """Where values stand among sorted keys, in what order, and which strings a test picks out, without
 a loop over rows."""
 
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,11 @@ from traceanalyzer.analysis.algebra.blocks import AT_ONCE, blocks
 from traceanalyzer.trace import F64, I32, I64, Bool, is_sorted, near
 
 FEW = 64  # so few are looked for one by one
+MANY_TEXTS = 1 << 12
+"""Ordinary recordings have fewer strings; more are numbered steps, requests or layers."""
+_NUMBER = re.compile(r"(?<![^\W_])\d+(?![^\W_])|\d{4,}")
+"""A number that stands alone or is long: `#12`, `layer_3`, `op12345`, but no part of a word (`fp16`,
+`sm80`)."""
 
 
 class Column(Protocol):
@@ -149,10 +155,46 @@ def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
 
 
 def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
-    """For each string whether the test holds; one entry more, False, for the code -1."""
+    """For each string whether the test holds; one entry more, False, for the code -1. Of many
+    strings those that are equal but for the numbers in them are tested once."""
     result = np.zeros(len(strings) + 1, bool)
-    result[:-1] = [bool(test(text)) for text in strings]
+    if len(strings) < MANY_TEXTS:
+        result[:-1] = [bool(test(text)) for text in strings]
+        return result
+    folded = _folded_of(strings)
+    holds = np.array([bool(test(text)) for text in folded.texts])
+    result[:-1] = holds[folded.index]
     return result
+
+
+class _Folded(NamedTuple):
+    """Strings that are equal but for the numbers in them put together."""
+
+    strings: list[str]
+    texts: list[str]  # the first string of each kind
+    index: I32  # for each string its kind
+
+
+_last_folded: list[_Folded] = []
+"""Of the strings that were asked about last: tests come one after the other."""
+
+
+def _folded_of(strings: list[str]) -> _Folded:
+    if not _last_folded or _last_folded[0].strings is not strings:
+        _last_folded[:] = [_fold(strings)]
+    return _last_folded[0]
+
+
+def _fold(strings: list[str]) -> _Folded:
+    kinds: dict[str, int] = {}
+    texts: list[str] = []
+    index = np.empty(len(strings), np.int32)
+    for code, text in enumerate(strings):
+        kind = kinds.setdefault(_NUMBER.sub("0", text), len(texts))
+        index[code] = kind
+        if kind == len(texts):
+            texts.append(text)
+    return _Folded(strings, texts, index)
 
 
 def largest(values: NDArray[Any], count: int) -> I64:

@@ -141,6 +141,15 @@ def levels_deepest_first(depth: NDArray[Any]) -> Iterator[I32 | I64]:
             yield here.start + np.flatnonzero(depth[here] == level)
 
 
+def subtree_ends(parent: Column, depth: NDArray[Any]) -> I32:
+    """For each node the node after its last descendant; a parent comes before its children, and a
+    subtree is contiguous."""
+    result = np.arange(1, len(depth) + 1, dtype=np.int32)
+    for nodes in levels_deepest_first(depth):
+        result[parent[nodes]] = result[nodes]  # the last of several children stays
+    return result
+
+
 def innermost_open_at(parent: Column, end: Column, node: I64, time: I64) -> I64:
     """For each node (-1: none) the innermost of it and those that enclose it that ends after a
     time, -1 where none does.

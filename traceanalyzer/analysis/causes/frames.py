@@ -51,40 +51,30 @@ def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
 def _parts(
     stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int
 ) -> list[tuple[str, int]]:
-    """Functions called within the place, by time: names with their sums, those left out that only
-    pass a call on."""
+    """Functions called within the place (-1: anywhere), by time: names with their sums, those left
+    out that only pass a call on. A frame inside another one of its name is counted there.
+
+    Rows are in the order of a walk through the tree: what is inside of a frame follows it up to the
+    end of its subtree."""
     time: dict[str, int] = {}
     passed: dict[str, int] = {}
+    counted_until: dict[str, int] = {}  # the end of the last counted frame of each name
+    last = int(stacks.subtree_end[place]) if place >= 0 else len(stacks.start)
     for row, ns in zip(rows.tolist(), spent.tolist(), strict=True):
-        name = stacks.strings[stacks.name[row]]
-        parent = int(stacks.parent[row])
-        if row == place or not _inside(stacks, parent, place) or _recursive(stacks, row, place):
+        if not place < row < last:
             continue
+        name = stacks.strings[stacks.name[row]]
+        if row < counted_until.get(name, 0):
+            continue
+        counted_until[name] = int(stacks.subtree_end[row])
         time[name] = time.get(name, 0) + ns
+        parent = int(stacks.parent[row])
         if parent not in (-1, place) and not name.startswith(BUILT_IN):
             above = stacks.strings[stacks.name[parent]]
             passed[above] = passed.get(above, 0) + ns
     kept = [
-        (f, ns)
-        for f, ns in time.items()
-        if ns >= PART_SHARE * length and passed.get(f, 0) < WRAPPED_SHARE * ns
+        (name, ns)
+        for name, ns in time.items()
+        if ns >= PART_SHARE * length and passed.get(name, 0) < WRAPPED_SHARE * ns
     ]
     return sorted(kept, key=lambda item: -item[1])[:PARTS]
-
-
-def _inside(stacks: PythonStacks, frame: int, place: int) -> bool:
-    """Whether a frame is the place or lies in it; every frame does where there is none."""
-    while frame >= 0 and frame != place:
-        frame = int(stacks.parent[frame])
-    return frame == place
-
-
-def _recursive(stacks: PythonStacks, row: int, place: int) -> bool:
-    """Whether a frame lies in another one of its name: its time is counted there."""
-    name = stacks.name[row]
-    frame = int(stacks.parent[row])
-    while frame >= 0 and frame != place:
-        if stacks.name[frame] == name:
-            return True
-        frame = int(stacks.parent[frame])
-    return False

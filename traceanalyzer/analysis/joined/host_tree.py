@@ -13,9 +13,9 @@ from traceanalyzer.analysis.algebra import (
     blockwise,
     flatnonzero32,
     levels,
-    levels_deepest_first,
     nest,
     run_lengths,
+    subtree_ends,
 )
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import (
@@ -156,10 +156,7 @@ class HostTree:
     def subtree_end(self) -> Column:
         """For each node the node after its last descendant: its subtree is [node,
         subtree_end[node])."""
-        result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for nodes in levels_deepest_first(self.depth):
-            result[self.parent[nodes]] = result[nodes]  # the last of several children stays
-        return run_lengths(result, counts=True)
+        return run_lengths(subtree_ends(self.parent, self.depth), counts=True)
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its

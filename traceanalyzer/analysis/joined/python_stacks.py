@@ -6,7 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Nesting, innermost_open_at, levels, nest, texts_where
+from traceanalyzer.analysis.algebra import (
+    Nesting,
+    innermost_open_at,
+    levels,
+    nest,
+    subtree_ends,
+    texts_where,
+)
 from traceanalyzer.base import dataclass
 from traceanalyzer.trace import I32, I64, Bool, RangeKind, Trace, distinct
 
@@ -92,6 +99,11 @@ class PythonStacks:
     @cached_property
     def _nesting(self) -> Nesting:
         return nest(self.thread, self.start, self.end)
+
+    @cached_property
+    def subtree_end(self) -> I32:
+        """For each frame the one after the last that it called, directly or not."""
+        return subtree_ends(self.parent, self._nesting.depth)
 
     def source_line(self, thread: int, time: int) -> str | None:
         """The `line` of the program that the thread was in, as `file(line): function`; None

@@ -293,6 +293,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
     steps = timed.steps.steady_count
     names = place_names(timed)
     outermost = timed.linked.tree.outermost(is_named(timed))
+    all_ns = total.sum()
 
     def row(group: int) -> GapPlaceRow:
         gap = int(longest[group])
@@ -304,7 +305,7 @@ def gap_places(timed: Timed, gaps: Gaps, min_us: float = 0.0) -> list[GapPlaceRo
             python=_source_line(timed, int(node[gap])),
             gaps=float(groups.count[group]) / steps,
             idle_ms=ms(total[group] / steps),
-            share_of_idle=float(total[group] / total.sum()),
+            share_of_idle=float(total[group] / all_ns),
             longest_us=float(length[gap]) / NS_PER_US,
         )
 
@@ -331,7 +332,7 @@ def _last_longest(groups: Groups, length: I32 | I64) -> I64:
 
 def _source_line(timed: Timed, node: int) -> str | None:
     """The line of the program in which a node of the host tree begins; None for -1."""
-    if node < 0:
+    if node < 0 or not len(timed.joined.python.start):
         return None
     tree = timed.linked.tree
     return timed.joined.python.source_line(int(tree.thread[node]), int(tree.start[node]))

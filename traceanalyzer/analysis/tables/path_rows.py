@@ -128,6 +128,7 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
     node = _longest_nodes(sums, used, index[used], len(names))
     outermost = timed.linked.tree.outermost(is_named(timed))
     steps = timed.steps.steady_count
+    all_ns = float(total.sum())
     rows = []
     for cell in np.argsort(-total.ravel(), kind="stable").tolist():
         name, kind = divmod(cell, kinds)
@@ -141,7 +142,7 @@ def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
                 within=within(timed.linked, outermost, int(node[name, kind])),
                 segments=float(count[name, kind]) / steps,
                 total_ms=ms(total[name, kind] / steps),
-                share_of_step=float(total[name, kind] / total.sum()),
+                share_of_step=float(total[name, kind] / all_ns),
             )
         )
     return rows
