@@ -163,7 +163,7 @@ def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
         return result
     folded = _folded_of(strings)
     holds = np.array([bool(test(text)) for text in folded.texts])
-    result[:-1] = holds[folded.index]
+    result[:-1] = holds[folded.kind]
     return result
 
 
@@ -172,7 +172,7 @@ class _Folded(NamedTuple):
 
     strings: list[str]
     texts: list[str]  # the first string of each kind
-    index: I32  # for each string its kind
+    kind: I32  # of each string
 
 
 _last_folded: list[_Folded] = []
