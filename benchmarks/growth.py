@@ -2,6 +2,7 @@
 
     python -m benchmarks.growth                       # the table
     python -m benchmarks.growth --only nested_steps
+    python -m benchmarks.growth --large               # up to 100 MB or 10^5
     python -m benchmarks.growth --check               # exit status 1 where an exponent is above LIMIT
 
 The exponent is that of CPU time as N doubles, above what nothing costs: 1 is linear, n log n is
@@ -28,6 +29,9 @@ from traceanalyzer.report.privacy.redact import redact
 LIMIT = 1.15
 """No family may grow by more: n log n grows by 1.1 where N goes from 1,000 to 2,000, by 1.05
 later."""
+LARGE_BYTES = 100_000_000
+LARGE_SIZE = 100_000
+"""What `--large` goes up to: recordings of an hour have as many steps, names and threads."""
 LARGEST_BYTES = 8 << 20
 """An event of more than 16 MB is damage and costs something else."""
 WORTH_S = 0.25
@@ -41,12 +45,17 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="the longest run is about this long"
     )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help="up to 100 MB or 100,000 steps, ranks or names, and one factor of four",
+    )
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
     sys.stdout.write(f"{'family':26} {'N':>9} {'bytes':>11} {'s':>7} {'exponent':>8}\n")
     above = 0
     for name in asked.only or FAMILIES:
-        size, length, spent, exponent = growth(name, asked.seconds)
+        size, length, spent, exponent = large(name) if asked.large else growth(name, asked.seconds)
         above += exponent > LIMIT
         mark = "  <-- above" if exponent > LIMIT else ""
         sys.stdout.write(
@@ -76,6 +85,19 @@ def growth(name: str, seconds: float) -> tuple[int, int, float, float]:
     quarter = max(min(_cost(make(size // 4)) for _ in range(3)) - base, 1e-3)
     spent = min(spent, *(_cost(data) - base for _ in range(2)))
     return size, length, spent, math.log2(spent / quarter) / 2
+
+
+def large(name: str) -> tuple[int, int, float, float]:
+    """N, bytes and CPU seconds of the largest input, and the exponent from a quarter of it on."""
+    make = FAMILIES[name]
+    bytes_each = len(make(1000)) / 1000
+    size = int(min(LARGE_SIZE, max(LARGE_BYTES / bytes_each, 4)))
+    base = _cost(make(1))
+    quarter = max(_cost(make(size // 4)) - base, 1e-3)
+    data = make(size)
+    spent = max(_cost(data) - base, 1e-3)
+    exponent = math.log(spent / quarter, 4) if spent >= WORTH_S else 0.0
+    return size, len(data), spent, exponent
 
 
 def _cost(data: bytes) -> float:

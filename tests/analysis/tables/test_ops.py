@@ -203,3 +203,15 @@ def test_operators_and_kernels_agree_on_the_bytes_of_a_call_with_a_memset() -> N
     m = measure(b.build(devices=(Device(0, "NVIDIA H200"),)))
     (kernel,), (op,) = kernel_stats(m.rated), op_stats(m.rated)
     assert op.bytes == kernel.bytes == 4 * (64 * 32 + 32 * 16 + 64 * 16)
+
+
+def test_by_shape_an_operator_inside_one_of_its_name_and_other_shapes_has_its_time() -> None:
+    """`aten::arange` of a number calls `aten::arange` of a tensor, which launches; the two are rows
+    of their own, and each has all that is launched inside it."""
+    b = TraceBuilder().op("aten::arange", 0, 100, shapes="[[]]")
+    b.op("aten::empty", 5, 10).op("aten::arange", 20, 90, shapes="[[5]]")
+    b.call("cudaLaunchKernel", 30, 35, 1).kernel("k", 40, 55, 1)
+    table = op_stats(measure(b.build()).rated, by_shape=True)
+    times = {row.shapes: (row.device_total_ms, row.device_self_ms) for row in table if row.shapes}
+    assert times == {"[[]]": (0.015, 0.0), "[[5]]": (0.015, 0.015)}
+    assert rows(b)["aten::arange"].device_total_ms == pytest.approx(0.015)

@@ -13,6 +13,7 @@ from tests.ingest.rocm.test_amd import FORMATS, busy, only, union
 from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
+from traceanalyzer.trace import DeviceOpKind
 
 ROCM = {"roctracer_version": 4.1, "hip_runtime_version": 70253211}
 MI300X = {
@@ -145,3 +146,12 @@ def test_memory_timelines_are_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UnreadableInputError, match="memory timeline"):
         load([path])
+
+
+def test_dma_requests_of_mtia_are_copies(tmp_path: Path) -> None:
+    def row(name: str, ts: float) -> dict[str, Any]:
+        where = {"name": name, "pid": 0, "tid": 7, "ts": ts, "dur": 5, "args": {"device": 0}}
+        return {"ph": "X", "cat": "mtia_ccp_events", **where}
+
+    trace = only(write(tmp_path / "x.json", [row("matmul", 10), row("dma_request", 20)]))
+    assert trace.device_ops.kind.tolist() == [DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY]

@@ -36,6 +36,8 @@ _OF_THE_DRIVER = ("lazy", "compil", "jit", "module")
 _ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
 """Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of
 operators."""
+MTIA_COPY = "dma_request"
+"""MTIA's copies are events of the category of its kernels, with this name."""
 _MODULE = "nn.Module: "
 """Calls of modules that `collect torch` names; they stand for the Python frames that stacks would
 have."""

@@ -23,7 +23,7 @@ from traceanalyzer.ingest.kineto.metadata import (
     on_the_gpu,
     parse_metadata,
 )
-from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, no_operator
+from traceanalyzer.ingest.kineto.names import MTIA_COPY, copy_ends, copy_kind, no_operator
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.trace import I64, Bool, Collectives, DeviceOpKind, RangeKind, Trace, Waits
 from traceanalyzer.trace.circumstances import Collected, Health, Process, Thread
@@ -117,6 +117,10 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     window_end = rows.window[1] if rows.window else rows.window_end or None
     columns = rows.tables[DeviceOps].take()
     strings = rows.texts.all()
+    dma = [code for code, text in enumerate(strings) if text.startswith(MTIA_COPY)]
+    if dma:
+        kind = np.where(np.isin(columns["name"], dma), DeviceOpKind.MEMCPY, columns["kind"])
+        columns["kind"] = kind.astype(np.uint8)
     copies = np.flatnonzero(columns["kind"] == DeviceOpKind.MEMCPY)
     codes, inverse = np.unique(columns["name"][copies], return_inverse=True)
     meaning = [(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes]
