@@ -14,11 +14,11 @@ from typing import NamedTuple
 from traceanalyzer.base.files import files_read
 from traceanalyzer.base.limits import limits
 from traceanalyzer.base.reading import reading
-from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of, program
+from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, program
 from traceanalyzer.ingest.cache.store import get_text, place, put_text
 from traceanalyzer.ingest.side_files import CAPTURES, COMPILED, may_be_beside, named_like_a_capture
 
-MOST_FILES = 1000  # that are looked at, and in each folder; more take longer than they save
+MOST_FILES = 10_000  # that are looked at, and in each folder; a run of so many ranks takes minutes
 MOST_NAMES = 20_000
 
 
@@ -38,8 +38,8 @@ def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
         return None
     with suppress(OSError):
         files = _files_of(inputs)
-        seen = [as_it_is(file) for file in files] if any(map(identity_of, files)) else [None]
-        if None not in seen:
+        seen = [as_it_is(file) for file in files]
+        if seen and None not in seen:
             pieces = list(chain.from_iterable(filter(None, seen)))
             facts = ("page", question, program("."), limits(), [str(file) for file in files])
             return Page(question, tuple(inputs), digest_of(facts, pieces), files)
