@@ -1,12 +1,14 @@
 """A log of each trainer, as the program prints it: its steps and their times."""
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ingest.trainer_logs import CASES
+from tests.protobuf import field, message
 from traceanalyzer.base.errors import UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing import read
@@ -206,3 +208,63 @@ def test_binary_files_are_no_logs(tmp_path):
     path.write_bytes(bytes(range(32)) * 20 + b"step 1: 2 ms\n" * 9)
     with pytest.raises(UnreadableInputError):
         detect(path)
+
+
+def record_of(*event):
+    """A record of an event file; its checksums are not looked at."""
+    body = message(*event)
+    return struct.pack("<QI", len(body), 0) + body + bytes(4)
+
+
+def simple(tag, value):
+    return field(1, field(1, tag) + bytes([2 << 3 | 5]) + struct.pack("<f", value))
+
+
+def tensor(tag, value):
+    return field(1, field(1, tag) + field(8, field(1, 1) + field(5, struct.pack("<f", value))))
+
+
+def event_file(path, *, times=True):
+    records = [record_of((1, 1.0e9), (3, "brain.Event:2"))]
+    for i in range(5):
+        records.append(
+            record_of((1, 1.7e9 + i * 0.4), (2, i), (5, simple("train/loss", 3 - i / 4)))
+        )
+        if times:
+            step_time = simple("perf/step_time_ms", 390.0 + i)
+            records.append(record_of((1, 1.7e9 + i * 0.4), (2, i), (5, step_time)))
+    path.write_bytes(b"".join(records))
+    return path
+
+
+def test_event_files_of_tensorboard(tmp_path):
+    path = event_file(tmp_path / "events.out.tfevents.1")
+    (trace,) = detect(path).read(path)
+    assert trace.health.notes[0] == "Read as a timing log (TensorBoard)."
+    assert trace.step_timings.duration.tolist() == [(390 + i) * 1_000_000 for i in range(5)]
+    assert trace.step_timings.loss.tolist() == [3, 2.75, 2.5, 2.25, 2]
+
+
+def test_without_step_times_the_wall_clock_tells(tmp_path):
+    path = event_file(tmp_path / "events", times=False)
+    duration = detect(path).read(path)[0].step_timings.duration
+    assert (duration[1:] / 1e6).tolist() == pytest.approx([400] * 4, abs=0.01)
+
+
+def test_damaged_event_files(tmp_path):
+    whole = event_file(tmp_path / "events").read_bytes()
+    for data in (whole[:-9], whole + b"\xff" * 40):
+        path = tmp_path / "cut"
+        path.write_bytes(data)
+        (trace,) = detect(path).read(path)
+        assert trace.health.truncated
+        assert len(trace.step_timings) == 5
+
+
+def test_scalars_written_as_tensors(tmp_path):
+    path = tmp_path / "events"
+    records = [record_of((1, 1.0e9), (3, "brain.Event:2"))]
+    records += [record_of((1, 1.7e9), (2, i), (5, tensor("step_time_s", 0.4))) for i in range(3)]
+    path.write_bytes(b"".join(records))
+    duration = detect(path).read(path)[0].step_timings.duration
+    assert (duration / 1e6).tolist() == pytest.approx([400] * 3)

@@ -11,8 +11,9 @@ import numpy as np
 
 from traceanalyzer.base import Aside, UnreadableInputError, dataclass
 from traceanalyzer.ingest.formats import STEPS_WITHIN
-from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.ingest.timing.documents import read_document
+from traceanalyzer.ingest.timing.event_files import is_event_file, read_events
 from traceanalyzer.ingest.timing.formats import BINARY_MEANS, LineFormat
 from traceanalyzer.ingest.timing.found import Found
 from traceanalyzer.ingest.timing.lines import is_text, line_groups
@@ -32,6 +33,10 @@ def recognise(head: bytes, path: Path) -> bool:
     decompressed."""
     if b"traceEvents" in head or b"SQLite format 3" in head:  # other readers' files, told at once
         return False
+    if is_event_file(head):
+        found = Found()
+        read_events(path, found)
+        return found.chosen() is not None
     if not is_text(head):
         return False
     log = Log()
@@ -136,17 +141,15 @@ def _read(
     path: Path, pattern: str | None, progress: Callable[[float], None] | None
 ) -> tuple[Found, LineFormat, str]:
     """All lines, the format to read them as, and what is damaged."""
-    log = Log(None if pattern is None else pattern_format(pattern))
-    found = log.found
-    with open_stream(path, progress, log=True) as stream:
-        for group in line_groups(stream, log.cut_off):
-            log.read(group)
-        found.truncated |= bool(stream.damage)
-    if log.is_document:
-        read_document(path, found)
+    if is_event_file(head_of(path)):
+        found = Found()
+        read_events(path, found, progress)
+        damage = ""
+    else:
+        found, damage = _read_lines(path, pattern, progress)
     chosen = found.chosen()
     if chosen is not None:
-        return found, chosen, stream.damage
+        return found, chosen, damage
     if pattern is not None:
         what = f"none of its {found.lines} lines matches --pattern; mend the pattern"
     else:
@@ -154,6 +157,20 @@ def _read(
         how = f"--pattern '{like}'" if like else "--pattern"
         what = f"none of its {found.lines} lines is a step's in a known format; say how they look with {how}"
     raise UnreadableInputError(f"{path}: {what}")
+
+
+def _read_lines(
+    path: Path, pattern: str | None, progress: Callable[[float], None] | None
+) -> tuple[Found, str]:
+    """What the lines of a text say, and what is damaged."""
+    log = Log(None if pattern is None else pattern_format(pattern))
+    with open_stream(path, progress, log=True) as stream:
+        for group in line_groups(stream, log.cut_off):
+            log.read(group)
+        log.found.truncated |= bool(stream.damage)
+    if log.is_document:
+        read_document(path, log.found)
+    return log.found, stream.damage
 
 
 def proposed_pattern(head: bytes) -> str:
