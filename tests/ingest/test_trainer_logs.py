@@ -268,3 +268,26 @@ def test_scalars_written_as_tensors(tmp_path):
     path.write_bytes(b"".join(records))
     duration = detect(path).read(path)[0].step_timings.duration
     assert (duration / 1e6).tolist() == pytest.approx([400] * 3)
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("step   loss   step_time_ms", "{}      2.31   400.0"),
+        ("| step | loss | time (s) |\n|---|---|---|", "| {} | 2.31 | 0.400 |"),
+    ],
+)
+def test_tables_that_spaces_or_lines_part(tmp_path, header, row):
+    path = tmp_path / "log.txt"
+    path.write_text("\n".join([header, *(row.format(i) for i in range(4))]))
+    (trace,) = detect(path).read(path)
+    steps = trace.step_timings
+    timed = steps.duration > 0
+    assert steps.step[timed].tolist() == [0, 1, 2, 3]
+    assert set(steps.duration[timed].tolist()) == {400_000_000}
+
+
+def test_a_clock_without_steps_is_not_parted(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text("".join(f"rate: 2.5it/s elapsed: 00:{i:02d} loss=2.3\n" for i in range(9)))
+    assert set(read(path)[0].step_timings.duration.tolist()) == {400_000_000}

@@ -105,6 +105,8 @@ def read(
         )
         traces.append(replace(trace, step_timings=steps.table))
         skipped = lost = 0
+    if not any(len(trace.step_timings) or trace.printed_memory for trace in traces):
+        raise UnreadableInputError(f"{path}: none of its {found.lines} lines times a step")
     return traces
 
 

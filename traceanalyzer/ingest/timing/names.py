@@ -124,7 +124,7 @@ def _by_unit(name: _Name, unit: str) -> Meaning | None:
     """What a unit with a slash says by itself: `s/it`, `img/s`."""
     if "/" not in unit:
         return None
-    spelled = _A_SECOND.sub("_per_s", _per_step(unit))
+    spelled = _A_SECOND.sub("_per_s", _per_step(re.sub(r"/(?:gpu|device)$", "", unit)))
     if spelled in _RATES:
         return Meaning(_RATES[spelled])
     amount, _, each = spelled.partition("_per_")

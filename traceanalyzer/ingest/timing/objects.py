@@ -17,6 +17,8 @@ _OBJECTS = msgspec.json.Decoder(list[dict[str, object]])
 _NOT_FINITE = re.compile(r"\b(?:NaN|-?Infinity)\b")  # Python writes them, JSON has none
 _SERVERS_OWN = ("iterLatencyMS", "inflightBatchingStats")
 """Keys of records that a function of `special.py` reads."""
+_WORDS = re.compile(r"[A-Za-z_][\w/%().]*(?:\s+[A-Za-z_][\w/%().]*)*")
+"""A header of columns that spaces part."""
 _KINDS = frozenset(("mode", "split", "phase", "stage", "prefix"))
 
 
@@ -46,6 +48,8 @@ class Rows:
         timed = fields.intersection(TIMED) or {"step", "when_s"} <= fields
         alone = len(self._names) < 2 and "iter_s" not in fields
         numbers = any(DIGIT.fullmatch(name) for name in self._names)
+        if self._delimiter == tables.WHITESPACE:
+            numbers = "step" not in fields or not _WORDS.fullmatch(header.strip())
         return bool(timed) and not (alone or numbers or header.lstrip().startswith(("{", "[")))
 
     def read(self, rows: Sequence[Numbered]) -> None:

@@ -324,10 +324,10 @@ def _duration(records: Records, form: LineFormat) -> _Duration:
         return _Duration(each, whole=form.includes_data or named_phases)
     if np.isfinite(column("compute_s")).any():
         return _Duration(column("compute_s") + np.nan_to_num(column("data_s")), whole=True)
-    if np.isfinite(column("time_s")).any():
-        return _own_or_clock(column("time_s"), step, form)
     if np.isfinite(column("its_per_s")).any():
         return _Duration(1 / column("its_per_s"), whole=form.includes_data)
+    if np.isfinite(column("time_s")).any():
+        return _own_or_clock(column("time_s"), step, form)
     if np.isfinite(column("bare_s")).any():
         return _own_or_clock(column("bare_s"), step, form)
     if counts_up(column("clock_s"), step, named_so=True):
@@ -343,6 +343,9 @@ def _own_or_clock(time: F64, step: F64, form: LineFormat) -> _Duration:
     if counts_up(time, step):
         found = differences(time, step)
         return _Duration(found.each, _MEAN if found.is_mean else _COUNTED, between=True)
+    lines = np.arange(1.0, len(time) + 1)
+    if not np.isfinite(step).any() and counts_up(time, lines, named_so=True):
+        return _Duration(np.full(len(time), np.nan))  # a clock, and no steps to part it by
     return _Duration(np.where(time > 0, time, np.nan), whole=form.includes_data)
 
 

@@ -25,6 +25,7 @@ OWN_NAMES = {
     "num_input_tokens_seen": Meaning("tokens"),
 }
 """Names of exports of Weights & Biases, of TensorBoard and of trainers that fit no rule."""
+WHITESPACE = ""  # the delimiter of columns that spaces part
 MOST_LEVELS = 3  # of objects within objects
 MOST_KEYS = 4_000  # of one line
 _QUANTITY = re.compile(r"\s*([-+]?[\d.,:]+(?:[eE][-+]?\d+)?)\s*([a-zA-Z/%µ]*)\s*")
@@ -66,6 +67,8 @@ def meaning_of(name: str) -> Meaning | None:
 def rows_of_csv(lines: Iterable[str], delimiter: str) -> list[list[str]]:
     """The cells of each line; none of a line that cannot be read."""
     lines = list(lines)
+    if delimiter == WHITESPACE:
+        return [line.split() for line in lines]
     try:
         rows = list(csv.reader(lines, delimiter=delimiter))
     except csv.Error:
@@ -83,7 +86,9 @@ def rows_of_csv(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 def header_of(line: str) -> tuple[str, list[str]]:
     """The delimiter of a table and the names in its first line."""
-    delimiter = next((d for d in (",", "\t", ";") if d in line), ",")
+    delimiter = next((d for d in (",", "\t", ";") if d in line), WHITESPACE)
+    if line.lstrip().startswith("|"):
+        delimiter = "|"
     cells = rows_of_csv([line.lstrip("# ")], delimiter)[0]
     return delimiter, [cell.strip() for cell in cells]
 
