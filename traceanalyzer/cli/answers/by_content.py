@@ -63,11 +63,8 @@ def _holds_digests(path: str) -> bool:
 
 def _hang_page(folder: Path, hidden: Hidden) -> "Result | None":
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.fleet.hang.document import HangPage, redacted
-    from traceanalyzer.fleet.hang.model import hang_of
-    from traceanalyzer.ingest.flight_recorder.folder import read_flight
+    from traceanalyzer.fleet.hang.several import hangs_in, page_of
 
     with suppress(UnreadableInputError), progress("Reading") as report_progress:
-        found = hang_of(read_flight(folder, report_progress))
-        return HangPage(found if hidden is None else redacted(found, hidden))
+        return page_of(hangs_in(folder, report_progress), hidden)
     return None

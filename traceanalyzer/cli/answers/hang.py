@@ -29,14 +29,8 @@ def hang(folder: Path, world_size: int | None, hidden: Hidden, output: Output) -
     """Say which rank a hung job waits for, at which collective, and why."""
     from traceanalyzer.cli.io.output import emit
     from traceanalyzer.cli.io.progress import progress
-    from traceanalyzer.fleet.hang.document import HangPage
-    from traceanalyzer.fleet.hang.model import hang_of
-    from traceanalyzer.ingest.flight_recorder.folder import read_flight
+    from traceanalyzer.fleet.hang.several import hangs_in, page_of
 
     with progress("Reading") as report_progress:
-        found = hang_of(read_flight(folder, report_progress, world_size))
-    if hidden is not None:
-        from traceanalyzer.fleet.hang.document import redacted
-
-        found = redacted(found, hidden)
-    emit(HangPage(found), output)
+        jobs = hangs_in(folder, report_progress, world_size)
+    emit(page_of(jobs, hidden), output)

@@ -189,7 +189,8 @@ def values(hang: Hang) -> dict[str, Any]:
     }
 
 
-def _answer(hang: Hang) -> list[Part | None]:
+def answer_parts(hang: Hang) -> list[Part | None]:
+    """The headline with what it rests on."""
     verdict = hang.verdict
     facts = [("confidence", verdict.confidence)]
     if verdict.collective:
@@ -224,7 +225,7 @@ def _screen(hang: Hang) -> list[Section]:
         waiting.append(
             f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json)."
         )
-    found = [Section(TITLE, _answer(hang), untitled=True)]
+    found = [Section(TITLE, answer_parts(hang), untitled=True)]
     if len(hang.culprits) > 1:
         each = [_culprit(one) for one in hang.culprits[:SHOWN_CULPRITS]]
         found.append(Section("Culprits", [Bullets(each)], is_minor=True))
@@ -250,7 +251,7 @@ def _sections(hang: Hang) -> list[Section]:
     texts = more_next_time(hang)
     next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
     found = (
-        (True, Section(TITLE, [*_answer(hang), *notes(hang)])),
+        (True, Section(TITLE, [*answer_parts(hang), *notes(hang)])),
         (hang.culprits, Section("Culprits", [Table(hang.culprits)])),
         (True, Section("Next", [Bullets(next_steps(hang)), *next_time])),
         (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
