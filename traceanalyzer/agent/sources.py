@@ -15,8 +15,8 @@ from traceanalyzer.diagnosis.selection import Measured, Selection, measured
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.flight_recorder.folder import read_flight
 from traceanalyzer.report.build import report_of
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline import breakdown
 from traceanalyzer.trace import Collected
 from traceanalyzer.trace.flight import Flight
 
@@ -150,7 +150,7 @@ def _of_events(report: Report, m: Measurements) -> Iterator[tuple[bool, Unknown]
     """Whether each question is open that time alone would answer."""
     events = not m.trace.only_step_times
     steps = report.metrics.step_time_ms
-    whole = breakdown.whole(report)
+    whole = step_times.figure_unit(report)
     # A log of step times has other questions.
     everything = Collected(device=True, api=True, shapes=True, stacks=True)
     collected = m.trace.collected if events else everything

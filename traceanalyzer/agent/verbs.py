@@ -20,6 +20,7 @@ from traceanalyzer.fleet.hang.model import hang_of
 from traceanalyzer.replay.unmade.answer import Unmade
 from traceanalyzer.replay.unmade.sweep import paying, questions_of
 from traceanalyzer.report.explain import explained
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.json import RENAMED
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening
@@ -377,7 +378,9 @@ def _steps(report: Report) -> dict[str, Any]:
     )
     marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
     steps = (
-        marked if breakdown.whole(report) == "step" else "the whole recording: nothing marks a step"
+        marked
+        if step_times.figure_unit(report) == "step"
+        else "the whole recording: nothing marks a step"
     )
     return {
         "recorded": figure(time.mean if time else None, _unit(report), steps),
@@ -386,7 +389,7 @@ def _steps(report: Report) -> dict[str, Any]:
 
 
 def _unit(report: Report) -> str:
-    return "ms per step" if breakdown.whole(report) == "step" else "ms in the recording"
+    return "ms per step" if step_times.figure_unit(report) == "step" else "ms in the recording"
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

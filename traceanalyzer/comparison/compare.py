@@ -24,10 +24,10 @@ from traceanalyzer.comparison.model import (
 from traceanalyzer.comparison.unit import of_one, unit_of
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.diagnosis.finding import Recommendation
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import LineChange, line_changes
 from traceanalyzer.report.model import TOP_ROWS, Report
-from traceanalyzer.report.outline.breakdown import recorded_ms
 
 ORDER = (*BUDGET, WHOLE)
 LEAST_SHARE = 0.01  # changes below this share of the step are not worth a sentence

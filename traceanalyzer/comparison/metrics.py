@@ -9,9 +9,9 @@ from typing import Any, get_args, get_type_hints
 from traceanalyzer.analysis.tables.throughput import Throughput
 from traceanalyzer.base import MS_PER_S
 from traceanalyzer.comparison.model import MetricDifference, PerUnit
+from traceanalyzer.report.figures.step_times import step_ms
 from traceanalyzer.report.format import measured
 from traceanalyzer.report.model import TOP_ROWS, Metrics, Report
-from traceanalyzer.report.outline.breakdown import step_ms
 
 PARTS = (
     "step_time_ms.",

@@ -8,8 +8,8 @@ from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.speed import Ratio, speed_of
 from traceanalyzer.comparison.work import of_part, paired_work
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.model import Metrics, Report
-from traceanalyzer.report.outline.breakdown import recorded_ms
 
 WITHOUT_STEPS = ("none", "recording")  # sources of steps that are none
 EVENLY = 0.05  # counts whose quartiles differ by more are of different work, not of more of it

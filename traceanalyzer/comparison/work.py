@@ -10,8 +10,8 @@ from typing import NamedTuple, TypedDict, TypeVar
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.base import dataclass
 from traceanalyzer.comparison.noise import difference_interval, is_significant
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline.breakdown import recorded_ms
 
 T = TypeVar("T")
 WHOLE = "step"  # the only part where neither side's recording can divide the step

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.report.html.timelines import timeline
 from tests.report.reports import full, hostile
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import (
     Axis,
@@ -111,7 +112,7 @@ def test_the_budget_bar_is_the_budget_with_idle_time_by_cause():
     assert [mark.colour for mark in marks if mark.colour.startswith("idle-")] == [
         f"idle-{s.label}" for s in causes
     ]
-    assert marks[-1].boxes[0].x1 == pytest.approx(breakdown.step_ms(report), rel=1e-2)
+    assert marks[-1].boxes[0].x1 == pytest.approx(step_times.step_ms(report), rel=1e-2)
     assert "idle" not in {mark.colour for mark in marks}
 
 

@@ -7,6 +7,7 @@ from traceanalyzer.analysis.tables.budget import Budget, Idle
 from traceanalyzer.base import definitions
 from traceanalyzer.diagnosis.finding import Recommendation
 from traceanalyzer.report.document import Fact
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.frame import heading
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -49,7 +50,7 @@ def _figures(report: Report) -> list[Fact]:
     """What decides first: how sure, how long, how idle."""
     summary = report.summary
     metrics = report.metrics
-    total = breakdown.step_ms(report)
+    total = step_times.step_ms(report)
     shown = []
     if summary.bottleneck != "inconclusive":
         shown.append(
@@ -57,7 +58,7 @@ def _figures(report: Report) -> list[Fact]:
         )
     if total is not None:
         what = "wall-clock time, mean of the steady state"
-        shown.append(Fact(f"{breakdown.whole(report)} time", figure(total, "ms"), what))
+        shown.append(Fact(f"{step_times.figure_unit(report)} time", figure(total, "ms"), what))
     if metrics.unprofiled is not None and metrics.step_time_ms is not None:
         mean = figure(metrics.step_time_ms.mean, "ms")
         shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
@@ -92,7 +93,12 @@ def _budget_bar(report: Report) -> Markup | None:
     )
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
-        tag("ul", *items, class_="legend", aria_label=f"Where the {breakdown.whole(report)} goes"),
+        tag(
+            "ul",
+            *items,
+            class_="legend",
+            aria_label=f"Where the {step_times.figure_unit(report)} goes",
+        ),
     )
 
 

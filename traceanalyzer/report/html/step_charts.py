@@ -5,13 +5,13 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from traceanalyzer.report.figures.step_times import recorded_ms
 from traceanalyzer.report.format import figure, label, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, means, side_by_side, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Dot, Dots, Rects
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline.breakdown import recorded_ms
 from traceanalyzer.report.timeline.distributions import WORST, in_groups
 
 MAX_BARS = 200

@@ -11,6 +11,7 @@ from traceanalyzer.report.document import (
     TextTable,
     Weight,
 )
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import Scale, figure, number, scale_for, scaled
 from traceanalyzer.report.markdown import render
 from traceanalyzer.report.markdown.escape import prose, table
@@ -79,8 +80,8 @@ def _budget(report: Report) -> list[str]:
     parts = breakdown.budget(report)
     if not parts:
         return ["No GPU work was measured, so there is no budget of the time."]
-    step_ms = breakdown.step_ms(report) or 0.0
-    whole = breakdown.whole(report)
+    step_ms = step_times.step_ms(report) or 0.0
+    whole = step_times.figure_unit(report)
     scale = scale_for(step_ms, "ms")
     head, rows = table(
         [f"Where the {whole} goes", f"Time ({scale.label})", f"Share of {whole}"],

@@ -1,13 +1,12 @@
 """Where the wall-clock time of the step goes that a report speaks of, part by part."""
 
-import dataclasses
 from collections.abc import Iterable
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.report.figures.step_times import step_ms
 from traceanalyzer.report.format import label
 from traceanalyzer.report.model import Report
 
-NO_STEPS = ("none", "recording")
 SHOWN_SHARE = 0.01  # parts of the step below this are not on the first screen
 OF_COMMUNICATION = {
     "transfer": "time in collectives at which all ranks had arrived",
@@ -47,28 +46,6 @@ class Share:
         """The CSS variable's name."""
         name = self.label.partition(" for ")[0].replace(" ", "-")
         return COLOURS.get(name, f"{self.within}-{name}" if self.within else name)
-
-
-def whole(report: Report) -> str:
-    """What the figures are of: `step`, or `recording` where no steps were found."""
-    return "recording" if report.metrics.step_source in NO_STEPS else "step"
-
-
-def recorded_ms(report: Report) -> float | None:
-    """Mean recorded step, of the whole recording where there are no steps."""
-    metrics = report.metrics
-    if metrics.step_time_ms is not None:
-        return metrics.step_time_ms.mean
-    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
-
-
-def step_ms(report: Report) -> float | None:
-    """The step that the report speaks of: without the profiler where that is known, else as
-    recorded."""
-    of = report.summary
-    return (
-        of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
-    )
 
 
 def budget(report: Report) -> list[Share]:

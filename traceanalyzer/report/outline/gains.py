@@ -10,9 +10,9 @@ from traceanalyzer.analysis.names.kernel_names import function_name
 from traceanalyzer.base import MEMORY
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.diagnosis.ranking import is_worth_showing
+from traceanalyzer.report.figures.step_times import figure_unit, step_ms
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.model import Report
-from traceanalyzer.report.outline.breakdown import step_ms, whole
 from traceanalyzer.report.outline.opening import SUMS, TEXTS, companion, only_kind
 
 BUSY = 0.9  # share of the step from which a GPU counts as busy
@@ -44,7 +44,9 @@ def headroom(report: Report, finding: Finding) -> str:
         return "headroom unknown"
     total = step_ms(report)
     share = (
-        f", {figure(finding.headroom_ms / total, 'share')} of the {whole(report)}" if total else ""
+        f", {figure(finding.headroom_ms / total, 'share')} of the {figure_unit(report)}"
+        if total
+        else ""
     )
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
 
@@ -114,7 +116,7 @@ def _gain(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
-    each = "per step" if whole(report) == "step" else "for the recording"
+    each = "per step" if figure_unit(report) == "step" else "for the recording"
     return _arrow(report, likely, each, advice.predicted_speedup)
 
 

@@ -3,9 +3,9 @@ same words in the terminal, in Markdown and on the page."""
 
 from typing import Any
 
+from traceanalyzer.report.figures.step_times import figure_unit, recorded_ms
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, measured, plain, shorten
 from traceanalyzer.report.model import Input, Report
-from traceanalyzer.report.outline.breakdown import recorded_ms, whole
 from traceanalyzer.report.outline.step_facts import STEPS_FOR_P95
 
 COMPANIONS = {
@@ -57,13 +57,11 @@ def step_times(report: Report) -> str:
         total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
-        return (
-            f"{whole(report)} {figure(time.mean, 'ms')}{' as recorded' * (whole(report) == 'step')}"
-        )
+        return f"{figure_unit(report)} {figure(time.mean, 'ms')}{' as recorded' * (figure_unit(report) == 'step')}"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
     alike = figure(plainly, "ms") == figure(time.mean, "ms")
     profiled = "profiled or not" if alike else f"{figure(time.mean, 'ms')} with the profiler"
-    return f"{whole(report)} {about}{figure(plainly, 'ms')}, {profiled}"
+    return f"{figure_unit(report)} {about}{figure(plainly, 'ms')}, {profiled}"
 
 
 def companion(report: Report) -> str:
@@ -82,7 +80,7 @@ def hardware(report: Report) -> str:
     """GPUs and steps, in a few words."""
     known: list[Any] = [*report.devices] or [d for i in report.inputs for d in i.devices]
     names = {plain(d.name).removeprefix("NVIDIA ").removeprefix("AMD ") for d in known if d.name}
-    steps = report.metrics.step_time_ms if whole(report) == "step" else None
+    steps = report.metrics.step_time_ms if figure_unit(report) == "step" else None
     named = shorten(", ".join(sorted(names)), LONGEST_NAME)
     what = f"{len(known)} x {named}" if len(known) > 1 and names else named
     counted = f"{steps.count} step{'s' * (steps.count != 1)}" if steps else ""
@@ -113,9 +111,7 @@ def step_sentence(report: Report) -> str:
     if time is None:
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     what = "one step" if time.count == 1 else f"mean of {time.count:,} steps"
-    text = (
-        f"{figure(time.mean, 'ms')} {what if whole(report) == 'step' else 'of recording, no steps'}"
-    )
+    text = f"{figure(time.mean, 'ms')} {what if figure_unit(report) == 'step' else 'of recording, no steps'}"
     if time.count > 1:
         high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"

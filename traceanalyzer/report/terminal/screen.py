@@ -8,6 +8,7 @@ from traceanalyzer.base import ELLIPSIS
 from traceanalyzer.report import whole
 from traceanalyzer.report.brief import LONGEST, LONGEST_HEADLINE, LONGEST_OF_MORE, brief, shown_path
 from traceanalyzer.report.document import Bullets, Document, Line, Section
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import DEFAULT_WIDTH, figure, number, scale_for, scaled, with_unit
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import breakdown, gains, opening, step_facts
@@ -104,7 +105,7 @@ def _budget(page: Page, report: Report) -> None:
     ):
         return
     page.line("")
-    scale = scale_for(breakdown.step_ms(report) or 0.0, "ms")
+    scale = scale_for(step_times.step_ms(report) or 0.0, "ms")
     labels = [f"  {part.label}" if part.within else part.label for part in parts]
     widest = max(map(cell_len, labels))
     for part in parts:

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from traceanalyzer.report.figures import step_times
 from traceanalyzer.report.format import figure, measured, plain, shorten
 from traceanalyzer.report.html.pictures.plot import Axis, Box, Key, Plot, Rects, Words
 from traceanalyzer.report.html.pictures.standalone import standalone, strip
@@ -123,7 +124,7 @@ def picture(report: Report, timeline: Timeline | None = None) -> str:
     """The report as an SVG file."""
     panels = []
     if (spent := budget(report)) is not None:
-        panels.append((f"Where the {breakdown.whole(report)} goes", spent, 66))
+        panels.append((f"Where the {step_times.figure_unit(report)} goes", spent, 66))
     if timeline is not None:
         panels.append((timeline.title or "Timeline", *strip(timeline)))
     if (could := predictions(report)) is not None:
@@ -161,7 +162,7 @@ def budget(report: Report) -> Plot | None:
 def predictions(report: Report) -> tuple[Plot, int] | None:
     """Today's step, the step after each recommended change alone, and the roofline's floor; None
     without any."""
-    today = breakdown.step_ms(report)
+    today = step_times.step_ms(report)
     roof = report.metrics.roofline
     changes = [
         (r.action, r.predicted_step_ms, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)

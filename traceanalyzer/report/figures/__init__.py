@@ -1,0 +1,1 @@
+"""Figures of a report that other rooms ask for, without any words."""

@@ -1,0 +1,29 @@
+"""The step times of a report: recorded, and the one that the report speaks of."""
+
+import dataclasses
+
+from traceanalyzer.report.model import Report
+
+NO_STEPS = ("none", "recording")
+
+
+def figure_unit(report: Report) -> str:
+    """What the figures are of: `step`, or `recording` where no steps were found."""
+    return "recording" if report.metrics.step_source in NO_STEPS else "step"
+
+
+def recorded_ms(report: Report) -> float | None:
+    """Mean recorded step, of the whole recording where there are no steps."""
+    metrics = report.metrics
+    if metrics.step_time_ms is not None:
+        return metrics.step_time_ms.mean
+    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def step_ms(report: Report) -> float | None:
+    """The step that the report speaks of: without the profiler where that is known, else as
+    recorded."""
+    of = report.summary
+    return (
+        of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+    )
