@@ -120,8 +120,16 @@ def test_a_wait_within_the_step_has_to_go_before_a_capture() -> None:
 
 def test_kernels_that_change_from_step_to_step_are_not_captured() -> None:
     steps = iter(range(99))
-    changing = program(lambda p: p.spend(50).launch(GEMM if next(steps) % 2 else ADD, 10))
+    changing = program(
+        lambda p: p.spend(50).launch(GEMM if next(steps) % 7 in (0, 1, 3) else ADD, 10)
+    )
     assert cuda_graph.offer(changing) is None
+
+
+def test_calls_of_an_iteration_by_turns_are_captured_together() -> None:
+    steps = iter(range(99))
+    turns = program(lambda p: p.spend(50).launch(GEMM if next(steps) % 2 else ADD, 10))
+    assert cuda_graph.offer(turns) is not None
 
 
 def test_a_graph_has_no_dispatch_but_python_of_the_programs_own_goes_on() -> None:

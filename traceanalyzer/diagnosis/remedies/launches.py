@@ -1,11 +1,15 @@
 """Remedies for launches: the same work of the device with fewer of them, the whole step or model
 together."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import where_changed
+from traceanalyzer.analysis.tables.shape_rows import new_shapes
 from traceanalyzer.diagnosis.finding import Words
 from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.diagnosis.remedies.host import PREPARED
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy, assuming, remedy, text, words
 from traceanalyzer.replay.changes.communication.collectives import repeated_reductions
@@ -19,12 +23,27 @@ from traceanalyzer.replay.changes.loops.repetition import (
 )
 from traceanalyzer.replay.changes.recompute import recomputed
 from traceanalyzer.replay.changes.syncs.syncs import follows_pageable_copy, is_read
+from traceanalyzer.replay.changes.warmup import prepared_before
 from traceanalyzer.replay.limits import OF_KERNELS, OF_MOVES
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import distinct
 
 CAPTURED = assuming("cuda_graph", captured, pessimistic=captured_but_work)
 AFTER_SYNCS = assuming("remove_syncs+cuda_graph", captured_after_reads, "assumes_after_syncs")
+
+
+def _prepared(tape: Tape) -> Tape:
+    """With a cache of a fixed size no operator meets a new shape."""
+    return prepared_before(PREPARED)(tape) or tape
+
+
+def _static(tape: Tape) -> Tape:
+    return captured(_prepared(tape))
+
+
+STATIC = assuming("cuda_graph", _static, "assumes_static")
+LEAST_GROWING = 3
+"""Steps that show whether something grows."""
 LEAST_OF_GRAPH = 0.05
 """Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth
 it."""
@@ -36,6 +55,9 @@ COMPILED = assuming(
     may_cost=True,
     spread=OF_KERNELS,
 )
+MOST_CALLS = 4
+"""Calls of models that an iteration makes by turns at most: guidance, a draft and its target, an
+actor and its critic."""
 LEAST_OF_COMPILE = 0.08
 PESSIMISTIC_COMPILE = 0.75
 """Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is
@@ -59,9 +81,14 @@ def cuda_graph(m: Measurements) -> Offer | None:
     that a few lines would make."""
     tape = tape_of(m)
     known = program(m)
-    if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
+    if tape is None or known.in_graphs or known.fsdp:
         return None
     if tape.communication.any() and reduced_by_hooks(m):
+        return None
+    prepares = new_shapes(m.causes, PREPARED) is not None
+    if not known.training and (grows(tape) or (prepares and same_every_step(tape))):
+        return _static_first(tape)
+    if not same_every_step(tape):
         return None
     how = text("cuda_graph", "training" if known.training else "inference")
     other = text("cuda_graph", "other")
@@ -70,6 +97,27 @@ def cuda_graph(m: Measurements) -> Offer | None:
         then = (first.format(how=one[0].lower() + one[1:]) for one in (how, other))
         return Offer(Words(*then), AFTER_SYNCS, after=("remove_syncs",))
     return Offer(Words(how, other), CAPTURED)
+
+
+def _static_first(tape: Tape) -> Offer:
+    """A graph of a decode whose cache has a fixed size."""
+    how = text("cuda_graph", "inference")
+    other = text("cuda_graph", "other")
+    first = text("cuda_graph", "static_first")
+    then = Words(*(first.format(how=one[0].lower() + one[1:]) for one in (how, other)))
+    return Offer(then, STATIC)
+
+
+def grows(tape: Tape) -> bool:
+    """Whether each step launches the same kernels, some with more blocks from step to step: what
+    was kept of the steps before becomes longer."""
+    launched = _launched(tape)
+    names = [[name for name, _ in one] for one in launched]
+    if len(launched) < LEAST_GROWING or any(one != names[0] for one in names):
+        return False
+    sizes = np.array([[blocks for _, blocks in one] for one in launched])
+    changes = np.diff(sizes, axis=0)
+    return bool((changes >= 0).all() and (changes > 0).any())
 
 
 def waits_within(tape: Tape) -> bool:
@@ -88,14 +136,29 @@ def waits_within(tape: Tape) -> bool:
 
 
 def same_every_step(tape: Tape) -> bool:
-    """Whether each step launches the same kernels with the same grids: what a graph holds cannot
-    change."""
+    """Whether each step launches the same kernels with the same grids, or each second, third or
+    fourth does (the calls of one iteration by turns): what a graph holds cannot change."""
+    launched = _launched(tape)
+    return any(_repeats(launched, period) for period in range(1, MOST_CALLS + 1))
+
+
+def _launched(tape: Tape) -> list[list[tuple[int, int]]]:
+    """Names and blocks of each step's kernels."""
     ops = tape.source.trace.device_ops
     step = tape.step_of_op
     kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
     chosen = (tape.row[kernel & (step == one)] for one in distinct(step).tolist())
-    launched = [(ops.name[rows].tolist(), ops.blocks[rows].tolist()) for rows in chosen]
-    return all(one == launched[0] for one in launched)
+    return [
+        list(zip(ops.name[rows].tolist(), ops.blocks[rows].tolist(), strict=True))
+        for rows in chosen
+    ]
+
+
+def _repeats(launched: Sequence[object], period: int) -> bool:
+    """Whether these come again after so many of them, at least once whole."""
+    if period > 1 and len(launched) < 2 * period:
+        return False
+    return all(one == launched[i % period] for i, one in enumerate(launched))
 
 
 def _compile(m: Measurements) -> Offer | None:

@@ -45,7 +45,13 @@ AGAIN = (
 )  # products of the backward pass with the scores calculated again over those written out
 ROW_TENSORS = 8  # tensors of the queries' size that the backward pass moves beside its main kernel
 FORWARD_TENSORS = 4  # queries, keys, values and the result
+WITH_GRADIENT = 2.0
+"""Times as long as a flash kernel takes one for a bias that is learned, which none of those has."""
+AGAIN_PASSED = 2.0
+"""Passes over the scores that a learned bias keeps in the backward pass: its gradient is written for
+each item, and added up."""
 CAUSAL = 0.5  # of the scores that are calculated where a token sees those before it only
+SUM = re.compile(r"^aten::sum$")
 SCALING = re.compile(r"^aten::(mul|div)_?$")
 MATRIX = 2  # dimensions of a matrix
 
@@ -175,6 +181,10 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
     issued = padded * _slots(tape, ops, backward) / float(source.linked.limit("issue_rate")[row[0]])
     queries = float(np.nanmax(source.roofline.flops[row[products]])) / (2 * shape[-1])
     moved = queries * (4 if wide else 2) / float(source.linked.limit("bandwidth")[row[0]])
+    if shape in tape.memo(summed_shapes):
+        arithmetic *= WITH_GRADIENT
+        issued *= WITH_GRADIENT
+        issued += backward * scores * (4 if wide else 2) * AGAIN_PASSED / _bandwidth(tape, row)
     causal = CAUSAL if _is_causal(tape, ops, shape) else 1.0
     seconds = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved) + (
         ROW_TENSORS * moved if backward else 0.0
@@ -182,6 +192,19 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
     return (
         seconds * NS_PER_S if math.isfinite(seconds) else float(tape.duration[ops][products].sum())
     )
+
+
+def summed_shapes(tape: Tape) -> frozenset[Shape]:
+    """Shapes of what the backward pass adds up: of scores, where a bias over them is learned."""
+    source = tape.source
+    rows = source.roofline.row[tape.row[tape.in_backward]]
+    found = operators_of(source.linked).of_rows(rows)
+    return frozenset(one.first for one in set(found) if one.named(SUM))
+
+
+def _bandwidth(tape: Tape, row: I64) -> float:
+    """Bytes a second of the memory of a GPU; NaN where it is not known."""
+    return float(tape.source.linked.limit("bandwidth")[row[0]])
 
 
 def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:
