@@ -54,7 +54,7 @@ def test_a_capture_nearby_names_the_kernels(tmp_path, name):
     capture(tmp_path / name)
     assert said(path) == (
         set(OPS),
-        f"Operators are known of 5 of 5 kernels in CUDA graphs by {Path(name).name}.",
+        f"5 of 5 kernels in CUDA graphs have operator names by {Path(name).name}.",
     )
 
 
@@ -67,7 +67,7 @@ def test_nothing_happens_where_none_is_named_so_or_several_could_be_meant(tmp_pa
         capture(tmp_path / name)
     ops, text = said(path)
     assert ops == {UNNAMED}
-    assert text.startswith("Operators are known of 0 of 5 kernels in CUDA graphs: give")
+    assert text.startswith("0 of 5 kernels in CUDA graphs have operator names; add")
 
 
 def test_a_capture_of_other_launches_names_nothing_and_is_not_mentioned(tmp_path):

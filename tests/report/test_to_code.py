@@ -20,7 +20,8 @@ def test_the_kernels_of_a_finding_as_a_command_of_nsight_compute() -> None:
     report = ta.analyze(SAMPLES / "wasteful_kernels")
     found = {one.id: list(leads(report, one)) for one in report.findings}
     assert found["channels-last"] == [
-        "what limits its kernels: ncu --set full -k 'regex:^(nchwToNhwcKernel|nhwcToNchwKernel)$' -c 10 python train.py"
+        "what limits its kernels: ncu --set basic --section WarpStateStats -k "
+        "'regex:^(nchwToNhwcKernel|nhwcToNchwKernel)$' -c 10 python train.py"
     ]
     assert found["launch-latency"] == []
 

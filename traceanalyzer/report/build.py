@@ -265,8 +265,8 @@ def _device_notes(m: Measurements) -> Iterator[str]:
         yield from _unprofiled_notes(m)
         if m.replay is not None and m.replay.hiccups:
             yield (
-                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps took far longer than the others for no "
-                "recorded cause: they are part of the recorded step, and not of the one without the profiler."
+                f"{m.replay.hiccups} of {m.timed.steps.steady_count} steps were outliers of no recorded cause; "
+                "left out of the step without the profiler."
             )
     if m.timed.device is not None and missing_kernels(m) > NOTED_MISSING:
         yield (

@@ -29,6 +29,7 @@ CONDITIONS = "conditions"
 """A table without a command of its own, all of which a reader of a report has to see."""
 TABLE_ROWS = 5
 """Rows of a table within the report in a terminal; the table's own command prints all."""
+QUOTED_MFU = 0.01  # below, matmuls are not what the program is about
 FIRST_EVIDENCE = 3  # figures of a finding where there is little room
 ASSUMES = "Assumes: "
 NO_FINDING = "No finding: the recording supports none."
@@ -58,7 +59,8 @@ def quoted(report: Report) -> list[Fact]:
         Fact(
             "throughput",
             _throughput(work),
-            "work per second of the summary's step; `metrics.throughput` in JSON",
+            "work per second of the summary's step; --samples N and --tokens N of a step give samples/s and tokens/s; "
+            "`metrics.throughput` in JSON",
         ),
         Fact(
             "MFU",
@@ -89,10 +91,11 @@ def brief(report: Report) -> str:
         most = (
             f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
         )
-        parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if used.mfu else []
+        is_quoted = used.mfu is not None and used.mfu >= QUOTED_MFU
+        parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if is_quoted else []
         parts += (
             [f"{figure(used.sol, 'share')} of speed of light"]
-            if not used.mfu and used.sol is not None
+            if not is_quoted and used.sol is not None
             else []
         )
         parts += (
@@ -159,9 +162,7 @@ def _throughput(work: Throughput | None) -> str:
     each = (
         f" ({figure(work.ms_per_sample, 'ms')} a sample)" if work.ms_per_sample is not None else ""
     )
-    known = work.samples_per_s is not None or work.tokens_per_s is not None
-    how = "" if known else " (--samples N and --tokens N of a step give samples/s and tokens/s)"
-    return f"{_rates(work) or NOT_AVAILABLE}{each}{how}"
+    return f"{_rates(work) or NOT_AVAILABLE}{each}"
 
 
 def _mfu(used: Utilisation | None) -> str:

@@ -72,7 +72,7 @@ def test_the_first_screen_has_the_answer(page):
         "Two causes in each 1.39 ms step",
         "1.39 ms",
         "36.8%",
-        "Do first",
+        "What to change",
         "Before you trust it",
     ):
         element = f"[...document.querySelectorAll('#answer *')].find(e => e.textContent.startsWith('{words}'))"

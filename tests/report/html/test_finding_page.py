@@ -26,4 +26,7 @@ def test_an_id_without_a_page_has_none():
 def test_the_line_of_code_and_the_command_are_below_the_finding():
     report = ta.analyze(SAMPLES / "wasteful_kernels")
     page = findings(report, None)
-    assert "<p>what limits its kernels: ncu --set full -k &#x27;regex:^(nchwToNhwcKernel|" in page
+    assert (
+        "<p>what limits its kernels: ncu --set basic --section WarpStateStats -k &#x27;regex:^(nchwToNhwcKernel|"
+        in page
+    )

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.memory.oom import Oom, oom_of
 from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
+from traceanalyzer.analysis.memory.stacks import StackAtPeak, stacks_at
 from traceanalyzer.analysis.memory.whatif import Scenario, Subject, scenarios_of, unmade_state
 from traceanalyzer.base import MEMORY, OWN, SENTENCE, dataclass, metric
 from traceanalyzer.trace import PrintedMemory
@@ -86,6 +87,7 @@ class MemoryOfDevice:
         tuple[float, int, int], ...
     ]  # (seconds since the first event, allocated, reserved), thinned out
     consumers: tuple[Consumer, ...]  # what the curve is made of, by category and by line
+    stacks: tuple[StackAtPeak, ...] = ()  # what is allocated at the peak, by stack
 
 
 _NO_PHASES = "; null where neither steps nor autograd tell the phases"
@@ -142,6 +144,7 @@ def _device(
         notes=_notes(subject, alive),
         curve=course.points,
         consumers=consumers_of(lives, categories, snapshot.stacks, course.moments),
+        stacks=stacks_at(lives, snapshot.stacks, alive),
     )
 
 

@@ -314,7 +314,7 @@ def _batches(subject: Subject, peak: int) -> list[Scenario]:
         Scenario(
             "accumulate",
             "accumulate_gradients",
-            "half the batch, twice for each update (gradient accumulation)",
+            "Halve the batch, accumulate 2 steps",
             highest((born, lives.freed, size)),
             "activations and temporaries at half their size, gradients there from the step's start",
         ),
@@ -393,7 +393,7 @@ def _chunked_loss(subject: Subject, peak: int) -> Scenario | None:
     return Scenario(
         "chunked-loss",
         "chunked_loss",
-        f"loss ({site}) in {CHUNKS} chunks of rows, each checkpointed",
+        f"Compute the loss ({site}) in {CHUNKS} checkpointed chunks of rows",
         subject.peak(np.where(family, lives.size // CHUNKS, lives.size)),
         f"tensors of the logits' size at 1/{CHUNKS}; the logits are computed a second time",
     )

@@ -200,7 +200,7 @@ def recompiles(compiled: Compiled) -> Iterator[Pair]:
         ]
         title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
-            title += f"; {row.refused} more refused by the limit, which then run eager"
+            title += f"; {row.refused} more refused (recompile limit): runs eager"
         evidence = [
             Evidence("recompilations", row.count, "", row.location),
             Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),

@@ -254,9 +254,9 @@ def _in_graphs(m: Measurements) -> Iterator[str]:
             if m.trace.captures and named
             else ""
         )
-        more = ": give a recording of the graphs' capture, too, or record a decode without them"
-        known = f"Operators are known of {named:,} of {inside:,} kernels in CUDA graphs{by}"
-        yield f"{known}{more if named < inside else ''}."
+        known = f"{named:,} of {inside:,} kernels in CUDA graphs have operator names{by}"
+        more = "; add the capture's trace to get the others" if named < inside else ""
+        yield f"{known}{more}."
 
 
 def _some(count: float | None, noun: str) -> str:

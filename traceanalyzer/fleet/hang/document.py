@@ -40,6 +40,7 @@ MOST_PURPOSES = 40
 COLOURS = {
     "complete": ("complete", "idle"),
     "waits": ("waits", "communication"),
+    "victim": ("behind because of the culprits", "neutral"),
     "gpu": ("GPU behind", "more"),
     "cpu": ("CPU behind", "high"),
     "silent": ("silent", "text"),
@@ -281,13 +282,21 @@ def _matrix(hang: Hang) -> Markup | None:
     return chart_place(Chart("hang", "Ranks and groups", caption, plot, 90 + 26 * len(purposes)))
 
 
+def _shown_state(hang: Hang, rank: int, recorded: str) -> str:
+    """A rank that is behind and named by nobody is a victim of those who are."""
+    named = {culprit.rank for culprit in hang.culprits}
+    is_behind = recorded in ("gpu", "cpu")
+    return "victim" if is_behind and named and rank not in named else recorded
+
+
 def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
     worst = list(COLOURS)
     name, colour = COLOURS[state]
     places: list[tuple[int, int]] = []
     for y, purpose in enumerate(purposes):
         columns: dict[int, str] = {}
-        for rank, found in hang.cells[purpose].items():
+        for rank, recorded in hang.cells[purpose].items():
+            found = _shown_state(hang, rank, recorded)
             columns[rank // wide] = max(
                 columns.get(rank // wide, "complete"), found, key=worst.index
             )

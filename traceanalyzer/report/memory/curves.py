@@ -38,10 +38,11 @@ def curves(device: MemoryOfDevice) -> Iterator[Chart]:
         return
     highest = max(range(len(device.curve)), key=lambda i: device.curve[i][1])
     near = _near([at for at, _, _ in device.curve], highest)
-    yield _curve(device, "category", "by category", slice(0, len(device.curve)), highest)
     for kind, title in (("category", "by category"), ("line", "by line of the program")):
         if any(one.kind == kind for one in device.consumers):
             yield _curve(device, kind, f"{title}, near the peak", near, highest)
+    # Start-up may be most of it, and is of least interest.
+    yield _curve(device, "category", "by category", slice(0, len(device.curve)), highest)
 
 
 def _near(seconds: Sequence[float], highest: int) -> slice:

@@ -24,6 +24,7 @@ from traceanalyzer.report.document import (
 )
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.curves import drawn_curves
+from traceanalyzer.report.memory.flame import drawn_flames
 from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, as_document
 from traceanalyzer.report.outline.step_facts import EXPLAINED
 from traceanalyzer.report.printed import Printed
@@ -44,6 +45,8 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
             "Summary",
             [Verdict(report.headline), *report.notes, Facts.of(*_totals(report))],
         ),
+        *_advised(report),
+        Section("Memory at the peak by stack", [Drawing(partial(drawn_flames, report.memory))]),
         Section("Memory over time", [Drawing(partial(drawn_curves, report.memory))]),
     ]
     for device in report.memory:
@@ -69,14 +72,17 @@ def memory_document(report: MemoryReport, full: bool = True) -> Printed:
         )
     if report.findings:
         found.append(Section("Findings", [Items(list(map(_finding, report.findings)))]))
-    if report.recommendations:
-        found.append(
-            Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])
-        )
     screen = None if full else _screen(report)
     return Printed(
         Document(f"GPU memory: {report.headline}", found), as_document(report), screen=screen
     )
+
+
+def _advised(report: MemoryReport) -> list[Section]:
+    """What to change, which a reader wants before all figures."""
+    if not report.recommendations:
+        return []
+    return [Section("Recommendations", [Items(list(map(_advice, report.recommendations)))])]
 
 
 def _screen(report: MemoryReport) -> Document:
@@ -103,7 +109,8 @@ def _brief(device: MemoryOfDevice) -> Iterator[str]:
     """A GPU in a few lines: why it ran out, what is allocated at the peak, and the peak of each
     phase."""
     if device.oom is not None:
-        yield f"Asked for at {device.oom.site or NO_STACK}; it fits with {_fits(device.oom)}."
+        asked = f"Asked for at {device.oom.site}" if device.oom.site else "The request has no stack"
+        yield f"{asked}; it fits with {_fits(device.oom)}."
     total = max(device.peak_bytes, 1)
     filled = [(size, name) for name, size in device.at_peak.items() if size]
     parts = sorted(filled, reverse=True)[:TOP_PARTS]

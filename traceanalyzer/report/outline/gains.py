@@ -155,7 +155,7 @@ def leads(report: Report, finding: Finding) -> Iterator[str]:
     functions = [*dict.fromkeys(function_name(row.full_name) for row in kernels)][:MOST_LEADS]
     if functions and not NO_NCU.search("\n".join(str(one.name) for one in report.devices)):
         wanted = shlex.quote(f"regex:^({'|'.join(map(re.escape, functions))})$")
-        yield f"what limits its kernels: ncu --set full -k {wanted} -c 10 python train.py"
+        yield f"what limits its kernels: ncu --set basic --section WarpStateStats -k {wanted} -c 10 python train.py"
 
 
 def _places(report: Report, cls: str, where: list[str]) -> list[Any]:

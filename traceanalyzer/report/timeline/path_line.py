@@ -27,6 +27,7 @@ _OF_OP = (
 )  # drawn where their device op is; others are the host's
 MAX_LINE = 200  # characters: shapes of fused optimizers name hundreds of tensors
 MAX_OUTER = 3  # operators and annotations around an event that are named
+NOTHING_NS = 10.0  # a kernel that could be over in less is limited by nothing of the GPU
 
 
 class ShownPath:
@@ -222,11 +223,10 @@ def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
     def line(is_kernel: bool, code: int, least: float) -> tuple[str, ...]:
         bound = Bound(code)
         found = [] if bound == Bound.UNKNOWN else [f"limited by {bound.name.lower()}"]
-        found += (
-            [f"could take {figure(least, 'ns')} at the GPU's limits"]
-            if math.isfinite(least)
-            else []
-        )
+        if least < NOTHING_NS:
+            found.append("too small for the GPU to be the limit")
+        elif math.isfinite(least):
+            found.append(f"could take {figure(least, 'ns')} at the GPU's limits")
         return (", ".join(found),) if found and is_kernel else ()
 
     columns = (m.linked.is_kernel, m.rated.roofline.bound, m.rated.roofline.attainable)
