@@ -48,11 +48,8 @@ def holds(text: str) -> bool:
 def told(text: str, path: Path) -> Told | None:
     """What a summary says."""
     found = _figures(text)
-    said = [
-        f"{label} {digits(value)} ms"
-        for key, label in _MS.items()
-        if (value := _typical(found, key)) is not None
-    ]
+    typical = {label: _typical(found, key) for key, label in _MS.items()}
+    said = [f"{label} {digits(ms)} ms" for label, ms in typical.items() if ms is not None]
     rates = [
         f"{digits(found[name])} {what}/s"
         for name, what in (("requests", "requests"), ("output", "output tokens"))

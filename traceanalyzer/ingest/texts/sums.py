@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.ingest.side_files import figure
@@ -178,6 +178,3 @@ def _kernels_of(table: Sequence[dict[str, str]]) -> list[ProfilerRow]:
             spent[name] += end - begin
             calls[name] += 1
     return [_row(name, calls[name], ns / NS_PER_MS, is_host=False) for name, ns in spent.items()]
-
-
-Rows = Callable[[str], list[ProfilerRow]]

@@ -40,7 +40,7 @@ def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> 
 def line_groups(
     pieces: Iterable[bytes], cut: Callable[[], None] | None = None
 ) -> Iterator[list[str]]:
-    """The same lines, those of each piece together."""
+    """As `lines_of`, the lines of each piece together."""
     decoder = None
     rest = ""
     for piece in pieces:
