@@ -46,8 +46,11 @@ def test_another_format_against_the_stopwatch(name: str, precision: str, other: 
 
 def test_a_batch_against_the_stopwatch() -> None:
     small = asked("kineto/vit_small_batch.base", batch="64")
-    true_ms = CASES["kineto/vit_small_batch.fix"]["step_ms_unprofiled"]
-    assert small.low_ms <= true_ms <= small.high_ms
+    # of the step now, which a trace alone does not tell better than its host allows
+    true_ms, now_ms = (
+        CASES[f"kineto/vit_small_batch.{which}"]["step_ms_unprofiled"] for which in ("fix", "base")
+    )
+    assert small.low_ms / small.now_ms <= true_ms / now_ms <= small.high_ms / small.now_ms
     assert small.bottleneck.startswith("launches")
     assert small.gpu_limit_from is not None
     assert small.gpu_limit_from > 64
