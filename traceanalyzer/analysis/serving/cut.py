@@ -47,45 +47,57 @@ class Iterations:
     @property
     def period_ns(self) -> F64:
         """From then to the end of its own; NaN where either is not known."""
-        return np.where((self.end >= 0) & (self.before >= 0), self.end - self.before, np.nan)
+        before = self.before
+        known = (self.end >= 0) & (before >= 0)
+        return np.where(known, self.end - before, np.nan)
 
 
 def find_iterations(timed: Timed) -> Iterations | None:
     """The iterations of a recording; None where nothing marks one."""
     linked = timed.linked
-    trace = timed.trace
     found = iterations(linked)
-    marks = linked.memo(iteration_marks)
     if found is None:
         return None
-    names = found.names
-    said = [iteration(name) or UNMARKED for name in names]
-    splits = [*map(split, names)]
+    marks = linked.memo(iteration_marks)
+    said = [iteration(name) or UNMARKED for name in found.names]
+    splits = [*map(split, found.names)]
     _add_inner(linked, marks, said, splits)
+    host_start = host_end = np.full(len(said), -1, np.int64)
+    if len(marks):
+        host_start = linked.trace.host_ranges.start[marks]
+        host_end = linked.trace.host_ranges.end[marks]
     of_op = by_launch(linked, found) if found.of_op is None else found.of_op
-    here = np.flatnonzero((of_op >= 0) & (trace.device_ops.device == timed.device))
-    here = here[np.argsort(of_op[here], kind="stable")]
-    rows = np.split(here, np.searchsorted(of_op[here], np.arange(1, len(names))))
-    busy = tuple(union(trace.device_ops.start[of], trace.device_ops.end[of]) for of in rows)
-    ranges = trace.host_ranges
-    unknown = np.full(len(names), -1, np.int64)
-    host_start, host_end = (
-        (ranges.start[marks], ranges.end[marks]) if len(marks) else (unknown, unknown)
-    )
-    spans = [(one.start[0], one.end[-1]) if len(one.start) else (-1, -1) for one in busy]
-    start, end = np.array(spans, np.int64).reshape(-1, 2).T
+    rows = _rows_of_each(timed, of_op, len(said))
+    ops = linked.trace.device_ops
+    busy = tuple(union(ops.start[of], ops.end[of]) for of in rows)
+    spans = np.array([*map(_span, busy)], np.int64).reshape(-1, 2)
     return Iterations(
-        framework_of(said, trace.strings) or None,
-        tuple(said),
-        tuple(splits),
-        host_start,
-        host_end,
-        of_op,
-        tuple(rows),
-        busy,
-        start,
-        end,
+        framework=framework_of(said, linked.trace.strings) or None,
+        said=tuple(said),
+        splits=tuple(splits),
+        host_start=host_start,
+        host_end=host_end,
+        of_op=of_op,
+        rows=tuple(rows),
+        busy=busy,
+        start=spans[:, 0],
+        end=spans[:, 1],
     )
+
+
+def _rows_of_each(timed: Timed, of_op: I32, count: int) -> list[I64]:
+    """The ops of each iteration on the device in question."""
+    on_device = timed.trace.device_ops.device == timed.device
+    rows = np.flatnonzero((of_op >= 0) & on_device)
+    rows = rows[np.argsort(of_op[rows], kind="stable")]
+    return np.split(rows, np.searchsorted(of_op[rows], np.arange(1, count)))
+
+
+def _span(busy: IntervalSet) -> tuple[int, int]:
+    """When the work of an iteration begins and ends; -1 for one without any."""
+    if not len(busy.start):
+        return -1, -1
+    return int(busy.start[0]), int(busy.end[-1])
 
 
 def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[Split]) -> None:
@@ -95,15 +107,17 @@ def _add_inner(linked: Linked, marks: I64, said: list[Iteration], splits: list[S
     strings = linked.trace.strings
     said_by = ((code, iteration(text)) for code, text in enumerate(strings))
     told = {code: one for code, one in said_by if one is not None}
-    inner = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, list(told)))
+    is_told = np.isin(ranges.name, list(told))
+    inner = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & is_told)
     outer = np.searchsorted(ranges.start[marks], ranges.start[inner], side="right") - 1
     for row, i in zip(inner.tolist(), outer.tolist(), strict=True):
-        if i >= 0 and row != marks[i] and ranges.end[row] <= ranges.end[marks[i]]:
+        if i < 0 or row == marks[i]:
+            continue
+        if ranges.end[row] <= ranges.end[marks[i]]:
             said[i] = _filled(said[i], told[ranges.name[row]])
             splits[i] = _filled(splits[i], split(strings[ranges.name[row]]))
 
 
 def _filled(one: Said, other: Said) -> Said:
-    return replace(
-        one, **{f.name: getattr(other, f.name) for f in fields(one) if getattr(one, f.name) is None}
-    )
+    unsaid = [field.name for field in fields(one) if getattr(one, field.name) is None]
+    return replace(one, **{name: getattr(other, name) for name in unsaid})

@@ -32,9 +32,8 @@ class Curve:
     apart."""
     deviations: tuple[float, ...]
     batches: tuple[float, ...]
-    ratios: tuple[
-        float, ...
-    ]  # of the recorded batches: their time over what the terms say (medians)
+    ratios: tuple[float, ...]
+    """For each recorded batch its time over what the terms say (medians)."""
 
     def at(self, requests: float, kv_tokens: float) -> float:
         """Time of a batch of so many requests of that length in all."""
@@ -50,39 +49,49 @@ def curve(requests: F64, kv: F64, time: F64, among: Sequence[int] | None = None)
     error: a small batch is as well known as a large one. The terms are chosen, unless given."""
     columns = np.column_stack((np.ones(len(time)), requests, np.nan_to_num(kv)))
     weighted = columns / time[:, None]
-    used = _terms(columns, weighted, bool(np.isfinite(kv).all())) if among is None else list(among)
+    has_lengths = bool(np.isfinite(kv).all())
+    used = _terms(columns, weighted, has_lengths) if among is None else list(among)
     terms = np.zeros(TERMS)
     deviations = np.zeros(TERMS)
     terms[used] = _least_squares(weighted[:, used])
-    variance = float(((weighted @ terms - 1.0) ** 2).sum()) / max(len(time) - len(used), 1)
-    deviations[used] = np.sqrt(
-        np.diag(np.linalg.pinv(weighted[:, used].T @ weighted[:, used])) * variance
-    )
+    squares = float(((weighted @ terms - 1.0) ** 2).sum())
+    variance = squares / max(len(time) - len(used), 1)
+    chosen = weighted[:, used]
+    deviations[used] = np.sqrt(np.diag(np.linalg.pinv(chosen.T @ chosen)) * variance)
     ratio = time / np.maximum(columns @ terms, np.finfo(float).tiny)
     batches = np.unique(requests)
     ratios = [float(np.median(ratio[requests == batch])) for batch in batches]
     return Curve(
-        tuple(terms.tolist()), tuple(deviations.tolist()), tuple(batches.tolist()), tuple(ratios)
+        terms=tuple(terms.tolist()),
+        deviations=tuple(deviations.tolist()),
+        batches=tuple(batches.tolist()),
+        ratios=tuple(ratios),
     )
 
 
 def _terms(columns: F64, weighted: F64, lengths: bool) -> list[int]:
     """Which of the three terms count: all where none is below zero, else the better of the two that
     grow, else none."""
-    apart = lengths and bool(abs(np.corrcoef(columns[:, 1], columns[:, 2])[0, 1]) < ALIKE)
-    choices = [[0, 1, 2]] * apart + [[0, 2]] * lengths + [[0, 1]]
+    choices = [[0, 1]]
+    if lengths:
+        choices.insert(0, [0, 2])
+        correlation = np.corrcoef(columns[:, 1], columns[:, 2])[0, 1]
+        if abs(correlation) < ALIKE:
+            choices.insert(0, [0, 1, 2])
     possible = [used for used in choices if (_least_squares(weighted[:, used]) >= 0).all()]
     if possible and len(possible[0]) == TERMS:
         return possible[0]
 
     def squares(used: list[int]) -> float:
-        return float(((weighted[:, used] @ _least_squares(weighted[:, used]) - 1.0) ** 2).sum())
+        chosen = weighted[:, used]
+        return float(((chosen @ _least_squares(chosen) - 1.0) ** 2).sum())
 
     return min(possible, key=squares, default=[0])
 
 
 def _least_squares(weighted: F64) -> F64:
-    return np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)[0].astype(np.float64)
+    solution, *_ = np.linalg.lstsq(weighted, np.ones(len(weighted)), rcond=None)
+    return solution.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -137,23 +146,21 @@ def decode_fit(rows: Sequence[IterationRow]) -> DecodeFit | None:
     if len(chosen) < MIN_ITERATIONS or len(np.unique(requests)) < MIN_BATCHES:
         return None
     found = curve(requests, kv, time)
-    (a, a_range), request, token = (
-        _ranged(found, 0) or (0.0, (0.0, 0.0)),
-        _ranged(found, 1),
-        _ranged(found, 2),
-    )
+    a, a_range = _ranged(found, 0) or (0.0, (0.0, 0.0))
+    request = _ranged(found, 1)
+    token = _ranged(found, 2)
     return DecodeFit(
-        a,
-        a_range,
-        request and request[0],
-        request and request[1],
-        token and token[0],
-        token and token[1],
-        token and 1e3 * token[0],
-        len(chosen),
-        len(found.batches),
-        _left_out(requests, kv, time, found.terms),
-        found,
+        a_ms=a,
+        a_range_ms=a_range,
+        per_request_ms=request and request[0],
+        per_request_range_ms=request and request[1],
+        per_kv_token_ms=token and token[0],
+        per_kv_token_range_ms=token and token[1],
+        per_1000_kv_tokens_ms=token and 1e3 * token[0],
+        iterations=len(chosen),
+        batches=len(found.batches),
+        error_share=_left_out(requests, kv, time, found.terms),
+        curve=found,
     )
 
 

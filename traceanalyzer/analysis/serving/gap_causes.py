@@ -8,7 +8,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import union
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.trace import I64
+from traceanalyzer.trace import I64, ApiCalls, HostRanges
 
 UNKNOWN = "unknown"
 PYTHON = "Python"
@@ -60,9 +60,10 @@ def _cause(linked: Linked, start: int, end: int, op: int) -> str:
     spent = _spent(linked, start, arrival, int(linked.trace.api_calls.thread[call]))
     # What was launched in time and does not begin waits for what the recording does not show.
     late = end - max(int(linked.trace.api_calls.end[call]), start)
-    spent[LAUNCH if late < QUEUED_NS else UNKNOWN] = (
-        spent.get(UNKNOWN, 0) * (late >= QUEUED_NS) + end - arrival
-    )
+    if late < QUEUED_NS:
+        spent[LAUNCH] = end - arrival
+    else:
+        spent[UNKNOWN] = spent.get(UNKNOWN, 0) + end - arrival
     return max(CAUSES, key=lambda cause: spent.get(cause, 0))
 
 
@@ -72,29 +73,40 @@ def _spent(linked: Linked, start: int, end: int, thread: int) -> dict[str, int]:
         return {}
     calls = linked.trace.api_calls
     ranges = linked.trace.host_ranges
-    seen = np.flatnonzero((ranges.thread == thread) & (ranges.start < end) & (ranges.end > start))
-    made = np.flatnonzero((calls.thread == thread) & (calls.start < end) & (calls.end > start))
+    seen = _within(ranges, start, end, thread)
+    made = _within(calls, start, end, thread)
     stages = linked.memo(_stage_codes)[ranges.name[seen]]
     begins = np.clip(np.append(ranges.start[seen], calls.start[made]), start, end)
     ends = np.clip(np.append(ranges.end[seen], calls.end[made]), start, end)
-    code = np.append(
-        stages, np.where(linked.api_kind[made] == ApiKind.SYNC, CAUSES.index(SYNC), -1)
-    )
-    # Later ranges lie upon earlier ones; what none names is Python where anything runs.
-    telling = np.flatnonzero(code >= 0)
-    telling = telling[np.lexsort((-ends[telling], begins[telling]))]
-    cuts = np.unique(np.concatenate((begins[telling], ends[telling])))
-    colour = np.full(max(len(cuts) - 1, 0), -1)
-    for i in telling.tolist():
-        colour[np.searchsorted(cuts, begins[i]) : np.searchsorted(cuts, ends[i])] = code[i]
-    spent = {
-        CAUSES[c]: int(np.diff(cuts)[colour == c].sum()) for c in set(colour.tolist()) if c >= 0
-    }
+    is_sync = linked.api_kind[made] == ApiKind.SYNC
+    code = np.append(stages, np.where(is_sync, CAUSES.index(SYNC), -1))
+    # What no stage names is Python where anything runs.
+    telling = code >= 0
+    spent = _uppermost(begins[telling], ends[telling], code[telling])
     covered = union(begins, ends).total
     return spent | {PYTHON: covered - sum(spent.values()), UNKNOWN: end - start - covered}
 
 
+def _uppermost(begins: I64, ends: I64, code: I64) -> dict[str, int]:
+    """How long each cause is the innermost one, ns: later ranges lie upon earlier ones."""
+    cuts = np.unique(np.concatenate((begins, ends)))
+    colour = np.full(max(len(cuts) - 1, 0), -1)
+    for i in np.lexsort((-ends, begins)).tolist():
+        first, last = np.searchsorted(cuts, (begins[i], ends[i]))
+        colour[first:last] = code[i]
+    lengths = np.diff(cuts)
+    found = set(colour.tolist()) - {-1}
+    return {CAUSES[c]: int(lengths[colour == c].sum()) for c in found}
+
+
+def _within(rows: ApiCalls | HostRanges, start: int, end: int, thread: int) -> I64:
+    """What runs in the thread at some time between the two moments."""
+    overlaps = (rows.start < end) & (rows.end > start)
+    return np.flatnonzero((rows.thread == thread) & overlaps)
+
+
 def _stage_codes(linked: Linked) -> I64:
     """For each string the place of its stage in `CAUSES`, -1 for none; one more for the code -1."""
-    stages = [stage_of(text) for text in linked.trace.strings]
-    return np.array([-1 if one is None else CAUSES.index(one) for one in (*stages, None)], np.int64)
+    stages = [*map(stage_of, linked.trace.strings), None]
+    places = [-1 if stage is None else CAUSES.index(stage) for stage in stages]
+    return np.array(places, np.int64)

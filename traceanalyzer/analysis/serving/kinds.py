@@ -54,7 +54,7 @@ def kinds(rows: Sequence[IterationRow]) -> list[Kind]:
 def _kind(phase: str, graph: str | None, rows: list[IterationRow]) -> Kind:
     times = np.array([_time_ms(row) for row in rows], np.float64)
     middle, high, highest = np.percentile(times, (50, 90, 99)).tolist()
-    slow = [row for row, time in zip(rows, times.tolist(), strict=True) if time >= SLOW * middle]
+    slow = [rows[i] for i in np.flatnonzero(times >= SLOW * middle)]
     cause = _cause(slow, rows) if slow and len(rows) >= FEW else None
     return Kind(
         phase=phase,

@@ -42,8 +42,7 @@ def logged(
 ) -> Logged | None:
     """The log's times of the recorded iterations; None where it is not certain which of its lines
     they are."""
-    counts = [[getattr(split, name) for name in COLUMNS] for split in splits]
-    told = np.array([[-1 if n is None else n for n in row] for row in counts], np.int64)
+    told = np.array([_counts(split) for split in splits], np.int64)
     lines = np.column_stack([getattr(log, name) for name in COLUMNS])
     if (begin := _place(told, lines)) is None:
         return None
@@ -51,15 +50,27 @@ def logged(
     here[begin : begin + len(told)] = True
     same = _alike(told, lines[here]) & (log.duration[here] > 0)
     time = np.where(same, log.duration[here], np.nan).astype(np.float64)
-    decodes = same & np.isfinite(recorded_ns) & (lines[here][:, 0] == 0) & (lines[here][:, 2] > 0)
-    both = [
-        float(np.median(one[decodes])) / NS_PER_MS if decodes.any() else 1.0
-        for one in (time, recorded_ns)
-    ]
+    decodes = same & np.isfinite(recorded_ns) & _is_decode(lines[here])
+    both = [1.0, 1.0]
+    if decodes.any():
+        both = [float(np.median(ns[decodes])) / NS_PER_MS for ns in (time, recorded_ns)]
     longer = both[1] / both[0]
     if not LEAST_STRETCH <= longer <= MOST_STRETCH[stacks]:
-        return Logged(np.full(len(told), np.nan), None, (both[0], both[1]))
-    return Logged(time, _stretch(log, lines, here) if abs(longer - 1.0) <= SAME_RUN else longer)
+        unknown = np.full(len(told), np.nan)
+        return Logged(unknown, stretch=None, other_ms=(both[0], both[1]))
+    of_same_run = abs(longer - 1.0) <= SAME_RUN
+    return Logged(time, _stretch(log, lines, here) if of_same_run else longer)
+
+
+def _counts(split: Split) -> list[int]:
+    """What a mark says in the order of `COLUMNS`; -1 for what it does not say."""
+    counts = [getattr(split, name) for name in COLUMNS]
+    return [-1 if count is None else count for count in counts]
+
+
+def _is_decode(lines: I64) -> Bool:
+    """Which iterations have no prefill, and a decode."""
+    return (lines[:, 0] == 0) & (lines[:, 2] > 0)
 
 
 def _place(told: I64, lines: I64) -> int | None:
@@ -68,7 +79,8 @@ def _place(told: I64, lines: I64) -> int | None:
     places = len(lines) - len(told) + 1
     if not 0 < places * count <= MOST_COMPARED or not (told >= 0).any():
         return None
-    found = np.array([_alike(told, lines[i : i + count]).mean() for i in range(places)])
+    stretches = (lines[i : i + count] for i in range(places))
+    found = np.array([_alike(told, stretch).mean() for stretch in stretches])
     best = np.flatnonzero(found == found.max())
     return None if found.max() < MATCHED or len(best) > 1 else int(best[0])
 
@@ -81,15 +93,13 @@ def _alike(a: I64, b: I64) -> Bool:
 def _stretch(log: StepTimings, lines: I64, here: Bool) -> float | None:
     """Decodes inside the recording over those outside that no prefill parts from them: the requests
     are the same."""
-    decode = (lines[:, 0] == 0) & (lines[:, 2] > 0) & (log.duration > 0)
+    decode = _is_decode(lines) & (log.duration > 0)
     stretch = np.cumsum(lines[:, 0] != 0)
     ratios = []
-    for requests in {
-        (part, batch) for part, batch in zip(stretch[decode], lines[decode, 2], strict=True)
-    }:
-        alike = decode & (stretch == requests[0]) & (lines[:, 2] == requests[1])
-        if (alike & here).any() and (alike & ~here).any():
-            ratios.append(
-                np.median(log.duration[alike & here]) / np.median(log.duration[alike & ~here])
-            )
+    for part, batch in set(zip(stretch[decode], lines[decode, 2], strict=True)):
+        alike = decode & (stretch == part) & (lines[:, 2] == batch)
+        inside = log.duration[alike & here]
+        outside = log.duration[alike & ~here]
+        if len(inside) and len(outside):
+            ratios.append(np.median(inside) / np.median(outside))
     return max(float(np.median(ratios)), 1.0) if ratios else None

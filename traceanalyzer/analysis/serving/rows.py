@@ -73,39 +73,31 @@ def iteration_rows(timed: Timed) -> list[IterationRow]:
         return _of_log(timed.trace.step_timings) if timed.trace.only_step_times else []
     log = timed.memo(found_in_log)
     gap, cause = _gaps(timed.linked, found)
-    late = [
-        _late(timed.linked, found, i, int(last)) for i, last in enumerate(found.before.tolist())
-    ]
+    before = found.before.tolist()
     origin = int(found.host_start.min())
     graphs, plain = _launches(timed.linked, found)
     rows = []
-    for i, (said, split) in enumerate(zip(found.said, found.splits, strict=True)):
-        span_ms = busy_ms = host_idle_ms = graph = start_ms = host_ms = None
-        if found.host_start[i] >= 0:
-            start_ms = ms(found.host_start[i] - origin)
-            host_ms = ms(found.host_end[i] - found.host_start[i])
-        if len(found.busy[i].start):
-            span_ms = ms(found.end[i] - found.start[i])
-            busy_ms = ms(found.busy[i].total)
-            host_idle_ms = ms(late[i])
-            graph = _graph(timed.linked, found.rows[i], graphs[i])
+    for i, said in enumerate(found.said):
+        on_host = found.host_start[i] >= 0
+        on_device = len(found.busy[i].start) > 0
+        late = _late(timed.linked, found, i, before[i])
         rows.append(
             IterationRow(
                 iteration=i,
-                start_ms=start_ms,
+                start_ms=ms(found.host_start[i] - origin) if on_host else None,
                 phase=None if said.phase == "iteration" else said.phase,
                 requests=said.requests,
-                context_tokens=split.context_tokens,
-                generation_tokens=split.generation_tokens,
+                context_tokens=found.splits[i].context_tokens,
+                generation_tokens=found.splits[i].generation_tokens,
                 kv_tokens=said.kv_tokens,
-                host_ms=host_ms,
-                gpu_span_ms=span_ms,
-                gpu_busy_ms=busy_ms,
+                host_ms=ms(found.host_end[i] - found.host_start[i]) if on_host else None,
+                gpu_span_ms=ms(found.end[i] - found.start[i]) if on_device else None,
+                gpu_busy_ms=ms(found.busy[i].total) if on_device else None,
                 period_ms=_in_ms(found.period_ns[i]),
-                host_idle_ms=host_idle_ms,
+                host_idle_ms=ms(late) if on_device else None,
                 gap_ms=_in_ms(gap.get(i)),
                 gap_cause=cause.get(i),
-                graph=graph,
+                graph=_graph(timed.linked, found.rows[i], graphs[i]) if on_device else None,
                 gpu_ops=len(found.rows[i]),
                 launches=plain[i],
                 graph_launches=graphs[i],
@@ -189,18 +181,13 @@ def _gaps(linked: Linked, found: Iterations) -> tuple[dict[int, int], dict[int, 
     begins = found.start[worked][1:]
     ends = np.maximum.accumulate(found.end[worked])[:-1]
     idle = np.flatnonzero(begins > ends)
-    first = np.array(
-        [found.rows[i][linked.trace.device_ops.start[found.rows[i]].argmin()] for i in worked[1:]],
-        int,
-    )
-    gap.update(zip(worked[:-1].tolist(), np.maximum(begins - ends, 0).tolist(), strict=True))
-    cause.update(
-        zip(
-            worked[idle].tolist(),
-            gap_causes(linked, ends[idle], begins[idle], first[idle]),
-            strict=True,
-        )
-    )
+    starts = linked.trace.device_ops.start
+    own_ops = [found.rows[i] for i in worked[1:]]
+    first = np.array([rows[starts[rows].argmin()] for rows in own_ops], int)
+    idle_ns = np.maximum(begins - ends, 0)
+    gap.update(zip(worked[:-1].tolist(), idle_ns.tolist(), strict=True))
+    causes = gap_causes(linked, ends[idle], begins[idle], first[idle])
+    cause.update(zip(worked[idle].tolist(), causes, strict=True))
     return gap, cause
 
 
@@ -212,9 +199,8 @@ def _late(linked: Linked, found: Iterations, i: int, before: int) -> int:
     ops = linked.trace.device_ops
     if not len(rows):
         return 0
-    idle = complement(
-        (min(before, begin) if before >= 0 else begin, int(found.end[i])), found.busy[i]
-    )
+    since = min(before, begin) if before >= 0 else begin
+    idle = complement((since, int(found.end[i])), found.busy[i])
     rows = rows[np.argsort(ops.start[rows], kind="stable")]
     call = linked.launch[rows[np.searchsorted(ops.start[rows], idle.end)]]
     returned = at(linked.trace.api_calls.end, call, 0)
@@ -226,7 +212,8 @@ def _launches(linked: Linked, found: Iterations) -> tuple[list[int], list[int]]:
     calls = [np.unique(linked.launch[rows]) for rows in found.rows]
     kinds = [linked.api_kind[of[of >= 0]] for of in calls]
     graphs = [int((kind == ApiKind.GRAPH_LAUNCH).sum()) for kind in kinds]
-    return graphs, [int((kind == ApiKind.LAUNCH).sum()) for kind in kinds]
+    plain = [int((kind == ApiKind.LAUNCH).sum()) for kind in kinds]
+    return graphs, plain
 
 
 def _graph(linked: Linked, rows: I64, graphs: int) -> str:
