@@ -73,7 +73,7 @@ class Database:
     def table(self, name: str) -> str | None:
         """The table of that name or its latest variant (`NAME_V2`), None if there is none."""
         variant = re.compile(re.escape(name) + r"(?:_V(\d{1,18}))?")
-        matches = [match for match in map(variant.fullmatch, self.columns) if match is not None]
+        matches = filter(None, map(variant.fullmatch, self.columns))
         latest = max(matches, key=lambda match: (int(match[1] or 1), match[0]), default=None)
         return None if latest is None else latest[0]
 

@@ -47,22 +47,18 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
             lost += 1
     lines: dict[int, list[Line]] = defaultdict(list)
     for (pid, tid), events in spans.items():
-        lines[pid].append(
-            Line(tid, names.get(("thread_name", pid, tid), ""), _columns(events, texts))
-        )
-    found = tuple(
-        Plane(names.get(("process_name", pid), ""), tuple(some)) for pid, some in lines.items()
-    )
+        name = names.get(("thread_name", pid, tid), "")
+        lines[pid].append(Line(tid, name, _columns(events, texts)))
+    plane_names = {pid: names.get(("process_name", pid), "") for pid in lines}
+    found = tuple(Plane(plane_names[pid], tuple(some)) for pid, some in lines.items())
     return Space(found, lost=lost, skipped=skipped)
 
 
 def _columns(events: list[_Event], texts: Texts) -> Columns:
     start = to_ns(np.array([event.ts for event in events]))
     args = [event.args or {} for event in events]
-    stats = {
-        name: np.array([_stat(name, one.get(name), texts) for one in args], np.int64)
-        for name in STATS
-    }
+    found = {name: [_stat(name, one.get(name), texts) for one in args] for name in STATS}
+    stats = {name: np.array(column, np.int64) for name, column in found.items()}
     return {
         "name": np.array(texts.codes([event.name for event in events]), np.int64),
         "start": start,

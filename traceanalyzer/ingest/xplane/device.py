@@ -43,9 +43,8 @@ def _columns(
 ) -> dict[str, I64]:
     """What the details (codes) tell; each distinct text is read once."""
     known, place = ranked(codes)
-    rows = [
-        read(dict(_DETAIL.findall(strings[code]))) if code >= 0 else {} for code in known.tolist()
-    ]
+    details = [strings[code] if code >= 0 else None for code in known.tolist()]
+    rows = [{} if text is None else read(dict(_DETAIL.findall(text))) for text in details]
     return {
         name: np.array([row.get(name, none) for row in rows], np.int64)[place]
         for name, none in columns.items()
@@ -100,15 +99,16 @@ def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
     ops = list[Placed]()
     ranges = list[Placed]()
     left_out = 0
-    named = ((_DEVICE.match(plane.name), plane.lines) for plane in planes)
-    devices = [(found, line) for found, lines in named if found is not None for line in lines]
-    for found, line in devices:
+    named = [(_DEVICE.match(plane.name), plane.lines) for plane in planes]
+    of_devices = [(found, lines) for found, lines in named if found is not None]
+    for found, line in [(found, line) for found, lines in of_devices for line in lines]:
         what = f"{found[1]} {line.name}"
         number = int(found[2])
         if what.startswith("GPU Stream"):
             ops.append((number, line))
         elif what == "TPU XLA Ops":
-            ops.append((number, line.take(_innermost(line.events["start"], line.events["end"]))))
+            innermost = _innermost(line.events["start"], line.events["end"])
+            ops.append((number, line.take(innermost)))
         elif what in ("TPU XLA Modules", "TPU Steps"):
             ranges.append((number, line))
         else:
@@ -119,7 +119,8 @@ def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
 def rows_of(lines: list[Placed]) -> Columns:
     """The events of the lines, with device and stream."""
     events, line = joined_lines([one for _, one in lines])
-    streams = [one.id if one.id < 2**31 else i for i, (_, one) in enumerate(lines)]
+    ids = [one.id for _, one in lines]
+    streams = [id_ if id_ < 2**31 else i for i, id_ in enumerate(ids)]
     device = np.array([number for number, _ in lines], np.int64)[line]
     return events | {"device": device, "stream": np.array(streams, np.int64)[line]}
 
@@ -166,9 +167,11 @@ def operators_of(rows: Columns, texts: Texts, correlation: I64) -> I64:
         if not len(known):
             break
         last = np.append(first[1:], len(order)) - 1
-        one = np.where(codes[order[first]] == codes[order[last]], codes[order[first]], -1)
+        least = codes[order[first]]
+        only = np.where(least == codes[order[last]], least, -1)
         place = np.minimum(np.searchsorted(known, correlation), len(known) - 1)
-        result = np.where((known[place] == correlation) & (one[place] >= 0), one[place], result)
+        is_known = (known[place] == correlation) & (only[place] >= 0)
+        result = np.where(is_known, only[place], result)
     return result
 
 

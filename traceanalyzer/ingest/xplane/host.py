@@ -36,34 +36,36 @@ class Host:
         """Those of the lines; `device`: the rows of the devices."""
         rows, thread = joined_lines(lines)
         codes, place = ranked(rows["name"])
-        strings = texts.in_order()
-        named = [strings[code] for code in codes.tolist()]
+        named = [*map(texts.in_order().__getitem__, codes.tolist())]
 
         def are(test: re.Pattern[str]) -> Bool:
             return np.array([test.match(name) is not None for name in named], bool)[place]
 
         module, operator = operators(rows, texts)
+        is_op = operator >= 0
         is_api = are(_API)
         is_memory = are(_MEMORY)
         is_call = is_api | (rows["correlation_id"] > 0)
-        is_range = ~is_call & ~is_memory & ~are(_MARK) & (rows["end"] > rows["start"])
-        name = np.array([texts.code(_shown(one)) for one in named], np.int64)[place]
+        is_empty = are(_MARK) | (rows["end"] <= rows["start"])
+        is_range = ~is_call & ~is_memory & ~is_empty
+        name = np.array([texts.code(_shown(name)) for name in named], np.int64)[place]
         name[is_call & ~is_api] = texts.code(UNNAMED_LAUNCH)
-        steps = np.flatnonzero(rows["step_num"] >= 0)
-        numbered = zip(rows["name"][steps].tolist(), rows["step_num"][steps].tolist(), strict=True)
-        name[steps] = [
-            texts.code(f"{strings[code]} step_num={number}") for code, number in numbered
-        ]
-        name = np.where(is_range & (operator >= 0), operator, name)
-        kind = np.where(
-            operator >= 0,
-            RangeKind.OP,
-            np.where(are(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION),
-        )
-        own = np.where(operator >= 0, operator, module)
+        _number_steps(name, rows, texts)
+        kind = np.where(are(_PYTHON), RangeKind.PYTHON, RangeKind.ANNOTATION)
+        rows |= {
+            "name": np.where(is_range & is_op, operator, name),
+            "kind": np.where(is_op, RangeKind.OP, kind),
+            "thread": thread,
+        }
+        own = np.where(is_op, operator, module)
         launched = np.where(own >= 0, own, operators_of(device, texts, rows["correlation_id"]))
-        rows |= {"name": name, "kind": kind, "thread": thread}
-        return cls(rows, is_call, is_memory, is_range, np.where(is_call, launched, -1))
+        return cls(
+            rows=rows,
+            is_call=is_call,
+            is_memory=is_memory,
+            is_range=is_range,
+            operator=np.where(is_call, launched, -1),
+        )
 
     def _taken(self, chosen: Bool, base: int, *more: str) -> Columns:
         rows = {name: self.rows[name][chosen] for name in ("name", "start", "end", *more)}
@@ -111,6 +113,15 @@ class Host:
             "address": rows["addr"],
         }
         return MemoryEvents.from_columns(columns, rows=len(sign))
+
+
+def _number_steps(name: I64, rows: Columns, texts: Texts) -> None:
+    """Put the number of each step into its name."""
+    steps = np.flatnonzero(rows["step_num"] >= 0)
+    strings = texts.in_order()
+    names = [strings[code] for code in rows["name"][steps].tolist()]
+    numbered = zip(names, rows["step_num"][steps].tolist(), strict=True)
+    name[steps] = [texts.code(f"{text} step_num={number}") for text, number in numbered]
 
 
 def _gpu_of(allocator: str) -> int:

@@ -31,6 +31,11 @@ LINE_ID = 1
 LINE_NAME = 2
 LINE_TIME = 3
 EVENT = 4
+_KEY = 1
+_VALUE = 2
+_NAME = 2
+_NO_FIELD: Field = (0, 0, 0, 0)
+_Names = dict[int, str]  # by id
 _ID = 1
 _OFFSET_PS = 2
 _DURATION_PS = 3
@@ -53,14 +58,20 @@ def read_space(data: bytes, texts: Texts) -> Space:
     """The recording in the bytes. What is cut off is read as far as it goes."""
     reader = _Reader(data, texts)
     found = reader.fields(0, len(data))
-    planes = tuple(reader.plane(start, end) for _, _, start, end in reader.first(PLANE, found))
+    places = [(start, end) for _, _, start, end in reader.first(PLANE, found)]
+    planes = tuple(reader.plane(*place) for place in places)
     messages = tuple(
         reader.text(start, end) for number, _, start, end in found if number in (ERROR, WARNING)
     )
-    host = next(
-        (reader.text(start, end) for number, _, start, end in found if number == HOST), None
+    hosts = (reader.text(start, end) for number, _, start, end in found if number == HOST)
+    return Space(
+        planes=planes,
+        host=next(hosts, None),
+        messages=messages,
+        lost=reader.lost,
+        skipped=reader.skipped,
+        truncated=reader.truncated,
     )
-    return Space(planes, host, messages, reader.lost, reader.skipped, reader.truncated)
 
 
 class _Reader:
@@ -95,24 +106,26 @@ class _Reader:
             places[number].append((begin, stop))
         name = self.text(*places[PLANE_NAME][0]) if places[PLANE_NAME] else ""
         stat_names = dict(starmap(self._name, places[STAT_NAMES]))
-        stats = dict(self._plane_stat(a, b, stat_names) for a, b in places[PLANE_STAT])
+        stats = dict(self._plane_stat(*place, stat_names) for place in places[PLANE_STAT])
         lines: tuple[Line, ...] = ()
         if name.startswith(_KEPT):
             names = dict(starmap(self._name, places[EVENT_NAMES]))
             events = _Events(self._data, self._texts, names, stat_names)
-            lines = tuple(self._line(a, b, events) for _, _, a, b in self.first(LINE, found))
+            of_lines = self.first(LINE, found)
+            lines = tuple(self._line(begin, stop, events) for _, _, begin, stop in of_lines)
             self.lost += events.lost
             self.skipped += events.skipped
         return Plane(name, lines, stats)
 
     def _name(self, start: int, end: int) -> tuple[int, str]:
-        entry = {number: (value, a, b) for number, value, a, b in self.fields(start, end)}
-        inner = (
-            {number: (a, b) for number, _, a, b in self.fields(*entry[2][1:])} if 2 in entry else {}
-        )
-        return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
+        """An entry of a map: the id, and the name in what has that id."""
+        entry = _last(self.fields(start, end))
+        _, id_, _, _ = entry.get(_KEY, _NO_FIELD)
+        described = _last(self.fields(*entry[_VALUE][2:])) if _VALUE in entry else {}
+        _, _, begin, stop = described.get(_NAME, _NO_FIELD)
+        return signed(id_), self.text(begin, stop)
 
-    def _plane_stat(self, start: int, end: int, names: dict[int, str]) -> tuple[str, int | str]:
+    def _plane_stat(self, start: int, end: int, names: _Names) -> tuple[str, int | str]:
         name = ""
         shown: int | str = 0
         for number, value, a, b in self.fields(start, end):
@@ -129,20 +142,24 @@ class _Reader:
     def _line(self, start: int, end: int, events: "_Events") -> Line:
         found = self.fields(start, end)
         spans = [(a, b) for number, _, a, b in found if number == EVENT]
-        last = {number: (value, a, b) for number, value, a, b in found if number != EVENT}
-        id_, name, time = (
-            last.get(number, (0, 0, 0)) for number in (LINE_ID, LINE_NAME, LINE_TIME)
-        )
-        columns = events.of(np.array(spans, np.int64).reshape(-1, 2), signed(time[0]))
-        return Line(id_[0], self.text(*name[1:]), columns)
+        last = _last(found)
+        _, id_, _, _ = last.get(LINE_ID, _NO_FIELD)
+        _, time, _, _ = last.get(LINE_TIME, _NO_FIELD)
+        _, _, name_start, name_end = last.get(LINE_NAME, _NO_FIELD)
+        places = np.array(spans, np.int64).reshape(-1, 2)
+        columns = events.of(places, signed(time))
+        return Line(id_, self.text(name_start, name_end), columns)
+
+
+def _last(found: list[Field]) -> dict[int, Field]:
+    """The fields of a message by number; of several with one number the last."""
+    return {field[0]: field for field in found}
 
 
 class _Events:
     """Reads the events of a plane's lines."""
 
-    def __init__(
-        self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]
-    ) -> None:
+    def __init__(self, data: bytes, texts: Texts, names: _Names, stat_names: _Names) -> None:
         self._data = data
         self._names = {id_: texts.code(name) for id_, name in names.items() if name}
         self._references = {id_: texts.code(name) for id_, name in stat_names.items()}
@@ -152,7 +169,8 @@ class _Events:
 
     def of(self, spans: I64, time: int) -> dict[str, I64]:
         """The columns of the events in these places; times count from `time`, ns."""
-        parts = [self._block(spans[i : i + _AT_ONCE], time) for i in range(0, len(spans), _AT_ONCE)]
+        firsts = range(0, len(spans), _AT_ONCE)
+        parts = [self._block(spans[first : first + _AT_ONCE], time) for first in firsts]
         return {
             name: joined([part[name] for part in parts] or [np.empty(0, np.int64)])
             for name in COLUMNS
@@ -161,52 +179,57 @@ class _Events:
     def _block(self, spans: I64, time: int) -> dict[str, I64]:
         found, damaged = fields_of(self._data, spans[:, 0], spans[:, 1])
         count = len(spans)
-        numbers = (_ID, _OFFSET_PS, _DURATION_PS, _TIMES)
-        id_, offset, duration, times = (_scattered(found, number, count) for number in numbers)
-        name = by_value(id_, lambda i: self._names.get(i, -1))
+        offset = _scattered(found, _OFFSET_PS, count)
+        duration = _scattered(found, _DURATION_PS, count)
+        summed = _scattered(found, _TIMES, count) > 0
+        name = by_value(_scattered(found, _ID, count), lambda id_: self._names.get(id_, -1))
         begin = time + offset // 1000
         finish = begin + (offset % 1000 + duration) // 1000
-        summed = times > 0
-        sound = (
-            (offset >= 0)
-            & (offset < _LATEST)
-            & (duration >= 0)
-            & (duration < _LATEST)
-            & (abs(begin) < _LATEST)
-        )
-        good = ~damaged & ~summed & sound & (name >= 0) & (abs(time) < _LATEST)
+        in_time = (abs(begin) < _LATEST) & (abs(time) < _LATEST)
+        sound = _possible(offset) & _possible(duration) & in_time
+        good = ~damaged & ~summed & sound & (name >= 0)
         self.skipped += int(summed.sum())
         self.lost += int((~good & ~summed).sum())
         columns = {"name": name, "start": begin, "end": finish, **self._of_stats(found, count)}
-        return {
-            key: tight(column if good.all() else column[good]) for key, column in columns.items()
-        }
+        if not good.all():
+            columns = {key: column[good] for key, column in columns.items()}
+        return {key: tight(column) for key, column in columns.items()}
 
     def _of_stats(self, events: Fields, count: int) -> dict[str, I64]:
         stats = events.take(events.number == _STAT)
         found, _ = fields_of(self._data, stats.start, stats.end)
-        which = by_value(
-            _scattered(found, _ID, len(stats.message)), lambda i: self._stats.get(i, -1)
-        )
+        ids = _scattered(found, _ID, len(stats.message))
+        which = by_value(ids, lambda id_: self._stats.get(id_, -1))
         wanted = (which[found.message] >= 0) & (found.number != _ID)
         found = found.take(wanted)
         which = which[found.message]
         event = stats.message[found.message]
-        is_text = found.number == _TEXT
-        is_reference = found.number == _REFERENCE
-        code = np.full(len(which), -1, np.int64)
-        code[is_reference] = by_value(
-            found.value[is_reference], lambda i: self._references.get(i, -1)
-        )
-        inline = zip(found.start[is_text].tolist(), found.end[is_text].tolist(), strict=True)
-        code[is_text] = [self._inline(self._data[a:b]) for a, b in inline]
-        number = np.where((found.number == _UNSIGNED) | (found.number == _SIGNED), found.value, -1)
+        code = self._codes(found)
+        is_number = (found.number == _UNSIGNED) | (found.number == _SIGNED)
+        number = np.where(is_number, found.value, -1)
         result = {}
         for i, name in enumerate(STATS):
             mine = which == i
             result[name] = np.full(count, -1, np.int64)
             result[name][event[mine]] = (code if name in TEXTS else number)[mine]
         return result
+
+    def _codes(self, found: Fields) -> I64:
+        """The codes of stats that are texts, -1 for others."""
+        code = np.full(len(found.number), -1, np.int64)
+        is_reference = found.number == _REFERENCE
+        ids = found.value[is_reference]
+        code[is_reference] = by_value(ids, lambda id_: self._references.get(id_, -1))
+        is_text = found.number == _TEXT
+        starts = found.start[is_text].tolist()
+        ends = found.end[is_text].tolist()
+        raw = [self._data[start:end] for start, end in zip(starts, ends, strict=True)]
+        code[is_text] = [self._inline(text) for text in raw]
+        return code
+
+
+def _possible(picoseconds: I64) -> Bool:
+    return (picoseconds >= 0) & (picoseconds < _LATEST)
 
 
 def _scattered(found: Fields, number: int, count: int) -> I64:

@@ -49,26 +49,17 @@ _PROCESS = re.compile(rb'"/(?:host:CPU|device:[GT]PU:)')
 def make_trace(path: str, space: Space, texts: Texts) -> Trace:
     """The trace of a recording."""
     lines = device_lines(space.planes)
-    host_lines = [
-        line for plane in space.planes if plane.name.startswith("/host:") for line in plane.lines
-    ]
+    on_host = [plane for plane in space.planes if plane.name.startswith("/host:")]
+    host_lines = [line for plane in on_host for line in plane.lines]
     start = space.time("profile_start_time")
-    stop = space.time("profile_stop_time")
-    base = (
-        start
-        if _first([line for _, line in (*lines.ops, *lines.ranges)] + host_lines) >= start
-        else 0
-    )
+    on_device = [line for _, line in (*lines.ops, *lines.ranges)]
+    base = start if _first(on_device + host_lines) >= start else 0
     rows = rows_of(lines.ops)
-    modules = rows_of(lines.ranges)
     host = Host.of(host_lines, rows, texts)
     ops = device_ops(rows, texts, base)
     memory = host.memory(texts, base)
     calls = host.calls(base)
     ranges = host.ranges(base)
-    has_ops, has_stacks = (
-        bool((ranges.kind == kind).any()) for kind in (RangeKind.OP, RangeKind.PYTHON)
-    )
     return Trace(
         path=path,
         source="xplane",
@@ -79,22 +70,39 @@ def make_trace(path: str, space: Space, texts: Texts) -> Trace:
         device_ops=ops,
         api_calls=calls,
         host_ranges=ranges,
-        device_ranges=DeviceRanges.from_columns(
-            timed(modules, base) | {k: modules[k] for k in ("device", "stream")}
-        ),
+        device_ranges=_device_ranges(lines, base),
         memory_events=memory,
         conditions=_versions(space),
         collected=Collected(
-            len(ops) > 0, len(calls) > 0, ops=has_ops, stacks=has_stacks, memory=len(memory) > 0
+            device=len(ops) > 0,
+            api=len(calls) > 0,
+            ops=bool((ranges.kind == RangeKind.OP).any()),
+            stacks=bool((ranges.kind == RangeKind.PYTHON).any()),
+            memory=len(memory) > 0,
         ),
         health=_health(space, host, lines),
         epoch_ns=start,
-        window=(0, stop - start) if stop > start > 0 else None,
+        window=_window(space),
     )
 
 
+def _device_ranges(lines: DeviceLines, base: int) -> DeviceRanges:
+    """Modules and steps on the devices."""
+    rows = rows_of(lines.ranges)
+    places = {name: rows[name] for name in ("device", "stream")}
+    return DeviceRanges.from_columns(timed(rows, base) | places)
+
+
+def _window(space: Space) -> tuple[int, int] | None:
+    """The time that was recorded; None where the recording does not say."""
+    start = space.time("profile_start_time")
+    stop = space.time("profile_stop_time")
+    return (0, stop - start) if stop > start > 0 else None
+
+
 def _first(lines: list[Line]) -> int:  # in old recordings times count from the epoch
-    return min((int(line.events["start"].min()) for line in lines if len(line)), default=-1)
+    starts = [line.events["start"] for line in lines if len(line)]
+    return min((int(start.min()) for start in starts), default=-1)
 
 
 def _versions(space: Space) -> tuple[Condition, ...]:
@@ -108,7 +116,8 @@ def _versions(space: Space) -> tuple[Condition, ...]:
 
 
 def _health(space: Space, host: Host, lines: DeviceLines) -> Health:
-    on_device = sum(len(line) for _, line in (*lines.ops, *lines.ranges)) + lines.left_out
+    read = sum(len(line) for _, line in (*lines.ops, *lines.ranges))
+    on_device = read + lines.left_out
     on_host = len(host.is_range)
     notes = (
         space.truncated and "The file is cut off or damaged: what follows is missing.",
@@ -141,9 +150,11 @@ def recognise(head: bytes, path: Path) -> bool:
         return b'"process_name"' in head and _PROCESS.search(head) is not None
     if not head.startswith(HEAD) or is_converted(head):
         return False
-    *_, start, end = (fields_before_damage(head)[0] or [(0, 0, 0, 0)])[0]
+    planes = fields_before_damage(head)[0]
+    _, _, start, end = planes[0] if planes else (0, 0, 0, 0)
     found = fields_before_damage(head, start, end)[0]
-    named = any(number == PLANE_NAME and _PLANES.match(head, a, b) for number, _, a, b in found)
+    names = [(start, end) for number, _, start, end in found if number == PLANE_NAME]
+    named = any(_PLANES.match(head, *place) for place in names)
     return named and all(number <= PLANE_STAT for number, *_ in found)
 
 

@@ -79,7 +79,8 @@ class Space:
 
     def stat(self, name: str) -> int | None:
         """A number that one of the planes states of the recording."""
-        value = next((plane.stats[name] for plane in self.planes if name in plane.stats), None)
+        values = (plane.stats[name] for plane in self.planes if name in plane.stats)
+        value = next(values, None)
         return value if isinstance(value, int) else None
 
     def time(self, name: str) -> int:
@@ -90,11 +91,13 @@ class Space:
 
 def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
     """The events of all lines, and the index of the line of each."""
-    columns = {
-        name: joined([line.events[name] for line in lines] or [np.empty(0, np.int64)])
-        for name in COLUMNS
-    }
+    columns = {name: _column(lines, name) for name in COLUMNS}
     return columns, np.repeat(np.arange(len(lines)), list(map(len, lines)))
+
+
+def _column(lines: list[Line], name: str) -> I64:
+    parts = [line.events[name] for line in lines]
+    return joined(parts or [np.empty(0, np.int64)])
 
 
 def timed(rows: Columns, base: int) -> Columns:
