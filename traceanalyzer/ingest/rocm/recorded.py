@@ -3,7 +3,7 @@ makes. Columns are named as in the trace's tables. Beside these, device work has
 hardware queue that it ran on, and host rows have in `thread` the thread's own id."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -106,21 +106,21 @@ def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally
     for columns in filter(None, on_host):
         columns["thread"] = np.searchsorted(threads, columns["thread"])
     table = DeviceOps.from_columns(ops, then="kind")
+    numbers = [number for number in distinct(table.device).tolist() if number >= 0]
+    events = sum(len(part.get("start", _NONE)) for part in (ops, *on_host))
     return Trace(
         path=str(path),
         source=source,
         strings=strings,
         process=rows.process,
         threads=tuple(map(Thread, map(str, threads.tolist()))),
-        devices=tuple(
-            rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0
-        ),
+        devices=tuple(rows.devices.get(number, Device(number)) for number in numbers),
         device_ops=table,
         api_calls=ApiCalls.from_columns(calls),
         host_ranges=HostRanges.from_columns(ranges),
         overheads=Overheads.from_columns(overheads),
         collected=Collected(device=len(table) > 0, api=len(calls.get("start", _NONE)) > 0),
-        health=Health(events=sum(len(part.get("start", _NONE)) for part in (ops, *on_host))),
+        health=Health(events=events),
     )
 
 
@@ -129,19 +129,21 @@ def _timed(columns: Columns, tally: Tally) -> Columns:
     if not columns:
         return {}
     whole = dict(columns)
-    there = mend_times(whole, (columns["start"] > 0) & (columns["end"] > 0), tally)
+    has_times = (columns["start"] > 0) & (columns["end"] > 0)
+    there = mend_times(whole, has_times, tally)
     return whole if there.all() else of_rows(whole, there)
 
 
 def together(parts: Sequence[Columns]) -> Columns:
     """Rows of several kinds; what one of them lacks is -1, unknown."""
     names = dict.fromkeys(name for part in parts for name in part)
-    full = [
-        {name: part.get(name, np.full(len(part["start"]), -1)) for name in names}
-        for part in parts
-        if part
-    ]
+    full = [_with_all(part, names) for part in parts if part]
     return {name: np.concatenate([part[name] for part in full]) for name in names}
+
+
+def _with_all(columns: Columns, names: Iterable[str]) -> Columns:
+    unknown = np.full(len(columns["start"]), -1)
+    return {name: columns.get(name, unknown) for name in names}
 
 
 def of_rows(columns: Columns, rows: NDArray[Any]) -> Columns:

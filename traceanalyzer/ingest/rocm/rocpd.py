@@ -4,7 +4,7 @@ are unique. Only base tables are read, columns by name, whichever are there: the
 between schemas, drop rows, and are code of the file's author. A kernel and the call that launched
 it have the same `stack_id`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,34 +115,37 @@ def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
     }
     rows = part.integers(_COPY, columns)
     known = part.texts(distinct(rows["name_id"]))
-    source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
+    source = looked_up(*numbers, rows["src_agent_id"])
+    target = looked_up(*numbers, rows["dst_agent_id"])
     made = amd.copies(rows["name_id"], lambda i: known.get(i, ""), source, target, texts)
     copied = _common(rows, events) | made | {"bytes": rows["size"]}
     ops = amd.together([_kernels(part, events, numbers, texts), copied])
     calls, ranges, parents = _regions(part, events, texts, tally)
     if ops:
         ops["correlation"] = amd.outermost(ops["correlation"], calls, *parents)
-    found = (ops, calls, ranges)
+    return _of_each_process(part, devices, (ops, calls, ranges))
+
+
+def _of_each_process(
+    part: _Part, devices: dict[int, Device], tables: tuple[Columns, ...]
+) -> list[Recorded]:
+    """The rows of the tables, process by process."""
     owners = _known_processes(part)
-    pids = distinct(
-        np.concatenate([rows["pid"] for rows in found if rows] or [np.empty(0, np.int64)])
-    ).tolist()
-    return [
-        Recorded(owners.get(i, Process(i)), devices, *(amd.of_process(rows, i) for rows in found))
-        for i in pids
-    ]
+    pids = [rows["pid"] for rows in tables if rows]
+    recorded = []
+    for pid in distinct(np.concatenate(pids or [np.empty(0, np.int64)])).tolist():
+        own = (amd.of_process(rows, pid) for rows in tables)
+        recorded.append(Recorded(owners.get(pid, Process(pid)), devices, *own))
+    return recorded
 
 
 def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
     columns = {**_TIMES, "kernel_id": -1, "event_id": -1, "group_segment_size": -1}
-    rows = part.integers(
-        _DISPATCH, columns | dict.fromkeys((*_GROUP, *_GRID, "graph_exec_id", "graph_node_id"), -1)
-    )
+    more = (*_GROUP, *_GRID, "graph_exec_id", "graph_node_id")
+    rows = part.integers(_DISPATCH, columns | dict.fromkeys(more, -1))
     kernel, place = ranked(rows["kernel_id"])
-    display, plain = (
-        part.texts(kernel, "rocpd_info_kernel_symbol", name)
-        for name in ("display_name", "kernel_name")
-    )
+    display = part.texts(kernel, "rocpd_info_kernel_symbol", "display_name")
+    plain = part.texts(kernel, "rocpd_info_kernel_symbol", "kernel_name")
     names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
     return {
         **_common(rows, events),
@@ -175,9 +178,8 @@ def _regions(
     for name in ("category_id", "stack_id", "parent_stack_id"):
         rows[name] = looked_up(events["id"], events[name], rows["event_id"])
     threads = part.database.integers(f"rocpd_info_thread{part.suffix}", {"id": -1, "tid": -1})
-    named = distinct(rows["name_id"])
-    spelt = part.texts(named)
-    kinds = _kinds(part, rows, named, spelt)
+    spelt = part.texts(distinct(rows["name_id"]))
+    kinds = _kinds(part, rows, spelt)
     tid = looked_up(threads["id"], threads["tid"], rows["tid"])
     columns = {
         "name": by_value(rows["name_id"], lambda i: texts.code(spelt.get(i, "unnamed call"))),
@@ -189,36 +191,39 @@ def _regions(
     tally.skipped += int(np.count_nonzero(kinds == _LEFT_OUT))
     stack = np.where(rows["stack_id"] > 0, rows["stack_id"], -1)
     calls = amd.of_rows({**columns, "correlation": stack}, is_call) if is_call.any() else {}
-    # markers are called by the message that the program gave, else as the recorder calls them
-    marked = np.flatnonzero(kinds == RangeKind.ANNOTATION)
-    events_of = rows["event_id"][marked].tolist()
-    found = part.texts(events_of, "rocpd_event", "extdata")
-    for i, event in zip(marked.tolist(), events_of, strict=True):
-        said = mapping(decoded(found.get(event, ""))).get("message")
-        if isinstance(said, str) and said:
-            columns["name"][i] = texts.code(said)
+    for i, message in _messages(part, kinds, rows["event_id"]):
+        columns["name"][i] = texts.code(message)
     ranges = amd.of_rows({**columns, "kind": kinds}, is_range) if is_range.any() else {}
     return calls, ranges, (stack[is_range], rows["parent_stack_id"][is_range])
 
 
-def _kinds(part: _Part, rows: Columns, named: I64, spelt: dict[int, str]) -> I64:
+def _messages(part: _Part, kinds: I64, event_id: I64) -> Iterator[tuple[int, str]]:
+    """The markers (rows) to which the program gave a message; the others are called as the recorder
+    calls them."""
+    marked = np.flatnonzero(kinds == RangeKind.ANNOTATION)
+    events = event_id[marked].tolist()
+    found = part.texts(events, "rocpd_event", "extdata")
+    for i, event in zip(marked.tolist(), events, strict=True):
+        said = mapping(decoded(found.get(event, ""))).get("message")
+        if isinstance(said, str) and said:
+            yield i, said
+
+
+def _kinds(part: _Part, rows: Columns, spelt: dict[int, str]) -> I64:
     """What each region is, by its category; by its name where that is not known."""
-    table, text = (
-        ("rocpd_info_category", "name")
-        if part.has("rocpd_info_category")
-        else ("rocpd_string", "string")
-    )
-    texts = part.texts(distinct(rows["category_id"]), table, text)
+    categories = distinct(rows["category_id"])
+    if part.has("rocpd_info_category"):
+        texts = part.texts(categories, "rocpd_info_category", "name")
+    else:
+        texts = part.texts(categories, "rocpd_string", "string")
     kinds = by_value(rows["category_id"], lambda i: _kind_of(texts.get(i, "")))
-    by_name = np.array(
-        [
-            _CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION
-            for i in named.tolist()
-        ]
-    )
-    unknown = kinds == _UNKNOWN
-    kinds[unknown] = looked_up(named, by_name, rows["name_id"][unknown])
+    unknown = np.flatnonzero(kinds == _UNKNOWN)
+    kinds[unknown] = by_value(rows["name_id"][unknown], lambda i: _kind_by_name(spelt.get(i, "")))
     return kinds
+
+
+def _kind_by_name(name: str) -> int:
+    return _CALL if name.startswith("hip") else RangeKind.ANNOTATION
 
 
 def _kind_of(category: str) -> int:
@@ -229,17 +234,15 @@ def _kind_of(category: str) -> int:
         return _LEFT_OUT
     if "HIP" in words:
         return _CALL
-    return RangeKind.LIBRARY if "API" in words or "HSA" in words or "RCCL" in words else _UNKNOWN
+    of_library = any(word in words for word in ("API", "HSA", "RCCL"))
+    return RangeKind.LIBRARY if of_library else _UNKNOWN
 
 
 def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
     """Numbers of the GPUs by agent id, and what they are. Agents are CPUs too, which come first."""
     columns = ("id", "type", "type_index", "absolute_index", "product_name", "extdata")
-    rows = [
-        row
-        for row in part.rows("rocpd_info_agent", *columns)
-        if isinstance(row[0], int) and row[1] == "GPU"
-    ]
+    agents = part.rows("rocpd_info_agent", *columns)
+    rows = [row for row in agents if isinstance(row[0], int) and row[1] == "GPU"]
     rows.sort(key=lambda row: (row[3] if isinstance(row[3], int) else row[0], row[0]))
     numbers = dict[int, int]()
     devices = dict[int, Device]()
@@ -247,22 +250,18 @@ def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
         numbers[agent] = index if isinstance(index, int) and index >= 0 else place
         about = mapping(decoded(extra)) if isinstance(extra, str) else {}
         devices[numbers[agent]] = amd.device_of(numbers[agent], {**about, "product_name": name})
-    keys = sorted(numbers)
-    return (np.array(keys, np.int64), np.array([numbers[key] for key in keys], np.int64)), devices
+    pairs = np.array(sorted(numbers.items()), np.int64).reshape(-1, 2)
+    return (pairs[:, 0], pairs[:, 1]), devices
 
 
 def _known_processes(part: _Part) -> dict[int, Process]:
     """Processes by the id that rows have. Of their command only the program is told."""
-    hosts = {
-        key: host
-        for key, host in part.rows("rocpd_info_node", "id", "hostname")
-        if isinstance(host, str)
-    }
+    nodes = part.rows("rocpd_info_node", "id", "hostname")
+    hosts = {key: host for key, host in nodes if isinstance(host, str)}
     found: dict[int, Process] = {}
     for key, pid, node, command in part.rows("rocpd_info_process", "id", "pid", "nid", "command"):
         if isinstance(key, int) and isinstance(pid, int):
             words = command.split() if isinstance(command, str) else []
-            found[key] = Process(
-                pid, Path(words[0]).name if words else "", host=hosts.get(node) or None
-            )
+            program = Path(words[0]).name if words else ""
+            found[key] = Process(pid, program, host=hosts.get(node) or None)
     return found

@@ -23,6 +23,7 @@ from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
 from traceanalyzer.trace.table import MOST_DEVICES
 
 _AT_ONCE = 4096  # records that are decoded at once: they stay in the processor's cache
+_LATEST = 2**62  # numbers beyond are damage
 _RANGES = {
     "marker_api": RangeKind.ANNOTATION,
     **dict.fromkeys(
@@ -123,9 +124,8 @@ def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trac
         raise UnreadableInputError(said) from error
     tally = Tally()
     texts = Texts()
-    return traces_of(
-        path, "rocprofv3", [_recorded(process, texts, tally) for process in processes], texts, tally
-    )
+    recorded = [_recorded(process, texts, tally) for process in processes]
+    return traces_of(path, "rocprofv3", recorded, texts, tally)
 
 
 def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
@@ -134,21 +134,12 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
     numbers, devices = _agents(process.agents)
     spelt = process.strings
     calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
-    ranges = amd.together(
-        [_host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()]
-    )
-    rows = _columns(arrays.get("memory_copy", []), _COPY, tally)
-    names, place = _operations(rows, spelt)
-    source, target = (
-        by_value(rows[end], lambda agent: numbers.get(agent, -1)) for end in ("source", "target")
-    )
-    kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
-    kernels = _kernels(
-        arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally
-    )
-    ops = amd.together(
-        [kernels, kept | amd.copies(place, names.__getitem__, source, target, texts)]
-    )
+    kinds = [(arrays.get(name, []), kind) for name, kind in _RANGES.items()]
+    ranges = amd.together([_host(found, spelt, texts, tally, kind) for found, kind in kinds])
+    dispatched = arrays.get("kernel_dispatch", [])
+    kernels = _kernels(dispatched, process.kernel_symbols, numbers, texts, tally)
+    copied = _columns(arrays.get("memory_copy", []), _COPY, tally)
+    ops = amd.together([kernels, _copies(copied, spelt, numbers, texts)])
     ops["correlation"] = amd.outermost(
         ops["correlation"], calls, ranges["correlation"], ranges["parent"]
     )
@@ -162,6 +153,14 @@ def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
         _filled(calls, "parent", "kind"),
         _filled(ranges, "parent", "correlation"),
     )
+
+
+def _copies(rows: Columns, strings: _Strings, numbers: Mapping[int, int], texts: Texts) -> Columns:
+    names, place = _operations(rows, strings)
+    source = by_value(rows["source"], lambda agent: numbers.get(agent, -1))
+    target = by_value(rows["target"], lambda agent: numbers.get(agent, -1))
+    kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
+    return kept | amd.copies(place, names.__getitem__, source, target, texts)
 
 
 def _filled(rows: Columns, *unused: str) -> Columns:
@@ -186,7 +185,7 @@ def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) ->
             found = whole.decode(b"[" + b",".join(chunk) + b"]")
         except NOT_JSON:
             found = list(filter(None, (decoded(raw, one) for raw in chunk)))
-        rows = [row for row in map(take, found) if -(2**62) <= min(row) <= max(row) < 2**62]
+        rows = [row for row in map(take, found) if -_LATEST <= min(row) <= max(row) < _LATEST]
         tally.lost += len(chunk) - len(rows)
         parts.append(np.array(rows, np.int64).reshape(-1, len(wanted)))
     matrix = np.concatenate(parts)
@@ -201,25 +200,23 @@ def _record(places: Iterable[str]) -> type[Struct]:
         name, _, rest = place.partition(".")
         inner.setdefault(name, []).extend([rest] if rest else [])
     made = {name: _record(rest) for name, rest in inner.items() if rest}
-    fields = [
-        (name, made[name], made[name]()) if name in made else (name, int, -1) for name in inner
-    ]
+    numbers = [(name, int, -1) for name in inner if name not in made]
+    records = [(name, record, record()) for name, record in made.items()]
+    fields = [*numbers, *records]
     return msgspec.defstruct("Record", fields, frozen=True, gc=False)
 
 
 def _operations(rows: Columns, strings: _Strings) -> tuple[list[str], I64]:
     """Names of the distinct operations of these rows, and for each row its place among them."""
-    pairs, place = np.unique(
-        np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True
-    )
+    both = np.stack([rows["kind"], rows["operation"]])
+    pairs, place = np.unique(both, axis=1, return_inverse=True)
     known = {
         (i, j): name
         for i, kind in enumerate(strings.buffer_records)
         for j, name in enumerate(kind.operations)
     }
-    return [
-        known.get((kind, operation), "") for kind, operation in pairs.T.tolist()
-    ], place.reshape(-1)
+    names = [known.get((kind, operation), "") for kind, operation in pairs.T.tolist()]
+    return names, place.reshape(-1)
 
 
 def _host(
@@ -249,14 +246,12 @@ def _kernels(
     spelt = {
         symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols
     }
+    kept = ("start", "end", "correlation", "queue", "stream", "shared_bytes")
+    grid = [rows[f"grid_{axis}"] for axis in "xyz"]
+    group = [rows[f"workgroup_{axis}"] for axis in "xyz"]
     return {
-        **{
-            name: rows[name]
-            for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")
-        },
-        **amd.launch_shape(
-            [rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"]
-        ),
+        **{name: rows[name] for name in kept},
+        **amd.launch_shape(grid, group),
         "kind": np.full(len(rows["start"]), amd.KERNEL),
         "name": by_value(rows["kernel"], lambda i: texts.code(spelt.get(i) or "unnamed kernel")),
         "device": by_value(rows["agent"], lambda agent: numbers.get(agent, -1)),

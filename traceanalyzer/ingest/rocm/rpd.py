@@ -49,19 +49,19 @@ def read_rpd(
     calls = amd.of_rows(calls, np.argsort(calls["id"], kind="stable"))
     ops = _ops(database, calls, texts, tally)
     progress(0.5)
-    pids = distinct(ops["pid"][ops["pid"] >= 0]) if len(ops["pid"]) else distinct(calls["pid"])
+    known = ops["pid"] >= 0
+    pids = distinct(ops["pid"][known] if len(known) else calls["pid"])
     if len(pids) == 1:
         ops["pid"] = np.full(len(ops["pid"]), pids[0])
     tally.lost += int(np.count_nonzero(ops["pid"] < 0))
-    host = _calls(database, calls, texts)
-    found = [
-        Recorded(Process(pid), {}, *(amd.of_process(rows, pid) for rows in (ops, *host)))
-        for pid in pids.tolist()
-    ]
+    tables = (ops, *_calls(database, calls, texts))
+    found = []
+    for pid in pids.tolist():
+        own = (amd.of_process(rows, pid) for rows in tables)
+        found.append(Recorded(Process(pid), {}, *own))
     progress(1.0)
-    return traces_of(
-        path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged)
-    )
+    truncated = there < 1 or bool(database.damaged)
+    return traces_of(path, "rpd", found, texts, tally, truncated=truncated)
 
 
 def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
@@ -79,10 +79,12 @@ def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, C
     said = calls["args_id"][marker]
     messages = database.texts(distinct(said), "rocpd_string", "string")
     columns["name"][marker] = by_value(said, lambda i: texts.code(messages.get(i) or _MARKER))
+    ranges = np.full(len(name), int(RangeKind.ANNOTATION))
+    overheads = np.full(len(name), int(OverheadKind.PROFILER))
     return (
         amd.of_rows({**columns, "correlation": calls["id"]}, ~marker & ~recorder),
-        amd.of_rows({**columns, "kind": np.full(len(name), int(RangeKind.ANNOTATION))}, marker),
-        amd.of_rows({**columns, "kind": np.full(len(name), int(OverheadKind.PROFILER))}, recorder),
+        amd.of_rows({**columns, "kind": ranges}, marker),
+        amd.of_rows({**columns, "kind": overheads}, recorder),
     )
 
 
@@ -106,16 +108,10 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
     tally.skipped += int(np.count_nonzero(~work))
     rows = amd.of_rows(rows, work)
     kernel = rows["kind"] == amd.KERNEL
-    launched = _of_call(
-        database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"]
-    )
+    of_kernels = ("kernelName_id", *_GRID, *_GROUP)
+    launched = _of_call(database, "rocpd_kernelapi", of_kernels, rows["call"])
     size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
-    described = rows["description_id"]
-    called = launched["kernelName_id"]
-    spelt = database.texts(distinct(np.concatenate([described, called])), "rocpd_string", "string")
-    pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
-    called_so = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
-    names = np.array(texts.codes(called_so), np.int64)[place.reshape(-1)]
+    names = _kernel_names(database, rows["description_id"], launched["kernelName_id"], texts)
     shape = _shape(database, calls, launched, rows["call"])
     return {
         **{name: rows[name] for name in ("kind", "start", "end", "copy_kind")},
@@ -127,6 +123,14 @@ def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Colu
         "bytes": np.where(~kernel & (size > 0), size, -1),
         **{name: np.where(kernel, column, -1) for name, column in shape.items()},
     }
+
+
+def _kernel_names(database: Database, described: I64, called: I64, texts: Texts) -> I64:
+    """The name of each kernel: its description, else what its call says."""
+    pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
+    spelt = database.texts(distinct(pairs.reshape(-1)), "rocpd_string", "string")
+    names = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
+    return np.array(texts.codes(names), np.int64)[place.reshape(-1)]
 
 
 def _of_call(database: Database, table: str, columns: tuple[str, ...], call: I64) -> Columns:
@@ -143,10 +147,9 @@ def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> 
     in_items = [key for key, text in spelt.items() if text.startswith("hipExt")]
     items = np.isin(looked_up(calls["id"], calls["apiName_id"], call), in_items)
     groups = [launched[name] for name in _GROUP]
-    grid = [
-        np.where(items, launched[name], launched[name] * size)
-        for name, size in zip(_GRID, groups, strict=True)
-    ]
+    recorded = [launched[name] for name in _GRID]
+    sizes = zip(recorded, groups, strict=True)
+    grid = [np.where(items, count, count * group) for count, group in sizes]
     return amd.launch_shape(grid, groups)
 
 

@@ -66,13 +66,14 @@ def read_tables(path: Path, progress: Progress) -> list[Trace]:
     recorded = []
     for guid, rows in kernels.items():
         ops = amd.together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
-        on_host = amd.together(
-            [_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()]
-        )
         called = calls.get(guid)
         process = Process(int(called["process_id"][0]) if called else None)
-        recorded.append(Recorded(process, devices, ops, _host(called), on_host))
+        recorded.append(Recorded(process, devices, ops, _host(called), _ranges(ranges, guid)))
     return traces_of(path, "rocprofv3_csv", recorded, texts, tally)
+
+
+def _ranges(tables: Mapping[str, Rows], guid: str) -> Columns:
+    return amd.together([_host(rows.get(guid), _RANGES[name]) for name, rows in tables.items()])
 
 
 def _header(rows: Iterator[list[str]]) -> list[str]:
@@ -102,27 +103,31 @@ def _read(
     such column. Of a text in a column of numbers the number in it counts. Rows that are not as long
     as the header are lost."""
     numbers = (*_TIMES.values(), *numbers)
-    found: dict[str, Growing] = defaultdict(lambda: Growing(dict.fromkeys((*numbers, "name"), "q")))
+    layout = dict.fromkeys((*numbers, "name"), "q")
+    found: dict[str, Growing] = defaultdict(lambda: Growing(layout))
     with open_stream(path, progress) as stream:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
         guid = header.index("guid") if "guid" in header else None
         whole = _whole(rows, len(header), tally)
         while chunk := list(islice(whole, 4096)):
-            by_guid: dict[str, list[list[str]]] = defaultdict(list)
-            for row in chunk:
-                by_guid["" if guid is None else row[guid]].append(row)
-            for key, mine in by_guid.items():
-                columns = dict(zip(header, zip(*mine, strict=True), strict=False))
-                none = ("",) * len(mine)
+            for key, own in _by_guid(chunk, guid).items():
+                columns = dict(zip(header, zip(*own, strict=True), strict=False))
+                none = ("",) * len(own)
                 taken = {name: _numbers(columns.get(name, none)) for name in numbers}
-                found[key].append(
-                    {
-                        **taken,
-                        "name": texts.codes(name or "unnamed" for name in columns.get(text, none)),
-                    }
-                )
+                names = [name or "unnamed" for name in columns.get(text, none)]
+                found[key].append({**taken, "name": texts.codes(names)})
     return {key: columns.take() for key, columns in found.items()}
+
+
+def _by_guid(rows: list[list[str]], place: int | None) -> dict[str, list[list[str]]]:
+    """The rows by their `Guid`, which stands at that place; all together where there is none."""
+    if place is None:
+        return {"": rows}
+    found: dict[str, list[list[str]]] = defaultdict(list)
+    for row in rows:
+        found[row[place]].append(row)
+    return found
 
 
 def _numbers(texts: Sequence[str]) -> list[int]:
@@ -148,7 +153,8 @@ def _whole(rows: Iterator[list[str]], length: int, tally: Tally) -> Iterator[lis
 
 
 def _lines(stream: ByteStream) -> Iterator[str]:
-    return (line.decode("utf-8", "replace").replace("\0", "") + "\n" for line in lines_of(stream))
+    texts = (line.decode("utf-8", "replace") for line in lines_of(stream))
+    return (text.replace("\0", "") + "\n" for text in texts)
 
 
 def _number(text: str) -> int:
@@ -157,11 +163,10 @@ def _number(text: str) -> int:
 
 
 def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
+    shape = [rows[name] for name in _SHAPE]
     return {
         **_times(rows),
-        **amd.launch_shape(
-            [rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]
-        ),
+        **amd.launch_shape(shape[:3], shape[3:]),
         "kind": np.full(len(rows["name"]), amd.KERNEL),
         "name": rows["name"],
         "device": _numbered(rows["agent_id"], numbers),
@@ -206,15 +211,14 @@ def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
     with open_stream(other, log=True) as stream:
         rows = csv.reader(_lines(stream))
         header = _header(rows)
-        agents = [dict(zip(header, row, strict=True)) for row in _whole(rows, len(header), Tally())]
-    gpus = [
-        (_number(agent.get("node_id", "")), agent)
-        for agent in agents
-        if agent.get("agent_type") == "GPU"
-    ]
+        whole = _whole(rows, len(header), Tally())
+        agents = [dict(zip(header, row, strict=True)) for row in whole]
+    found = [agent for agent in agents if agent.get("agent_type") == "GPU"]
+    gpus = [(_number(agent.get("node_id", "")), agent) for agent in found]
     gpus.sort(key=itemgetter(0))
     devices = {}
     for place, (_, agent) in enumerate(gpus):
         sizes = {name: _number(agent.get(name, "")) for name in ("cu_count", "gfx_target_version")}
-        devices[place] = amd.device_of(place, {"product_name": agent.get("product_name"), **sizes})
+        about = {"product_name": agent.get("product_name"), **sizes}
+        devices[place] = amd.device_of(place, about)
     return {number: place for place, (number, _) in enumerate(gpus)}, devices
