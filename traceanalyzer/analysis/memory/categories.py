@@ -6,16 +6,16 @@ sizes that equal a parameter's and what became of earlier allocations of the sam
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.analysis.memory import phases
 from traceanalyzer.analysis.memory.lives import Lives
 from traceanalyzer.analysis.memory.phases import Timeline
-from traceanalyzer.trace import distinct
-from traceanalyzer.trace.snapshot import I8, Frame, Stack
+from traceanalyzer.base import dataclass
+from traceanalyzer.trace import Bool, distinct
+from traceanalyzer.trace.snapshot import I8, I64, Frame, Stack
 
 CATEGORIES = (
     "parameters",
@@ -53,14 +53,24 @@ SPEAKS: tuple[
 )
 
 
+@dataclass(frozen=True, eq=False)
+class _Lasting:
+    """How long each life lasts, by the runs of one phase and by the steps."""
+
+    ended: Bool  # it is there when the history ends
+    same_run: Bool  # freed in the run of its phase that it was born in
+    same_step: Bool
+    long: Bool  # freed in the next step at the latest; in its own where the program does not train
+    open_end: Bool  # born in the last step, and there at the end
+    in_last_run: Bool  # born in the last run, and there at the end
+    of_setup: Bool  # born before the steps
+
+
 def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> I8:
     """The category (index into CATEGORIES) of every life."""
-    kinds = np.array(
-        [next((k for k, speaks in SPEAKS if any(map(speaks, s))), UNKNOWN) for s in stacks], np.int8
-    )
+    kinds = np.array([*map(_spoken, stacks)], np.int8)
     if not lives.n_events:
-        kind = kinds[lives.stack]
-        return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, np.int8(BEFORE))
+        return _before_history(kinds[lives.stack])
     result = np.empty(len(lives), np.int8)
     is_setup = np.empty(len(lives), bool)
     for rows, part in lives.parts():
@@ -73,16 +83,25 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     is_matched = np.isin(lives.requested[of_setup], gradients[gradients >= LEAST_MATCHED])
     result[of_setup[is_matched]] = PARAMETERS
     left = np.flatnonzero(result == UNKNOWN)
-    is_backward = phase[left] == phases.BACKWARD
-    as_large = np.isin(
-        lives.requested[left], np.append(lives.requested[result == PARAMETERS], gradients)
-    )
+    known = np.append(lives.requested[result == PARAMETERS], gradients)
+    as_large = np.isin(lives.requested[left], known)
     # what else the backward made and nothing freed is a workspace if older than the last tenth,
     # else in use
     made = np.where(lives.born[left] < 0.9 * lives.n_events, OTHER, TEMPORARIES)
+    of_backward = np.where(as_large, GRADIENTS, made)
     of_others = np.where(phase[left] == phases.OPTIMIZER, TEMPORARIES, ACTIVATIONS)
-    result[left] = np.where(is_backward, np.where(as_large, GRADIENTS, made), of_others)
+    result[left] = np.where(phase[left] == phases.BACKWARD, of_backward, of_others)
     return result
+
+
+def _before_history(kind: I8) -> I8:
+    """What stacks say of lives that no event tells of."""
+    return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, np.int8(BEFORE))
+
+
+def _spoken(stack: Stack) -> int:
+    """The category that the functions on a stack speak of; UNKNOWN for most."""
+    return next((kind for kind, speaks in SPEAKS if any(map(speaks, stack))), UNKNOWN)
 
 
 def phase_of(lives: Lives, timeline: Timeline) -> I8:
@@ -91,53 +110,58 @@ def phase_of(lives: Lives, timeline: Timeline) -> I8:
     return timeline.phase[np.maximum(lives.born, 0)]
 
 
-def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArray[np.bool_]]:
+def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, Bool]:
     """The category by phase and lifetime, UNKNOWN where the history ends first; what is kept from
     before the steps."""
-    n = lives.n_events
-    born = np.maximum(lives.born, 0)
-    freed = np.minimum(lives.freed, n - 1)
-    phase = timeline.phase[born]
-    ended = lives.freed >= n
-    bounds = timeline.bounds
-    run, run_freed = (np.searchsorted(bounds, rows, side="right") for rows in (born, freed))
-    step, step_freed, last_step = (
-        timeline.steps.of(rows) for rows in (born, freed, np.array(n - 1))
-    )
-    same_run = ~ended & (run == run_freed)
-    same_step = ~ended & (step == step_freed)
-    next_step = ~ended & (step_freed - step <= 1)
-    open_end = ended & (step >= last_step)
-    setup = (step < 0) & (phase != phases.OPTIMIZER)
-
+    lasts = _lasting(lives, timeline)
+    phase = phase_of(lives, timeline)
     result = np.full(len(lives), OTHER, np.int8)
     forward = phase == phases.FORWARD
     backward = phase == phases.BACKWARD
     optimizer = phase == phases.OPTIMIZER
-    lasting = next_step if timeline.trains else same_step
-    result[forward] = np.where(same_run, TEMPORARIES, np.where(lasting, ACTIVATIONS, OTHER))[
-        forward
-    ]
+    setup = lasts.of_setup & ~optimizer
+    of_forward = np.where(lasts.long, ACTIVATIONS, OTHER)
+    result[forward] = np.where(lasts.same_run, TEMPORARIES, of_forward)[forward]
     if not timeline.trains:
-        result[forward & same_step] = TEMPORARIES
-    result[forward & open_end] = UNKNOWN
-    result[backward] = np.where(same_run, TEMPORARIES, np.where(ended, UNKNOWN, GRADIENTS))[
-        backward
-    ]
-    result[backward & same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
-    result[optimizer] = np.where(same_run, TEMPORARIES, STATE)[optimizer]
-    result[optimizer & ended & (run == len(bounds)) & (kind != STATE)] = UNKNOWN
-    result[setup & same_step] = TEMPORARIES
-    result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
-    result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
-    result[(kind == STATE) & ~same_run & ~optimizer & setup] = STATE
+        result[forward & lasts.same_step] = TEMPORARIES
+    result[forward & lasts.open_end] = UNKNOWN
+    of_backward = np.where(lasts.ended, UNKNOWN, GRADIENTS)
+    result[backward] = np.where(lasts.same_run, TEMPORARIES, of_backward)[backward]
+    result[backward & lasts.same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
+    result[optimizer] = np.where(lasts.same_run, TEMPORARIES, STATE)[optimizer]
+    result[optimizer & lasts.in_last_run & (kind != STATE)] = UNKNOWN
+    result[setup & lasts.same_step] = TEMPORARIES
+    result[(kind == PARAMETERS) & ~lasts.same_run] = PARAMETERS
+    result[(kind == GRADIENTS) & ~lasts.same_run] = GRADIENTS
+    result[(kind == STATE) & ~lasts.same_run & setup] = STATE
     result[phase == phases.ZERO_GRAD] = TEMPORARIES
     result[lives.born < 0] = BEFORE
-    told = (lives.born < 0) & np.isin(
-        kind, (PARAMETERS, STATE)
-    )  # the allocator kept the stack, not the history
+    # the allocator kept the stack, not the history
+    told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))
     result[told] = kind[told]
-    return result, setup & ~same_step
+    return result, setup & ~lasts.same_step
+
+
+def _lasting(lives: Lives, timeline: Timeline) -> _Lasting:
+    last_row = lives.n_events - 1
+    born = np.maximum(lives.born, 0)
+    freed = np.minimum(lives.freed, last_row)
+    ended = lives.freed >= lives.n_events
+    run = np.searchsorted(timeline.bounds, born, side="right")
+    run_freed = np.searchsorted(timeline.bounds, freed, side="right")
+    step = timeline.steps.of(born)
+    step_freed = timeline.steps.of(freed)
+    same_step = ~ended & (step == step_freed)
+    next_step = ~ended & (step_freed - step <= 1)
+    return _Lasting(
+        ended=ended,
+        same_run=~ended & (run == run_freed),
+        same_step=same_step,
+        long=next_step if timeline.trains else same_step,
+        open_end=ended & (step >= timeline.steps.of(np.array(last_row))),
+        in_last_run=ended & (run == len(timeline.bounds)),
+        of_setup=step < 0,
+    )
 
 
 def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
@@ -150,9 +174,14 @@ def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
     for rows, part in lives.parts():
         known = (result[rows] != UNKNOWN) & np.isin(part.stack, asked)
         cells = np.stack((part.stack[known], phase[rows][known], result[rows][known]))
-        found, counts = np.unique(cells, axis=1, return_counts=True)
-        for (stack, where, category), count in zip(found.T.tolist(), counts.tolist(), strict=True):
+        for (stack, where, category), count in _counted(cells):
             votes.setdefault((stack, where), Counter())[category] += count
     for row in open_rows.tolist():
         if counted := votes.get((int(lives.stack[row]), int(phase[row]))):
             result[row] = counted.most_common(1)[0][0]
+
+
+def _counted(cells: I64) -> Iterable[tuple[list[int], int]]:
+    """The distinct columns, each with how often it is there."""
+    found, counts = np.unique(cells, axis=1, return_counts=True)
+    return zip(found.T.tolist(), counts.tolist(), strict=True)

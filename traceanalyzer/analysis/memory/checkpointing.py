@@ -43,7 +43,8 @@ def repeated_block(
     n_steps = max(len(timeline.steps.ends), 1)
     if not lives.n_events:
         return None
-    is_kept = (categories == ACTIVATIONS) & (lives.born >= 0) & (lives.freed < lives.n_events)
+    is_whole = (lives.born >= 0) & (lives.freed < lives.n_events)
+    is_kept = (categories == ACTIVATIONS) & is_whole
     if not len(rows := np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))):
         return None
     weight = np.bincount(lives.stack[rows], lives.size[rows]).tolist()
@@ -51,10 +52,10 @@ def repeated_block(
     for stack in dict.fromkeys(lives.stack[rows].tolist()):
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
-    heaviest = sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:MOST_NODES]
-    blocks = filter(
-        None, (_block(node, members, lives, rows, n_steps) for node, members in heaviest)
-    )
+    weights = {node: sum(weight[stack] for stack in nodes[node]) for node in nodes}
+    heaviest = sorted(nodes, key=lambda node: -weights[node])[:MOST_NODES]
+    found = [_block(node, nodes[node], lives, rows, n_steps) for node in heaviest]
+    blocks = [block for block in found if block is not None]
     # all but one block's own are saved at most: its input is not yet taken off
     return max(
         blocks, key=lambda b: b.bytes_per_step * (1 - 1 / b.instances_per_step), default=None
@@ -89,9 +90,8 @@ def _block(
     found, counts = np.unique(lives.stack[mine], return_counts=True)
     if (counts < LEAST_BLOCKS * n_steps).any():
         return None  # it holds what repeats, and more: the blocks are inside
-    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(
-        np.float64
-    )
+    place = np.searchsorted(found, lives.stack[mine])
+    weight = np.bincount(place, lives.size[mine]).astype(np.float64)
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
     if (counts < blocks / 2).any():
         # it holds what comes in few of the blocks: embeddings, norms and heads around them
@@ -151,4 +151,5 @@ def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:
     moved = block.lives[moves]
     ends = lives.freed.copy()
     ends[moved] = last_born[block.instance[moves]] + 1
-    return (lives.born, ends, lives.size), (again[moves], lives.freed[moved], lives.size[moved])
+    recomputed = (again[moves], lives.freed[moved], lives.size[moved])
+    return (lives.born, ends, lives.size), recomputed

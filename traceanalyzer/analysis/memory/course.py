@@ -12,6 +12,7 @@ from traceanalyzer.analysis.memory.lives import Lives, at_moments
 from traceanalyzer.analysis.memory.phases import PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Reserved, reserved_of
 from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.trace import F64, I32
 from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Events, Stack
 
 CURVE_POINTS = 1000  # points that a drawn curve keeps, its extremes among them
@@ -30,9 +31,11 @@ class Level(NamedTuple):
     def first_highest(self, starts: I64, ends: I64) -> I64:
         """Where it is highest in each stretch, the first of equals. Both ends of each are among the
         elements."""
-        places = np.searchsorted(self.elements, starts), np.searchsorted(self.elements, ends)
-        pairs = zip(*(place.tolist() for place in places), strict=True)
-        return self.elements[[lo + int(self.bytes[lo : hi + 1].argmax()) for lo, hi in pairs]]
+        first = np.searchsorted(self.elements, starts).tolist()
+        last = np.searchsorted(self.elements, ends).tolist()
+        pairs = zip(first, last, strict=True)
+        places = [lo + int(self.bytes[lo : hi + 1].argmax()) for lo, hi in pairs]
+        return self.elements[places]
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,12 @@ class Course(NamedTuple):
     phase_peaks: dict[str, int]
     steps: tuple[StepMemory, ...]
     moments: I64
-    points: tuple[
-        tuple[float, int, int], ...
-    ]  # (seconds since the first event, allocated, reserved) at the moments
+    points: tuple[tuple[float, int, int], ...]
+    """(seconds since the first event, allocated, reserved) at the moments."""
 
 
 TOP_LINES = 8
+_Peaks = dict[tuple[int, int], int]  # bytes by step and phase
 
 
 def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
@@ -72,56 +75,71 @@ def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
     n = lives.n_events
     starts = np.concatenate(([0], timeline.bounds)) if n else np.empty(0, np.int64)
     edges = edges_of(n)
-    level = _level(
-        lives,
-        (
-            starts,
-            edges,
-            edges[:-1] + 1,
-            [0, n],
-            timeline.steps.ends,
-            [r for r, _ in timeline.quiet],
-        ),
-    )
+    quiet = [row for row, _ in timeline.quiet]
+    wanted = (starts, edges, edges[:-1] + 1, [0, n], timeline.steps.ends, quiet)
+    level = _level(lives, wanted)
     reserved = reserved_of(memory)
     highest = int(level.bytes.argmax())
     moment = int(level.elements[highest])
-    peak = int(level.bytes[highest])
     moments = moments_of(level, edges)
-    steps: dict[int, dict[str, int]] = {}
-    phase_peaks: dict[str, int] = {}
-    for (step, phase), value in _peaks(level, timeline, starts).items():
-        steps.setdefault(step, {})[PHASES[phase]] = value
-        if timeline.known:
-            phase_peaks[PHASES[phase]] = max(phase_peaks.get(PHASES[phase], 0), value)
+    peaks = _peaks(level, timeline, starts)
     at_peak = PHASES[timeline.phase[moment - 1]] if timeline.known and moment else None
-    peak_step = (
-        int(timeline.steps.of(np.array(moment - 1))) if timeline.steps.ends and moment else -1
-    )
-    ends = np.array(timeline.steps.ends, np.int64)
     return Course(
         peak_moment=moment,
-        peak_bytes=peak,
+        peak_bytes=int(level.bytes[highest]),
         peak_phase="other" if at_peak == "zero_grad" else at_peak,
-        peak_step=peak_step if peak_step >= 0 else None,
+        peak_step=_step_before(timeline, moment),
         end_bytes=int(level.bytes[-1]),
         reserved_bytes=reserved.highest(),
-        phase_peaks=phase_peaks,
-        steps=tuple(
-            StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
-            for k, (allocated, held) in enumerate(
-                zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True)
-            )
-        ),
+        phase_peaks=_phase_peaks(peaks) if timeline.known else {},
+        steps=_steps(timeline, level, reserved, peaks),
         moments=moments,
         points=_points(memory.events, moments, level, reserved),
+    )
+
+
+def _step_before(timeline: Timeline, moment: int) -> int | None:
+    """The step of the event before an element of the level; None where there is none."""
+    if not timeline.steps.ends or not moment:
+        return None
+    step = int(timeline.steps.of(np.array(moment - 1)))
+    return step if step >= 0 else None
+
+
+def _phase_peaks(peaks: _Peaks) -> dict[str, int]:
+    """The highest of all steps, by phase."""
+    found: dict[str, int] = {}
+    for (_, phase), peak in peaks.items():
+        found[PHASES[phase]] = max(found.get(PHASES[phase], 0), peak)
+    return found
+
+
+def _steps(
+    timeline: Timeline, level: Level, reserved: Reserved, peaks: _Peaks
+) -> tuple[StepMemory, ...]:
+    of_steps: dict[int, dict[str, int]] = {}
+    for (step, phase), peak in peaks.items():
+        of_steps.setdefault(step, {})[PHASES[phase]] = peak
+    ends = np.array(timeline.steps.ends, np.int64)
+    allocated_at_ends = level.at(ends).tolist()
+    at_ends = zip(allocated_at_ends, reserved.at(ends).tolist(), strict=True)
+    return tuple(
+        StepMemory(
+            index=index,
+            end_bytes=allocated,
+            end_reserved_bytes=held,
+            peak_bytes=max(of_steps.get(index, {}).values(), default=0),
+            phase_peaks=of_steps.get(index, {}),
+        )
+        for index, (allocated, held) in enumerate(at_ends)
     )
 
 
 def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
     """The level after every birth, where alone it can be highest, and at the elements that are
     wanted."""
-    elements: I64 = np.concatenate((lives.born + 1, *(np.asarray(one, np.int32) for one in wanted)))
+    more = [np.asarray(rows, np.int32) for rows in wanted]
+    elements: I64 = np.concatenate((lives.born + 1, *more))
     elements.sort()
     elements = elements[np.append(elements[1:] != elements[:-1], True)]
     return Level(elements, at_moments(elements, (lives.born, lives.freed, lives.size)))
@@ -129,7 +147,8 @@ def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
 
 def edges_of(n: int) -> I64:
     """Elements that part the history into equal stretches, one for each point to draw."""
-    return np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64))
+    count = min(n, CURVE_POINTS) + 1
+    return np.unique(np.linspace(0, n, count).astype(np.int64))
 
 
 def moments_of(level: Level, edges: I64) -> I64:
@@ -142,27 +161,27 @@ def _points(
 ) -> tuple[tuple[float, int, int], ...]:
     if not len(moments):
         return ()
-    seconds = (events.since_us[moments - 1].astype(np.int64) - int(events.since_us[0])) / 1e6
-    return tuple(
-        zip(
-            seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True
-        )
-    )
+    moment_us = events.since_us[moments - 1].astype(np.int64)
+    seconds = (moment_us - int(events.since_us[0])) / 1e6
+    allocated = level.at(moments).tolist()
+    return tuple(zip(seconds.tolist(), allocated, reserved.at(moments).tolist(), strict=True))
 
 
-def _peaks(level: Level, timeline: Timeline, starts: I64) -> dict[tuple[int, int], int]:
-    """By step and phase the most bytes allocated in it, the level it begins with included."""
-    best: dict[tuple[int, int], int] = {}
+def _peaks(level: Level, timeline: Timeline, starts: I64) -> _Peaks:
+    """The most bytes allocated in each, the level that it begins with included."""
+    best: _Peaks = {}
     if not len(starts):
         return best
     steps = timeline.steps.of(starts).tolist()
-    highest = level.at(level.first_highest(starts, np.append(starts[1:], len(timeline.phase))))
+    ends = np.append(starts[1:], len(timeline.phase))
+    highest = level.at(level.first_highest(starts, ends))
     for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
         at = step, int(timeline.phase[start])
         best[at] = max(best.get(at, 0), value)
     for row, phase in timeline.quiet:
         at = int(timeline.steps.of(np.array(row - 1))), phase
-        best[at] = max(best.get(at, 0), int(level.at(np.array(row))))
+        level_then = int(level.at(np.array(row)))
+        best[at] = max(best.get(at, 0), level_then)
     return best
 
 
@@ -184,27 +203,30 @@ def consumers_of(
     its own."""
     if not len(moments):
         return ()
-    named = [
-        Consumer(name, "category", row)
-        for name, row in _over_time(lives, categories, CATEGORIES, moments)
-    ]
+    by_category = _over_time(lives, categories, CATEGORIES, moments)
     names = [site_of(stack) or "(no Python stack)" for stack in stacks]
     texts = sorted(set(names))
     number = {text: i for i, text in enumerate(texts)}
     of_stack = np.array([number[name] for name in names], np.int32)
-    weight = np.zeros(len(texts))
-    for _, part in lives.parts():
-        lasted = np.minimum(part.freed, part.n_events) - part.born
-        weight += np.bincount(of_stack[part.stack], part.size * lasted, len(texts))
+    weight = _weights(lives, of_stack, len(texts))
     top = np.argsort(-weight, kind="stable")[:TOP_LINES]
     place = np.full(len(texts), len(top), np.int8)
     place[top] = np.arange(len(top))
     labels = [*(texts[i] for i in top.tolist()), "(all other lines)"]
-    group = place[of_stack][lives.stack]
+    by_line = _over_time(lives, place[of_stack][lives.stack], labels, moments)
     return (
-        *named,
-        *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)),
+        *(Consumer(name, "category", bytes_) for name, bytes_ in by_category),
+        *(Consumer(name, "line", bytes_) for name, bytes_ in by_line),
     )
+
+
+def _weights(lives: Lives, of_stack: I32, lines: int) -> F64:
+    """For each line its bytes times the events that they are there for."""
+    weight = np.zeros(lines)
+    for _, part in lives.parts():
+        lasted = np.minimum(part.freed, part.n_events) - part.born
+        weight += np.bincount(of_stack[part.stack], part.size * lasted, lines)
+    return weight
 
 
 def _over_time(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from traceanalyzer.analysis.memory.lives import Lives, Rows, at_moments
 from traceanalyzer.analysis.memory.phases import Timeline, site_of
 from traceanalyzer.base import MEMORY, dataclass, metric
+from traceanalyzer.trace import F64
 from traceanalyzer.trace.snapshot import I64, Stack
 
 Verdict = Literal["leak", "growth", "steady", "unknown"]
@@ -113,30 +114,31 @@ def _sites(
 ) -> tuple[GrowthSite, ...]:
     """The lines that grow, from the stacks of which more is alive at the last step's end than at
     the first's."""
-    first, last = (
-        np.bincount(lives.stack[alive], lives.size[alive], len(stacks))
-        for alive in (lives.alive(int(ends[0])), lives.alive(int(ends[-1])))
-    )
-    grows = last > first
-    crossing = np.flatnonzero(
-        grows[lives.stack] & (lives.freed >= ends[0]) & (lives.born < ends[-1])
-    )
-    of_stack: dict[str, list[int]] = {}
-    for stack in np.flatnonzero(grows).tolist():
-        of_stack.setdefault(site_of(stacks[stack]) or "(no Python stack)", []).append(stack)
+    at_first = _by_stack(lives, int(ends[0]), len(stacks))
+    grows = _by_stack(lives, int(ends[-1]), len(stacks)) > at_first
+    is_crossing = (lives.freed >= ends[0]) & (lives.born < ends[-1])
+    crossing = np.flatnonzero(grows[lives.stack] & is_crossing)
+    places: dict[str, int] = {}
     number = np.zeros(len(stacks), np.int32)
-    for place, members in enumerate(of_stack.values()):
-        number[members] = place
-    site = number[lives.stack[crossing]]
-    rows = crossing[np.argsort(site, kind="stable")]
-    found = [
-        growth_site(lives.born[mine], lives.freed[mine], lives.size[mine], ends, name, stride)
-        for name, mine in zip(
-            of_stack, np.split(rows, np.cumsum(np.bincount(site))[:-1]), strict=True
-        )
-    ]
-    kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope and one.low > 0]
-    return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
+    for stack in np.flatnonzero(grows).tolist():
+        name = site_of(stacks[stack]) or "(no Python stack)"
+        number[stack] = places.setdefault(name, len(places))
+    place = number[lives.stack[crossing]]
+    by_place = crossing[np.argsort(place, kind="stable")]
+    parts = np.split(by_place, np.cumsum(np.bincount(place))[:-1])
+    found = []
+    for name, rows in zip(places, parts, strict=True):
+        of_site = (lives.born[rows], lives.freed[rows], lives.size[rows])
+        found.append(growth_site(*of_site, ends, name, stride))
+    large = [site for site in found if site.bytes_per_step >= LEAST_SHARE * slope]
+    kept = [site for site in large if site.low > 0]
+    return tuple(sorted(kept, key=lambda site: -site.bytes_per_step))
+
+
+def _by_stack(lives: Lives, moment: int, stacks: int) -> F64:
+    """Bytes that are alive at a moment, by the stack that allocated them."""
+    alive = lives.alive(moment)
+    return np.bincount(lives.stack[alive], lives.size[alive], stacks).astype(np.float64, copy=False)
 
 
 def growth_site(

@@ -103,7 +103,8 @@ def after_births(*born: Rows) -> I64:
 
 def highest(*pieces: Piece) -> int:
     """The highest sum of sizes at any moment."""
-    return int(at_moments(after_births(*(born for born, _, _ in pieces)), *pieces).max(initial=0))
+    moments = after_births(*(born for born, _, _ in pieces))
+    return int(at_moments(moments, *pieces).max(initial=0))
 
 
 def rounding(settings: Mapping[str, object]) -> dict[int, int]:
@@ -113,7 +114,8 @@ def rounding(settings: Mapping[str, object]) -> dict[int, int]:
     if not isinstance(divisions, dict):
         return {}
     try:
-        return {int(key): int(value) for key, value in divisions.items() if int(value) > 1}
+        counts = {interval: int(count) for interval, count in divisions.items()}
+        return {int(interval): count for interval, count in counts.items() if count > 1}
     except (TypeError, ValueError):
         return {}
 
@@ -123,7 +125,8 @@ def rounded(size: int, divisions: Mapping[int, int]) -> int:
     if size < ALIGNMENT:
         return ALIGNMENT
     if divisions:
-        parts = divisions.get(min(1 << max((size >> 20).bit_length() - 1, 0), 32768), 0)
+        interval = 1 << max((size >> 20).bit_length() - 1, 0)
+        parts = divisions.get(min(interval, 32768), 0)
         if parts > 1 and size > ALIGNMENT * parts and size & (size - 1):
             step = (1 << (size.bit_length() - 1)) // parts
             return -(-size // step) * step
@@ -143,8 +146,13 @@ def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
     file."""
     for at in range(0, len(events), ROWS_AT_ONCE):
         part = slice(at, at + ROWS_AT_ONCE)
-        columns = (events.action[part], events.address[part], events.size[part], events.stack[part])
-        yield from zip(*(column.tolist() for column in columns), strict=True)
+        yield from zip(
+            events.action[part].tolist(),
+            events.address[part].tolist(),
+            events.size[part].tolist(),
+            events.stack[part].tolist(),
+            strict=True,
+        )
 
 
 class _Segments:
@@ -210,7 +218,8 @@ def _array_for(*columns: Rows) -> "array[int]":
 class _Replay:
     def __init__(self, memory: DeviceMemory, settings: Mapping[str, object]) -> None:
         events = memory.events
-        self._memory, self._divisions = memory, rounding(settings)
+        self._memory = memory
+        self._divisions = rounding(settings)
         max_split = settings.get("max_split_size", -1)
         self._max_split = max_split if isinstance(max_split, int) and max_split > 0 else None
         self._n_events = len(events)
@@ -226,7 +235,8 @@ class _Replay:
             "stack": _array_for(events.stack, memory.blocks.stack),
         }
         self._columns |= {"freed": array("i"), "completed": array("i")}
-        self._freed, self._completed = self._columns["freed"], self._columns["completed"]
+        self._freed = self._columns["freed"]
+        self._completed = self._columns["completed"]
         self._segments = _Segments(memory)
         self._live: dict[int, int] = {}
         self._pending: dict[int, int] = {}
@@ -266,7 +276,8 @@ class _Replay:
         if (segment := self._segments.find(address)) is not None:
             rest = self._segments.put(segment, address) - address - block
             whole = self._max_split is not None and block >= self._max_split
-            if not size and rest > 0 and (rest <= LARGEST_REST or whole):
+            is_joined = rest <= LARGEST_REST or whole
+            if not size and rest > 0 and is_joined:
                 block += rest
         self._live[address] = len(self._freed)
         never = self._n_events

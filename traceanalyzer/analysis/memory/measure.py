@@ -9,7 +9,7 @@ from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categor
 from traceanalyzer.analysis.memory.course import Consumer, StepMemory, consumers_of, course_of
 from traceanalyzer.analysis.memory.growth import Growth, Verdict, growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
-from traceanalyzer.analysis.memory.oom import Oom, oom_of
+from traceanalyzer.analysis.memory.oom import Oom, last_oom, oom_of
 from traceanalyzer.analysis.memory.phases import BACKWARD, PHASES, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import LargerBatch, larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
@@ -111,16 +111,16 @@ def _device(
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
     course = course_of(memory, lives, timeline)
-    moment = course.peak_moment
     peak = course.peak_bytes
-    alive = lives.alive(moment)
-    ran_out = np.flatnonzero(memory.events.action == CODE["oom"])
-    last = int(ran_out[-1]) if len(ran_out) else None
-    growth = growth_of(lives, timeline, snapshot.stacks, last)
-    subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
+    alive = lives.alive(course.peak_moment)
+    growth = growth_of(lives, timeline, snapshot.stacks, last_oom(memory.events))
+    subject = Subject(
+        memory, lives, timeline, categories, snapshot.stacks, course.peak_moment, ranks
+    )
     oom = oom_of(subject, growth)
     unmade = unmade_state(lives, categories) if oom and oom.verdict == "optimizer_state" else 0
-    at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
+    weights = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
+    at_peak = weights.astype(np.int64)
     return MemoryOfDevice(
         device=memory.device,
         peak_bytes=peak,

@@ -8,11 +8,11 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.growth import Growth
-from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
+from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, Timeline, site_of
 from traceanalyzer.analysis.memory.segments import Held, held_at, reserved_of
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch
 from traceanalyzer.base import MEMORY, dataclass, metric, ratio
-from traceanalyzer.trace.snapshot import CODE
+from traceanalyzer.trace.snapshot import CODE, Events
 
 OomVerdict = Literal[
     "fragmentation",
@@ -94,10 +94,9 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     """The verdict on the last `oom` entry; None where there is none."""
     memory = subject.memory
     lives = subject.lives
-    timeline = subject.timeline
-    if not len(failed := np.flatnonzero(memory.events.action == CODE["oom"])):
+    row = last_oom(memory.events)
+    if row is None:
         return None
-    row = int(failed[-1])
     held = held_at(memory, lives, row)
     alive = lives.alive(row)
     asked = int(memory.events.size[row])
@@ -107,15 +106,12 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
     room = usable - held.active - _paged(asked)
     culprits = _by_line(subject, zip(alive.tolist(), lives.size[alive].tolist(), strict=True))
     variable = int(lives.size[np.intersect1d(alive, scaling_with_batch(subject))].sum())
-    variable += asked * bool(timeline.phase[row] != OPTIMIZER)
-    fixed = held.active + asked - variable
+    if subject.timeline.phase[row] != OPTIMIZER:
+        variable += asked
     expandable = any(segment.is_expandable for segment in memory.segments)
-    site = site_of(subject.stacks[int(memory.events.stack[row])])
     missing = max(-room, 0)
+    site = site_of(subject.stacks[int(memory.events.stack[row])])
     verdict = _verdict(subject, growth, row, asked, usable, missing, held.inactive, not expandable)
-    share = (
-        round(min((usable - fixed) / variable, 1.0), 4) if variable > 0 and fixed < usable else None
-    )
     return Oom(
         requested_bytes=asked,
         device_free_bytes=free,
@@ -126,17 +122,17 @@ def oom_of(subject: Subject, growth: Growth) -> Oom | None:
         largest_free_block_bytes=held.largest_hole,
         missing_bytes=missing,
         is_limited=is_limited,
-        phase=PHASES[int(timeline.phase[row])] if timeline.known else None,
-        step=max(int(timeline.steps.of(np.array([row]))[0]), 0) if timeline.steps.ends else None,
+        phase=_phase_of(subject.timeline, row),
+        step=_step_of(subject.timeline, row),
         site=site,
         verdict=verdict,
         fits_with_expandable_segments=not expandable and missing == 0,
         fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
-        fits_with_batch_share=share,
+        fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
         leaked_bytes=_leaked(growth),
         steps_left=_steps_left(growth, room),
         culprits=_named(subject, growth, verdict, culprits, held, site, asked),
-        failures=len(failed),
+        failures=int((memory.events.action == CODE["oom"]).sum()),
     )
 
 
@@ -183,15 +179,40 @@ def _verdict(
     if phase[row] == OPTIMIZER:
         others = np.flatnonzero(phase[:row] != OPTIMIZER)
         begin = others[-1] if len(others) else 0
-        if not ((categories == STATE) & (lives.born >= 0) & (lives.born < begin)).any():
+        born_before = (lives.born >= 0) & (lives.born < begin)
+        if not ((categories == STATE) & born_before).any():
             # no optimizer phase came to its end before: its state is being made
             return "optimizer_state"
     if max(asked, int(lives.size[alive].max(initial=0))) >= LARGE_SHARE * usable:
         return "large_allocation"
     by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
-    return OF_MOST.get(
-        CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large", "too_large"
-    )
+    if not len(alive):
+        return "too_large"
+    return OF_MOST.get(CATEGORIES[int(by_category.argmax())], "too_large")
+
+
+def last_oom(events: Events) -> int | None:
+    """The row of the last allocation that failed; None where none did."""
+    failed = np.flatnonzero(events.action == CODE["oom"])
+    return int(failed[-1]) if len(failed) else None
+
+
+def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
+    """The part of the batch that fits; None where that is none, or where nothing goes with it."""
+    if variable <= 0 or fixed >= usable:
+        return None
+    return round(min((usable - fixed) / variable, 1.0), 4)
+
+
+def _phase_of(timeline: Timeline, row: int) -> str | None:
+    return PHASES[int(timeline.phase[row])] if timeline.known else None
+
+
+def _step_of(timeline: Timeline, row: int) -> int | None:
+    """The step that an event is in; None where there are no steps."""
+    if not timeline.steps.ends:
+        return None
+    return max(int(timeline.steps.of(np.array([row]))[0]), 0)
 
 
 def _leaked(growth: Growth) -> int:
@@ -203,7 +224,8 @@ def _by_line(subject: Subject, rows: Iterable[tuple[int, int]]) -> list[Culprit]
     bytes first."""
     groups: dict[tuple[str, int], list[int]] = {}
     for life, size in rows:
-        key = site_of(subject.stacks[int(subject.lives.stack[life])]), int(subject.categories[life])
+        stack = subject.stacks[int(subject.lives.stack[life])]
+        key = (site_of(stack), int(subject.categories[life]))
         total = groups.setdefault(key, [0, 0])
         total[0] += size
         total[1] += 1

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.trace import Bool
+from traceanalyzer.trace import I32, Bool
 from traceanalyzer.trace.snapshot import CODE, I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
@@ -145,7 +145,7 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
             raw[lo:hi] = annotated
             if lo == hi and 0 < lo < len(events):
                 quiet.append((lo, annotated))
-    trains = bool((raw == BACKWARD).any()) or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
+    trains = bool(np.isin(raw, (BACKWARD, OPTIMIZER, ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
     steps = steps_of(events, snapshot, device, raw)
@@ -162,24 +162,21 @@ def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
     result = _after_frees(phase, events, steps)
     starts = _starts(result)
     labels = result[starts].tolist()
-    for i, (at, label) in enumerate(zip(starts.tolist(), labels, strict=True)):
-        if label != PROGRAM:
-            continue
-        before, after, later = (
-            labels[k] if 0 <= k < len(labels) else None for k in (i - 1, i + 1, i + 2)
-        )
-        idles = (before, after) == (BACKWARD, OPTIMIZER)
-        idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
-        result[at : starts[i + 1] if i + 1 < len(starts) else None] = OTHER if idles else FORWARD
+    ends = [*starts[1:].tolist(), len(result)]
+    around = (None, *labels, None, None)
+    for i, label in enumerate(labels):
+        if label == PROGRAM:
+            before, _, after, later = around[i : i + 4]
+            idles = (before, after) == (BACKWARD, OPTIMIZER)
+            idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
+            result[starts[i] : ends[i]] = OTHER if idles else FORWARD
     return result
 
 
 def _starts(labels: I8) -> I64:
-    return (
-        np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0)))
-        if len(labels)
-        else np.empty(0, np.int64)
-    )
+    if not len(labels):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.append(True, np.diff(labels) != 0))
 
 
 def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
@@ -187,17 +184,14 @@ def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
     steps with OTHER."""
     result = phase.copy()
     starts = _starts(phase)
-    allocates = np.append(
-        np.flatnonzero(events.action == CODE["alloc"]).astype(np.int32), np.int32(len(phase))
-    )
+    rows = np.flatnonzero(events.action == CODE["alloc"]).astype(np.int32)
+    allocates = np.append(rows, np.int32(len(phase)))
     step_ends = np.append(steps.ends, len(phase)).astype(np.int64)
-    until = np.minimum(
-        allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase))
-    )
+    ends = np.append(starts[1:], len(phase))
+    until = np.minimum(allocates[np.searchsorted(allocates, starts)], ends)
     cuts = np.minimum(step_ends[np.searchsorted(step_ends, starts)], until)
-    for at, cut, end in zip(
-        starts[1:].tolist(), cuts[1:].tolist(), until[1:].tolist(), strict=True
-    ):
+    stretches = np.stack((starts, cuts, until), axis=1)
+    for at, cut, end in stretches[1:].tolist():
         if phase[at] == PROGRAM:
             result[at:cut] = result[at - 1]
             result[cut:end] = OTHER
@@ -223,14 +217,13 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     if len(profiled) >= MIN_STEPS:
         ends = tuple(events.row_at(end, "right") for _, end in profiled)
         return Steps(events.row_at(profiled[0][0]), ends, "annotation")
-    updated = [
-        events.row_at(end, "right") for _, end in _ranges(snapshot, device, "Optimizer.step#")
-    ]
+    annotated = _ranges(snapshot, device, "Optimizer.step#")
+    updated = [events.row_at(end, "right") for _, end in annotated]
     if len(updated) > 1:  # the gradients that are freed right after it are of the step
-        others = np.append(np.flatnonzero(~np.isin(labels, (OPTIMIZER, ZERO_GRAD))), len(labels))
-        return _with_start(
-            events, others[np.searchsorted(others, updated)].tolist(), labels, "annotation"
-        )
+        is_other = ~np.isin(labels, (OPTIMIZER, ZERO_GRAD))
+        others = np.append(np.flatnonzero(is_other), len(labels))
+        after = others[np.searchsorted(others, updated)].tolist()
+        return _with_start(events, after, labels, "annotation")
     updates = np.array(_runs(labels, (OPTIMIZER, ZERO_GRAD)), np.int64)
     # zero_grad right before the backward is in the middle of a step
     inside = np.isin(np.append(labels, OTHER)[updates], (BACKWARD, NO_STACK)) & (
@@ -271,10 +264,10 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
     start = 0
     kept = _whole_steps(events, kept)
     if len(kept) > 1:  # the first step begins at the stack that the later ones begin with
-        later = np.flatnonzero(events.action[kept[0] : kept[1]] == CODE["alloc"])[:20]
-        alike = (
-            np.flatnonzero(events.stack[: kept[0]] == events.stack[kept[0] + row]) for row in later
-        )
+        is_allocation = events.action[kept[0] : kept[1]] == CODE["alloc"]
+        later = np.flatnonzero(is_allocation)[:20]
+        stacks = events.stack[kept[0] + later]
+        alike = (np.flatnonzero(events.stack[: kept[0]] == stack) for stack in stacks)
         start = next((int(rows[0]) for rows in alike if len(rows)), 0)
     return Steps(start, tuple(kept), source)
 
@@ -283,14 +276,15 @@ def _whole_steps(events: Events, ends: list[int]) -> list[int]:
     """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the
     last one's."""
     last = events.stack[np.array(ends) - 1]
+
+    def repeat(stacks: I32, period: int) -> bool:
+        return np.array_equal(stacks[period:], stacks[:-period])
+
     for updates in range(1, MOST_UPDATES + 1):
         tail = last[updates:]  # the first step makes what stays
-        if len(tail) >= MIN_STEPS * updates and np.array_equal(tail[updates:], tail[:-updates]):
-            return (
-                ends[updates - 1 :: updates]
-                if len(set(tail[:updates].tolist())) == updates
-                else ends
-            )
+        if len(tail) >= MIN_STEPS * updates and repeat(tail, updates):
+            in_turn = len(set(tail[:updates].tolist())) == updates
+            return ends[updates - 1 :: updates] if in_turn else ends
     return ends
 
 
@@ -311,24 +305,22 @@ def periodic_steps(events: Events, labels: I8, stacks: Sequence[Stack] = ()) -> 
     starts = rows[min(anchors, key=lambda at: int(at[0]))]
     # what follows the last step takes the program down
     last = int(starts[-1]) + int(np.median(np.diff(starts)))
-    return Steps(int(starts[0]), (*starts[1:].tolist(), min(last, len(events))), "stacks")
+    ends = (*starts[1:].tolist(), min(last, len(events)))
+    return Steps(int(starts[0]), ends, "stacks")
 
 
 def _of_layers(stacks: Sequence[Stack], counts: I64) -> Bool:
     """Which stacks may come back with the layers of a model instead of its steps: those within a
     module of the model, and within a model that does something else less often."""
     calls = [module_calls(stack) for stack in stacks]
-    model = [stack[at[-1] :] if at else None for stack, at in zip(stacks, calls, strict=True)]
+    pairs = zip(stacks, calls, strict=True)
+    model = [stack[at[-1] :] if at else None for stack, at in pairs]
     least: dict[Stack | None, int] = {}
     for one, count in zip(model, counts.tolist(), strict=True):
         least[one] = min(least.get(one, count), count)
-    return np.array(
-        [
-            one is not None and (len(at) > 1 or least[one] < count)
-            for one, at, count in zip(model, calls, counts.tolist(), strict=True)
-        ],
-        bool,
-    )
+    is_rarer = [least[one] < count for one, count in zip(model, counts.tolist(), strict=True)]
+    rows = zip(calls, is_rarer, strict=True)
+    return np.array([bool(at) and (len(at) > 1 or rarer) for at, rarer in rows], bool)
 
 
 def _is_period(stacks: I64, counts: I64, count: int) -> bool:
@@ -339,7 +331,8 @@ def _is_period(stacks: I64, counts: I64, count: int) -> bool:
     if len(inside) < len(stacks[anchor[1] :]) // 2:
         return False  # a part of the program that is over soon
     step = np.searchsorted(anchor, inside, side="right")
-    cells, number = np.unique(np.stack((stacks[inside], step)), axis=1, return_counts=True)
+    pairs = np.stack((stacks[inside], step))
+    cells, number = np.unique(pairs, axis=1, return_counts=True)
     of_kind = np.bincount(cells[0], minlength=len(counts))
     most = np.zeros(len(counts), np.int64)
     least = np.full(len(counts), len(stacks))

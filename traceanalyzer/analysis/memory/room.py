@@ -61,10 +61,10 @@ def larger_batch(
     fixed = at_moments(moments, (lives.born, lives.freed, lives.size)) - variable
     room = usable - fixed
     if room.min() < 0:
-        return LargerBatch(
-            usable, free, None, None, reason="what does not go with the batch fills the GPU already"
-        )
+        reason = "what does not go with the batch fills the GPU already"
+        return LargerBatch(usable, free, None, None, reason=reason)
     grows = variable > 0
-    times = math.floor(min(float((room[grows] / variable[grows]).min()), MOST_TIMES) * 100) / 100
+    fits_times = float((room[grows] / variable[grows]).min())
+    times = math.floor(min(fits_times, MOST_TIMES) * 100) / 100
     needed = fixed + np.floor(times * variable).astype(np.int64)
     return LargerBatch(usable, free, times, int(needed.max()))

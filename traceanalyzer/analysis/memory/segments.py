@@ -61,18 +61,19 @@ def reserved_of(memory: DeviceMemory) -> Reserved:
     """What was reserved, from the snapshot's last state backwards."""
     events = memory.events
     rows = np.flatnonzero(np.isin(events.action, GROWS + SHRINKS))
-    change = np.where(np.isin(events.action[rows], GROWS), 1, -1) * events.size[rows].astype(
-        np.int64
-    )
+    sign = np.where(np.isin(events.action[rows], GROWS), 1, -1)
+    change = sign * events.size[rows].astype(np.int64)
     held = np.concatenate(([0], np.cumsum(change)))
-    return Reserved(rows, held + sum(segment.size for segment in memory.segments) - held[-1])
+    at_end = sum(segment.size for segment in memory.segments)
+    return Reserved(rows, held + at_end - held[-1])
 
 
 def ranges_at(memory: DeviceMemory, moment: int) -> list[tuple[int, int]]:
     """(address, size) of what is reserved at element `moment` of the curve; expandable ranges are
     joined."""
     events = memory.events
-    after = moment + np.flatnonzero(np.isin(events.action[moment:], GROWS + SHRINKS))[::-1]
+    is_change = np.isin(events.action[moment:], GROWS + SHRINKS)
+    after = moment + np.flatnonzero(is_change)[::-1]
     fixed = {s.address: s.size for s in memory.segments if not s.is_expandable}
     mapped = [(s.address, s.size, 1) for s in memory.segments if s.is_expandable]
     for row in after.tolist():
@@ -111,33 +112,40 @@ def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
     """The segments at element `moment` of the level."""
     rows = np.flatnonzero((lives.born < moment) & (lives.completed >= moment))
     address = lives.addresses(memory, rows)
-    order = np.argsort(address, kind="stable")
-    rows = rows[order]
-    address = address[order]
+    rows = rows[np.argsort(address, kind="stable")]
+    address = np.sort(address, kind="stable")
     size = lives.size[rows]
     ranges = ranges_at(memory, moment)
     pinned = []
     largest = 0
     whole = 0
     for start, length in ranges:
-        lo = np.searchsorted(address, start)
-        hi = np.searchsorted(address, start + length)
-        begins = np.concatenate((address[lo:hi], [start + length]))
-        ends = np.concatenate(([start], address[lo:hi] + size[lo:hi]))
-        holes = np.maximum(begins - ends, 0)
+        lo, hi = np.searchsorted(address, (start, start + length)).tolist()
+        holes = _holes(start, length, address[lo:hi], size[lo:hi])
         largest = max(largest, int(holes.max()))
         inactive = int(holes.sum())
         if lo == hi:
             whole += length
         elif inactive:
             life = int(rows[lo + int(np.argmax(size[lo:hi]))])
-            pinned.append(Pinned(start, length, inactive, int(holes.max()), life, int(hi - lo)))
-    living = lives.alive(moment)
+            pinned.append(Pinned(start, length, inactive, int(holes.max()), life, hi - lo))
     return Held(
         reserved=sum(length for _, length in ranges),
         active=int(size.sum()),
-        internal=int((lives.size[living] - lives.requested[living]).sum()),
+        internal=_internal(lives, lives.alive(moment)),
         largest_hole=largest,
         whole_free=whole,
         pinned=tuple(sorted(pinned, key=lambda segment: -segment.inactive)),
     )
+
+
+def _holes(start: int, length: int, address: I64, size: I64) -> I64:
+    """Free bytes before each block of a segment, and after the last one."""
+    begins = np.append(address, start + length)
+    ends = np.append(start, address + size)
+    return np.maximum(begins - ends, 0)
+
+
+def _internal(lives: Lives, alive: I64) -> int:
+    """Bytes by which blocks are larger than what was asked for."""
+    return int((lives.size[alive] - lives.requested[alive]).sum())

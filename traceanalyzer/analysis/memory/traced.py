@@ -30,11 +30,10 @@ believed."""
 MAKES = 2  # more than a later step keeps, by which the first makes what all use
 OTHER = Role.NONE
 NEVER = int(np.iinfo(np.int64).max)
-IN_ORDER = (
-    Role.FORWARD,
-    Role.BACKWARD,
-    Role.OPTIMIZER,
-)  # the last counts: what runs again in the backward is of it
+IN_ORDER = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
+"""The last counts: what runs again in the backward is of it."""
+_Lives = tuple[I64, I64, I64]
+"""Rows that allocate, the rows that free what they allocated, and sizes."""
 
 
 class TracedMemory(NamedTuple):
@@ -51,14 +50,15 @@ def memory_of_events(timed: Timed, phases: Phases) -> TracedMemory | None:
     on_gpu = events.take(np.flatnonzero((events.device >= 0) & (events.allocated >= 0)))
     if not len(on_gpu) or not on_gpu.allocated.any():
         return None
-    mine = on_gpu.take(np.flatnonzero(on_gpu.device == on_gpu.device[on_gpu.allocated.argmax()]))
-    peaks = _phase_peaks(timed, phases, mine)
-    growth = _growth(timed, phases, mine)
-    top = int(mine.allocated.max())
+    fullest = on_gpu.device[on_gpu.allocated.argmax()]
+    events = on_gpu.take(np.flatnonzero(on_gpu.device == fullest))
+    peaks = _phase_peaks(timed, phases, events)
+    growth = _growth(timed, phases, events)
+    top = int(events.allocated.max())
     at_top = next((role for role in (*IN_ORDER, OTHER) if peaks.get(role) == top), None)
     stats = MemoryStats(
         peak=top,
-        reserved=int(mine.reserved.max()) if mine.reserved.max() > 0 else None,
+        reserved=int(events.reserved.max()) if events.reserved.max() > 0 else None,
         forward=peaks.get(Role.FORWARD),
         backward=peaks.get(Role.BACKWARD),
         optimizer=peaks.get(Role.OPTIMIZER),
@@ -82,7 +82,8 @@ def _phase_peaks(timed: Timed, phases: Phases, events: MemoryEvents) -> dict[Rol
     at_edge = _level(events)[np.searchsorted(events.start, edges)]
     peaks = np.full(len(Role), -1, np.int64)
     np.maximum.at(peaks, labels, at_edge)
-    np.maximum.at(peaks, np.where(inside, labels[np.maximum(place, 0)], OTHER), events.allocated)
+    roles = np.where(inside, labels[np.maximum(place, 0)], OTHER)
+    np.maximum.at(peaks, roles, events.allocated)
     return {role: int(peaks[role]) for role in (*IN_ORDER, OTHER) if peaks[role] >= 0}
 
 
@@ -101,23 +102,19 @@ def _stretches(timed: Timed, phases: Phases, events: MemoryEvents) -> tuple[I64,
         covered = union(tree.start[nodes], tree.end[nodes])
         found[role] = covered.start, covered.end
     if not len(found[Role.BACKWARD][0]) and steps.found:
-        found[Role.FORWARD] = (
-            steps.host_start,
-            steps.host_end,
-        )  # it does not train: all of a step is forward
+        # it does not train: all of a step is forward
+        found[Role.FORWARD] = (steps.host_start, steps.host_end)
     edges = distinct(np.concatenate([np.concatenate(pair) for pair in found.values()]))
     labels = np.full(len(edges), OTHER, np.int64)
     for role, (start, end) in found.items():
         at = np.searchsorted(start, edges, side="right") - 1
         labels[(at >= 0) & (edges < np.append(end, 0)[at])] = int(role)
-    begins = (
-        np.concatenate(([True], labels[1:] != labels[:-1])) if len(edges) else np.empty(0, bool)
-    )
+    if not len(edges):
+        return edges, labels
+    begins = np.append(True, labels[1:] != labels[:-1])
+    allocates = events.start[events.bytes > 0]
     edges = edges[begins]
-    labels = labels[begins]
-    return _filled(
-        edges.tolist(), labels.tolist(), events.start[events.bytes > 0], steps.host_start
-    )
+    return _filled(edges.tolist(), labels[begins].tolist(), allocates, steps.host_start)
 
 
 def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> tuple[I64, I64]:
@@ -132,11 +129,11 @@ def _filled(edges: list[int], labels: list[int], allocates: I64, steps: I64) -> 
         alike = (before, after) in {(after, after), (Role.FORWARD, Role.BACKWARD)}
         found.append((start, label or (before if alike else OTHER)))
         if not label and not alike and after == Role.FORWARD:
-            begin = max(
-                start, int(steps[max(int(np.searchsorted(steps, end, side="right")) - 1, 0)])
-            )
+            step = max(int(np.searchsorted(steps, end, side="right")) - 1, 0)
+            begin = max(start, int(steps[step]))
             first = int(np.searchsorted(allocates, begin))
-            found.append((min([end, *allocates[first : first + 1].tolist()]), int(after)))
+            allocated = int(allocates[first]) if first < len(allocates) else end
+            found.append((min(end, allocated), int(after)))
         before = label or before
     times, roles = np.array(found, np.int64).reshape(-1, 2).T
     return times, roles
@@ -154,17 +151,14 @@ def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
     levels = _level(events)[ends]
     lives = _lives(events)
     slope, low, high = whole = slopes.slope_of(levels)
-    staying, kept = _staying(
-        events, lives, np.searchsorted(events.start, steps.host_start[chosen][:1]), ends
-    )
+    begin = np.searchsorted(events.start, steps.host_start[chosen][:1])
+    staying, kept = _staying(events, lives, begin, ends)
     leaks = np.diff(kept).min() >= LEAST_BYTES and levels[-1] > levels[0]
     close = low > 0 and high - low <= CLOSE * slope
     if slope < LEAST_BYTES or not (leaks or (close and slopes.goes_on(levels))):
         return Growth(*whole, "steady", len(ends), ())
     if leaks and not close:
-        slope, low, high = slopes.slope_of(
-            kept[1:] if kept[1] - kept[0] > MAKES * np.diff(kept)[1:].mean() else kept
-        )
+        slope, low, high = slopes.slope_of(_without_first(kept))
         low = min(low, whole[0])
         high = max(high, whole[0])
         lives = (lives[0][staying], lives[1][staying], lives[2][staying])
@@ -172,9 +166,13 @@ def _growth(timed: Timed, phases: Phases, events: MemoryEvents) -> Growth:
     return Growth(slope, low, high, "leak" if leaks else "growth", len(ends), sites)
 
 
-def _staying(
-    events: MemoryEvents, lives: tuple[I64, I64, I64], begin: I64, ends: I64
-) -> tuple[Bool, I64]:
+def _without_first(kept: I64) -> I64:
+    """The levels without the first one where the first step makes what all use."""
+    grown = np.diff(kept)
+    return kept[1:] if grown[0] > MAKES * grown[1:].mean() else kept
+
+
+def _staying(events: MemoryEvents, lives: _Lives, begin: I64, ends: I64) -> tuple[Bool, I64]:
     """Which allocations the recording does not free, and what the level would be without the
     others.
 
@@ -184,10 +182,10 @@ def _staying(
     born, freed, size = lives
     moments = np.concatenate((begin, ends))
     staying = freed == len(events)
-    passed = np.searchsorted(moments, freed, side="right") - np.searchsorted(
-        moments, born, side="right"
-    )
-    longest = min(max(int(passed[~staying].max(initial=0)), 1), len(moments) - LEAST_STEPS)
+    before_freed = np.searchsorted(moments, freed, side="right")
+    passed = before_freed - np.searchsorted(moments, born, side="right")
+    most_passed = int(passed[~staying].max(initial=0))
+    longest = min(max(most_passed, 1), len(moments) - LEAST_STEPS)
     earlier = np.flatnonzero((events.bytes < 0) & (makers(events) < 0))
     if len(earlier) and earlier[-1] >= moments[longest]:
         earlier = earlier[:0]  # more than that is given up for what is new
@@ -200,7 +198,7 @@ def _level(events: MemoryEvents) -> I64:
     return np.concatenate((events.allocated[:1] - events.bytes[:1], events.allocated))
 
 
-def _lives(events: MemoryEvents) -> tuple[I64, I64, I64]:
+def _lives(events: MemoryEvents) -> _Lives:
     """Rows that allocate, the rows that free what they allocated (the number of events for none),
     and sizes."""
     maker = makers(events)
@@ -212,7 +210,7 @@ def _lives(events: MemoryEvents) -> tuple[I64, I64, I64]:
 
 
 def _sites(
-    timed: Timed, phases: Phases, time: I64, piece: tuple[I64, I64, I64], ends: I64, slope: float
+    timed: Timed, phases: Phases, time: I64, piece: _Lives, ends: I64, slope: float
 ) -> tuple[GrowthSite, ...]:
     """The lines (without stacks the operators) of which ever more is allocated."""
     born, freed, size = piece
@@ -223,17 +221,21 @@ def _sites(
     phase_of: dict[str, str] = {}
     for row, node in zip(crossing.tolist(), nodes.tolist(), strict=True):
         rows.setdefault(place_of[node], []).append(row)
-        phase = phases.name_of(timed.trace, node) if node >= 0 else None
-        ended = (
-            "" if phase is None else f" {phase}" if phase.startswith("between") else f" in {phase}"
-        )
-        phase_of.setdefault(place_of[node], ended)
-    found = (
-        slopes.growth_site(born[at], freed[at], size[at], ends, n + phase_of[n])
-        for n, at in rows.items()
-    )
-    kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope]
-    return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
+        phase_of.setdefault(place_of[node], _in_phase(timed, phases, node))
+    found = []
+    for place, at in rows.items():
+        lives = (born[at], freed[at], size[at])
+        found.append(slopes.growth_site(*lives, ends, place + phase_of[place]))
+    found.sort(key=lambda site: -site.bytes_per_step)
+    return tuple(site for site in found if site.bytes_per_step >= LEAST_SHARE * slope)
+
+
+def _in_phase(timed: Timed, phases: Phases, node: int) -> str:
+    """What is said after the name of a line: the phase that a node is in."""
+    phase = phases.name_of(timed.trace, node) if node >= 0 else None
+    if phase is None:
+        return ""
+    return f" {phase}" if phase.startswith("between") else f" in {phase}"
 
 
 def _place(timed: Timed, node: int) -> str:

@@ -25,6 +25,7 @@ from traceanalyzer.trace.snapshot import I8, I64, DeviceMemory, Stack
 CHUNKS = 8
 """Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
 LARGE_LOSS = 0.05  # share of the peak from which the loss's largest tensor is worth cutting up
+MOSTLY = 0.5  # share of the gradients' bytes; where less outlives a step, they are set to None
 BATCHES = (0.5, 2.0)
 BATCH_IDS = tuple(
     f"batch-x{times:g}" for times in BATCHES
@@ -126,7 +127,7 @@ def _weights(subject: Subject) -> I64:
 
 
 def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
-    """Those of the rows that come with each weight in each step: casts for autocast, gradients to
+    """The rows that come with each weight in each step: casts for autocast, gradients to
     be added.
 
     An activation may be as large as some weight: only where nearly all weights have theirs are any
@@ -138,20 +139,30 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     if not len(rows := rows[np.isin(lives.requested[rows], kinds)]):
         return rows
     kind = np.searchsorted(kinds, lives.requested[rows])
-    times = np.bincount(kind, minlength=len(kinds)) / (weights * max(len(steps.ends), 1))
-    if float((kinds * weights)[times >= FOR_EACH].sum()) < FOR_EACH * float(
-        (kinds * weights).sum()
-    ):
+    expected = weights * max(len(steps.ends), 1)
+    times = np.bincount(kind, minlength=len(kinds)) / expected
+    is_made = times >= FOR_EACH
+    total = kinds * weights
+    if float(total[is_made].sum()) < FOR_EACH * float(total.sum()):
         return rows[:0]
-    passes = max(round(float(times[times >= FOR_EACH].min())), 1)
-    has_weights = np.array(
-        [any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool
-    )
+    passes = max(round(float(times[is_made].min())), 1)
+    has_weights = np.array([*map(_has_weights, subject.stacks)], bool)
     step = steps.of(np.maximum(lives.born[rows], 0))
     order = np.lexsort((lives.born[rows], ~has_weights[lives.stack[rows]], kind, step))
-    first = np.concatenate(([True], np.diff(kind[order] + step[order] * len(kinds)) != 0))
-    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    rank = _place_in_run(kind[order] + step[order] * len(kinds))
     return rows[order[rank < passes * weights[kind[order]]]]
+
+
+def _place_in_run(values: I64) -> I64:
+    """For each value how many equal ones are right before it."""
+    place = np.arange(len(values))
+    is_first = np.append(True, np.diff(values) != 0)
+    return place - np.maximum.accumulate(np.where(is_first, place, 0))
+
+
+def _has_weights(stack: Stack) -> bool:
+    """Whether a module that has weights is on the stack."""
+    return any(WEIGHTED.search(frame.file) for frame in stack)
 
 
 def batch_unknown(subject: Subject, peak: int) -> str | None:
@@ -161,18 +172,17 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
         return "no activations are known: their allocations have no stacks, or none was recorded"
     alive = lives.alive(subject.moment)
     first_end = subject.timeline.steps.ends[0] if subject.timeline.steps.ends else lives.n_events
-    is_workspace = (
-        (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
-    )
-    unclear = int(
-        lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum()
-    )
+    is_small = lives.size <= WORKSPACE
+    is_workspace = (lives.freed >= lives.n_events) & (lives.born < first_end) & is_small
+    category = subject.categories[alive]
+    is_unclear = (category == OTHER) & ~is_workspace[alive]
+    unclear = int(lives.size[alive[is_unclear]].sum())
     if unclear >= UNCLEAR_SHARE * peak:
         return (
             f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
             "batch is not known"
         )
-    before = int(lives.size[alive[subject.categories[alive] == by_kind.BEFORE]].sum())
+    before = int(lives.size[alive[category == by_kind.BEFORE]].sum())
     if before >= BEFORE_SHARE * peak:
         return (
             f"{before:,} bytes at the peak are from before the recording: what they are of "
@@ -189,18 +199,17 @@ def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, 
         for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)
     ]
     found += [*_sharded(subject), *_batches(subject, peak)]
-    kept = [s for s in found if s is not None and (s.peak_bytes != peak or s.id in BATCH_IDS)]
+    made = [scenario for scenario in found if scenario is not None]
+    kept = [one for one in made if one.peak_bytes != peak or one.id in BATCH_IDS]
+    kept.sort(key=lambda scenario: scenario.peak_bytes)
     expandable = _expandable(subject, peak, reserved)
-    return (*sorted(kept, key=lambda s: s.peak_bytes), *([expandable] if expandable else []))
+    return tuple(kept) if expandable is None else (*kept, expandable)
 
 
 def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
-    foreach = np.array([any(FOREACH.search(f.name) for f in stack) for stack in subject.stacks])
-    gone = (
-        (subject.categories == TEMPORARIES)
-        & (subject.phase == OPTIMIZER)
-        & foreach[subject.lives.stack]
-    )
+    foreach = np.array([_names(FOREACH, stack) for stack in subject.stacks])
+    of_optimizer = (subject.categories == TEMPORARIES) & (subject.phase == OPTIMIZER)
+    gone = of_optimizer & foreach[subject.lives.stack]
     if not gone.any():
         return None
     peak = subject.peak(np.where(gone, 0, subject.lives.size))
@@ -211,6 +220,11 @@ def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
         peak,
         "the temporaries of the foreach optimizer left out of the replay",
     )
+
+
+def _names(pattern: re.Pattern[str], stack: Stack) -> bool:
+    """Whether a function on the stack has such a name."""
+    return any(pattern.search(frame.name) for frame in stack)
 
 
 def _bf16_states(subject: Subject, _: int) -> Scenario | None:
@@ -237,7 +251,8 @@ def unmade_state(lives: Lives, categories: I8) -> int | None:
         made = lives.requested[state[lives.stack[state] == line]]
         if not np.array_equal(made, lives.requested[parameters][: len(made)]):
             return None
-    return max(len(lines) * int(lives.size[parameters].sum()) - int(lives.size[state].sum()), 0)
+    in_all = len(lines) * int(lives.size[parameters].sum())
+    return max(in_all - int(lives.size[state].sum()), 0)
 
 
 def _all_of_it(subject: Subject) -> str:
@@ -265,15 +280,15 @@ def _sharded(subject: Subject) -> list[Scenario]:
     if not (subject.categories == STATE).any() or subject.unmade is None:
         return []
     for id_, parts, what in stages:
-        peak = subject.peak(np.where(np.isin(subject.categories, parts), -(-size // ranks), size))
-        gathered = (
-            int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
-        )
-        basis = (
-            f"{what} at "
-            f"1/{ranks}{', the largest parameter gathered' if gathered else ''}{_all_of_it(subject)}"
-        )
-        peak += gathered + -(-subject.unmade // ranks)
+        is_sharded = np.isin(subject.categories, parts)
+        peak = subject.peak(np.where(is_sharded, -(-size // ranks), size))
+        peak += -(-subject.unmade // ranks)
+        basis = f"{what} at 1/{ranks}"
+        if PARAMETERS in parts:
+            gathered = int(size[subject.categories == PARAMETERS].max(initial=0))
+            peak += gathered
+            basis += ", the largest parameter gathered" if gathered else ""
+        basis += _all_of_it(subject)
         result.append(
             Scenario(f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak, basis)
         )
@@ -327,26 +342,17 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     steps = subject.timeline.steps
     if not steps.ends:
         return None
-    born_step = steps.of(np.maximum(lives.born, 0))
+    first = steps.of(np.maximum(lives.born, 0))
     last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
-    is_kept = (subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step)
-    if int(lives.size[is_kept].sum()) < 0.5 * max(
-        int(lives.size[subject.categories == GRADIENTS].sum()), 1
-    ):
+    is_gradient = subject.categories == GRADIENTS
+    is_kept = is_gradient & (subject.phase == BACKWARD) & (last > first)
+    kept_bytes = int(lives.size[is_kept].sum())
+    if kept_bytes < MOSTLY * max(int(lives.size[is_gradient].sum()), 1):
         return None
     rest = np.where(is_kept, 0, lives.size)
-    spans = _backward_spans(subject.timeline)
-    extra: list[tuple[int, int, int]] = []
-    for life in np.flatnonzero(is_kept).tolist():
-        lo, hi = spans.get(int(born_step[life]), (int(lives.born[life]), int(lives.born[life]) + 1))
-        place = (int(lives.born[life]) - lo) / max(hi - lo, 1)
-        for k in range(int(born_step[life]), int(last[life]) + 1):
-            if k in spans:
-                begin = int(spans[k][0] + place * (spans[k][1] - spans[k][0]))
-                end = steps.ends[k] - 1 if k < len(steps.ends) else lives.n_events
-                extra.append((begin, min(end, int(lives.freed[life])), int(lives.size[life])))
-    more = np.array(extra, np.int64).reshape(-1, 3)
-    predicted = highest((lives.born, lives.freed, rest), (more[:, 0], more[:, 1], more[:, 2]))
+    more = _made_again(subject, np.flatnonzero(is_kept), first, last)
+    made = (more[:, 0], more[:, 1], more[:, 2])
+    predicted = highest((lives.born, lives.freed, rest), made)
     return Scenario(
         "set-to-none",
         "avoid_allocations",
@@ -354,6 +360,29 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
         min(predicted, peak),
         "gradients freed at each step's end and made again in the backward",
     )
+
+
+def _made_again(subject: Subject, kept: I64, first_step: I64, last_step: I64) -> I64:
+    """Birth, end and size of these lives in every step that they are there in, were they made anew
+    in each backward: as far into it as in the first."""
+    lives = subject.lives
+    ends = subject.timeline.steps.ends
+    spans = _backward_spans(subject.timeline)
+    made: list[tuple[int, int, int]] = []
+    for life in kept.tolist():
+        born = int(lives.born[life])
+        first = int(first_step[life])
+        lo, hi = spans.get(first, (born, born + 1))
+        place = (born - lo) / max(hi - lo, 1)
+        for step in range(first, int(last_step[life]) + 1):
+            if step not in spans:
+                continue
+            begin, stop = spans[step]
+            moment = int(begin + place * (stop - begin))
+            end = ends[step] - 1 if step < len(ends) else lives.n_events
+            end = min(end, int(lives.freed[life]))
+            made.append((moment, end, int(lives.size[life])))
+    return np.array(made, np.int64).reshape(-1, 3)
 
 
 def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
@@ -372,24 +401,18 @@ def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
 def _chunked_loss(subject: Subject, peak: int) -> Scenario | None:
     """The loss and its gradient, row block by row block, made again in the backward."""
     lives = subject.lives
-    of_loss = np.array(
-        [any(LOSS.search(frame.name) for frame in stack[:4]) for stack in subject.stacks]
-    )
+    of_loss = np.array([_names(LOSS, stack[:4]) for stack in subject.stacks])
     candidates = of_loss[lives.stack] & (subject.phase == FORWARD)
     if not candidates.any():
         return None
     largest = int(lives.requested[candidates].max())
     if largest < LARGE_LOSS * peak:
         return None
-    of_batch = np.isin(subject.categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(
-        subject.phase, (FORWARD, BACKWARD)
-    )
+    goes_with_batch = np.isin(subject.categories, (ACTIVATIONS, TEMPORARIES))
+    of_batch = goes_with_batch & np.isin(subject.phase, (FORWARD, BACKWARD))
     family = of_batch & np.isin(lives.requested, (largest, largest // 2, largest * 2))
-    site = site_of(
-        subject.stacks[
-            int(lives.stack[np.flatnonzero(candidates)[lives.requested[candidates].argmax()]])
-        ]
-    )
+    life = np.flatnonzero(candidates)[lives.requested[candidates].argmax()]
+    site = site_of(subject.stacks[int(lives.stack[life])])
     return Scenario(
         "chunked-loss",
         "chunked_loss",
@@ -406,7 +429,8 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     # of the forward's activation bytes the blocks make this part, as the part of it that runs again
     size = subject.lives.size
     is_made = (subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)
-    again = ratio(int(size[block.lives].sum()), int(size[is_made].sum())) or 0.0
+    made_again = int(size[block.lives].sum())
+    again = ratio(made_again, int(size[is_made].sum())) or 0.0
     return Scenario(
         "checkpoint",
         "checkpoint",
