@@ -88,9 +88,15 @@ def _with(name: str, others: list[Trace], traces: list[Trace]) -> list[Trace]:
     is one."""
     made = []
     for trace in traces:
-        mine = [one for one in others if one.rank == trace.rank or None in (one.rank, trace.rank)]
-        made.append(replace(trace, **{name: getattr(mine[0], name)}) if len(mine) == 1 else trace)
+        alike = [other for other in others if _may_be_one_rank(other, trace)]
+        if len(alike) == 1:
+            trace = replace(trace, **{name: getattr(alike[0], name)})
+        made.append(trace)
     return made
+
+
+def _may_be_one_rank(a: Trace, b: Trace) -> bool:
+    return a.rank == b.rank or None in (a.rank, b.rank)
 
 
 def _with_neighbours(trace: Trace, stated: dict[str, Any], notes: tuple[str, ...]) -> Trace:

@@ -75,7 +75,8 @@ class Columns:
         other columns while one finds the order."""
         columns: dict[str, NDArray[Any]] = {}
         orders: list[I64 | None] = []
-        rows = sum(len(values) for values, _ in self._whole[first]) + len(self._from_buffer(first))
+        whole = sum(len(values) for values, _ in self._whole[first])
+        rows = whole + len(self._from_buffer(first))
 
         def join(names: Sequence[str]) -> None:
             columns.update({name: self._taken(name) for name in names})
@@ -86,11 +87,8 @@ class Columns:
             column = columns.pop(name)
             return column if orders[0] is None else reordered(column, orders[0])
 
-        parallel_map(
-            join,
-            [(first, then), *((name,) for name in self._layout if name not in (first, then))],
-            rows,
-        )
+        others = [(name,) for name in self._layout if name not in (first, then)]
+        parallel_map(join, [(first, then), *others], rows)
         return dict(zip(self._layout, parallel_map(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
@@ -106,7 +104,8 @@ def tight(values: NDArray[Any]) -> NDArray[Any]:
     """The column, as `alike` makes it where it is of one value throughout."""
     if not len(values) or is_constant(values):
         return values
-    if (values[:: len(values) // _SAMPLES + 1] != values[0]).any() or (values != values[0]).any():
+    sample = values[:: len(values) // _SAMPLES + 1]
+    if (sample != values[0]).any() or (values != values[0]).any():
         return values
     return alike(values[0], len(values), values.dtype)
 

@@ -44,8 +44,8 @@ def _any(value: object) -> str | None:
 
 
 def _texts(value: object) -> str | None:
-    named = [one[: limits().text] for one in items(value)[:SHOWN] if isinstance(one, str) and one]
-    return ", ".join(named) or None
+    texts = [one for one in items(value)[:SHOWN] if isinstance(one, str) and one]
+    return ", ".join(text[: limits().text] for text in texts) or None
 
 
 _FORMS: dict[str, Callable[[Any], str | None]] = {
@@ -186,7 +186,8 @@ def _load(
     values = [figure * factor for figure in figures if figure >= 0]
     if not values:
         return None
-    return Load(what, unit, sum(values) / len(values), min(values), max(values), len(values))
+    mean = sum(values) / len(values)
+    return Load(what, unit, mean, min(values), max(values), len(values))
 
 
 def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:

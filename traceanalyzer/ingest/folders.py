@@ -78,7 +78,8 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
     each has a folder of its own, as torchtitan writes them, and which one that is. Raises OSError,
     UnreadableInputError."""
     matches = ((ITERATION.fullmatch(one.name), one) for one in folder.iterdir())
-    named = {int(found[1]): one for found, one in matches if found is not None and one.is_dir()}
+    folders = [(found, one) for found, one in matches if found is not None and one.is_dir()]
+    named = {int(found[1]): one for found, one in folders}
     wanted = reading().iteration
     if named and wanted is not None and wanted not in named:
         raise UnreadableInputError(
@@ -157,7 +158,8 @@ def read_files(
     # nobody needs help with files of which there is a kept model
     models = ((path, kept_traces(path)) for path in sizes if len(sizes) > 1)
     found: dict[Path, Outcome] = {path: kept for path, kept in models if kept}
-    todo = sorted(sorted(sizes.keys() - found.keys(), key=str), key=sizes.__getitem__, reverse=True)
+    todo = sorted(sizes.keys() - found.keys(), key=str)
+    todo.sort(key=sizes.__getitem__, reverse=True)
     progress = progress or (lambda done, total: None)
     total = sum(sizes.values())
 

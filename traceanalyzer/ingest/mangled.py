@@ -53,13 +53,15 @@ def demangled(name: str) -> str:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, len(PREFIX)
+        self.text = text
+        self.at = len(PREFIX)
         self.out: list[str] = []
 
     def function(self) -> None:
         """A function's name, which begins with its result's type where that is known."""
         self.name()
-        if self.out and self.out[-1] == ">" and self.text[self.at : self.at + 1] == "v":
+        is_template = bool(self.out) and self.out[-1] == ">"
+        if is_template and self.text.startswith("v", self.at):
             self.out.insert(0, "void ")
 
     def name(self) -> None:

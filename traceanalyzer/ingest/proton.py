@@ -185,7 +185,8 @@ def _devices(kinds: dict[str, Any]) -> Iterator[Device]:
             width = figures.get("bus_width", 0.0)
             memory = figures.get("memory_clock_rate", 0.0)
             arch = str(about.get("arch", ""))
-            capability = (int(arch[:-1]), int(arch[-1])) if re.fullmatch(r"\d{2,3}", arch) else None
+            is_number = re.fullmatch(r"\d{2,3}", arch)
+            capability = (int(arch[:-1]), int(arch[-1])) if is_number else None
             rate = 2 * memory * 1e3 * width / 8 or None
             clock_hz = figures.get("clock_rate", 0.0) * 1e3 or None
             sms = int(figures.get("num_sms", 0.0)) or None

@@ -49,7 +49,8 @@ def load(
     for path, found in zip(files, outcomes, strict=True):
         if isinstance(found, TraceAnalyzerError):
             errors.append(found)
-            failures.append(Failure(str(path), " ".join(str(found).split()), rank_in_name(path)))
+            reason = " ".join(str(found).split())
+            failures.append(Failure(str(path), reason, rank_in_name(path)))
         else:
             traces += (
                 [_ranked(trace, path) for trace in found]
@@ -58,10 +59,15 @@ def load(
             )
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    ordered = sorted(_numbered(traces), key=lambda one: (one.rank is None, one.rank or 0, one.path))
+    ordered = sorted(_numbered(traces), key=_place_in_run)
     first, *others = _with_rank_notes(ordered)
     nearby = captures_nearby(traces, partial(_read, progress=None, pattern=None))
     return join(Run((reduce(_noted, notes, first), *others, *nearby), tuple(failures)))
+
+
+def _place_in_run(trace: Trace) -> tuple[bool, int, str]:
+    """Ranks in order, then what has none."""
+    return (trace.rank is None, trace.rank or 0, trace.path)
 
 
 def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure], list[str]]:

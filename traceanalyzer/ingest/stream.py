@@ -62,7 +62,8 @@ class ByteStream:
         if self._left is None:
             return self._read(PIECE_BYTES)
         size = min(PACKED_BYTES, PIECE_BYTES)
-        self._last = b"".join(islice(iter(partial(self._read, size), b""), -(-PIECE_BYTES // size)))
+        pieces = iter(partial(self._read, size), b"")
+        self._last = b"".join(islice(pieces, -(-PIECE_BYTES // size)))
         return self._last
 
     def __iter__(self) -> Iterator[bytes]:

@@ -173,7 +173,8 @@ def _steps_ns(trace: Trace, ends: I64) -> list[int]:
     )
     step = np.searchsorted(ends, launched, side="right") - 1
     first = [ops.start[step == number] for number in range(len(ends) - 1)]
-    return [int(b[0] - a[0]) for a, b in pairwise(first) if len(a) and len(b) and a[0] < b[0]]
+    pairs = [(a[0], b[0]) for a, b in pairwise(first) if len(a) and len(b)]
+    return [int(after - before) for before, after in pairs if before < after]
 
 
 def unsettled(stopwatch: Stopwatch) -> str | None:

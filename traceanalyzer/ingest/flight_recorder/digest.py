@@ -71,7 +71,8 @@ class Digests:
             i = _whole(entry.get("record_id", i))  # counts what was overwritten or left out, too
             named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
             if named[0] not in by_name:
-                by_name[named[0]] = self._group({"name": named[0], "desc": named[1], "ranks": ""})
+                stated = {"name": named[0], "desc": named[1], "ranks": ""}
+                by_name[named[0]] = self._group(stated)
             group = by_name[named[0]]
             by_group.setdefault(group, []).append((i, entry))
             ids[str(entry.get("pg_id", ""))] = group
@@ -131,8 +132,10 @@ class Digests:
 
 
 def _is_wrapped(entries: Sequence[Entry]) -> bool:
-    records = [_whole(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
-    return bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
+    if not entries:
+        return False
+    first, last = (_whole(entry.get("record_id", 0)) for entry in (entries[0], entries[-1]))
+    return first > 0 and last - first == len(entries) - 1
 
 
 def _in_group(
@@ -183,9 +186,7 @@ def _in_group(
         max((_seq(e) for _, e in pairs), default=-1),
         {_seq(e): _signature(e) for _, e in reversed(near)},
         usual_next([_signature(e) for _, e in before]),
-        ended_unseen=any(
-            e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])
-        ),
+        ended_unseen=any(_ended_unseen(entry) for _, entry in (entries[0], entries[-1])),
     )
 
 
@@ -219,12 +220,17 @@ def _common_prefixes(values: Sequence[Signature]) -> list[int]:
     return found
 
 
+def _ended_unseen(entry: Entry) -> bool:
+    return bool(entry.get("retired")) and entry.get("state") == "scheduled"
+
+
 def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
     """The numbers of batches that are completed. Only what ends a batch has a state; where dumps
     leave out what is completed, its operations stay, and the counter of the group says it."""
     ends = {_number(e): _completed(e) for e in filter(_is_end, entries)}
     open_ = Counter(_number(e) for e in entries if not (_completed(e) or _is_end(e)))
-    alone = {one for one, count in open_.items() if count > 1 and one[1] <= completed} - ends.keys()
+    repeated = {one for one, count in open_.items() if count > 1} - ends.keys()
+    alone = {one for one in repeated if one[1] <= completed}
     return alone | {one for one, done in ends.items() if done}
 
 

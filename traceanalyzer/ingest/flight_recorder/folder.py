@@ -86,7 +86,12 @@ def _check(data: bytes) -> None:
         raise UnreadableInputError("more tuples than a dump has")
     at = 0
     try:
-        while (op := data[at := run.end() if (run := RUN(data, at)) else at]) != 0x2E:
+        while True:
+            run = RUN(data, at)
+            at = run.end() if run else at
+            op = data[at]
+            if op == 0x2E:  # STOP
+                break
             if op in TEXT_SIZES:
                 begin = at + 1 + TEXT_SIZES[op]
                 at = begin + int.from_bytes(data[at + 1 : begin], "little")
@@ -269,10 +274,8 @@ def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
     dumps = [i for i, one in enumerate(found) if one.dump is not None]
 
     def suits(column: int | str) -> int:
-        return len(
-            {numbers[i].get(column) for i in dumps if _allowed(found[i], numbers[i].get(column))}
-            - {None}
-        )
+        named = [(found[i], numbers[i].get(column)) for i in dumps]
+        return len({rank for one, rank in named if _allowed(one, rank)})
 
     column = max(COLUMNS, key=suits)
     ranks: list[int | None] = []
@@ -292,7 +295,8 @@ def _allowed(one: Read, rank: int | None) -> bool:
 
 def _numbers(name: str) -> dict[int | str, int]:
     every = [int(text) for text in re.findall(r"\d{1,9}", name)]
-    found: dict[int | str, int] = {-i: number for i, number in enumerate(reversed(every), 1)}
+    found: dict[int | str, int] = {}
+    found.update((-i, number) for i, number in enumerate(reversed(every), 1))
     if match := NUMBERED.search(name):
         found["rank"] = int(match[1])
     return found

@@ -51,7 +51,8 @@ def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
         for one in _inspected(text):
             if one.ranks == world:
                 clues.hosts[one.rank] = one.host
-                last[one.communicator][one.rank] = max(last[one.communicator][one.rank], one.number)
+                numbers = last[one.communicator]
+                numbers[one.rank] = max(numbers[one.rank], one.number)
     # the last collective of a rank in a communicator is before that of most
     fewer = {
         rank
@@ -81,7 +82,8 @@ def _inspected(text: str) -> Iterator[_Inspected]:
         host = INSPECTED_HOST.search(text, begin.end(), end)
         number = INSPECTED_NUMBER.search(text, host.end(), end) if host else None
         if host and number:
-            yield _Inspected(begin[1], int(begin[2]), int(begin[3]), host[1], int(number[1]))
+            last = int(number[1])
+            yield _Inspected(begin[1], int(begin[2]), int(begin[3]), host[1], last)
 
 
 def _ras(clues: Clues, text: str, world: int) -> Clues:
@@ -90,7 +92,8 @@ def _ras(clues: Clues, text: str, world: int) -> Clues:
     dead = list(clues.dead)
     dead_ranks = set(clues.dead_ranks)
     behind = set(clues.behind)
-    for part, after in zip(starts, [*map(re.Match.start, starts[1:]), len(text)], strict=False):
+    ends = [*map(re.Match.start, starts[1:]), len(text)]
+    for part, after in zip(starts, ends, strict=False):
         lines = [line[:LONGEST_LINE] for line in text[part.end() : after].splitlines()]
         what = part[2] or part[3]
         gone = what in ("DEAD", "INCOMPLETE")

@@ -48,7 +48,8 @@ class Operands:
                 self._kinds = None
                 return self._one_by_one(args)
             new = {key: a for key, a in zip(keys, args, strict=True) if key not in self._kinds}
-            codes = np.array(list(self._one_by_one(list(new.values())).values()), np.int32)
+            by_column = self._one_by_one(list(new.values()))
+            codes = np.array(list(by_column.values()), np.int32)
             self._codes = np.concatenate((self._codes, codes), axis=1)
             self._kinds |= {key: number for number, key in enumerate(new, len(self._kinds))}
             kinds = list(map(self._kinds.__getitem__, keys))
@@ -98,8 +99,10 @@ class Occupancies(dict[bytes, Occupancy]):
             read = _DECODER.decode(text)
         except (msgspec.DecodeError, ValueError):
             read = _Limits()
-        flags = sum(_FACTORS.get(one.strip(), 0) for one in set(read.factors.split("|")))
-        found = Occupancy(read.blocks if 0 <= read.blocks <= _MOST_BLOCKS else -1, int(flags))
+        factors = set(read.factors.split("|"))
+        flags = sum(_FACTORS.get(factor.strip(), 0) for factor in factors)
+        blocks = read.blocks if 0 <= read.blocks <= _MOST_BLOCKS else -1
+        found = Occupancy(blocks, int(flags))
         if len(self) < _MOST_DISTINCT:
             self[text] = found
         return found
@@ -127,7 +130,8 @@ def launch_options(a: Args) -> str:
         if len(text) <= _LONGEST_OPTIONS and text not in ("null", "{}", "[]")
         else ""
     )
-    return ", ".join(filter(None, (stated, _counted(a.warps, "warp"), _counted(a.stages, "stage"))))
+    options = (stated, _counted(a.warps, "warp"), _counted(a.stages, "stage"))
+    return ", ".join(filter(None, options))
 
 
 def _counted(raw: Raw, what: str) -> str:

@@ -160,7 +160,8 @@ def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch]:
         length = max(left // (2 * jobs), LEAST_STRETCH_BYTES)
         pieces.append(pieces[-1] + length // PIECE_BYTES * PIECE_BYTES)
     starts = [start, *[None] * (len(pieces) - 1)]
-    return [Stretch(*one) for one in zip(starts, pieces, [*pieces[1:], size], strict=True)]
+    ends = [*pieces[1:], size]
+    return [Stretch(*one) for one in zip(starts, pieces, ends, strict=True)]
 
 
 def _read_apart(

@@ -36,6 +36,8 @@ _OUTSIDE = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|-?\b(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?|,(?=\s*[}\]])|\}(?=\s*\{)',
     re.DOTALL | re.IGNORECASE,
 )
+_MENDED = {b",": b"", b"}": b"},"}
+"""What becomes of what is damaged outside strings; of all else `null`."""
 _CONTROL = {0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r"}
 
 
@@ -111,7 +113,8 @@ def _one_by_one(text: bytes) -> Decoded:
     for match in BOUNDARY.finditer(text):
         pieces.append(text[start : match.start() + 1])
         start = match.end()
-    for piece in filter(None, (piece.strip(b" \t\r\n,\x00") for piece in (*pieces, text[start:]))):
+    stripped = (piece.strip(b" \t\r\n,\x00") for piece in (*pieces, text[start:]))
+    for piece in filter(None, stripped):
         if (strict := decode_strictly(piece)) is not None:
             result.events += strict
             continue
@@ -177,6 +180,5 @@ def _escape(match: re.Match[bytes]) -> bytes:
 
 
 def _outside(match: re.Match[bytes]) -> bytes:
-    return (
-        match[0] if match[0].startswith(b'"') else {b",": b"", b"}": b"},"}.get(match[0], b"null")
-    )
+    found = match[0]
+    return found if found.startswith(b'"') else _MENDED.get(found, b"null")

@@ -62,9 +62,13 @@ _TABLES = (
     MemoryEvents,
     GpuMetrics,
 )
-_LAYOUTS: dict[type[Table], dict[str, str]] = {
-    table: {f.name: f.metadata["dtype"].char for f in fields(table) if f.name not in _NOT_RECORDED}
+_RECORDED = {
+    table: [column for column in fields(table) if column.name not in _NOT_RECORDED]
     for table in _TABLES
+}
+_LAYOUTS: dict[type[Table], dict[str, str]] = {
+    table: {column.name: column.metadata["dtype"].char for column in columns}
+    for table, columns in _RECORDED.items()
 }
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 Id = int | str
@@ -290,15 +294,15 @@ class Rows:
         self.skipped += len(rows)
         for row in rows:
             if row.args is not None and row.args.name:
-                self.names[row.name, row.pid, row.tid] = arguments.json_text(bytes(row.args.name))
+                name = arguments.json_text(bytes(row.args.name))
+                self.names[row.name, row.pid, row.tid] = name
 
     def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
-        ends = filter(
-            _is_time, [event.ts for event in instants if event.name == "Record Window End"]
-        )
-        self.window_end = max([self.window_end, *(int(times_ns([time])[0]) for time in ends)])
+        ended = [event.ts for event in instants if event.name == "Record Window End"]
+        ends = [int(times_ns([time])[0]) for time in filter(_is_time, ended)]
+        self.window_end = max([self.window_end, *ends])
         if found:
             self._add_memory(self._with_time(found))
 

@@ -53,7 +53,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     metadata = parse_metadata(file.metadata)
     (api, host), device = both_threaded(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, api, host)
-    (columns, end, cut) = device
+    columns, end, cut = device
     clipped = 0
     if len(pids) < 2:  # the streams of two processes carry the same numbers
         columns = columns | {"end": end}
@@ -64,7 +64,8 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
             f"{path}: {merged} processes merged into one file, whose correlation ids clash: which "
             "kernel is whose cannot be told; give the file of each rank as the profiler wrote it"
         )
-    devices, remark = devices_of(metadata, [i for i in map(int, distinct(ops.device)) if i >= 0])
+    used = [number for number in distinct(ops.device).tolist() if number >= 0]
+    devices, remark = devices_of(metadata, used)
     health = make_health(file, rows, damage, clipped, ops, api, pids, remark)
     memory = MemoryEvents.from_columns(rows.tables[MemoryEvents].take())
     waits = Waits.from_columns(rows.tables[Waits].take())
@@ -101,7 +102,8 @@ def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
     is_op = host["kind"] == RangeKind.OP
     seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
     seen[host["name"][is_op]] = True
-    told = ((code, no_operator(strings[code])) for code in np.flatnonzero(seen[:-1]).tolist())
+    codes = np.flatnonzero(seen[:-1]).tolist()
+    told = ((code, no_operator(strings[code])) for code in codes)
     found = {code: kind for code, kind in told if kind}
     if found:
         kinds = np.full(len(strings) + 1, RangeKind.OP, host["kind"].dtype)
@@ -125,8 +127,9 @@ def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
     codes, inverse = np.unique(columns["name"][copies], return_inverse=True)
     meaning = [(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes]
     for i, name in enumerate(("copy_kind", "source_memory", "target_memory")):
+        kinds = np.array([kind[i] for kind in meaning], np.uint8)
         columns[name] = np.zeros(len(columns["kind"]), np.uint8)
-        columns[name][copies] = np.array([of[i] for of in meaning], np.uint8)[inverse]
+        columns[name][copies] = kinds[inverse]
     return columns, *clip_impossible(columns, window_end)
 
 
@@ -232,6 +235,7 @@ def make_health(
         ): clipped,
     }
     told = [note for note, there in notes.items() if there]
+    said = filter(None, [*told, _clock_note(ops, api), remark, *unread(rows)])
     return Health(
         events=rows.events,
         skipped=rows.skipped,
@@ -239,7 +243,7 @@ def make_health(
         lost=lost,
         clipped=clipped,
         truncated=file.truncated or bool(damage),
-        notes=tuple(filter(None, [*told, _clock_note(ops, api), remark, *unread(rows)])),
+        notes=tuple(said),
     )
 
 

@@ -128,8 +128,9 @@ def _addresses(columns: dict[str, Any], segments: Sequence[Segment]) -> Any:
     segment = columns["segment"]
     before = np.cumsum(size) - size
     first = np.concatenate(([0], np.flatnonzero(np.diff(segment)) + 1))
+    addresses = np.array([segment.address for segment in segments])
     base = np.zeros(len(segments), np.int64)
-    base[segment[first]] = np.array([s.address for s in segments])[segment[first]] - before[first]
+    base[segment[first]] = addresses[segment[first]] - before[first]
     return base[segment] + before
 
 

@@ -28,6 +28,8 @@ PATIENCE = 8
 """Events in a row that do not fit before there is a new pattern: one with a new stack in it fits
 none."""
 MAX_TOKENS = 400  # opcodes of an event that a pattern is made of
+_DEPTH = {"MARK": 1, "APPENDS": -1, "SETITEMS": -1}
+"""By how much an opcode makes lists and dictionaries lie deeper."""
 
 
 class Templates:
@@ -62,9 +64,8 @@ class Templates:
             return
         self._learned += 1
         self._missed = 0
-        tokens = [
-            (op.name, at) for op, _, at in islice(pickletools.genops(opcodes + b"."), MAX_TOKENS)
-        ]
+        found = islice(pickletools.genops(opcodes + b"."), MAX_TOKENS)
+        tokens = [(op.name, at) for op, _, at in found]
         texts = [(name, opcodes[at:end]) for (name, at), (_, end) in pairwise(tokens)]
         self._memoized = texts[1][0] == "MEMOIZE"
         pattern = self._pattern(texts[2 if self._memoized else 1 :])
@@ -173,7 +174,8 @@ def _after_value(tokens: list[tuple[str, bytes]], at: int) -> int:
         return at
     depth = 0
     for end in range(at, len(tokens)):
-        depth += {"MARK": 1, "APPENDS": -1, "SETITEMS": -1}.get(tokens[end][0], 0)
+        name, _ = tokens[end]
+        depth += _DEPTH.get(name, 0)
         if not depth:
             return end + 1
     raise ValueError("a list without an end")

@@ -138,7 +138,8 @@ def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     is_details = set(_METRIC) <= set(header)
     units = [] if is_details else next(rows, [])
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for columns in (dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)):
+    whole = (row for row in rows if len(row) == len(header))
+    for columns in (dict(zip(header, row, strict=True)) for row in whole):
         if is_details:  # rows of one kernel share its ID
             found[columns["ID"]].append(columns)
         else:
@@ -202,9 +203,8 @@ def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
         for reason, value in found.items()
         if value > 0 and reason != "selected"
     ]
-    return tuple(
-        (_REASONS.get(r, r.replace("_", " ")), share) for share, r in sorted(waiting, reverse=True)
-    )
+    waiting.sort(reverse=True)
+    return tuple((_REASONS.get(name, name.replace("_", " ")), share) for share, name in waiting)
 
 
 def _share(percent: float | None) -> float | None:

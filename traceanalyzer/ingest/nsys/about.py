@@ -129,13 +129,16 @@ def thread_names(database: Database) -> dict[tuple[int, int], str]:
         for key, i in zip(keys, rows["nameId"].tolist(), strict=True)
     }
     own = named(database, NvtxEvent.THREAD_NAME)
-    return names | {(int(process_of(tid)), int(thread_of(tid))): name for tid, name in own}
+    for tid, name in own:
+        names[int(process_of(tid)), int(thread_of(tid))] = name
+    return names
 
 
 def mpi_ranks(database: Database, names: Mapping[tuple[int, int], str]) -> dict[int, int]:
     """MPI rank by process key, from the table of ranks, else from threads named `MPI Rank N`."""
     rows = database.integers("MPI_RANKS", {"globalTid": UNKNOWN, "rank": -1})
-    ranks = dict(zip(process_of(rows["globalTid"]).tolist(), rows["rank"].tolist(), strict=True))
+    processes = process_of(rows["globalTid"]).tolist()
+    ranks = dict(zip(processes, rows["rank"].tolist(), strict=True))
     for (process, _), name in names.items():
         if match := _MPI_THREAD.fullmatch(name):
             ranks.setdefault(process, int(match[1]))
@@ -197,7 +200,8 @@ def gpus(database: Database) -> Gpus:
     by_id = dict[int, Device]()
     by_ordinal = dict[int, Device]()
     buses = dict[int, Device]()
-    for row in _rows(database, "TARGET_INFO_GPU", {"id": number, "ordinal": "cuDevice", **_GPU}):
+    columns = {"id": number, "ordinal": "cuDevice", **_GPU}
+    for row in _rows(database, "TARGET_INFO_GPU", columns):
         device = Device(row["id"], uid=_uid_of(row["uuid"], row["bus"]), **_stated(row))
         by_id[row["id"]] = buses[_bus_of(row["bus"])] = device
         if row["ordinal"] >= 0:

@@ -92,9 +92,10 @@ def memory_events(database: Database) -> Events:
     }
     rows = database.integers("CUDA_GPU_MEMORY_USAGE_EVENTS", columns)
     is_free = rows["memoryOperationType"] == 1  # 0: an allocation
+    on_host = np.isin(rows["memKind"], _HOST_MEMORY)
     table = {
         "start": rows["start"],
-        "device": np.where(np.isin(rows["memKind"], _HOST_MEMORY), -1, ids(rows["deviceId"])),
+        "device": np.where(on_host, -1, ids(rows["deviceId"])),
         "bytes": np.where(is_free, -rows["bytes"], rows["bytes"]),
     }
     return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
@@ -103,7 +104,8 @@ def memory_events(database: Database) -> Events:
 def _kernel_rows(rows: dict[str, I64]) -> Events:
     static = rows["staticSharedMemory"]
     dynamic = rows["dynamicSharedMemory"]
-    grid, block = (np.stack([rows[name] for name in names]) for names in (_GRID, _BLOCK))
+    grid = np.stack([rows[name] for name in _GRID])
+    block = np.stack([rows[name] for name in _BLOCK])
     launch = {
         "threads": np.where((block < 0).any(axis=0), -1, block.prod(axis=0)),
         "registers": rows["registersPerThread"],

@@ -81,7 +81,8 @@ class Events:
     def take(self, rows: I64 | Bool | slice) -> "Events":
         """The given rows."""
         thread = None if self.thread is None else self.thread[rows]
-        return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return Events(self.process[rows], columns, thread)
 
     def of_process(self, process: int) -> "Events":
         """The rows of one process. Where all are, it gets these very columns, and only empty ones

@@ -75,11 +75,13 @@ def collectives(
     of_range = np.full(len(events), -1, np.int32)
     if found.messages:
         names = events.columns["name"]
-        for i in np.flatnonzero(np.isin(events.columns["row"], list(found.messages))).tolist():
-            message = found.messages[int(events.columns["row"][i])]
+        row_of = events.columns["row"]
+        for i in np.flatnonzero(np.isin(row_of, list(found.messages))).tolist():
+            message = found.messages[int(row_of[i])]
             of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
     called, groups, bytes_ = zip(*rows, strict=True) if rows else ((), (), ())
-    ranks = [found.ranks.get((process, group), (-1, -1))[1] for group in groups]
+    places = [found.ranks.get((process, group), (-1, -1)) for group in groups]
+    ranks = [size for _, size in places]
     sizes = [
         _in_and_out(strings.values[name], size, n)
         for name, size, n in zip(called, bytes_, ranks, strict=True)

@@ -116,7 +116,8 @@ def _without(data: U8, start: I64, end: I64, word: bytes) -> tuple[I64, I64]:
         value[left] = np.maximum(value[left], 0) + figure * 10 ** min(digit, _MOST_DIGITS)
         at[left] -= 1
         left = left[at[left] > start[left]]
-    cut = np.flatnonzero((value >= 0) & (end - at <= _MOST_DIGITS) & (at - len(word) > start))
+    is_number = (value >= 0) & (end - at <= _MOST_DIGITS)
+    cut = np.flatnonzero(is_number & (at - len(word) > start))
     for i, letter in enumerate(word):
         cut = cut[data[at[cut] - len(word) + i] == letter]
     result = end.copy()

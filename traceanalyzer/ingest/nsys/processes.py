@@ -34,7 +34,8 @@ class Owners:
                 *streams,
             )
         said = ops.process != UNKNOWN
-        self._learn(ops.process[said], ops.columns["context"][said], ops.columns["stream"][said])
+        context = ops.columns["context"][said]
+        self._learn(ops.process[said], context, ops.columns["stream"][said])
 
     def fill(self, process: I64, context: I64 | None = None, stream: I64 | None = None) -> I64:
         """The process keys with the unknown ones filled in where only one process is possible."""

@@ -250,9 +250,8 @@ class Events:
             self.rows.lost += not begun
             if begun:
                 start, name, category, arguments = begun.popleft()
-                self._span(
-                    category, name, self._tracks.get(track, (-1, -1, 0))[:2], start, time, arguments
-                )
+                pid, tid, _ = self._tracks.get(track, (-1, -1, 0))
+                self._span(category, name, (pid, tid), start, time, arguments)
 
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
         """The category; syncs and overheads have none, and are told by what they carry and by their

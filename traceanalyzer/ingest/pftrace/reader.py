@@ -118,7 +118,8 @@ def _named(trace: Trace, events: Events) -> Trace:
         if events.edges
         else {}
     )
-    kept = [(rows[op], rows[after]) for op, after in events.edges if op in rows and after in rows]
+    edges_read = [(op, after) for op, after in events.edges if op in rows and after in rows]
+    kept = [(rows[op], rows[after]) for op, after in edges_read]
     edges = GraphEdges.from_columns(
         {"op": [op for op, _ in kept], "after": [after for _, after in kept]}
     )

@@ -127,7 +127,8 @@ def _kernel(
 def _lines_of(nodes: Iterable[str], lines: list[Mapping[str, str]]) -> tuple[str, ...]:
     """The lines of the program that nodes come from, each once, in order."""
     found = (next((of[node] for of in lines if node in of), "") for node in nodes)
-    return tuple(dict.fromkeys(line for line in found if line))[:MAX_LINES_OF_KERNEL]
+    distinct = dict.fromkeys(filter(None, found))
+    return tuple(distinct)[:MAX_LINES_OF_KERNEL]
 
 
 def lines_of_stacks(stacks: object) -> tuple[str, ...]:
@@ -144,7 +145,8 @@ def with_lines(code: GraphCode, lines: Mapping[str, tuple[str, ...]]) -> GraphCo
     return replace(
         code,
         kernels=tuple(
-            k if k.lines else replace(k, lines=lines.get(k.name, ())) for k in code.kernels
+            kernel if kernel.lines else replace(kernel, lines=lines.get(kernel.name, ()))
+            for kernel in code.kernels
         ),
     )
 
@@ -167,7 +169,8 @@ def read_break(text: str) -> Break:
 
 def first_line(text: str) -> str:
     """The first line with text in it."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:MAX_TEXT]
+    lines = (line.strip() for line in text.splitlines())
+    return next(filter(None, lines), "")[:MAX_TEXT]
 
 
 def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
@@ -224,10 +227,8 @@ def read_estimates(values: object) -> tuple[Estimate, ...]:
     """The estimates of a graph's operations in the order in which they run; None for what it does
     not estimate (it says 0, and does so for all on a CPU)."""
     ops = mappings(mapping(values).get("ops"))
-    times = [
-        max(float(t), 0.0) if is_number(t := one.get("estimated_runtime_ns"), MOST) else 0.0
-        for one in ops
-    ]
+    stated = [one.get("estimated_runtime_ns") for one in ops]
+    times = [max(float(time), 0.0) if is_number(time, MOST) else 0.0 for time in stated]
     timed = list(zip(ops, times, strict=True))
     written = [
         (sum(map(_bytes_of, mappings(one.get("outputs")))), time) for one, time in timed if time

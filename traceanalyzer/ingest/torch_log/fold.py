@@ -204,7 +204,8 @@ class Fold:
     def _on_chromium_event(self, record: Record) -> None:
         event = self._json(record) if record.payload else record.body
         for one in mappings(event if isinstance(event, list) else [event]):
-            key = (record.prefix, record.thread, str(one.get("pid")), str(one.get("tid")))
+            pid = str(one.get("pid"))
+            key = (record.prefix, record.thread, pid, str(one.get("tid")))
             self._spans.add(one, key, record.compile_id)
 
     def _on_dynamo_start(self, record: Record) -> None:
@@ -237,9 +238,8 @@ class Fold:
                 isinstance(size, str) for shape in shapes for size in items(shape)
             )
         goes_on = kind in ("after_post_grad_graph", "inductor_post_grad_graph")
-        self._lines[place] = (self._lines.get(place, {}) if goes_on else {}) | explained.node_lines(
-            record.text
-        )
+        before = self._lines.get(place, {}) if goes_on else {}
+        self._lines[place] = before | explained.node_lines(record.text)
 
     def _on_inductor_output_code(self, record: Record) -> None:
         compilation = self._compilation(record)
@@ -324,7 +324,7 @@ class Fold:
         compilation.restarts = list(map(str, items(values.get("restart_reasons"))))
 
     def _on_inductor_runtime_and_tensor_meta(self, record: Record) -> None:
-        """Of the code that was written last."""
+        """It is of the code that was written last."""
         estimates = explained.read_estimates(self._json(record))
         codes = self._compilation(record).codes
         if codes and not codes[-1].estimates:

@@ -96,7 +96,8 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
     for line in source:
         counts.lines += 1
         launcher = _PREFIX.match(line)
-        prefix, text = (launcher[0].rstrip(), line[launcher.end() :]) if launcher else (b"", line)
+        prefix = launcher[0].rstrip() if launcher else b""
+        text = line[launcher.end() :] if launcher else line
         if text.startswith(b"\t"):
             _continue(open_.get(prefix), text, counts)
             continue
