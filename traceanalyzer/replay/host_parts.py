@@ -43,7 +43,8 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     name = np.full(len(usual.call), -1)  # of the operator around each event
     if tree.has_operators:
         node = at(tree.operator, usual.nodes, -1)
-        name = np.where(node >= 0, trace.host_ranges.name[at(tree.row, node, 0)], -1)
+        around = trace.host_ranges.name[at(tree.row, node, 0)]
+        name = np.where(node >= 0, around, -1)
     call = trace.api_calls.name[usual.call]
     other = usual.work + usual.loading
     groups = Groups.of(name, call)

@@ -22,10 +22,10 @@ DISPATCH_SHARE_WITH_STACKS = 0.5  # the same where Python stacks were recorded
 DISPATCH_SHARE_OF_CALLS = 0.8  # the same where the recorder slows API calls alone
 DISPATCH_RANGE_OF_CALLS = 0.2
 DISPATCH_SHARE_OF_CAPTURES = 0.5
-"""The same of captures of `collect torch`, which records twice and asks for more: the median of 59
-host-bound programs on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
+"""Share left of captures of `collect torch`, which records twice and asks for more: the median of
+59 host-bound programs on three hosts, each with its stopwatch (nine in ten: 0.3 to 0.7)."""
 SENDING_SHARE = 0.75
-"""The same of calls of collectives, at least: most of their time is spent in a library's code, of
+"""Share left of calls of collectives, at least: most of their time is spent in a library's code, of
 which nothing is recorded. In programs that were timed with few and with many of them they kept 0.6
 to 1."""
 DISPATCH_RANGE = 0.2
@@ -114,7 +114,7 @@ def _usual_share(trace: Trace) -> tuple[float, float]:
 
 
 def share_of_capture(trace: Trace) -> tuple[float, float]:
-    """The same of a capture, whose host may be any."""
+    """The share of a capture, whose host may be any, and how far it may be off."""
     share, within = _usual_share(trace)
     return min(share, DISPATCH_SHARE_OF_CAPTURES) if trace.operators_slowed else share, within
 
@@ -183,7 +183,8 @@ def host_scaled(tapes: Sequence[Tape], dispatch: float, own: float = 1.0) -> tup
     (Python, loading) are left. Where ranks launch as many, a launch takes all of them as long:
     hosts of one program that differ in that do so by chance, and a profiler makes more of it."""
     launches = np.array([len(tape.row) / tape.steps for tape in tapes])
-    each = np.array([float(tape.dispatch.sum()) / len(tape.row) for tape in tapes])
+    dispatch_ns = np.array([float(tape.dispatch.sum()) for tape in tapes])
+    each = dispatch_ns / np.array([len(tape.row) for tape in tapes])
     alike = launches.max() <= SAME_PROGRAM * launches.min() and each.all()
     shares = dispatch * (each.mean() / each) if alike else np.full(len(tapes), dispatch)
     return tuple(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import IntervalSet, at
+from traceanalyzer.analysis.algebra import IntervalSet, at, where_changed
 from traceanalyzer.analysis.causes.draining import (
     REFILL_LAUNCHES,
     could_be_ahead,
@@ -102,7 +102,8 @@ def _op_after(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> I64:
     if not len(ops):
         return np.full(len(gaps.start), -1, np.int64)
     ops = ops[np.argsort(came[ops], kind="stable")]
-    return np.append(ops, ops[0])[np.searchsorted(came[ops], gaps.end)].astype(np.int64)
+    following = np.searchsorted(came[ops], gaps.end)
+    return np.append(ops, ops[0])[following].astype(np.int64)
 
 
 def _gap_before(tape: Tape, device: int) -> I64:
@@ -119,7 +120,7 @@ def _kept(gap: I64, length: I64, recorded: I64) -> I64:
     first ones come first."""
     order = np.argsort(gap, kind="stable")
     before = np.cumsum(length[order]) - length[order]
-    begins = np.append(True, gap[order][1:] != gap[order][:-1])[: len(gap)]
+    begins = where_changed(gap[order])
     before -= before[begins][np.cumsum(begins) - 1]
     kept = np.zeros(len(gap), np.int64)
     kept[order] = np.clip(recorded[order] - before, 0, length[order])
@@ -133,7 +134,8 @@ def _of_the_replay_alone(
     the parts of that are as large as in the whole gap."""
     called = np.array(times.called, np.int64)
     before_next = at(np.array(times.came, np.int64), op, 0) < gaps.end  # of the next repetition
-    issued_at = np.where(before_next, gaps.end, at(called, at(tape.event, op, 0), 0))
+    launch_at = at(called, at(tape.event, op, 0), 0)
+    issued_at = np.where(before_next, gaps.end, launch_at)
     launched = np.clip(issued_at, gaps.start, gaps.end)
     spent = HostClock(tape, times).spent(gaps.start, launched)
     length = np.maximum(gaps.end - gaps.start, 1)
@@ -162,7 +164,8 @@ def _of_the_replay_alone(
 def _after_wait(tape: Tape, times: Pass) -> Bool:
     """For each op, and last for none, whether the host was held until the device had nothing left,
     and has launched little since."""
-    held = np.flatnonzero(tape.waits & (np.array(times.returned) > np.array(times.called)))
+    waited = np.array(times.returned) > np.array(times.called)
+    held = np.flatnonzero(tape.waits & waited)
     position = np.searchsorted(held, tape.event, side="left") - 1
     last = np.append(held, -1)[position]
     launched = np.arange(len(tape.event)) - np.searchsorted(tape.event, last, side="right")

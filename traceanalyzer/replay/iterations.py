@@ -74,7 +74,7 @@ class Served:
         return replace(served, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
-        """Of each iteration the time since the end of the one before it; NaN where that is not on
+        """The time of each iteration since the end of the one before it; NaN where that is not on
         the tape."""
         ended = np.asarray(run([tape], 1)[0].end)
         last = np.full(len(self.found), -1, np.int64)
@@ -92,7 +92,8 @@ class Served:
         )
 
     def medians_ms(self, iterations: list[int]) -> list[float]:
-        """The same as recorded, and without the profiler with a fast, the usual and a slow host."""
+        """The median as recorded, and without the profiler with a fast, the usual and a slow
+        host."""
         return [
             self.median_ms(tape, iterations)
             for tape in (self.recorded, self.fast, self.usual, self.slow)
@@ -117,7 +118,9 @@ class Served:
         """The host's own time in each iteration, waits left out."""
         event = self._of_event(tape)
         spent = tape.dispatch + tape.work + tape.loading + tape.profiling
-        return np.bincount(event[event >= 0], spent[event >= 0], len(self.found)).astype(np.float64)
+        known = event >= 0
+        host_ns = np.bincount(event[known], spent[known], len(self.found))
+        return host_ns.astype(np.float64)
 
     def _of_event(self, tape: Tape) -> I32:
         """For each event the iteration of what it, or the next one that launches anything,
@@ -190,7 +193,8 @@ def _hosts(tape: Tape, *shares: float) -> list[Tape]:
     replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
     nodes = np.bincount(tape.event, minlength=len(tape.call))
     usual_ns = GRAPH_CALL_NS + GRAPH_NODE_NS * nodes
-    spared = np.where(replays, np.maximum((calls.end - calls.start)[tape.call] - usual_ns, 0), 0)
+    recorded_ns = (calls.end - calls.start)[tape.call]
+    spared = np.where(replays, np.maximum(recorded_ns - usual_ns, 0), 0)
     after = np.append(0, spared[:-1])
     hosts = list[Tape]()
     for host in (one for share in shares for one in host_scaled((tape,), share)):

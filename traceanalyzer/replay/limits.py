@@ -57,10 +57,9 @@ def slowed(
 ) -> list[Tape] | None:
     """The tapes with the clocks that these duties, after those of the recording, lead to, kernels
     at `most` so many times longer; None where they stay."""
-    ratios = (
-        max(max(b, limited, a) / max(b, limited), 1.0) for b, a in zip(before, after, strict=True)
-    )
-    factors = [min(ratio**0.5, most) for ratio in ratios]
+    duties = zip(before, after, strict=True)
+    ratios = (max(b, limited, a) / max(b, limited) for b, a in duties)
+    factors = [min(max(ratio, 1.0) ** 0.5, most) for ratio in ratios]
     if max(factors) < NOTICEABLE:
         return None
     return [
@@ -109,7 +108,7 @@ def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:
     begin, stop = times.done[-2:]
     start = np.array(times.came, np.int64)
     end = np.array(times.end, np.int64)
-    alone = subtract(union(start[hidden], end[hidden]), union(start[~hidden], end[~hidden]))
-    return (
-        float(stop - begin - measure(alone, np.array([begin]), np.array([stop])).sum()) / tape.steps
-    )
+    others = union(start[~hidden], end[~hidden])
+    alone = subtract(union(start[hidden], end[hidden]), others)
+    alone_ns = measure(alone, np.array([begin]), np.array([stop])).sum()
+    return float(stop - begin - alone_ns) / tape.steps

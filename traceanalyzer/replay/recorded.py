@@ -83,9 +83,8 @@ def _waits_for_unlaunched(rated: Rated) -> bool:
     gaps = rated.causes.gaps
     steps = rated.timed.steps
     ended = np.flatnonzero((gaps.next_op >= 0) & (gaps.cause == IdleCause.HOST))
-    ended = ended[
-        (rated.linked.launch[gaps.next_op[ended]] < 0) & rated.timed.steady_ops[gaps.next_op[ended]]
-    ]
+    following = gaps.next_op[ended]
+    ended = ended[(rated.linked.launch[following] < 0) & rated.timed.steady_ops[following]]
     return int((gaps.end[ended] - gaps.start[ended]).sum()) > UNLAUNCHED_SHARE * int(
         steps.duration[steps.steady].sum()
     )
@@ -162,16 +161,17 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
     called = timed.trace.api_calls.start
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     if steps.unlike:  # a server's iterations: each begins with the wait for the one before
-        begin[1:] = np.where(typical[:-1], steps.host_start[1:], begin[1:])
-    until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
+        after_typical = np.append(False, typical[:-1])
+        begin = np.where(after_typical, steps.host_start, begin)
+    until = steps.host_end.copy()
+    until[:-1] = np.maximum(steps.host_start[1:], steps.host_end[:-1])
     launched = called[
         timed.linked.launch[(steps.of_op == len(steps) - 1) & (timed.linked.launch >= 0)]
     ]
     if len(launched) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
-        until[-1] = min(
-            until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1]))
-        )
+        as_long = int(begin[-1] + steps.duration[-1])
+        until[-1] = min(until[-1], max(int(launched.max()) + 1, as_long))
 
     def launches(step: I32, call: I32) -> tuple[I32, I64]:
         known = (call >= 0) & (step >= 0)
@@ -195,14 +195,14 @@ def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64
     first = np.flatnonzero(steps.of_op == 0)[:1]
     begin = int(steps.start[0])
     last = int(kept.end[-1])
-    if len(steps) > 1 or not len(first) or not ops.start[first[0]] == begin > steps.host_start[0]:
+    if len(steps) > 1 or not len(first):
         return kept, latency
-    left = np.where(
-        rated.linked.launch_time[chosen] < begin, np.maximum(ops.start[chosen] - begin, 0), latency
-    )
-    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last]))), np.minimum(
-        latency, left
-    )
+    if not ops.start[first[0]] == begin > steps.host_start[0]:
+        return kept, latency
+    since_begin = np.maximum(ops.start[chosen] - begin, 0)
+    left = np.where(rated.linked.launch_time[chosen] < begin, since_begin, latency)
+    of_step = union(np.array([min(begin, last - 1)]), np.array([last]))
+    return intersect(kept, of_step), np.minimum(latency, left)
 
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
@@ -284,7 +284,8 @@ def _reading(joined: Joined) -> IntervalSet:
     if not tree.has_operators:
         return found
     outer = tree.outermost_operators
-    others = join(union(tree.start[outer], tree.end[outer]), union(calls.start, calls.end))
+    outermost = union(tree.start[outer], tree.end[outer])
+    others = join(outermost, union(calls.start, calls.end))
     before = np.append(0, others.end)[np.searchsorted(others.start, found.start)]
     pauses = others.start[1:] - others.end[:-1]
     longest = PAUSES_TO_A_WAIT * int(np.median(pauses)) if len(pauses) else 0

@@ -40,10 +40,12 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
     host = chain.part == Part.HOST
     kinds = _kinds(tape, chain)
     spent = np.zeros(len(PathKind))
-    for part, time in HostClock(tape, times).spent(chain.start[host], chain.end[host]).items():
+    of_host = HostClock(tape, times).spent(chain.start[host], chain.end[host])
+    for part, time in of_host.items():
         spent[KIND_OF_PART[part]] = time.sum()
+    length = chain.end - chain.start
     for kind in PathKind:
-        spent[kind] += int((chain.end - chain.start)[(kinds == kind) & ~host].sum())
+        spent[kind] += int(length[(kinds == kind) & ~host].sum())
     return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
@@ -94,8 +96,9 @@ def _kinds(tape: Tape, chain: Chain) -> I64:
     held_by[tape.row] = running
     other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
+    launching = queued | (chain.part == Part.LATENCY)
     return np.select(
-        [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
+        [chain.part == Part.OP, launching, chain.part == Part.RETURN],
         [np.append(running, 0)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
         np.append(held_by[other[tape.row]], PathKind.OTHER)[chain.op],
     )
@@ -111,8 +114,10 @@ class HostClock:
         parts = {"rest": tape.dispatch - tape.reading, **kept}
         after = {"rest": tail.dispatch, "reading": 0, **tail._asdict()}
         first = times.called[0] - sum(int(part[0]) for part in parts.values())
-        time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
-        self._time, self._done = np.append(time, time[-1] + sum(tail)), dict[str, I64]()
+        calls = np.stack((times.called, times.returned), axis=1)
+        time = np.concatenate(([first], calls.ravel()))
+        self._time = np.append(time, time[-1] + sum(tail))
+        self._done = dict[str, I64]()
         for name, part in parts.items():  # time spent on each until each moment of the clock
             steps = np.append(0, np.repeat(np.cumsum(part), 2))
             self._done[name] = np.append(steps, steps[-1] + after[name])

@@ -124,9 +124,8 @@ def communication_free(tape: Tape) -> Tape:
     left = 1.0 - tape.share_within_ranges(
         texts(tape.source.linked, SHARDING)[tape.source.trace.host_ranges.name]
     )
-    free = replace(
-        free, waits=free.waits & ~inside, work=np.rint(free.work * left).astype(np.int64)
-    )
+    work = np.rint(free.work * left).astype(np.int64)
+    free = replace(free, waits=free.waits & ~inside, work=work)
     return free.with_dispatch(np.maximum(free.dispatch - tape.sending, 0) * left)
 
 

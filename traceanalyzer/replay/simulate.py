@@ -29,7 +29,7 @@ def step_time_ns(tape: Tape) -> float:
 
 
 def step_times_ns(tapes: Sequence[Tape], begin: Begin = max) -> list[float]:
-    """The same of each rank's tape, run together, ns. All hold equally many steps."""
+    """The step times of each rank's tape, run together, ns. All hold equally many steps."""
     count = repetitions(tapes)
     steps = max(tape.steps for tape in tapes)
     first = count // 2
@@ -57,14 +57,16 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     ranks = [op_by_op(tape, repeats) for tape in tapes]
     passes: dict[int, Pass] = {}
     waiting: dict[Meeting, dict[int, int]] = {}
-    ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(ranks))]
+    ready = list[tuple[int, int | None]]()
+    ready.extend((rank, None) for rank in range(len(ranks)))
     late = [0] * len(ranks)
     late_after = np.zeros((len(ranks), repeats), np.int64)
     while ready:
         rank, time = ready.pop()
         stop = ranks[rank].send(time)
         if isinstance(stop, Pass):
-            passes[rank] = stop._replace(done=(np.array(stop.done) - late_after[rank]).tolist())
+            done = np.array(stop.done) - late_after[rank]
+            passes[rank] = stop._replace(done=done.tolist())
         else:
             waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
         complete = (

@@ -135,7 +135,7 @@ class Tape(Memo):
         return share.clip(0.0, 1.0)
 
     def share_within_ranges(self, ranges: Bool) -> F64:
-        """The same of these host ranges (one entry a row of `Trace.host_ranges`)."""
+        """The share within these host ranges (one entry a row of `Trace.host_ranges`)."""
         table = self.source.trace.host_ranges
         return self.share_within(union(table.start[ranges], table.end[ranges]))
 
@@ -269,11 +269,13 @@ class Tape(Memo):
     def on_own_stream(self, ops: Bool, *, at_once: bool = True) -> "Tape":
         """The ops run on a stream of their own, `at_once` without what they wait for, and nothing
         waits for them."""
-        own: I32 = np.where(ops, int(self.stream.max(initial=0)) + 1, self.stream).astype(np.int32)
+        new_stream = int(self.stream.max(initial=0)) + 1
+        own: I32 = np.where(ops, new_stream, self.stream).astype(np.int32)
         waits = self.dependencies
         free = ops & at_once
-        named = np.append(ops, False)
-        on, also = (np.where(free | named[one], -1, one) for one in (waits.on, waits.also_on))
+        named = np.append(ops, False)  # -1, for none, is the last
+        on = np.where(free | named[waits.on], -1, waits.on)
+        also = np.where(free | named[waits.also_on], -1, waits.also_on)
         return replace(self, stream=own, dependencies=Dependencies(on, waits.delay, also))
 
 

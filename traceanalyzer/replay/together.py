@@ -67,9 +67,9 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
     taking_part = np.diff(matches.first)
     position = position[((position >= 0).sum(axis=1) == taking_part) & (taking_part > 1)]
     durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
-    transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(
-        axis=1
-    )
+    longest = np.iinfo(np.int64).max
+    of_those_there = np.where(position >= 0, np.stack(durations, axis=1), longest)
+    transfer = of_those_there.min(axis=1)
     joined = []
     for tape, column in zip(tapes, position.T, strict=True):
         meeting = tape.meeting.copy()
@@ -111,5 +111,8 @@ def nothing(tape: Tape) -> Tape:
     """A rank that does nothing and meets nobody."""
     idle = {name: np.zeros_like(getattr(tape, name)) for name in OF_TIME}
     return replace(
-        apart(tape), tail=Tail(0, 0, 0, 0), dependencies=Dependencies.none(len(tape.row)), **idle
+        apart(tape),
+        tail=Tail(0, 0, 0, 0),
+        dependencies=Dependencies.none(len(tape.row)),
+        **idle,
     )

@@ -20,6 +20,8 @@ from traceanalyzer.replay.stretches import Pass
 from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 
+NEVER = np.iinfo(np.int64).min
+"""When a rank came to a meeting that it takes no part in."""
 DEVICE_PARTS = ("compute", "transfer", "copy")
 """What the device of a rank does that another one waits for, while it does not idle."""
 WAITING = "waiting"
@@ -67,9 +69,9 @@ class _Run:
                 behind = self.followed(other, (*trail, other))
                 scale = waited / (sum(behind.values()) or 1.0)
                 more = {part: time + scale * behind[part] for part, time in more.items()}
-            scale = ms((waits.end - waits.start)[mine].sum() / self.tapes[rank].steps) / (
-                sum(more.values()) or 1.0
-            )
+            waited_ns = (waits.end - waits.start)[mine].sum()
+            waited_ms = ms(waited_ns / self.tapes[rank].steps)
+            scale = waited_ms / (sum(more.values()) or 1.0)
             found = {part: time + scale * more[part] for part, time in found.items()}
         return found
 
@@ -103,7 +105,7 @@ class Work(NamedTuple):
 
 
 def work_of(tape: Tape, times: Pass, device: int) -> Work:
-    """The same of a device of the tape's rank."""
+    """The work on a device of the tape's rank."""
     start = np.array(times.came, np.int64)
     end = np.array(times.end, np.int64)
     runs = (tape.source.trace.device_ops.device[tape.row] == device) & (end > start)
@@ -123,9 +125,9 @@ class Waits(NamedTuple):
 
 
 def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list[Waits]:
-    """Of each rank."""
+    """The waits of each rank."""
     shared = max(int(tape.meeting.max(initial=-1)) for tape in tapes) + 1
-    came, ended = np.full((2, shared, len(tapes)), np.iinfo(np.int64).min)
+    came, ended = np.full((2, shared, len(tapes)), NEVER)
     for rank, (tape, times) in enumerate(zip(tapes, passes, strict=True)):
         ops = np.flatnonzero(tape.meeting >= 0)
         came[tape.meeting[ops], rank] = np.array(times.came, np.int64)[ops]
@@ -135,13 +137,16 @@ def waits_of(tapes: Sequence[Tape], passes: Sequence[Pass], period: int) -> list
 
 
 def _waits(came: I64, ended: I64, last: I64, rank: int, period: int) -> Waits:
-    here = np.flatnonzero((came[:, rank] > np.iinfo(np.int64).min) & (last != rank))
+    takes_part = came > NEVER
+    here = np.flatnonzero(takes_part[:, rank] & (last != rank))
     since = np.empty(len(here), np.int64)
     for other in distinct(last[here]).tolist():
-        both = np.sort(ended[(came[:, [rank, other]] > np.iinfo(np.int64).min).all(axis=1), rank])
-        met = np.append(both, both[-1] - period)
+        both = takes_part[:, rank] & takes_part[:, other]
+        ends = np.sort(ended[both, rank])
+        met = np.append(ends, ends[-1] - period)
         mine = last[here] == other
-        since[mine] = met[np.searchsorted(both, came[here[mine], rank], side="right") - 1]
+        before = np.searchsorted(ends, came[here[mine], rank], side="right") - 1
+        since[mine] = met[before]
     return Waits(since, came[here, rank], came[here, last[here]], last[here])
 
 

@@ -35,8 +35,8 @@ ESTIMATED_SPREAD = 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory,
 the replay itself."""
 SCENARIO_SPREAD = 0.08
-"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave
-things out. With these about nine in ten stopwatch medians are in their ranges
+"""How far a prediction may be off, to which comes a share of what it gains (`spreads`): scenarios
+leave things out. With these about nine in ten stopwatch medians are in their ranges
 (docs/accuracy.md)."""
 MOST_OF_GAIN = 0.4
 """Share of the predicted step by which what it gains may be off at most: of 37 remedies that were
@@ -160,10 +160,8 @@ class Replay:
         tapes = make_tapes(rated, peers) if steps.known else ()
         if not tapes:
             return None
-        typical = (
-            float(steps.duration[typical_steps(*(tape.source.causes for tape in tapes))].mean())
-            / NS_PER_MS
-        )
+        all_typical = typical_steps(*(tape.source.causes for tape in tapes))
+        typical = float(steps.duration[all_typical].mean()) / NS_PER_MS
         recorded = float(steps.duration[steps.steady].mean()) / NS_PER_MS
         if not 0 < recorded < LONGEST_MS or (
             steps.unlike and abs(typical / recorded - 1.0) > UNLIKE_SHARE
@@ -172,7 +170,8 @@ class Replay:
         fast, usual, slow = without_profiler(tapes, measured)
         replayed = step_ms(tapes)
         error = replayed / typical - 1.0 if typical else 0.0
-        left_out = int(hiccups(tapes[0].source.causes)[tapes[0].source.timed.steps.steady].sum())
+        first = tapes[0].source
+        left_out = int(hiccups(first.causes)[first.timed.steps.steady].sum())
         return cls(
             recorded,
             error,
@@ -241,9 +240,8 @@ class Replay:
     def gain_ms(self, scenario: Scenario) -> float:
         """What a scenario saves of the step without the profiler, ms; 0 where it is not
         predicted."""
-        return (
-            0.0 if (step := self.step_under_ms(scenario)) is None else max(self.base_ms - step, 0.0)
-        )
+        step = self.step_under_ms(scenario)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
     def pessimistic_gain_ms(self, scenario: Scenario, *, fast_host: bool = False) -> float:
         """What a scenario saves by its pessimistic reading, ms, also where the host is as fast as
@@ -261,7 +259,7 @@ class Replay:
 
     @cached_property
     def slow_host_ms(self) -> float:
-        """The same where the host is as slow as it may be."""
+        """The step without the profiler where the host is as slow as it may be."""
         return step_ms(self.slow_host) * self.scale
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
@@ -403,9 +401,8 @@ class Replay:
         """The best two and the best three together, where that is better than what is known
         already."""
         least_ms = self.base_ms * (1 - COMBINED_GAIN)
-        gains = sorted(
-            (s for s in COMBINED if known.get(s.id, least_ms) < least_ms), key=lambda s: known[s.id]
-        )
+        gaining = [one for one in COMBINED if known.get(one.id, least_ms) < least_ms]
+        gains = sorted(gaining, key=lambda one: known[one.id])
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*(s for s in COMBINED if s in gains[:count]))

@@ -86,7 +86,8 @@ def attention_fused(tape: Tape) -> Tape | None:
             end = last
             ops = order[first : last + 1]
             fused = _fused_ns(tape, ops, int(order[middle]), bool(backward[middle]))
-            gone[ops[1:]], time[ops[0]] = True, min(fused, float(tape.duration[ops].sum()))
+            gone[ops[1:]] = True
+            time[ops[0]] = min(fused, float(tape.duration[ops].sum()))
     return tape.retimed(time).without_launches(gone) if end >= 0 else None
 
 
@@ -136,7 +137,8 @@ class _Neighbours:
         """The first of the ops before a product that scale its operands or bring them in order
         within its operator."""
         at = product
-        while at > 0 and self.copies[at - 1] and self.outer[at - 1] == self.outer[product]:
+        own = self.outer[product]
+        while at > 0 and self.copies[at - 1] and self.outer[at - 1] == own:
             at -= 1
         scaled = (
             at > 0
@@ -170,7 +172,8 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
         return float(tape.duration[ops][products].sum())
     wide = np.isin(source.roofline.precision[row[products]], WIDE).any()
     scores = math.prod(shape)
-    padded = math.prod((*shape[:-2], *(math.ceil(size / TILE) * TILE for size in shape[-2:])))
+    tiled = (math.ceil(size / TILE) * TILE for size in shape[-2:])
+    padded = math.prod((*shape[:-2], *tiled))
     flops = (
         float(np.nansum(source.roofline.flops[row[products]]))
         * padded
@@ -240,11 +243,11 @@ def _is_causal(tape: Tape, ops: I64, shape: Shape) -> bool:
     come."""
     masking = with_text(tape.source.linked, operators(tape.source)[tape.row[ops]], MASKING)
     square = shape[-1] == shape[-2] > 1
-    masks = (one for i in ops[masking] for one in _shapes(tape, int(i)) if one[-2:] == shape[-2:])
+    taken = (one for i in ops[masking].tolist() for one in _shapes(tape, i))
+    masks = (one for one in taken if one[-2:] == shape[-2:])
     return square and any(math.prod(one) == shape[-1] ** 2 for one in masks)
 
 
 def _shapes(tape: Tape, op: int) -> list[Shape]:
-    return (
-        operators_of(tape.source.linked).of_rows(tape.source.roofline.row[tape.row[[op]]])[0].shapes
-    )
+    rows = tape.source.roofline.row[tape.row[[op]]]
+    return operators_of(tape.source.linked).of_rows(rows)[0].shapes

@@ -71,7 +71,7 @@ INFERENCE = {
 """Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two
 programs timed."""
 CALL_OF_CHAINS = 4.0
-"""The same of a function of elementwise operators: 71 and 76 us on two hosts, where a launch took
+"""A call of a function of elementwise operators: 71 and 76 us on two hosts, where a launch took
 18 and 19."""
 
 
@@ -105,7 +105,8 @@ def chains_compiled(tape: Tape, reading: Reading) -> Tape | None:
     inside = runs.number >= 0
     call = TRAINING[reading].call if tape.in_backward.any() else CALL_OF_CHAINS
     region = _regions(tape, inside)[0]
-    return _called(tape, left, np.where(inside, region, -1), _firsts(runs.first, region), call)
+    function = np.where(inside, region, -1)
+    return _called(tape, left, function, _firsts(runs.first, region), call)
 
 
 def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> Tape:
@@ -114,7 +115,8 @@ def _called(tape: Tape, left: Tape, function: I64, first: I64, call: float) -> T
     inside = function >= 0
     of_event = np.full(len(tape.dispatch), -1)
     of_event[tape.event[inside]] = function[inside]
-    spared = np.bincount(of_event + 1, tape.dispatch - left.dispatch, int(function.max()) + 2)[1:]
+    functions = int(function.max()) + 1
+    spared = np.bincount(of_event + 1, tape.dispatch - left.dispatch, functions + 1)[1:]
     dispatch = left.dispatch.astype(np.float64)
     at = tape.event[first]
     most = np.minimum(dispatch[at] + spared[function[first]], call * tape.usual_dispatch_ns(inside))
@@ -148,7 +150,8 @@ def compiled(tape: Tape, reading: Reading) -> Tape | None:
     launches = _launches_left(tape, model, norms) * cost.launch
     launches[_firsts(np.flatnonzero(model), _regions(tape, model)[0])] += cost.call
     spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
-    return left.with_dispatch(np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch))
+    spent_ns = np.rint(spent).astype(np.int64)
+    return left.with_dispatch(np.where(mine, spent_ns, tape.dispatch))
 
 
 def of_model(tape: Tape) -> Bool:

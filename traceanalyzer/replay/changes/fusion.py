@@ -38,12 +38,12 @@ WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
 library are whole."""
 COMPILED = re.compile(r"^triton_")  # kernels of torch.compile: what could be merged has been
 REREAD_SHARE = 0.75
-"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half
-of the time) where it fits, else from memory (all of it)."""
+"""Share of a reduction's time that is left in a fused kernel: its row is read once more, from cache
+(half of the time) where it fits, else from memory (all of it)."""
 REREAD_OF_LONGEST = 0.5
-"""The same where the reduction takes longest in its run: what it moves is what the run moves (a
-compiled network of norms over channels gained 20.5 % of its step; with 0.5 19.0 % is promised, with
-nothing 25.8 %)."""
+"""Share that is left where the reduction takes longest in its run: what it moves is what the run
+moves (a compiled network of norms over channels gained 20.5 % of its step; with 0.5 19.0 % is
+promised, with nothing 25.8 %)."""
 SLOTS_PER_OPERATION = 2.2
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads,
 stores and indices are shared; a GELU of 54 of them and 6 tanh was measured at 207 on two GPUs."""
@@ -53,7 +53,7 @@ FUNCTION = re.compile(
 ACTIVATION = re.compile(r"^aten::(gelu|mish|sigmoid|silu|softplus|elu)_?$")
 SLOTS_OF_FUNCTION = 15.0
 SLOTS_OF_ACTIVATION = 5.0
-"""Of each of their operations: tanh takes 15 slots for an element, exp 11, sqrt 12, log 27, erf and
+"""Slots of each operation: tanh takes 15 slots for an element, exp 11, sqrt 12, log 27, erf and
 sin 33, sigmoid (of 3 operations) 17, GELU (of 8) 38; slopes of the time over the length of chains
 compiled for an H100."""
 KEPT_SHARE = 0.5
@@ -97,7 +97,7 @@ def fusing(
 
 
 def runs_fused(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> Tape | None:
-    """The same of these runs: each is its first op, and the others and their launches are gone."""
+    """These runs, fused: each is its first op, and the others and their launches are gone."""
     if not len(runs.first):
         return None
     gone = runs.number >= 0
@@ -170,13 +170,7 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     traffic = np.where(before, 0.0, np.nan_to_num(rated.roofline.expected[tape.row]))
     reread = reducing & _wide_after(runs, traffic)
     again = _per_run(np.add, runs, np.where(reread & ~is_longest, time * REREAD_SHARE, 0.0))
-    # Least time to issue the instructions of each run, 0 where the GPU or the work is not known.
-    each = np.where(launched_within(tape, FUNCTION), SLOTS_OF_FUNCTION, SLOTS_PER_OPERATION)
-    each = np.where(launched_within(tape, ACTIVATION), SLOTS_OF_ACTIVATION, each)
-    slots = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]) * each)
-    arithmetic = np.nan_to_num(
-        slots / rated.linked.limit("issue_rate")[tape.row[runs.first]] * NS_PER_S
-    )
+    arithmetic = _arithmetic_ns(tape, runs)
     most = np.maximum(longest + again, arithmetic)
     if reading is Reading.PESSIMISTIC:
         return most + stays
@@ -190,6 +184,17 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     return np.maximum(once, LEAST_KERNEL_NS) + stays
 
 
+def _arithmetic_ns(tape: Tape, runs: Runs) -> F64:
+    """Least time to issue the instructions of each run, 0 where the GPU or the work is not
+    known."""
+    each = np.where(launched_within(tape, FUNCTION), SLOTS_OF_FUNCTION, SLOTS_PER_OPERATION)
+    each = np.where(launched_within(tape, ACTIVATION), SLOTS_OF_ACTIVATION, each)
+    operations = np.nan_to_num(tape.source.roofline.flops[tape.row])
+    slots = _per_run(np.add, runs, operations * each)
+    rate = tape.source.linked.limit("issue_rate")[tape.row[runs.first]]
+    return np.nan_to_num(slots / rate * NS_PER_S)
+
+
 def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F64:
     """What each run takes to move what crosses its border (or it keeps for others) at its best
     rate, ns, else NaN."""
@@ -201,10 +206,10 @@ def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F6
     )
     if kept:
         crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
-    rate = _per_run(np.fmax, runs, np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0))
-    return np.divide(
-        crosses, rate, out=np.full(len(rate), np.nan), where=(rate > 0) & (crosses > 0)
-    )
+    rate_of_op = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
+    rate = _per_run(np.fmax, runs, rate_of_op)
+    known = (rate > 0) & (crosses > 0)
+    return np.divide(crosses, rate, out=np.full(len(rate), np.nan), where=known)
 
 
 def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
@@ -212,7 +217,8 @@ def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
     an operator, too."""
     index = np.arange(len(reducing))
     first = _per_run(np.fmin, runs, np.where(reducing, index, np.inf))
-    before = (runs.number >= 0) & np.isfinite(first[runs.number]) & (index < first[runs.number])
+    first_of_run = first[runs.number]
+    before = (runs.number >= 0) & np.isfinite(first_of_run) & (index < first_of_run)
     return before & (_per_run(np.add, runs, before.astype(np.int64)) == 1)[runs.number]
 
 
@@ -220,8 +226,9 @@ def _wide_after(runs: Runs, traffic: F64) -> Bool:
     """Which ops of runs have one after them that goes over all of the data, too: what is reduced
     last is not read again. All where the traffic is not known."""
     wide = traffic * ASIDE >= np.append(_per_run(np.fmax, runs, traffic), 0.0)[runs.number]
-    last = _per_run(np.fmax, runs, np.where(wide, np.arange(len(traffic)), -1))
-    result: Bool = np.arange(len(traffic)) < np.append(last, -1.0)[runs.number]
+    index = np.arange(len(traffic))
+    last = _per_run(np.fmax, runs, np.where(wide, index, -1))
+    result: Bool = index < np.append(last, -1.0)[runs.number]
     return result | (traffic <= 0.0)
 
 

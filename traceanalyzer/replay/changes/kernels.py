@@ -170,7 +170,7 @@ def captured(tape: Tape) -> Tape:
 
 
 def captured_but_work(tape: Tape) -> Tape:
-    """The same where the host's own work stays between the launches."""
+    """The tape as captured, where the host's own work stays between the launches."""
     return replace(captured(tape), work=tape.work)
 
 

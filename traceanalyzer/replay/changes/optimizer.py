@@ -1,5 +1,6 @@
 """The optimizer's step in fewer launches and passes: fused, or by lists of tensors."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -86,9 +87,9 @@ def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
     most = int(counts.argmax())
     each = _tensors_each(tape, ops[of == most])
-    count = (
-        -(-int(each.sum()) // TENSORS_A_LAUNCH) if each.mean() <= FEW_TENSORS else int(counts[most])
-    )
+    count = int(counts[most])
+    if each.mean() <= FEW_TENSORS:
+        count = math.ceil(int(each.sum()) / TENSORS_A_LAUNCH)
     return ops[:count], int(longest * FUSED_PASS_RATIO) + LEAST_KERNEL_NS * count
 
 
@@ -145,8 +146,8 @@ def _optimizer_steps(tape: Tape, named: re.Pattern[str]) -> I64:
     rows = rows[np.argsort(ranges.start[rows], kind="stable")]
     launched = linked.launch_time[tape.row]
     result = np.full(len(tape.row), -1, np.int64)
-    inside = (
-        contains(union(ranges.start[rows], ranges.end[rows]), launched) & linked.is_kernel[tape.row]
-    )
-    result[inside] = rows[np.searchsorted(ranges.start[rows], launched[inside], side="right") - 1]
+    stepping = union(ranges.start[rows], ranges.end[rows])
+    inside = contains(stepping, launched) & linked.is_kernel[tape.row]
+    latest = np.searchsorted(ranges.start[rows], launched[inside], side="right") - 1
+    result[inside] = rows[latest]
     return np.where(np.isin(result, result[linked.is_matrix[tape.row]]), -1, result)

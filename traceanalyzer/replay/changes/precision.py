@@ -101,7 +101,8 @@ def in_16_bits(tape: Tape, efficiency: float, traffic: float, indexed: float) ->
 
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches casts for these products, as often as it launches the products."""
-    usual = int(np.median(tape.dispatch[tape.dispatch > 0])) if (tape.dispatch > 0).any() else 0
+    taken = tape.dispatch[tape.dispatch > 0]
+    usual = int(np.median(taken)) if len(taken) else 0
     return tape.with_dispatch(tape.dispatch + tape.events_of(products) * CASTS * usual)
 
 
@@ -129,7 +130,8 @@ def in_16_bits_already(tape: Tape) -> bool:
     """Whether most of the time in products goes to those of matrices in 16 bits."""
     matrix = tape.source.linked.is_matrix[tape.row]
     narrow = matrix & one_of(tape.source.roofline.precision[tape.row], NARROW)
-    return 2 * int(tape.duration[narrow].sum()) > int(tape.duration[matrix].sum())
+    narrow_ns = int(tape.duration[narrow].sum())
+    return 2 * narrow_ns > int(tape.duration[matrix].sum())
 
 
 def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
@@ -161,14 +163,15 @@ def kept_in_fp32(tape: Tape) -> tuple[Bool, F64]:
 
 
 def _kept(joined: Joined) -> tuple[Bool, F64]:
-    """The same by nodes of the host tree."""
+    """Which nodes of the host tree stay in fp32, and how many bytes each first casts."""
     tree = joined.linked.tree
     outer = tree.outermost_operators[~joined.in_backward[tree.outermost_operators]]
     stays = np.zeros(len(tree.start) + 1, bool)
     cast = np.zeros(len(tree.start) + 1)
     wide = set[Shape]()
     taken = set[Shape]()
-    for node, one in zip(outer.tolist(), operators(joined.linked).of_nodes(outer), strict=True):
+    known = operators(joined.linked).of_nodes(outer)
+    for node, one in zip(outer.tolist(), known, strict=True):
         if one.shapes and one.named(TO_16_BITS):
             taken = wide or taken
             wide = set()
@@ -176,13 +179,15 @@ def _kept(joined: Joined) -> tuple[Bool, F64]:
         elif one.shapes and one.named(PASSES):
             largest = max(one.shapes, key=math.prod)
             # A parameter is the same for all items of the other tensor's batch.
-            large, small = sorted((*one.shapes, (), ())[:2], key=math.prod, reverse=True)
+            first_two = (*one.shapes, (), ())[:2]
+            large, small = sorted(first_two, key=math.prod, reverse=True)
             promoted = (
                 one.named(PROMOTES)
                 and is_shared(small, large)
                 and 1 < math.prod(small) < math.prod(large)
             )
             wide |= {largest} if promoted else set()
-            stays[node], taken = largest in wide, set()
+            stays[node] = largest in wide
+            taken = set()
     stays[:-1] |= made_by(joined.linked, stays[:-1])
     return stays, cast

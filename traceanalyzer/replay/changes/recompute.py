@@ -11,8 +11,8 @@ from traceanalyzer.trace import Bool
 
 REENTRANT = re.compile(r"CheckpointFunctionBackward")
 HOOKED_SHARE = 0.75
-"""Of the host's time for operators whose operands are not kept that is left where they are: each
-saved tensor calls a hook in Python, forward and backward (about 10 us of 40 an operator; two
+"""What is left, where operands are kept, of the host's time for operators whose operands are not:
+each saved tensor calls a hook in Python, forward and backward (about 10 us of 40 an operator; two
 programs got at least this much faster)."""
 LEAST_KERNELS = 3  # kernels that tell a stretch of the forward pass from others
 
@@ -43,9 +43,12 @@ def kept(tape: Tape, hooked: float) -> Tape | None:
         usual = int(np.median(dispatch[others])) if others.any() else 0
         dispatch[events] = np.minimum(dispatch[events], usual)
     # Stretches that a node of their own calculates again have no hooks on what is saved.
-    slowed = (tape.events_of(stretch) | backward) & (not texts(tape.source.linked, REENTRANT).any())
-    around = begun | after | tape.events_of_only(gone)
-    return left.without_work(around).with_dispatch(np.where(slowed, dispatch * hooked, dispatch))
+    reentrant = texts(tape.source.linked, REENTRANT).any()
+    if not reentrant:
+        slowed = tape.events_of(stretch) | backward
+        dispatch = np.where(slowed, dispatch * hooked, dispatch)
+    left = left.without_work(begun | after | tape.events_of_only(gone))
+    return left.with_dispatch(dispatch)
 
 
 def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:

@@ -73,14 +73,16 @@ def _is_number(value: str) -> bool:
     return value.lstrip("-").isdecimal()
 
 
+def _takes_all(one: Operator, whole: Tensor) -> bool:
+    """Whether an operator's first operand has the shape of what was sorted."""
+    found = _first(one)
+    return found is not None and found.shape == whole.shape
+
+
 def _taken(following: list[Operator], whole: Tensor, along: int) -> int | None:
     """How many these operators, up to the next sort, take from the begin of a dimension; None if
     one takes else."""
-    of_whole = (
-        one
-        for one in following
-        if (found := _first(one)) is not None and found.shape == whole.shape
-    )
+    of_whole = (one for one in following if _takes_all(one, whole))
     taken = list[int]()
     for one in takewhile(lambda one: not one.named(SORTS), of_whole):
         numbers = list(map(int, filter(_is_number, one.values[1:4])))
@@ -110,12 +112,14 @@ def taken_by_topk(tape: Tape) -> Tape | None:
         return None
     first = mine & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.linked.limit("bandwidth")[tape.row])
-    spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
+    number = np.cumsum(first)
+    spent = np.bincount(number[mine], tape.duration[mine])[number]
     left = tape.retimed(np.where(first, np.minimum(needs, spent), tape.duration)).without_launches(
         mine & ~first
     )
     there = tape.events_of(first)
     calling = tape.events_of(mine)
-    calls = np.bincount(np.cumsum(there)[calling], tape.dispatch[calling])[np.cumsum(there)]
+    number = np.cumsum(there)
+    calls = np.bincount(number[calling], tape.dispatch[calling])[number]
     most = np.minimum(int(tape.usual_dispatch_ns(tape.compute)) * LAUNCHES, calls).astype(np.int64)
     return left.with_dispatch(np.where(there, most, left.dispatch))

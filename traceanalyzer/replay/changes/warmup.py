@@ -12,7 +12,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.timed import Timed
 from traceanalyzer.replay.patterns.named import operators_named
 from traceanalyzer.replay.tape import Tape, parametric, within_optimizer
-from traceanalyzer.trace import I64, Bool, distinct, ranked
+from traceanalyzer.trace import I32, I64, Bool, distinct, ranked
 
 OWN_WORK_NS = 300_000
 """A longer stretch of Python between two launches is work of the program's; a shorter one is the
@@ -83,15 +83,16 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
 
 
 def nothing_before_copies(tape: Tape) -> Tape | None:
-    """The same, and nothing that the program itself does before it copies data to the device; None
-    without that. What a loader does has a name."""
+    """No work of the host's own, and nothing that the program itself does before it copies data to
+    the device; None without that. What a loader does has a name."""
     mine = _before_copies(tape)
     left = no_work_of_its_own(tape) or tape
     return replace(left, loading=left.loading - mine) if mine.any() else None
 
 
 def made_on_device(tape: Tape) -> Tape | None:
-    """The same where the device makes these data, and nothing is copied."""
+    """The device makes what the program itself does before copies, and nothing is copied; None
+    without that."""
     found = nothing_before_copies(tape)
     return found and found.without_launches(tape.copy & (_before_copies(tape) > 0)[tape.event])
 
@@ -141,18 +142,29 @@ def first_launches(timed: Timed) -> IntervalSet:
     took = calls.end[call] - begin
     step = timed.steps.of_op[launched]
     names = ops.name[launched]
-    if len(distinct(step[step >= 0])) > 1:
-        kinds, at = ranked(names)
-        begun = np.full(len(kinds), np.iinfo(np.int32).max, np.int32)
-        done = np.full(len(kinds), -1, np.int32)
-        np.minimum.at(begun, at, step)
-        np.maximum.at(done, at, step)
-        first = (begun == done)[at]
-    else:
-        order = np.lexsort((begin, names))
-        first = np.zeros(len(names), bool)
-        for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
-            if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
-                first[rows[0]] = True
+    several_steps = len(distinct(step[step >= 0])) > 1
+    first = _of_one_step(names, step) if several_steps else _slow_at_first(names, begin, took)
     long = first & (took >= FIRST_LAUNCH_NS)
     return union(begin[long], calls.end[call][long])
+
+
+def _of_one_step(names: I32, step: I32) -> Bool:
+    """Which launches are of kernels that are launched in one step alone."""
+    kinds, at = ranked(names)
+    begun = np.full(len(kinds), np.iinfo(np.int32).max, np.int32)
+    done = np.full(len(kinds), -1, np.int32)
+    np.minimum.at(begun, at, step)
+    np.maximum.at(done, at, step)
+    return (begun == done)[at]
+
+
+def _slow_at_first(names: I32, begin: I64, took: I64) -> Bool:
+    """Which launches are the first of their kernel and took many times as long as the later
+    ones."""
+    order = np.lexsort((begin, names))
+    first = np.zeros(len(names), bool)
+    for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+        later = took[rows[1:]]
+        if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(later):
+            first[rows[0]] = True
+    return first

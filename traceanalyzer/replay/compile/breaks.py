@@ -4,6 +4,7 @@ not fuse, in plain words, with the line of code that ends them; whether ranks di
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.replay.compile.model import BreakRow, NotFusedRow, RankRow, RecompileRow
@@ -220,9 +221,8 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
         first, guard = met[0]
         text = guard.text or "the log does not say which"
         refused = sum(was_refused(one) for one, _ in met)
-        values = list(dict.fromkeys(value for _, of in met for value in (of.old, of.new) if value))[
-            :MAX_VALUES
-        ]
+        guarded = chain.from_iterable((of.old, of.new) for _, of in met)
+        values = list(dict.fromkeys(filter(None, guarded)))[:MAX_VALUES]
         function = function_of(log, first)
         remedy = remedy_of(guard)
         rows.append(
@@ -297,7 +297,8 @@ def named(log: CompileLog, compilation: Compilation) -> Compilation:
 
 def by_start(log: CompileLog) -> tuple[int, int]:
     """Ranks in order, of each its starts."""
-    return (-1 if log.rank is None else log.rank, log.spans[0].start_ns if log.spans else 0)
+    rank = -1 if log.rank is None else log.rank
+    return (rank, log.spans[0].start_ns if log.spans else 0)
 
 
 def rank_row(log: CompileLog) -> RankRow:
@@ -315,24 +316,28 @@ def rank_row(log: CompileLog) -> RankRow:
 def ranks_differ(logs: Sequence[CompileLog]) -> list[str]:
     """How ranks compiled differently: a rank with other graphs or other collectives is where a run
     hangs."""
-    ranks = [
-        log for _, log in sorted({log.rank: log for log in logs if log.rank is not None}.items())
-    ]
+    of_rank = {log.rank: log for log in logs if log.rank is not None}
+    ranks = [log for _, log in sorted(of_rank.items())]
     return [text for log in ranks[1:] for text in _differences(ranks[0], log)]
+
+
+def _captured(log: CompileLog) -> Counter[tuple[str, int]]:
+    return Counter((c.compile_id, c.operators) for c in log.compilations if c.graphs)
+
+
+def _schedule(log: CompileLog) -> list[tuple[str, ...]]:
+    return [c.collectives for c in log.compilations if c.collectives]
 
 
 def _differences(a: CompileLog, b: CompileLog) -> list[str]:
     names = {c.compile_id: c.name for log in (b, a) for c in reversed(log.compilations)}
-    here, there = (
-        Counter((c.compile_id, c.operators) for c in log.compilations if c.graphs) for log in (a, b)
-    )
+    here, there = map(_captured, (a, b))
     apart = sorted((here - there) | (there - here))
     result = [
         f"rank {b.rank} compiled {one} ({names[one]}) differently from rank {a.rank}."
         for one, _ in apart
     ]
-    schedules = [list(filter(None, (c.collectives for c in log.compilations))) for log in (a, b)]
-    if schedules[0] != schedules[1]:
+    if _schedule(a) != _schedule(b):
         result.append(
             f"rank {b.rank} runs other collectives, or in another order, than rank "
             f"{a.rank}: this can hang."

@@ -105,7 +105,8 @@ def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
         name = rated.trace.text(int(rated.trace.device_ops.name[op])) or ""
         key = calls[code.call_of_op[op]]
         region = regions[region_of_op[op]]
-        place[i] = known.get((key, name), known.get((region, name), known.get(("", name), -1)))
+        named = ((code_key, name) for code_key in (key, region, ""))
+        place[i] = next((known[one] for one in named if one in known), -1)
         if place[i] < 0 and code.is_triton[op]:
             place[i] = extra.setdefault((key, name), len(every))
             if place[i] == len(every):

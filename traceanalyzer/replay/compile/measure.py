@@ -80,8 +80,8 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
 
 
 def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
-    """Of the last start of each rank the one that compiled longest; starts that compiled nothing
-    are none."""
+    """The log that compiled longest among the last starts of each rank; starts that compiled
+    nothing are none."""
     seconds = [sum(sum(each.values()) for each in stage_seconds(log)) for log in logs]
     began = [log.spans[0].start_ns if log.spans else 0 for log in logs]
     last: dict[int | None, int] = {}
@@ -126,6 +126,7 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     counts = log.counts
     outside = outside_seconds(log)
     codes = list(chain.from_iterable(one.codes for one in log.compilations))
+    several_starts = len({each.rank for each in logs}) < len(logs)
     lacks_estimates = any(code.launches for code in codes) and not any(
         code.estimates for code in codes
     )
@@ -146,6 +147,6 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
                 "up to its end."
             ),
         ),
-        (len({each.rank for each in logs}) < len(logs), SEVERAL.format(len(logs), log.path)),
+        (several_starts, SEVERAL.format(len(logs), log.path)),
     )
     return [*log.notes, *(text for applies, text in possible if applies)]

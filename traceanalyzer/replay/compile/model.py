@@ -168,8 +168,7 @@ class StepsUse:
 
     step_ms: float | None = None  # a steady step without the profiler
     recorded_step_ms: float | None = None
-    """The same as recorded; the figures of the first step and of the warm-up are as recorded,
-    too."""
+    """As recorded; so are the figures of the first step and of the warm-up."""
     first_step_ms: float | None = None
     first_step: list[FirstStepPart] = field(default_factory=list)
     warmup_ms: float | None = None
@@ -236,7 +235,7 @@ EMPTY = Compiled("trace")  # no log was read: what is not known is null or empty
 
 @dataclass(frozen=True)
 class CompileStats:
-    """Of the process that compiled longest, from the log of torch.compile."""
+    """The process that compiled longest, from the log of torch.compile."""
 
     compile_s: float | None = metric("time in compilations", "s")
     graphs: int | None = metric("graphs compiled")

@@ -68,12 +68,12 @@ class CompiledCode:
     @cached_property
     def regions(self) -> Ranges:
         """Runs of compiled functions; the text is the compile id."""
-        return self._ranges(lambda name: found["id"] if (found := REGION.match(name)) else None)
+        return self._ranges(_group_of(REGION, "id"))
 
     @cached_property
     def calls(self) -> Ranges:
         """Calls of graphs; the text is the graph's key."""
-        return self._ranges(lambda name: found["key"] if (found := CALL.match(name)) else None)
+        return self._ranges(_group_of(CALL, "key"))
 
     @cached_property
     def bodies(self) -> Ranges:
@@ -129,7 +129,8 @@ class CompiledCode:
         or encloses, it."""
         index = np.full(len(self.joined.linked.tree.start) + 1, -1, np.int64)
         index[ranges.node] = np.arange(len(ranges))
-        return index[np.append(self.joined.linked.tree.innermost(index[:-1] >= 0), -1)]
+        enclosing = self.joined.linked.tree.innermost(index[:-1] >= 0)
+        return index[np.append(enclosing, -1)]
 
 
 HOST_SPREAD = 0.2
@@ -173,3 +174,13 @@ class Traced:
             low,
             max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step))),
         )
+
+
+def _group_of(pattern: re.Pattern[str], group: str) -> Callable[[str], str | None]:
+    """What gives a group of a pattern for a name that matches it, None for others."""
+
+    def text_of(name: str) -> str | None:
+        found = pattern.match(name)
+        return found[group] if found else None
+
+    return text_of

@@ -108,7 +108,8 @@ def _with_price(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     prediction = traced.predict(
         f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS
     )
-    steady = sum(int(rated.timed.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
+    forward = (seam.start[: seam.forward] for seam in mine)
+    steady = sum(int(rated.timed.steady_host(starts).sum()) for starts in forward)
     step, low, high = traced.range_of(prediction)
     row = replace(row, per_step=traced.per_step(steady), idle_ms=idle_in(rated.timed, windows))
     basis = NOT_FAITHFUL if step is None else BASIS

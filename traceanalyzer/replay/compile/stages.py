@@ -153,7 +153,8 @@ def _own_times(spans: Sequence[Span]) -> Iterable[tuple[Span, str, str, int]]:
         stack = open_[span.thread]
         id_around, stage_around = stack[-1][1:3] if stack else ("", "other")
         if stack:
-            stack[-1][3][0] += min(span.end_ns, stack[-1][0].end_ns) - span.start_ns
+            around, _, _, inner = stack[-1]
+            inner[0] += min(span.end_ns, around.end_ns) - span.start_ns
         stack.append((span, span.compile_id or id_around, stage_of(span.name) or stage_around, [0]))
     for thread in list(open_):
         close(thread, 1 << 62)
@@ -175,7 +176,8 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     layers = ("fx_graph", "aot_autograd")
     by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
     fx = by_cache["fx_graph"]
-    reasons = list(dict.fromkeys(filter(None, (e.reason for e in events if e.state == "bypass"))))
+    bypassed = (event.reason for event in events if event.state == "bypass")
+    reasons = list(dict.fromkeys(filter(None, bypassed)))
     off = sum(len(one.codes) for one in filterfalse(cache_states, log.compilations))
     bypasses = fx["bypass"] + by_cache["aot_autograd"]["bypass"]
     saved_s = sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S

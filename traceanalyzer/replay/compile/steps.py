@@ -123,7 +123,8 @@ def _parts(
             if span.depth == 0
         ]
         extent = (begin_of_first(timed), int(timed.steps.end[-1]))
-        compiling = clip(union(*np.array(outermost, np.int64).reshape(-1, 2).T), extent)
+        start, end = np.array(outermost, np.int64).reshape(-1, 2).T
+        compiling = clip(union(start, end), extent)
         if len(compiling.start):
             yield "GPU idle: compiling", intersect(left, compiling)
             left = subtract(left, compiling)
@@ -138,12 +139,17 @@ def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalS
     if not len(idle.start):
         return []
     calls = timed.trace.api_calls
-    window = (int(idle.start[0]), int(idle.end[-1]))
-    near = np.flatnonzero((calls.start < window[1]) & (calls.end > window[0]) & (calls.name >= 0))
+    within = (calls.start < idle.end[-1]) & (calls.end > idle.start[0])
+    near = np.flatnonzero(within & (calls.name >= 0))
     found = []
     for code in distinct(calls.name[near]).tolist():
         rows = near[calls.name[near] == code]
-        found.append((ms(intersect(idle, union(calls.start[rows], calls.end[rows])).total), code))
+        calling = union(calls.start[rows], calls.end[rows])
+        found.append((ms(intersect(idle, calling).total), code))
     longest = sorted((one for one in found if one[0] > 0), reverse=True)[:MAX_CALLS]
-    rows_of = {timed.trace.strings[code]: np.flatnonzero(calls.name == code) for _, code in longest}
-    return [(name, union(calls.start[rows], calls.end[rows])) for name, rows in rows_of.items()]
+    result = []
+    for _, code in longest:
+        rows = np.flatnonzero(calls.name == code)
+        calling = union(calls.start[rows], calls.end[rows])
+        result.append((timed.trace.strings[code], calling))
+    return result

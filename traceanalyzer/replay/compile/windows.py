@@ -23,6 +23,8 @@ from traceanalyzer.replay.tape import Tape
 from traceanalyzer.trace import I64, distinct
 from traceanalyzer.trace.compile_log import CompileLog
 
+Window = tuple[int, int]  # when it begins and ends, ns
+
 
 @dataclass(frozen=True, eq=False)
 class Seam:
@@ -44,7 +46,7 @@ UNSAID = "asked for and never recorded; the log does not say why (TORCH_LOGS=cud
 
 def seams(code: CompiledCode) -> list[Seam]:
     """The seams of a trace, in the order in which they are first met."""
-    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    found: dict[tuple[str, str], list[Window]] = {}
     regions = code.regions
     bodies = code.bodies
     outside = code.around(regions)[code.joined.linked.tree.parent[regions.node]]
@@ -60,14 +62,17 @@ def seams(code: CompiledCode) -> list[Seam]:
         )
         if window[1] > window[0]:
             found.setdefault((regions.text[outer], regions.text[nested]), []).append(window)
-    both = {
-        pair: [*windows, *_backward(code, *pair, len(windows))] for pair, windows in found.items()
-    }
-    times = {pair: np.array(windows, np.int64) for pair, windows in both.items()}
-    return [Seam(*pair, time[:, 0], time[:, 1], len(found[pair])) for pair, time in times.items()]
+    return [_seam(code, *pair, windows) for pair, windows in found.items()]
 
 
-def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[tuple[int, int]]:
+def _seam(code: CompiledCode, before: str, after: str, forward: list[Window]) -> Seam:
+    """The seam of two regions, whose windows in the forward pass these are."""
+    windows = [*forward, *_backward(code, before, after, len(forward))]
+    start, end = np.array(windows, np.int64).T
+    return Seam(before, after, start, end, len(forward))
+
+
+def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[Window]:
     """The backward's seams: between backwards of what goes on and of the broken function, paired by
     sequence number."""
     ranges = code.joined.trace.host_ranges
@@ -93,14 +98,20 @@ def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[t
             sequences.get(int(ranges.sequence[other])),
         )
         if pair == (after, before) and ranges.thread[one] == ranges.thread[other]:
-            first, second = (
-                (int(ranges.thread[i]), int(ranges.start[i]), int(ranges.end[i]))
-                for i in (one, other)
-            )
-            windows.append(
-                (code.calls.last_end(*first, first[2]), code.calls.first_start(*second, second[1]))
-            )
+            windows.append(_between(code, one, other))
     return [window for window in windows if window[1] > window[0]][:count]
+
+
+def _between(code: CompiledCode, one: int, other: int) -> Window:
+    """From the end of the last call of a graph in a host range to the first call in another of its
+    thread, ns."""
+    ranges = code.joined.trace.host_ranges
+    thread = int(ranges.thread[one])
+    start = ranges.start[[one, other]].tolist()
+    end = ranges.end[[one, other]].tolist()
+    last_end = code.calls.last_end(thread, start[0], end[0], end[0])
+    first_start = code.calls.first_start(thread, start[1], end[1], start[1])
+    return last_end, first_start
 
 
 def idle_in(timed: Timed, windows: IntervalSet) -> float:
@@ -112,9 +123,8 @@ def idle_in(timed: Timed, windows: IntervalSet) -> float:
     steps = timed.steps
     gaps = timed.activity[timed.device].gaps
     device = np.flatnonzero(timed.trace.device_ops.device == timed.device)
-    following = device[
-        np.minimum(np.searchsorted(timed.trace.device_ops.start[device], gaps.end), len(device) - 1)
-    ]
+    after = np.searchsorted(timed.trace.device_ops.start[device], gaps.end)
+    following = device[np.minimum(after, len(device) - 1)]
     launched = timed.linked.launch_time[following]
     latency = np.where(launched >= 0, np.maximum(gaps.end - launched, 0), 0)
     steady = (steps.of_op[following] >= steps.warmup) & (launched >= 0)
@@ -131,7 +141,8 @@ def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
         return None
     spent = ("dispatch", "work", "loading", "reading", "sending", "profiling")
     left = {name: (getattr(tape, name) * share).astype(np.int64) for name in spent}
-    return replace(tape.without(inside[tape.event] & tape.copy), **left, waits=tape.waits & ~inside)
+    kept = tape.without(inside[tape.event] & tape.copy)
+    return replace(kept, **left, waits=tape.waits & ~inside)
 
 
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:

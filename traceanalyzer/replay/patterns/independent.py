@@ -79,7 +79,8 @@ def share_weights_only(operators: Run, steps: I32, run: Repeat) -> bool:
     step."""
     if run.times < FEWEST_ITEMS or not _collected(operators, steps, run):
         return False
-    calls = [operators[at : at + run.period] for at in range(run.first, run.stop, run.period)]
+    starts = range(run.first, run.stop, run.period)
+    calls = [operators[at : at + run.period] for at in starts]
     if any(_weights(call) != _weights(calls[0]) for call in calls) or _carries(calls[0]):
         return False
     taken = [
@@ -121,8 +122,9 @@ def _collected(operators: Run, steps: I32, run: Repeat) -> bool:
 def _gives_other_size(call: Run, taken: Shape) -> bool:
     """Whether a call gives nothing of the size that it takes."""
     given = given_by(call[-1])
-    other = call[-1].named(REDUCES) if given is None else math.prod(given) != math.prod(taken)
-    return other and not _met_again(call, taken)
+    if given is None:
+        return call[-1].named(REDUCES) and not _met_again(call, taken)
+    return math.prod(given) != math.prod(taken) and not _met_again(call, taken)
 
 
 def _carries(call: Run) -> bool:

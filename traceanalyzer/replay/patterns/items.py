@@ -42,7 +42,7 @@ class _Forward(NamedTuple):
 
 
 def _of_steps(tape: Tape) -> list[_Forward]:
-    """Those of each step on the tape."""
+    """The forward operators of each step on the tape."""
     linked = tape.source.linked
     tree = tape.source.linked.tree
     outer = tape.forward_operators
@@ -75,11 +75,14 @@ def item_starts(tape: Tape) -> Bool:
     for times in _batches(tape, least_dimensions=1 if learns else 2):
         first = np.searchsorted(called, np.array(times, np.int64))
         first = first[first < len(called)]
-        if learns and (not len(first) or result[first[0] : first[-1] + 1].any()):
+        if learns and not len(first):
+            continue
+        if learns and result[first[0] : first[-1] + 1].any():
             continue
         # Each learns: there is a backward pass between any two ops with which items begin, and
         # after the last.
-        passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
+        passed_before = np.cumsum(backward)[np.maximum(first - 1, 0)]
+        passed = np.append(passed_before, backward.sum())
         result[first] |= not learns or (np.diff(passed) > 0).all()
     return result
 
@@ -90,8 +93,10 @@ def takes_items(tape: Tape, calls: Bool) -> bool:
     or moves of a game, do neither."""
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
     step = tape.step_of_op
-    ends = [called[calls & (step == one)].max(initial=0) for one in distinct(step).tolist()]
-    return all(_takes_items(one, end) for one, end in zip(tape.memo(_of_steps), ends, strict=True))
+    chosen = (calls & (step == one) for one in distinct(step).tolist())
+    ends = [called[here].max(initial=0) for here in chosen]
+    forwards = zip(tape.memo(_of_steps), ends, strict=True)
+    return all(_takes_items(one, end) for one, end in forwards)
 
 
 def _takes_items(of: _Forward, end: int) -> bool:
@@ -101,7 +106,8 @@ def _takes_items(of: _Forward, end: int) -> bool:
         return True
     numbers = defaultdict[tuple[int, str], list[int]](list)
     for i in np.flatnonzero(of.picks & before).tolist():
-        dimension, number = (*of.operator[i].values, "", "", "")[NUMBER - 1 : NUMBER + 1]
+        values = (*of.operator[i].values, "", "", "")
+        dimension, number = values[NUMBER - 1 : NUMBER + 1]
         if number.isdecimal():
             numbers[int(of.shapes[i]), dimension].append(int(number))
     several = [
@@ -117,15 +123,18 @@ def _takes_items(of: _Forward, end: int) -> bool:
 
 
 def _along_first(of: _Forward, chosen: Bool) -> list[Operator]:
-    """Those of the chosen operators that work along the first of several dimensions."""
+    """The chosen operators that work along the first of several dimensions."""
     found = (of.operator[i] for i in np.flatnonzero(chosen).tolist())
-    return [one for one in found if one.values[-1:] in ((), ("0",)) and len(one.first) > 1]
+    several = (one for one in found if len(one.first) > 1)
+    return [one for one in several if one.values[-1:] in ((), ("0",))]
 
 
 def _parts(one: Operator) -> int:
     """Into how many parts an operator takes the first dimension of a tensor."""
     size = one.values[1] if len(one.values) > NUMBER else "1"
-    return one.first[0] // max(int(size), 1) if size.isdecimal() else size.count(",") + 1
+    if size.isdecimal():
+        return one.first[0] // max(int(size), 1)
+    return size.count(",") + 1
 
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
@@ -133,14 +142,12 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     for of in tape.memo(_of_steps):
         for batch, count in sorted(Counter(of.shapes[of.apart].tolist()).items()):
             shape = _shape(of, batch)
-            items = [
-                i for i in np.flatnonzero(of.takes).tolist() if of.operator[i].first == shape[1:]
-            ]
+            takes = np.flatnonzero(of.takes).tolist()
+            items = [i for i in takes if of.operator[i].first == shape[1:]]
             if len(shape) > 1 and len(items) == shape[0] * count >= FEWEST_ITEMS * count:
                 yield of.start[items].tolist()
-        for batch in distinct(
-            of.shapes[of.picks]
-        ).tolist():  # whose items are picked by their numbers
+        # Batches whose items are picked by their numbers.
+        for batch in distinct(of.shapes[of.picks]).tolist():
             shape = _shape(of, batch)
             picked = np.flatnonzero(of.picks & (of.shapes == batch))
             if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:

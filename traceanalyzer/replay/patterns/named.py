@@ -89,7 +89,8 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
     for thread in distinct(ranges.thread[rows]):
         mine = rows[ranges.thread[rows] == thread]
         here = np.flatnonzero(tree.thread == thread)
-        result[here] = contains(union(ranges.start[mine], ranges.end[mine]), tree.start[here])
+        frames = union(ranges.start[mine], ranges.end[mine])
+        result[here] = contains(frames, tree.start[here])
     return result
 
 
@@ -112,8 +113,9 @@ class Outermost:
     def at(self, first: int, stop: int) -> list[Place]:
         """Those at these places; fewer at the ends."""
         here = slice(max(first, 0), max(stop, 0))
-        known = self._known.of_nodes(self.nodes[here])
-        return list(map(Place, self.nodes[here].tolist(), known, self._launches[here].tolist()))
+        nodes = self.nodes[here]
+        launches = self._launches[here].tolist()
+        return list(map(Place, nodes.tolist(), self._known.of_nodes(nodes), launches))
 
     def follow(self, place: int, count: int) -> Iterator[Operator]:
         """The one at this place and those after it, so many in all, read a few at a time."""
@@ -126,7 +128,7 @@ class Outermost:
         return takewhile(lambda one: not one.launches, self.at(place + 1, place + 1 + count))
 
     def before(self, place: int, count: int) -> Iterator[Place]:
-        """Those of so many right before one that launch nothing, the nearest first."""
+        """Operators that launch nothing, of so many right before one; the nearest first."""
         return (one for one in reversed(self.at(place - count, place)) if not one.launches)
 
 

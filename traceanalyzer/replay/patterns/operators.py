@@ -70,12 +70,12 @@ class Operator:
 
     @cached_property
     def lists(self) -> list[list[Shape]]:
-        """Of the tensors in each of its lists."""
+        """The shapes of the tensors in each of its lists."""
         return [[tensor.shape for tensor in one] for one in self.inputs if isinstance(one, tuple)]
 
     @property
     def listed(self) -> list[Shape]:
-        """Of the tensors in its first argument, where that is a list."""
+        """The shapes of the tensors in its first argument, where that is a list."""
         return self.lists[0] if self.inputs and isinstance(self.inputs[0], tuple) else []
 
 
@@ -123,7 +123,8 @@ class Operators:
         ranges = self._linked.trace.host_ranges
         known = self._known
         columns = (ranges.name, ranges.shapes, ranges.dtypes, ranges.concrete)
-        kinds = list(zip(*(at(column, rows, -1).tolist() for column in columns), strict=True))
+        of_rows = (at(column, rows, -1).tolist() for column in columns)
+        kinds = list(zip(*of_rows, strict=True))
         for kind in kinds:
             if kind not in known:
                 name, shapes, dtypes, values = map(self._linked.trace.text, kind)
@@ -163,12 +164,15 @@ def flow(one: Operator) -> Flow:
 
 def given_by(one: Operator) -> Shape | None:
     """The shape of what an operator gives; None where that is not known."""
-    return max(one.shapes, key=math.prod) if one.shapes and one.named(LARGER) else flow(one).gives
+    if one.shapes and one.named(LARGER):
+        return max(one.shapes, key=math.prod)
+    return flow(one).gives
 
 
 def is_shared(shape: Shape, by: Shape) -> bool:
     """Whether all items of a batch, of which there are several, share a tensor of this shape."""
-    return len(by) > 0 and by[0] > 1 and (len(shape) < len(by) or shape[0] == 1)
+    is_batch = len(by) > 0 and by[0] > 1
+    return is_batch and (len(shape) < len(by) or shape[0] == 1)
 
 
 def is_chain(run: Sequence[Operator]) -> bool:
@@ -184,15 +188,18 @@ def is_chain(run: Sequence[Operator]) -> bool:
         return False
     if not all(None is not a.gives == b.takes for a, b in pairwise(flows)):
         return False
-    return flows[0].takes != flows[-1].gives or _has_own_part(run, begun, flows[0].takes or ())
+    taken = flows[0].takes
+    return taken != flows[-1].gives or _has_own_part(run, begun, taken or ())
 
 
 def _has_own_part(run: Sequence[Operator], begun: int, taken: Shape) -> bool:
     """Whether a run begins with a part of a tensor, and writes its result, if so, to parts of one
     number alone."""
-    source = next(filter(None, (one.shapes for one in reversed(run[:begun]))), [()])[0]
+    before = (one.shapes for one in reversed(run[:begun]))
+    source = next(filter(None, before), [()])[0]
     # A part is without one dimension, or less of it.
-    without = any(source[:i] + source[i + 1 :] == taken for i in range(len(source)))
+    parts = (source[:i] + source[i + 1 :] for i in range(len(source)))
+    without = taken in parts
     less = len(taken) == len(source) and sum(map(ne, taken, source)) == 1
     numbers = {one.texts[2] for one in run if one.named(PART)}
     own = not count(run, WRITES) or (len(numbers) == 1 and all(numbers))

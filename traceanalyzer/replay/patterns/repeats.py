@@ -26,7 +26,8 @@ def each_step(step: I32 | I64, chosen: Bool) -> Iterator[I64]:
 
 def after_each(chosen: NDArray[Any]) -> NDArray[Any]:
     """For each entry that of the one before it; False for the first."""
-    return np.append(np.zeros(1, chosen.dtype), chosen[:-1])[: len(chosen)]
+    none = np.zeros(1, chosen.dtype)
+    return np.append(none, chosen[:-1])[: len(chosen)]
 
 
 def split_where(rows: I64, apart: Bool) -> list[I64]:
@@ -116,9 +117,11 @@ class Loop:
 
 def in_a_row(code: I64, period: int, taken: Bool) -> Iterator[Repeat]:
     """Where stretches of so many entries, none of them taken yet, equal the one before them."""
-    same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
-    edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-    for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
+    free = ~taken[period:] & ~taken[:-period]
+    same = (code[period:] == code[:-period]) & free
+    bounded = np.concatenate(([0], same.astype(np.int8), [0]))
+    edge = np.flatnonzero(np.diff(bounded)).tolist()
+    for start, stop in zip(edge[::2], edge[1::2], strict=True):
         yield Repeat(start, period, (stop - start) // period + 1)
 
 
@@ -131,7 +134,8 @@ def by_distance(code: I64, shortest: int, longest: int, most_tried: int) -> list
     periods, often = np.unique(apart[(apart >= shortest) & (apart <= longest)], return_counts=True)
     found = list[Repeat]()
     taken = np.zeros(len(code), bool)
-    for period in np.sort(periods[np.argsort(-often, kind="stable")][:most_tried]).tolist():
+    commonest = periods[np.argsort(-often, kind="stable")][:most_tried]
+    for period in np.sort(commonest).tolist():
         for run in in_a_row(code, period, taken):
             if run.times > 1 and period_of(code[run.first : run.first + period]) == period:
                 taken[run.first : run.stop] = True
@@ -140,17 +144,20 @@ def by_distance(code: I64, shortest: int, longest: int, most_tried: int) -> list
 
 
 def latest(code: I64, run: Repeat) -> Repeat:
-    """The same run from the last place at which as many stretches can begin: where the one before
-    it ends as all of them do, it may begin later than it seems to."""
+    """A run from the last place at which as many stretches can begin: where the one before it ends
+    as all of them do, it may begin later than it seems to."""
     after = code[run.stop :][: run.period]
     alike = after == code[run.first :][: len(after)]
-    return run._replace(first=run.first + (len(after) if alike.all() else int(alike.argmin())))
+    later = len(after) if alike.all() else int(alike.argmin())
+    return run._replace(first=run.first + later)
 
 
 def period_of(code: I32 | I64) -> int:
     """After how many entries these repeat themselves, their number where they do not."""
-    parts = (part for part in range(1, len(code) // 2 + 1) if len(code) % part == 0)
-    return next((part for part in parts if (code[part:] == code[:-part]).all()), len(code))
+    length = len(code)
+    parts = (part for part in range(1, length // 2 + 1) if length % part == 0)
+    repeating = (part for part in parts if (code[part:] == code[:-part]).all())
+    return next(repeating, length)
 
 
 def codes(*columns: I64 | I32) -> I64:

@@ -57,7 +57,10 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     shape = at(rated.trace.host_ranges.shapes, roofline.row, -1)[order]
     run = ops.runs(rated.timed, order, small[order])[0].astype(np.int64)
     # A run also ends where the shape changes.
-    run[run >= 0] += np.cumsum((np.diff(shape, prepend=shape[:1]) != 0) & small[order])[run >= 0]
+    other_shape = np.diff(shape, prepend=shape[:1]) != 0
+    shapes_met = np.cumsum(other_shape & small[order])
+    in_run = run >= 0
+    run[in_run] += shapes_met[in_run]
     long = (run >= 0) & (np.bincount(run + 1)[run + 1] >= MIN_BATCH)
     order = order[long]
     run = run[long]
@@ -71,7 +74,9 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     attainable = np.bincount(run, weights=roofline.attainable[order] / TENSOR_EFFICIENCY)
     batched = np.maximum(ops.greatest(ops.duration(rated.linked)[order], run), attainable)
     return SmallProducts(
-        ops.group(rated.timed, rows), len(run) / len(batched), ops.per_step(rated.timed, batched)
+        ops.group(rated.timed, rows),
+        len(run) / len(batched),
+        ops.per_step(rated.timed, batched),
     )
 
 
@@ -125,7 +130,7 @@ def _independent(rated: Rated, order: I64, run: I64) -> list[int]:
 
 
 def _of_items(rated: Rated, runs: list[_Run]) -> set[int]:
-    """Those of a size of which the program takes as many items out of tensors as they have
+    """Runs of a size of which the program takes as many items out of tensors as they have
     operands."""
     asked = Counter[int]()
     items = _items(rated) if runs else Counter[int]()
@@ -149,7 +154,8 @@ def _turned(rated: Rated, run: _Run) -> bool:
             for i, one in enumerate(between)
             if one.named(VIEW) and math.prod(one.first) == run.size
         ]
-        turned = between[views[0] + 1].first if len(views) == 1 and between[-1].named(TURNS) else ()
+        is_turned = len(views) == 1 and between[-1].named(TURNS)
+        turned = between[views[0] + 1].first if is_turned else ()
         if math.prod(turned) != run.size or len(turned) in map(len, product.shapes):
             return False
     return True

@@ -133,10 +133,14 @@ def resized_ns(tape: Tape, loads: Loads, limits: Limits) -> F64:
     others = rest * filled * _out_of_cache(tape, loads, limits)
     made = start + np.where(matrix & np.isfinite(products), products, others)
     least = np.where(then > now, BEST * then + STARTED * start, 0.0)
-    unchanged = np.abs(loads.growth - 1.0) < 1e-9
-    same_work = unchanged & (np.nan_to_num(loads.then.flops) == np.nan_to_num(loads.now.flops))
-    result: F64 = np.where(same_work, time, np.maximum(made, least))
+    result: F64 = np.where(_is_same_work(loads), time, np.maximum(made, least))
     return result
+
+
+def _is_same_work(loads: Loads) -> Bool:
+    unchanged = np.abs(loads.growth - 1.0) < 1e-9
+    flops_now = np.nan_to_num(loads.now.flops)
+    return unchanged & (np.nan_to_num(loads.then.flops) == flops_now)
 
 
 def _products_ns(rest: F64, now: F64, then: F64, beyond: F64) -> F64:
@@ -159,7 +163,8 @@ def product_growth(now: F64, then: F64) -> F64:
     """How many times longer products take beyond their start, from these ideal times to those; NaN
     where the first is not known."""
     known = now > 0
-    return np.where(known, _curve_ns(then) / np.where(known, _curve_ns(now), 1.0), np.nan)
+    now_ns = np.where(known, _curve_ns(now), 1.0)
+    return np.where(known, _curve_ns(then) / now_ns, np.nan)
 
 
 def _filled(tape: Tape, loads: Loads, limits: Limits) -> F64:
@@ -182,7 +187,8 @@ def _waves(tape: Tape, loads: Loads, limits: Limits) -> F64:
     that fills it."""
     ops = tape.source.trace.device_ops
     waves = tape.source.roofline.waves[tape.row]
-    threads = ops.blocks[tape.row] * np.maximum(ops.threads[tape.row], 1).astype(np.float64)
+    block_threads = np.maximum(ops.threads[tape.row], 1)
+    threads = ops.blocks[tape.row] * block_threads.astype(np.float64)
     each = loads.now.elements / np.where(threads > 0, threads, np.nan)
     looping = np.nan_to_num(each) > LOOPING
     by_size = ideal_ns(loads.now, limits) / FULL_NS

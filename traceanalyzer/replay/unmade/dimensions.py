@@ -173,9 +173,10 @@ def _settled(root: Root, attention: list[tuple[Shape, Shape]]) -> Dimensions:
     """What the first operator says, with batch and length the other way around where attention has
     them so."""
     for query, _ in attention:
-        if (query[0], query[2]) == (root.batch, root.length):
+        outer = (query[0], query[2])
+        if outer == (root.batch, root.length):
             break
-        if (query[0], query[2]) == (root.length, root.batch) and root.length is not None:
+        if outer == (root.length, root.batch) and root.length is not None:
             return Dimensions(root.length, root.batch, basis=f"{root.basis}, length first")
     return Dimensions(root.batch, root.length, basis=root.basis)
 

@@ -30,7 +30,7 @@ from traceanalyzer.trace import F64, Bool
 TRAFFIC_LEFT = 0.6
 """Share of its time that a kernel of fp32 tensors takes in 16 bits, where the memory limits it."""
 INDEXED_LEFT = 0.85
-"""The same of one that finds each number by its index (`changes.precision.INDEXING`)."""
+"""Share left of one that finds each number by its index (`changes.precision.INDEXING`)."""
 TWICE = 2.0
 """Bytes of fp32 over those of 16 bits."""
 CODES = {"bf16": Precision.BF16, "fp32": Precision.FP32, "tf32": Precision.TF32}
@@ -59,7 +59,8 @@ def in_format(tape: Tape, load: Load, limits: Limits, precision: str) -> Formatt
     if not products.any():
         raise QuestionError(NO_PRODUCTS)
     chosen = products & (recorded != target)
-    if float(tape.duration[chosen].sum()) < float(tape.duration[products].sum()) / 2:
+    chosen_ns = float(tape.duration[chosen].sum())
+    if chosen_ns < float(tape.duration[products].sum()) / 2:
         raise QuestionError(ALREADY.format(precision=precision))
     formats = np.where(chosen, np.int8(target), recorded).astype(np.int8)
     there = limits_on(tape, source.linked.gpus, formats)

@@ -21,9 +21,9 @@ DOUBLING_SPREAD = 0.03
 """How far the time of kernels of other sizes may be off, and how much more for each doubling: their
 library may choose others."""
 FORMAT_SPREAD = 0.2
-"""The same of kernels in another number format: they are other kernels."""
+"""How far the time of kernels in another number format may be off: they are other kernels."""
 GPU_SPREAD = 0.08
-"""The same of kernels on another GPU of the table."""
+"""How far the time of kernels on another GPU of the table may be off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +95,8 @@ def with_host(part: Part, tape: Tape, base: Tape, kernels: float) -> Tape:
     that the part was made of, `kernels` how many of its spreads the ops take more."""
     duration = part.tape.duration * (1.0 + kernels * part.spread)
     casts = part.tape.dispatch - base.dispatch
-    loaded = np.where(base.loading > 0, part.tape.loading / np.maximum(base.loading, 1), 1.0)
-    times = float(loaded.max(initial=1.0))
+    loaded = part.tape.loading / np.maximum(base.loading, 1)
+    times = float(np.where(base.loading > 0, loaded, 1.0).max(initial=1.0))
     return _loaded(tape.with_dispatch(tape.dispatch + casts), times).retimed(duration)
 
 

@@ -115,7 +115,14 @@ class Resizer:
     def _is_data(self, tensor: Tensor, casts: bool) -> bool:
         return not casts and len(tensor.shape) == 2 and tensor.shape[0] in self.sizes.rows
 
-    def _product(self, made: Call, call: Call, places: tuple[int, int], *, backward: bool) -> Call:
+    def _product(
+        self,
+        made: Call,
+        call: Call,
+        places: tuple[int, int],
+        *,
+        backward: bool,
+    ) -> Call:
         """A product of matrices: of a layer the second operand is a weight; of a weight's gradient,
         whose first operand is transposed, the inner dimension goes with the sizes."""
         left = call.optional(places[0])

@@ -45,7 +45,8 @@ def questions_of(
 def _values(text: str | None) -> list[str | None]:
     if text is None:
         return [None]
-    found: list[str | None] = [one.strip() for one in text.split(",") if one.strip()]
+    parts = (one.strip() for one in text.split(","))
+    found: list[str | None] = [one for one in parts if one]
     if not found:
         raise ValueError(f"{text!r} names no value")
     return found

@@ -13,15 +13,19 @@ def gpu_named(name: str, table: HardwareTable) -> Hardware:
     QuestionError."""
     wanted = name.strip().casefold()
     for gpu in table.gpus:
-        if gpu.name.casefold() == wanted or any(p.fullmatch(name.strip()) for p in gpu.match):
+        if gpu.name.casefold() == wanted:
+            return gpu
+        if any(pattern.fullmatch(name.strip()) for pattern in gpu.match):
             return gpu
     words = wanted.split()
     for gpu in table.gpus:
         known = gpu.name.casefold().split()
         if words and words == [one for one in known if one in words] and words[0] in known:
             return gpu
-    near = [gpu.name for gpu in table.gpus if wanted[:2] and wanted[:2] in gpu.name.casefold()]
-    listed = ", ".join((near or [gpu.name for gpu in table.gpus])[:SHOWN])
+    names = [gpu.name for gpu in table.gpus]
+    beginning = wanted[:2]
+    near = [one for one in names if beginning and beginning in one.casefold()]
+    listed = ", ".join((near or names)[:SHOWN])
     raise QuestionError(
         f"--gpu {name}: no such GPU in the table; there are {listed}, ... "
         "(--hardware adds your own)"

@@ -148,7 +148,8 @@ def _ranges(tape: Tape) -> I64:
     inner = at(tree.operator, node, -1)
     described = at(source.trace.host_ranges.shapes, at(tree.row, inner, -1), -1) >= 0
     operator = np.where(described, inner, at(tree.outer_operator, node, -1))
-    return np.where(modelled >= 0, modelled, at(tree.row, operator, -1)).astype(np.int64)
+    around = at(tree.row, operator, -1)
+    return np.where(modelled >= 0, modelled, around).astype(np.int64)
 
 
 def _share_of_call(tape: Tape, rows: I64) -> F64:
@@ -171,7 +172,8 @@ def _named(source: Rated, rows: I64, test: Callable[[str], object]) -> Bool:
     names = at(source.trace.host_ranges.name, rows, -1)
     groups = Groups.of(names)
     text = source.trace.text
-    found = [bool(test(text(int(names[i])) or "")) for i in groups.first.tolist()]
+    codes = names[groups.first].tolist()
+    found = [bool(test(text(code) or "")) for code in codes]
     return np.array(found, bool)[groups.index]
 
 

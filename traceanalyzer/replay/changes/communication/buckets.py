@@ -85,7 +85,9 @@ def _cost_of_larger(tape: Tape, size: I64, wanted: BucketSize | None) -> Cost | 
     """Larger messages, where those recorded are all about as large: no faster than the best of
     them."""
     known = size > 0
-    if not known.any() or (wanted is not None and wanted.of(size[known]) <= np.median(size[known])):
+    if not known.any():
+        return None
+    if wanted is not None and wanted.of(size[known]) <= np.median(size[known]):
         return None
     return Cost(0.0, float((tape.duration[known] / size[known]).min()))
 
@@ -146,7 +148,8 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         new |= where_changed(one[buckets])
     new[1:] |= needed[buckets[:-1]] < buckets[1:]
     alike: dict[tuple[int, ...], list[I64]] = {}
-    for rows in split_where(np.arange(len(buckets)), where_changed(tape.step_of_op[buckets])[1:]):
+    next_step = where_changed(tape.step_of_op[buckets])[1:]
+    for rows in split_where(np.arange(len(buckets)), next_step):
         alike.setdefault(tuple(size[buckets[rows]].tolist()), []).append(rows)
     for steps in alike.values():
         new[np.stack(steps)] = new[np.stack(steps)].all(axis=0)
@@ -205,9 +208,12 @@ def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
     earliest = int(np.argmax(tape.step_of_op == tape.step_of_op[run[0]]))
-    begun = np.append(max(int(ready[0]) - spacing, min(earliest, int(ready[0]))), ready)
+    first = int(ready[0])
+    begins = max(first - spacing, min(earliest, first))
+    begun = np.append(begins, ready)
     position = np.interp(bounds, np.append(0, np.cumsum(size)), begun)
-    return compute[np.clip(np.searchsorted(compute, np.ceil(position - 1e-6)), 0, len(compute) - 1)]
+    after = np.searchsorted(compute, np.ceil(position - 1e-6))
+    return compute[np.clip(after, 0, len(compute) - 1)]
 
 
 def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) -> Tape:
@@ -215,16 +221,16 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     at `like`."""
     count = len(marked.row)
     new = len(after)
-    order = np.argsort(np.append(np.arange(count) * 2, after * 2 + 1), kind="stable")
+    place = np.append(np.arange(count) * 2, after * 2 + 1)
+    order = np.argsort(place, kind="stable")
     moved = np.empty(count + new, np.int64)
     moved[order] = np.arange(count + new)
 
     def shifted(on: I64) -> I64:
         return np.where(on >= 0, moved[np.maximum(on, 0)], -1)
 
-    meeting = np.where(
-        tape.meeting[like] >= 0, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1
-    )
+    next_meeting = int(tape.meeting.max(initial=0)) + 1
+    meeting = np.where(tape.meeting[like] >= 0, next_meeting + np.arange(new), -1)
     inserted = {name: getattr(tape, name)[like] for name in AS_RECORDED}
     inserted |= {"event": tape.event[after], "duration": duration, "meeting": meeting}
     columns: dict[str, Any] = {

@@ -42,7 +42,7 @@ usual size."""
 GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
 """What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
 UNIT = re.compile(r"^FSDP::all_gather(_copy_out)? \(.+\)$")
-"""The same where it names the module whose parameters are gathered."""
+"""A range that names the module whose parameters are gathered."""
 
 
 def kinds(tape: Tape) -> I64:
@@ -74,7 +74,8 @@ def transfers(tape: Tape) -> I64:
     known; else no more than the quickest of its kind and size took."""
     alone = tape.communication & (tape.meeting < 0)
     index = codes(kinds(tape)[alone], sizes(tape)[alone])
-    least = np.full(int(index.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    count = int(index.max(initial=-1)) + 1
+    least = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(least, index, tape.duration[alone])
     result = tape.duration.copy()
     result[alone] = least[index]
@@ -146,9 +147,8 @@ def compressed(tape: Tape) -> Tape | None:
     chosen = of_kind(tape, *REDUCTIONS)
     if not chosen.any():
         return None
-    casts = float(
-        tape.moving_ns(np.where(chosen, np.maximum(sizes(tape), 0), 0), CAST_PASSES).sum()
-    )
+    reduced = np.where(chosen, np.maximum(sizes(tape), 0), 0)
+    casts = float(tape.moving_ns(reduced, CAST_PASSES).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return tape.retimed(np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
@@ -189,9 +189,9 @@ def on_own_stream_each(tape: Tape, cost: float) -> Tape:
     gone = tape.communication
     start = ops.start[tape.row]
     end = ops.end[tape.row]
-    exposed = measure(
-        subtract(union(start[gone], end[gone]), union(start[~gone], end[~gone])), start, end
-    )
+    communicating = union(start[gone], end[gone])
+    others = union(start[~gone], end[~gone])
+    exposed = measure(subtract(communicating, others), start, end)
     slower = _slower(tape, np.where(gone, np.minimum(exposed, transfers(tape)), 0), cost)
     left = tape.on_own_stream(gone, at_once=False)
     return replace(
@@ -239,7 +239,8 @@ def smaller_messages(tape: Tape, left: float, computation: float) -> Tape | None
     between = np.zeros(len(exchanges), bool)
     for rows in each_step(step, exchanges):
         here = np.flatnonzero(step == step[rows[0]])
-        between[here] = (len(rows) % 2 == 0) & (np.cumsum(exchanges[here]) % 2 == 1)
+        if len(rows) % 2 == 0:
+            between[here] = np.cumsum(exchanges[here]) % 2 == 1
     times = np.where(between & tape.compute, tape.duration * computation, tape.duration)
     spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
     return tape.retimed(times - spared * transfers(tape))
@@ -289,16 +290,16 @@ def gathered_again(tape: Tape) -> Bool:
     gathering = of_kind(tape, "all_gather") & (size > 0)
     tree = tape.source.linked.tree
     nearest = tree.innermost(nodes_named(tape.source.linked, UNIT))
-    unit = tape.of_launches(
-        np.where(nearest >= 0, tree.names(np.maximum(nearest, 0)), -1).astype(np.int64)
-    )
+    names = tree.names(np.maximum(nearest, 0))
+    unit = tape.of_launches(np.where(nearest >= 0, names, -1).astype(np.int64))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         result[gathering] = _again(tape, step[gathering], unit[gathering])
         return result
     backward = tape.in_backward
     for rows in each_step(step, gathering):
-        result[rows] = backward[rows] & np.isin(size[rows], size[rows[~backward[rows]]])
+        forward = size[rows[~backward[rows]]]
+        result[rows] = backward[rows] & np.isin(size[rows], forward)
     return result
 
 
@@ -307,7 +308,8 @@ def _again(tape: Tape, step: I32 | I64, unit: I32 | I64) -> Bool:
     learnt."""
     result = np.ones(len(step), bool)
     if of_kind(tape, *REDUCTIONS).any() or tape.in_backward.any():
-        result[np.unique(np.stack((step, unit)), axis=1, return_index=True)[1]] = False
+        _, first = np.unique(np.stack((step, unit)), axis=1, return_index=True)
+        result[first] = False
     return result
 
 

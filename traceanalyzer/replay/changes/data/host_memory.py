@@ -19,7 +19,7 @@ from traceanalyzer.replay.changes.data.loading import (
 )
 from traceanalyzer.replay.patterns.named import Outermost, movers
 from traceanalyzer.replay.patterns.operators import Operator
-from traceanalyzer.replay.tape import Tape
+from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.trace import F64, I64, Bool, CopyKind
 
 PICKS = re.compile(
@@ -79,11 +79,10 @@ def _table(one: Operator, rows: Shape) -> Shape | None:
     """The shape of the table that an operator picks these rows from; None if it does no such
     thing."""
     table = one.first_tensor if one.named(PICKS) else ()
-    return (
-        table
-        if table and len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0
-        else None
-    )
+    if not table or len(rows) != len(table):
+        return None
+    fewer = table[0] > rows[0] > 0
+    return table if fewer and table[1:] == rows[1:] else None
 
 
 def picked_on_device(tape: Tape) -> Tape | None:
@@ -143,15 +142,28 @@ def updated_on_device(tape: Tape) -> Tape | None:
     moved = _passes_ns(tape, UPDATE_PASSES)
     kept = found.copies & (np.cumsum(found.copies) % TENSORS_A_LAUNCH == 1)
     least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
-    left = tape.retimed(np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
+    updating = np.minimum(least, tape.duration)
+    left = tape.retimed(np.where(found.copies, updating, tape.duration))
     rest = 1.0 - tape.share_within(union(found.start, found.end))
-    dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
+    dispatch = np.rint(tape.dispatch * rest).astype(np.int64)
     dispatch[tape.events_of(kept)] = int(tape.usual_dispatch_ns(tape.compute))
-    waits = left.waits & ~waiting_for(tape, found.copies)
+    work = np.rint(tape.work * rest).astype(np.int64)
+    left = replace(
+        left,
+        gap=np.where(found.copies & ~kept, 0, left.gap),
+        work=work,
+        waits=left.waits & ~waiting_for(tape, found.copies),
+        tail=_tail_as_between_steps(tape, dispatch, work),
+    )
+    return left.with_dispatch(dispatch)
+
+
+def _tail_as_between_steps(tape: Tape, dispatch: I64, work: I64) -> Tail:
+    """After the last event the host does no more than between two steps."""
     tail = tape.tail
     begins = np.flatnonzero(np.diff(tape.step_of_event)) + 1
-    if len(begins):  # after the last event the host does no more than between two steps
-        most, most_work = (int(np.median(times[begins])) for times in (dispatch, work))
-        tail = tail._replace(dispatch=min(tail.dispatch, most), work=min(tail.work, most_work))
-    gap = np.where(found.copies & ~kept, 0, left.gap)
-    return replace(left, gap=gap, work=work, waits=waits, tail=tail).with_dispatch(dispatch)
+    if not len(begins):
+        return tail
+    most_dispatch = int(np.median(dispatch[begins]))
+    most_work = int(np.median(work[begins]))
+    return tail._replace(dispatch=min(tail.dispatch, most_dispatch), work=min(tail.work, most_work))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import one_of
+from traceanalyzer.analysis.algebra import one_of, where_changed
 from traceanalyzer.analysis.groups.input_loading import which_small
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape
@@ -62,7 +62,7 @@ GIVES_THE_SAME = re.compile(f"{MOVES.pattern}|{PASSES_ON.pattern}")
 TURNS_OR_PASSES_ON = re.compile(f"{TURNS.pattern}|{GIVES_THE_SAME.pattern}")
 USE_OPERATORS = 8  # those after a copy, other copies left out, among which its use is looked for
 USE_OPERATORS_OF_BLOCK = 32
-"""The same for what comes together with a weight: the other parameters of a block of layers."""
+"""As far for what comes together with a weight: the other parameters of a block of layers."""
 FARTHEST_OPERATORS = 256  # so many operators are looked at at most, copies included
 
 
@@ -120,8 +120,8 @@ def large_copies(tape: Tape, kind: CopyKind) -> Bool:
 
 
 def copied_together(tape: Tape) -> Tape | None:
-    """Of the small copies from the host the first of each step stays; None where no step has
-    two."""
+    """The tape where only the first of each step's small copies from the host stays; None where no
+    step has two."""
     gone = which_small(tape.source.joined)[tape.row]
     gone[[rows[0] for rows in each_step(tape.step_of_op, gone)]] = False
     return tape.without_launches(gone) if gone.any() else None
@@ -203,7 +203,9 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
         tape.source.linked.tree.outermost(operators_named(tape.source.linked, COPIES))
     )
     to_host = gone & tape.copies_of(CopyKind.DEVICE_TO_HOST)
-    before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
+    same_operator = to_host & ~where_changed(operator)
+    before = np.zeros(len(gone), bool)
+    before[:-1] = same_operator[1:]
     left = tape.without_launches(gone | (before & (operator >= 0) & tape.compute))
     left = left.without_work(tape.events_of_only(away))
     return left.without_dispatch(waiting_for(tape, gone) & ~tape.events_of(~gone))
@@ -336,4 +338,5 @@ def _stays(one: Operator, place: int) -> bool:
         return place == MASK and is_shared(moved, shapes[0])
     if one.named(CONVOLUTION):
         return place == 1
-    return place > 0 and one.named(SPREAD) and max(map(math.prod, shapes)) > math.prod(moved)
+    is_smaller = math.prod(moved) < max(map(math.prod, shapes))
+    return place > 0 and one.named(SPREAD) and is_smaller

@@ -106,9 +106,8 @@ def ensembles_joined(tape: Tape) -> Tape | None:
     # The optimizer goes through the weights of one member instead of all, as far as these are the
     # model's.
     matrix = tape.source.linked.is_matrix[tape.row]
-    share = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1)) * (
-        1.0 - 1.0 / found.number
-    )
+    of_members = float((matrix & (kept | gone)).sum() / max(matrix.sum(), 1))
+    share = of_members * (1.0 - 1.0 / found.number)
     rest = np.where(left.events_of(tape.in_optimizer), 1.0 - share, 1.0)
     return replace(left, work=np.rint(left.work * rest).astype(np.int64)).with_dispatch(
         left.dispatch * rest
@@ -163,10 +162,12 @@ def calls_joined(tape: Tape) -> Tape | None:
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
         return None
-    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, ops)).astype(np.float64)
+    of_forward = calls.of_ops(count, ops)
+    many = np.where(learned & ~kept, count.max(), of_forward).astype(np.float64)
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     dispatch = left.dispatch.astype(np.float64)
-    dispatch[tape.event] *= calls.of_ops(np.minimum(usual / np.maximum(spent, 1), 1.0), ops)
+    usual_share = np.minimum(usual / np.maximum(spent, 1), 1.0)
+    dispatch[tape.event] *= calls.of_ops(usual_share, ops)
     return left.with_dispatch(dispatch)
 
 
@@ -180,7 +181,8 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
     place = np.searchsorted(launches, outer)
     following = launches[np.minimum(place, len(launches) - 1)]
     nodes_of = np.zeros(len(tree.start) + 1, bool)
-    nodes_of[outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]] = True
+    before_chosen = (place < len(launches)) & np.isin(following, calls.node[chosen])
+    nodes_of[outer[before_chosen]] = True
     return calls.of_ops(chosen, len(tape.row)), tape.backward_of(nodes_of[tree.outer_operator])
 
 
@@ -212,9 +214,12 @@ def _consecutive(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     return _accepted(name, repeated(name), lambda run: share_weights_only(run_of, step, run))
 
 
-def _accepted(code: I64, runs: list[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
+def _accepted(
+    code: I64,
+    runs: list[Repeat],
+    test: Callable[[Repeat], bool],
+) -> list[Repeat]:
     """The runs that pass the test, from where they do."""
-    placed = (
-        next(filter(test, dict.fromkeys((run, repeats.latest(code, run)))), None) for run in runs
-    )
+    places = (dict.fromkeys((run, repeats.latest(code, run))) for run in runs)
+    placed = (next(filter(test, found), None) for found in places)
     return [run for run in placed if run is not None]

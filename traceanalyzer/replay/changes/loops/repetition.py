@@ -93,7 +93,8 @@ def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
     share = 1.0 / times
     shared = ("dispatch", "work", "reading", "latency", "gap")
     duration = np.rint(tape.duration * growth(tape, times) * share).astype(np.int64)
-    left = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in shared}
+    times_left = {name: np.rint(getattr(tape, name) * share) for name in shared}
+    left = {name: time.astype(np.int64) for name, time in times_left.items()}
     tail = tape.tail._replace(
         dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share)
     )
@@ -101,8 +102,8 @@ def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
 
 
 def enlarged_at_full_cost(tape: Tape, times: float = GREATER_BATCH) -> Tape:
-    """The same where every kernel takes as much longer as the batch is larger: only the host's time
-    is shared."""
+    """A larger batch for which every kernel takes as much longer as the batch is larger: only the
+    host's time is shared."""
     return replace(enlarged(tape, times), duration=tape.duration)
 
 
@@ -127,17 +128,23 @@ def batched(tape: Tape) -> Tape | None:
         first[rows[number[rows] == number[rows[0]]]] = True
     joining = launched_within(tape, JOINING) & ~inside
     last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(inside))))
-    gone = (inside & ~first) | (joining & (last >= 0) & inside[np.maximum(last, 0)])
+    after_call = joining & (last >= 0) & inside[np.maximum(last, 0)]
+    gone = (inside & ~first) | after_call
     there = between(tape, gone)
     left = grown(tape, first, gone, calls.per_step).without_dispatch(there).without_work(there)
-    # The first call takes no longer than the others: what a step begins with, and the recorder does
-    # there, are in it.
+    share = _usual_share(tape, number, first)
+    return left.with_dispatch(left.dispatch * np.where(tape.events_of(first), share, 1.0))
+
+
+def _usual_share(tape: Tape, number: I64, first: Bool) -> float:
+    """The dispatch of a usual call over that of the first: what a step begins with, and the recorder
+    does there, are in it. At most 1."""
     of_event = np.full(len(tape.dispatch), -1, np.int64)
     of_event[tape.event] = number
     spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
-    usual = float(np.median(spent[distinct(number[inside])]))
-    share = min(usual / max(float(spent[distinct(number[first])].mean()), 1.0), 1.0)
-    return left.with_dispatch(left.dispatch * np.where(tape.events_of(first), share, 1.0))
+    usual_ns = float(np.median(spent[distinct(number[number >= 0])]))
+    first_ns = float(spent[distinct(number[first])].mean())
+    return min(usual_ns / max(first_ns, 1.0), 1.0)
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
@@ -148,9 +155,8 @@ def repeated_calls(tape: Tape) -> Calls | None:
     (number, brought, items) = _stretches(tape)
     enough = FEWEST_CALLS * tape.steps
     least = FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ
-    count = np.bincount(
-        number[tape.source.linked.is_kernel[tape.row]], minlength=int(number.max(initial=-1)) + 1
-    )
+    of_kernels = number[tape.source.linked.is_kernel[tape.row]]
+    count = np.bincount(of_kernels, minlength=int(number.max(initial=-1)) + 1)
     usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
     alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
     chosen = alike[number]
@@ -163,11 +169,12 @@ def repeated_calls(tape: Tape) -> Calls | None:
     needing = max(len(distinct(number[ops])) for ops in (tape.in_optimizer, single_tokens(tape)))
     if needing >= enough or (max(brought, items) < enough and not takes_items(tape, chosen)):
         return None
-    return _with_cut_call(tape, Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps))
+    calls = Calls(np.where(chosen, number, -1), int(alike.sum()) / tape.steps)
+    return _with_cut_call(tape, calls)
 
 
 def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
-    """The same, where what is before the first call of each step and what is after the last are a
+    """The calls, where what is before the first one of each step and what is after the last are a
     call, too: its begin and its end, if reads in the middle of calls tell them apart."""
     launched = tape.memo(launching)
     number = calls.number.copy()
@@ -181,9 +188,8 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
         cut = np.append(after[:left], before)
         if not 0 < left < len(usual) or not np.array_equal(launched.name[cut], usual):
             return calls
-        number[launched.of_ops(np.isin(np.arange(len(call)), cut), len(number))] = (
-            int(calls.number.max()) + 1 + i
-        )
+        in_cut = np.isin(np.arange(len(call)), cut)
+        number[launched.of_ops(in_cut, len(number))] = int(calls.number.max()) + 1 + i
     return Calls(number, calls.per_step + 1)
 
 
@@ -199,13 +205,15 @@ def _stretches(tape: Tape) -> tuple[I64, int, int]:
     within = np.zeros(len(items), bool)
     for mine in each_step(step, items):
         if len(mine) > 1:
-            within[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
+            usual = int(np.median(np.diff(mine)))
+            within[mine[0] : mine[-1] + usual - 1] = True
     if reads[within].sum() * FEWEST_IF_READ <= within.sum():
         reads &= ~within
     starts = (
         (brings & ~after_each(brings)) | (after_each(reads) & ~brings) | where_changed(step) | items
     )
-    return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
+    number = np.cumsum(starts) - 1
+    return number, int((starts & brings).sum()), int(items.sum())
 
 
 def between(tape: Tape, gone: Bool) -> Bool:

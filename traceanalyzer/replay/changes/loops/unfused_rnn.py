@@ -66,7 +66,7 @@ CELL_LAUNCH_NS = 12_000
 """What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and
 GRU, forward and backward, recorded on an H100 and an H200, without the profiler's share)."""
 CELL_SHARE = 0.5
-"""Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its
+"""What is left in cuDNN's layer of the time of a cell's kernels: its input products are one, its
 pointwise part is fused."""
 FEWEST_TIME_STEPS = 8  # fewer may be layers with gates
 LONGEST_CELL_OPERATORS = 40
@@ -108,10 +108,10 @@ def tensor_loops(tape: Tape) -> Loops | None:
     usable &= ~np.logical_or.reduceat(away, calls.first)
     number = np.full(len(sizes), -1, np.int64)
     names = set[str]()
-    for mine in split_where(
-        np.arange(len(sizes)), where_changed(np.where(usable, calls.step, -1))[1:]
-    ):
-        if usable[mine[0]] and _is_loop(calls.name[mine], sizes[mine[0] : mine[-1] + 1]):
+    changes = where_changed(np.where(usable, calls.step, -1))
+    for mine in split_where(np.arange(len(sizes)), changes[1:]):
+        own_sizes = sizes[mine[0] : mine[-1] + 1]
+        if usable[mine[0]] and _is_loop(calls.name[mine], own_sizes):
             number[mine] = number.max() + 1
             names |= {one.name for one in known.of_nodes(calls.node[mine])}
     return Loops(calls.of_ops(number, len(tape.row)), tuple(sorted(names))) if names else None
@@ -190,7 +190,8 @@ def _layers_of(call: Operator) -> int:
     by one."""
     if len(call.values) <= BIDIRECTIONAL or not call.values[NUMBER_OF_LAYERS].isdecimal():
         return 1
-    return max(int(call.values[NUMBER_OF_LAYERS]), 1) * (1 + (call.values[BIDIRECTIONAL] == YES))
+    layers = max(int(call.values[NUMBER_OF_LAYERS]), 1)
+    return 2 * layers if call.values[BIDIRECTIONAL] == YES else layers
 
 
 def _cells(tape: Tape) -> tuple[I32, Bool]:
@@ -244,10 +245,9 @@ def _takes_parts(tape: Tape, inside: I64, count: int) -> bool:
     if are_named(tape.source.linked, inside, PARTS).sum() >= count - 1:
         return True
     tree = tape.source.linked.tree
-    before = tape.source.linked.tree.outermost_operators
-    before = before[(before < inside[0]) & (tree.thread[before] == tree.thread[inside[0]])][
-        -LONGEST_CELL_OPERATORS:
-    ]
+    outer = tree.outermost_operators
+    of_thread = tree.thread[outer] == tree.thread[inside[0]]
+    before = outer[(outer < inside[0]) & of_thread][-LONGEST_CELL_OPERATORS:]
     into = re.compile(rf"\b{count}\b")
     known = operators(tape.source.linked)
     return any(

@@ -55,12 +55,12 @@ def masks_spread(tape: Tape) -> Tape | None:
     mine = (forward | made_by(tape.source.linked, forward))[tape.nodes]
     group = np.where(mine, outer[tape.nodes], -1)
     of_op = group[tape.event]
-    last = (of_op >= 0) & np.append(of_op[1:] != of_op[:-1], True)[: len(of_op)]
+    ends = where_changed(of_op[::-1])[::-1]
+    last = (of_op >= 0) & ends
     passes = np.maximum(tape.duration, _pass_ns(tape, picks))
     kept = tape.events_of(last)
-    left = tape.retimed(np.where(last, passes, tape.duration)).without_launches(
-        (of_op >= 0) & ~last
-    )
+    left = tape.retimed(np.where(last, passes, tape.duration))
+    left = left.without_launches((of_op >= 0) & ~last)
     left = left.without_dispatch(mine & ~kept)
     found, first, index = np.unique(group, return_index=True, return_inverse=True)
     begins = np.where(found >= 0, tape.dispatch[first], 0)[index]
@@ -118,15 +118,12 @@ def after_first_read(tape: Tape) -> Bool:
     run = np.cumsum(other | (np.diff(tape.step_of_event, prepend=-1) != 0))
     operator = tape.source.linked.tree.outer_operator[tape.nodes]
     at = np.flatnonzero(reading & ~other)
-    begins = at[
-        np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[
-            : len(at)
-        ]
-    ]
+    begins = at[where_changed(operator[at]) | where_changed(run[at])]
     result = np.zeros(len(tape.dispatch), bool)
     for own in split_where(begins, np.diff(run[begins]) != 0):
         if len(own) >= FEWEST_READS_OF_LOOP:
-            result[own[1] : at[run[at] == run[own[0]]][-1] + 1] = True
+            last = at[run[at] == run[own[0]]][-1]
+            result[own[1] : last + 1] = True
     return result
 
 
@@ -149,17 +146,24 @@ def scalars_reuploaded(tape: Tape) -> Bool:
     if len(first) < FEWEST_READS * tape.steps:
         return result
     # The operator that launches something next, -1 where that is not near.
-    launching = np.append(distinct(operator[tape.events_of(tape.compute) & (operator >= 0)]), -1)
+    computing = tape.events_of(tape.compute) & (operator >= 0)
+    launching = np.append(distinct(operator[computing]), -1)
     after = launching[np.searchsorted(launching[:-1], operator[first], side="right")]
     apart = np.searchsorted(outer, after) - np.searchsorted(outer, operator[first])
     after = np.where(apart <= OPERATORS_AFTER, after, -1)
     uses = operators(tape.source.linked).of_nodes(after)
-    often = Counter(one.name for one in uses)
-    values = {(one.name, one.texts[2]) for one in uses if NUMBER.search(one.texts[2] or "")}
-    decimals = Counter(name for name, _ in values)
-    numbers = [2 * decimals[one.name] > often[one.name] or _plain(one) for one in uses]
-    result[first] = np.mean(numbers) >= MOST_OF_READS
+    result[first] = np.mean(_take_numbers(uses)) >= MOST_OF_READS
     return result
+
+
+def _take_numbers(uses: list[Operator]) -> list[bool]:
+    """Which of these operators take a value as a number: most of their kind take another one each,
+    or it stands beside a tensor."""
+    often = Counter(one.name for one in uses)
+    with_number = (one for one in uses if NUMBER.search(one.texts[2] or ""))
+    values = {(one.name, one.texts[2]) for one in with_number}
+    decimals = Counter(name for name, _ in values)
+    return [2 * decimals[one.name] > often[one.name] or _plain(one) for one in uses]
 
 
 def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
@@ -173,6 +177,7 @@ def _plain(one: Operator) -> bool:
     another format."""
     tensors = [found for found in one.typed if isinstance(found, Tensor)]
     formats = {found.dtype for found in tensors}
-    return (
-        len(tensors) == 2 and tensors[0].shape != () and tensors[1].shape == () and len(formats) > 1
-    )
+    if len(tensors) != 2 or len(formats) == 1:
+        return False
+    tensor, number = tensors
+    return tensor.shape != () and number.shape == ()
