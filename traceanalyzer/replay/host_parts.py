@@ -6,7 +6,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra import Groups, at, union
 from traceanalyzer.base import NS_PER_MS, NS_PER_US, dataclass, metric
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I64, Bool
+from traceanalyzer.trace import F64, I32, I64, Bool
 
 MAX_ROWS = 300  # programs with more have these in nearly all of their host's time
 
@@ -39,41 +39,49 @@ def host_parts(recorded: Tape, usual: Tape) -> list[HostPart]:
     """The rows of a tape without the profiler, whose recorded one tells what is Python; the most
     time first."""
     trace = usual.source.trace
-    tree = usual.source.linked.tree
-    name = np.full(len(usual.call), -1)  # of the operator around each event
-    if tree.has_operators:
-        node = at(tree.operator, usual.nodes, -1)
-        around = trace.host_ranges.name[at(tree.row, node, 0)]
-        name = np.where(node >= 0, around, -1)
+    name = _operator_names(usual)
     call = trace.api_calls.name[usual.call]
     other = usual.work + usual.loading
     groups = Groups.of(name, call)
-    calls = trace.api_calls
-    outer = tree.outermost_operators
-    covered = union(
-        np.append(tree.start[outer], calls.start), np.append(tree.end[outer], calls.end)
-    )
-    python = np.maximum(
-        1.0 - recorded.before_events(covered) / np.maximum(recorded.dispatch, 1), 0.0
-    )
-    python_ns = np.rint(usual.dispatch * python).astype(np.int64)
-    (median,), (between,) = (groups.quantiles(times, 0.5) for times in (usual.dispatch, python_ns))
+    (median,) = groups.quantiles(usual.dispatch, 0.5)
+    (between,) = groups.quantiles(_python_ns(recorded, usual), 0.5)
 
     def each(values: I64 | Bool) -> F64:
         return groups.sum(values) / usual.steps
 
-    dispatch_ms = each(usual.dispatch) / NS_PER_MS
-    stretch_ms = each(other) / NS_PER_MS
     columns = (
         groups.count / usual.steps,
         each(usual.waits),
-        dispatch_ms,
+        each(usual.dispatch) / NS_PER_MS,
         median / NS_PER_US,
         between / NS_PER_US,
+        each(other > 0),
+        each(other) / NS_PER_MS,
     )
-    longest = np.argsort(-(dispatch_ms + stretch_ms), kind="stable")[:MAX_ROWS]
-    figures = np.stack((*columns, each(other > 0), stretch_ms))[:, longest].T.tolist()
-    texts = [
-        (trace.text(int(name[row])), trace.text(int(call[row]))) for row in groups.first[longest]
-    ]
-    return [HostPart(*text, *row) for text, row in zip(texts, figures, strict=True)]
+    operators = map(trace.text, name[groups.first].tolist())
+    calls = map(trace.text, call[groups.first].tolist())
+    rows = zip(operators, calls, np.stack(columns).T.tolist(), strict=True)
+    parts = [HostPart(operator, api_call, *row) for operator, api_call, row in rows]
+    return sorted(parts, key=lambda part: -(part.dispatch_ms + part.stretch_ms))[:MAX_ROWS]
+
+
+def _operator_names(tape: Tape) -> I32 | I64:
+    """The name (its code) of the operator around each event, -1 without one."""
+    tree = tape.source.linked.tree
+    if not tree.has_operators:
+        return np.full(len(tape.call), -1)
+    node = at(tree.operator, tape.nodes, -1)
+    around = tape.source.trace.host_ranges.name[at(tree.row, node, 0)]
+    return np.where(node >= 0, around, -1)
+
+
+def _python_ns(recorded: Tape, usual: Tape) -> I64:
+    """The part of the usual dispatch before each event that is outside operators and calls, ns."""
+    tree = usual.source.linked.tree
+    calls = usual.source.trace.api_calls
+    outer = tree.outermost_operators
+    starts = np.append(tree.start[outer], calls.start)
+    covered = union(starts, np.append(tree.end[outer], calls.end))
+    covered_share = recorded.before_events(covered) / np.maximum(recorded.dispatch, 1)
+    python_share = np.maximum(1.0 - covered_share, 0.0)
+    return np.rint(usual.dispatch * python_share).astype(np.int64)

@@ -171,7 +171,8 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
     if len(launched) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
         as_long = int(begin[-1] + steps.duration[-1])
-        until[-1] = min(until[-1], max(int(launched.max()) + 1, as_long))
+        launched_until = int(launched.max()) + 1
+        until[-1] = min(until[-1], max(launched_until, as_long))
 
     def launches(step: I32, call: I32) -> tuple[I32, I64]:
         known = (call >= 0) & (step >= 0)
@@ -208,17 +209,18 @@ def _cut(rated: Rated, chosen: I64, kept: IntervalSet) -> tuple[IntervalSet, I64
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
     """Host time before each event and, last, after all of them, by what it is spent on, ns."""
     calls = timed.trace.api_calls
-    start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
+    begin = min(kept.start[0], calls.start[rows[0]])
+    start = np.append(begin, calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
-    states = {
-        state: intersect(covered, kept) for state, covered in timed.timed.timeline.states.items()
-    }
-    profiling = measure(intersect(timed.timed.timeline.profiler, kept), start, end)
-    loading = measure(states[HostState.INPUT], start, end)
-    work = sum(
-        measure(states[s], start, end)
-        for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION)
-    )
+
+    def spent(covered: IntervalSet) -> I64:
+        return measure(intersect(covered, kept), start, end)
+
+    states = timed.timed.timeline.states
+    profiling = spent(timed.timed.timeline.profiler)
+    loading = spent(states[HostState.INPUT])
+    work = spent(states[HostState.WORK])
+    work = work + spent(states[HostState.ALLOCATE]) + spent(states[HostState.COMMUNICATION])
     waited = np.append(0, waited_time(timed.joined, rows) + blocked_time(timed.timed, rows))
     work = np.maximum(work - profiling, 0)
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
@@ -227,10 +229,14 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> dict[str, I64]:
     work = np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed.joined), start, end) - waited, 0, dispatch)
     sending = np.minimum(measure(timed.linked.memo(calling), start, end), dispatch - reading)
-    times = (dispatch, work, loading, reading, sending, profiling)
-    return dict(
-        zip(("dispatch", "work", "loading", "reading", "sending", "profiling"), times, strict=True)
-    )
+    return {
+        "dispatch": dispatch,
+        "work": work,
+        "loading": loading,
+        "reading": reading,
+        "sending": sending,
+        "profiling": profiling,
+    }
 
 
 def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:

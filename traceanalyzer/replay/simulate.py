@@ -11,6 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.replay.stretches import Pass, run_alone
 from traceanalyzer.replay.tape import Tape
+from traceanalyzer.trace import I64
 
 LEAST_STEPS = 24  # steps to run at least: the tape is repeated until its start no longer matters
 
@@ -51,6 +52,11 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
     time: only `done` is then told on the clock of all."""
     if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
         return [alone]
+    return _run_together(tapes, repeats, begin)
+
+
+def _run_together(tapes: Sequence[Tape], repeats: int, begin: Begin) -> list[Pass]:
+    """Each rank's replay, op by op."""
     members = np.bincount(
         np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])
     ).tolist()
@@ -65,14 +71,13 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
         rank, time = ready.pop()
         stop = ranks[rank].send(time)
         if isinstance(stop, Pass):
-            done = np.array(stop.done) - late_after[rank]
-            passes[rank] = stop._replace(done=done.tolist())
+            passes[rank] = _earlier(stop, late_after[rank])
         else:
             waiting.setdefault(stop[0], {})[rank] = stop[1] - late[rank]
-        complete = (
-            meeting for meeting, there in waiting.items() if len(there) == members[meeting[1]]
-        )
-        if (meeting := next(complete, None if ready else next(iter(waiting), None))) is not None:
+        meeting = _complete(waiting, members)
+        if meeting is None and not ready:
+            meeting = next(iter(waiting), None)
+        if meeting is not None:
             arrivals = waiting.pop(meeting)
             begun = begin(list(arrivals.values()))
             for rank, arrival in arrivals.items():
@@ -80,6 +85,19 @@ def run(tapes: Sequence[Tape], repeats: int, begin: Begin = max) -> list[Pass]:
                 late_after[rank, meeting[0] :] = late[rank]
                 ready.append((rank, begun + late[rank]))
     return [passes[rank] for rank in range(len(tapes))]
+
+
+def _earlier(one: Pass, late_ns: I64) -> Pass:
+    """A rank's replay on the clock of all, after which its own is late at the end of each
+    repetition."""
+    done = np.array(one.done) - late_ns
+    return one._replace(done=done.tolist())
+
+
+def _complete(waiting: dict[Meeting, dict[int, int]], members: list[int]) -> Meeting | None:
+    """The first collective at which all of its ranks are."""
+    complete = (one for one, there in waiting.items() if len(there) == members[one[1]])
+    return next(complete, None)
 
 
 def op_by_op(tape: Tape, repeats: int) -> Running:

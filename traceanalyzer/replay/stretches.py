@@ -64,19 +64,7 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     nothing is gained."""
     ops = len(tape.stream)
     latest = np.maximum(tape.dependencies.on, tape.dependencies.also_on)
-    times = (
-        tape.dispatch,
-        tape.work,
-        tape.loading,
-        tape.profiling,
-        tape.duration,
-        tape.gap,
-        tape.latency,
-    )
-    # No moment of a repetition lies farther from its start than all of its times together.
-    spans = (*times, tape.dependencies.delay, np.array(tape.tail))
-    longest_ns = sum(float(np.abs(one.astype(np.float64)).sum()) for one in spans)
-    if not ops * repeats or longest_ns * repeats > LONGEST_NS:
+    if not ops * repeats or _longest_ns(tape) * repeats > LONGEST_NS:
         return None
     if (tape.meeting >= 0).any() or (latest >= np.arange(ops)).any():
         return None
@@ -89,15 +77,30 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
         return None
     own = np.cumsum(tape.dispatch + tape.work + tape.loading + tape.profiling)
     after: dict[int, list[tuple[int, int]]] = {}
-    for event, place in zip(waits.tolist(), launched.tolist(), strict=True):
-        after.setdefault(place, []).append((event, int(tape.waits_for[event])))
-    bounds = pairwise([0, *cuts])
-    return _run(
-        tape,
-        own,
-        [_stretch(tape, a, b, own[tape.event[a:b]], after.get(b, [])) for a, b in bounds],
-        repeats,
+    awaited = tape.waits_for[waits].tolist()
+    for event, place, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
+        after.setdefault(place, []).append((event, op))
+    stretches = [
+        _stretch(tape, first, stop, own[tape.event[first:stop]], after.get(stop, []))
+        for first, stop in pairwise([0, *cuts])
+    ]
+    return _run(tape, own, stretches, repeats)
+
+
+def _longest_ns(tape: Tape) -> float:
+    """All times of a repetition together: no moment of it lies farther from its start."""
+    times = (
+        tape.dispatch,
+        tape.work,
+        tape.loading,
+        tape.profiling,
+        tape.duration,
+        tape.gap,
+        tape.latency,
+        tape.dependencies.delay,
+        np.array(tape.tail),
     )
+    return sum(float(np.abs(one.astype(np.float64)).sum()) for one in times)
 
 
 def _cuts(latest: I64, waits: I64) -> Iterator[int]:

@@ -70,8 +70,7 @@ def replayed_step(replay: Replay, recorded: RecordedStep, device: int) -> StepWi
     idle = idle.followed_by(_as_idle(waited, beyond_ms))
     copied_ms = recorded.budget.exposed_copy
     if tape.communication.any():
-        copies = subtract(subtract(work.copies, work.compute), work.communication)
-        copied_ms = ms(clip(copies, window).total / tape.steps)
+        copied_ms = ms(clip(work.exposed_copies, window).total / tape.steps)
     replayed = Budget(
         recorded.budget.compute, exposed_ms - beyond_ms, copied_ms, float(idle.ms.sum())
     )

@@ -103,6 +103,11 @@ class Work(NamedTuple):
     copies: IntervalSet
     busy: IntervalSet
 
+    @property
+    def exposed_copies(self) -> IntervalSet:
+        """Copies beside which neither computation nor communication ran."""
+        return subtract(subtract(self.copies, self.compute), self.communication)
+
 
 def work_of(tape: Tape, times: Pass, device: int) -> Work:
     """The work on a device of the tape's rank."""

@@ -58,30 +58,17 @@ MATRIX = 2  # dimensions of a matrix
 
 def attention_fused(tape: Tape) -> Tape | None:
     """Each attention that is written out as one kernel; None without any."""
-    source = tape.source
-    place = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    place[tape.row] = np.arange(len(tape.row))
-    order = place[in_stream_order(source.timed, place >= 0)]
-    row = tape.row[order]
-    number = between_products(source, row)
-    operator = operators(source)[row]
-    softmax = with_text(source.linked, operator, SOFTMAX)
-    backward = with_text(source.linked, operator, BACKWARD)
+    order = _stream_order(tape)
+    operator = operators(tape.source)[tape.row[order]]
+    softmax = with_text(tape.source.linked, operator, SOFTMAX)
+    backward = with_text(tape.source.linked, operator, BACKWARD)
     neighbours = _Neighbours.of(tape, order)  # of the attention before
     end = -1
     time = tape.duration.astype(np.float64)
     gone = np.zeros(len(tape.row), bool)
-    for one in distinct(number[number >= 0]).tolist():
-        inside = np.flatnonzero(number == one)
+    for inside in _between_products(tape, order):
         middle = int(inside[softmax[inside]][0])
-        first = int(inside[0]) - 1
-        last = int(inside[-1]) + 1
-        if backward[middle]:
-            first = neighbours.product(first, -1)
-            last = neighbours.product(last, 1)
-        else:
-            first = neighbours.operands(first)
-            last = neighbours.result(last)
+        first, last = neighbours.around(inside, backward=bool(backward[middle]))
         if first > end:
             end = last
             ops = order[first : last + 1]
@@ -89,6 +76,19 @@ def attention_fused(tape: Tape) -> Tape | None:
             gone[ops[1:]] = True
             time[ops[0]] = min(fused, float(tape.duration[ops].sum()))
     return tape.retimed(time).without_launches(gone) if end >= 0 else None
+
+
+def _between_products(tape: Tape, order: I64) -> list[I64]:
+    """The places (in stream order) of the ops between an attention's products, of each one."""
+    number = between_products(tape.source, tape.row[order])
+    return [np.flatnonzero(number == one) for one in distinct(number[number >= 0]).tolist()]
+
+
+def _stream_order(tape: Tape) -> I64:
+    """The ops of a tape, stream after stream."""
+    place = np.full(len(tape.source.trace.device_ops), -1, np.int64)
+    place[tape.row] = np.arange(len(tape.row))
+    return place[in_stream_order(tape.source.timed, place >= 0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +124,14 @@ class _Neighbours:
         return cls(
             copies, products, scales, outer.astype(np.int64), elements, np.array(written, np.int64)
         )
+
+    def around(self, inside: I64, *, backward: bool) -> tuple[int, int]:
+        """The first and the last op of the attention whose products these ops lie between."""
+        before = int(inside[0]) - 1
+        after = int(inside[-1]) + 1
+        if backward:
+            return self.product(before, -1), self.product(after, 1)
+        return self.operands(before), self.result(after)
 
     def product(self, begin: int, way: int) -> int:
         """The other product of two that follow each other, but for copies; the one itself where
@@ -171,23 +179,20 @@ def _fused_ns(tape: Tape, ops: I64, softmax: int, backward: bool) -> float:
     if len(shape) < MATRIX or 0 in shape or not products.any():
         return float(tape.duration[ops][products].sum())
     wide = np.isin(source.roofline.precision[row[products]], WIDE).any()
-    scores = math.prod(shape)
-    tiled = (math.ceil(size / TILE) * TILE for size in shape[-2:])
-    padded = math.prod((*shape[:-2], *tiled))
+    padded = _padded(shape)
+    product_flops = source.roofline.flops[row[products]]
     flops = (
-        float(np.nansum(source.roofline.flops[row[products]]))
-        * padded
-        / scores
-        * (AGAIN if backward else 1.0)
+        float(np.nansum(product_flops)) * padded / math.prod(shape) * (AGAIN if backward else 1.0)
     )
     arithmetic = flops / _rate(tape, int(row[0]), bool(wide), backward)
-    issued = padded * _slots(tape, ops, backward) / float(source.linked.limit("issue_rate")[row[0]])
-    queries = float(np.nanmax(source.roofline.flops[row[products]])) / (2 * shape[-1])
-    moved = queries * (4 if wide else 2) / float(source.linked.limit("bandwidth")[row[0]])
+    issued = padded * _slots(tape, ops, backward) / _limit(tape, row, "issue_rate")
+    queries = float(np.nanmax(product_flops)) / (2 * shape[-1])
+    moved = queries * (4 if wide else 2) / _limit(tape, row, "bandwidth")
     if shape in tape.memo(summed_shapes):
         arithmetic *= WITH_GRADIENT
         issued *= WITH_GRADIENT
-        issued += backward * scores * (4 if wide else 2) * AGAIN_PASSED / _bandwidth(tape, row)
+        again = backward * math.prod(shape) * (4 if wide else 2) * AGAIN_PASSED
+        issued += again / _limit(tape, row, "bandwidth")
     causal = CAUSAL if _is_causal(tape, ops, shape) else 1.0
     seconds = max((arithmetic + issued) * causal, FORWARD_TENSORS * moved) + (
         ROW_TENSORS * moved if backward else 0.0
@@ -205,9 +210,15 @@ def summed_shapes(tape: Tape) -> frozenset[Shape]:
     return frozenset(one.first for one in set(found) if one.named(SUM))
 
 
-def _bandwidth(tape: Tape, row: I64) -> float:
-    """Bytes a second of the memory of a GPU; NaN where it is not known."""
-    return float(tape.source.linked.limit("bandwidth")[row[0]])
+def _padded(shape: Shape) -> int:
+    """Scores of this shape with those that fill its tiles."""
+    tiled = (math.ceil(size / TILE) * TILE for size in shape[-2:])
+    return math.prod((*shape[:-2], *tiled))
+
+
+def _limit(tape: Tape, row: I64, name: str) -> float:
+    """A limit of the GPU of these ops (`Linked.limit`); NaN where it is not known."""
+    return float(tape.source.linked.limit(name)[row[0]])
 
 
 def _rate(tape: Tape, row: int, wide: bool, backward: bool) -> float:

@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,19 +77,23 @@ def measured_kernels(
     place = _place(every, traced, chosen)
     chosen = chosen[place >= 0]
     place = place[place >= 0]
-    time, attainable = (
-        np.bincount(place, of[chosen], len(every)) for of in (duration, rated.roofline.attainable)
-    )
+    time = np.bincount(place, duration[chosen], len(every))
+    attainable = np.bincount(place, rated.roofline.attainable[chosen], len(every))
     count = np.bincount(place, minlength=len(every)).tolist()
     busy = float(duration[traced.steady].sum())
-    figures = zip(every, time.tolist(), count, attainable.tolist(), strict=True)
+    figures = map(_Figures, time.tolist(), count, attainable.tolist())
     result = [
-        _measured(row, traced, ns, n, limit, busy) if n else row for row, ns, n, limit in figures
+        _measured(row, traced, found, busy) for row, found in zip(every, figures, strict=True)
     ]
-    total = float(time.sum())
-    mapped = float(sum(time[i] for i, row in enumerate(rows) if row.lines))
     result.sort(key=lambda row: -(row.measured_ms or 0.0))
-    return result, traced.per_step(total) / NS_PER_MS, mapped / total if total and rows else None
+    total = float(time.sum())
+    mapped_share = _mapped_ns(rows, time.tolist()) / total if total and rows else None
+    return result, traced.per_step(total) / NS_PER_MS, mapped_share
+
+
+def _mapped_ns(rows: list[KernelRow], time: Sequence[float]) -> float:
+    """The time of those of the log's kernels, which come first, that have a known source line."""
+    return float(sum(time[i] for i, row in enumerate(rows) if row.lines))
 
 
 def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
@@ -105,13 +111,18 @@ def _place(every: list[KernelRow], traced: Traced, chosen: I64) -> I64:
         name = rated.trace.text(int(rated.trace.device_ops.name[op])) or ""
         key = calls[code.call_of_op[op]]
         region = regions[region_of_op[op]]
-        named = ((code_key, name) for code_key in (key, region, ""))
-        place[i] = next((known[one] for one in named if one in known), -1)
+        place[i] = _known_place(known, name, key, region, "")
         if place[i] < 0 and code.is_triton[op]:
             place[i] = extra.setdefault((key, name), len(every))
             if place[i] == len(every):
                 every.append(KernelRow(name, region, key, "", [], [], 0, *UNTUNED))
     return place
+
+
+def _known_place(known: dict[tuple[str, str], int], name: str, *code_keys: str) -> int:
+    """Where a kernel of the first of these graphs or compile ids is that is known; -1 without
+    any."""
+    return next((known[key, name] for key in code_keys if (key, name) in known), -1)
 
 
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
@@ -129,14 +140,26 @@ def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
     return result
 
 
-def _measured(
-    row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float
-) -> KernelRow:
-    per_step = traced.per_step(count)
-    share = time / busy if busy else None
+class _Figures(NamedTuple):
+    """What was recorded of a kernel in the steady steps."""
+
+    time_ns: float
+    launches: int
+    attainable_ns: float  # NaN where it is not known
+
+
+def _measured(row: KernelRow, traced: Traced, found: _Figures, busy_ns: float) -> KernelRow:
+    """A kernel with its figures; as it was where it did not run."""
+    if not found.launches:
+        return row
+    per_step = traced.per_step(found.launches)
     estimated = None if row.estimate_us is None else row.estimate_us * per_step / 1e3
-    limit = traced.per_step(attainable) / NS_PER_MS if np.isfinite(attainable) else None
-    found = replace(
-        row, per_step=per_step, measured_ms=traced.per_step(time) / NS_PER_MS, share=share
+    attainable_ms = traced.per_step(found.attainable_ns) / NS_PER_MS
+    return replace(
+        row,
+        per_step=per_step,
+        measured_ms=traced.per_step(found.time_ns) / NS_PER_MS,
+        share=found.time_ns / busy_ns if busy_ns else None,
+        estimated_ms=estimated,
+        attainable_ms=attainable_ms if np.isfinite(attainable_ms) else None,
     )
-    return replace(found, estimated_ms=estimated, attainable_ms=limit)

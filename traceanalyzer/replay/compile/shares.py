@@ -18,7 +18,7 @@ from traceanalyzer.replay.compile.windows import Seam, captured, idle_in, seams,
 from traceanalyzer.replay.patterns.named import nodes_named
 from traceanalyzer.replay.scenarios import LAUNCHES_FREE
 from traceanalyzer.replay.whatif import Replay
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import I32, I64, Bool, RangeKind
 from traceanalyzer.trace.compile_log import CompileLog, compiled_before, resumed_at
 
 NO_SEAM = (
@@ -121,20 +121,13 @@ def _rest_eager(row: BreakRow, log: CompileLog, traced: Traced) -> BreakRow:
     limit was hit): the host time from the end of the last graph before it to the end of the
     function."""
     regions = traced.code.regions
-    bodies = traced.code.bodies
     broken = {
         c.compile_id for c in log.compilations for b in c.breaks if b.location == row.location
     }
     runs = np.flatnonzero(np.isin(np.array(regions.text, object), list(broken)))
     if not len(runs):
         return replace(row, basis=NO_SEAM)
-    of = zip(
-        *(column[runs].tolist() for column in (regions.thread, regions.start, regions.end)),
-        strict=True,
-    )
-    starts = np.array(
-        [bodies.last_end(thread, start, end, start) for thread, start, end in of], np.int64
-    )
+    starts = _ends_of_graphs(traced.code, runs)
     steady = int(traced.rated.timed.steady_host(starts).sum())
     found = union(starts, regions.end[runs])
     free = traced.predict("rest_compiled", lambda tape: without_windows(tape, found), REST)
@@ -174,37 +167,60 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
 
 
+def _ends_of_graphs(code: CompiledCode, runs: I64) -> I64:
+    """When the last graph in each of these runs of compiled functions ends, ns; where the run
+    begins, without any."""
+    regions = code.regions
+    columns = (regions.thread, regions.start, regions.end)
+    of_runs = zip(*(column[runs].tolist() for column in columns), strict=True)
+    ends = [code.bodies.last_end(thread, start, end, start) for thread, start, end in of_runs]
+    return np.array(ends, np.int64)
+
+
 def eager_operators(traced: Traced) -> list[EagerRow]:
     """Operators outside of compiled code that have GPU work in the steady step, those with most
     first."""
     rated = traced.rated
-    code = traced.code
     tree = traced.rated.linked.tree
-    chosen = np.flatnonzero(traced.steady & ~code.is_compiled & (rated.joined.launch_node >= 0))
+    eager = traced.steady & ~traced.code.is_compiled
+    chosen = np.flatnonzero(eager & (rated.joined.launch_node >= 0))
     at = rated.joined.launch_node[chosen]
     operator = tree.outermost((tree.kind == RangeKind.OP) & ~nodes_named(rated.linked, AROUND))[at]
-    spent = (rated.trace.device_ops.end - rated.trace.device_ops.start)[chosen]
+    spent = (rated.trace.device_ops.end - rated.trace.device_ops.start)[chosen].tolist()
+    keys = _names_and_places(traced, operator, at)
     time = defaultdict[tuple[str, str], float](float)
     nodes = defaultdict[tuple[str, str], set[int]](set)
-    optimizer, backward = (
-        tree.innermost(nodes_named(rated.linked, one))[at] >= 0 for one in (OPTIMIZER, BACKWARD)
-    )
-    parts = ("optimizer", "backward", "in a compiled function")
-    where = np.select(
-        (optimizer, backward, code.around(code.regions)[at] >= 0), parts, "rest"
-    ).tolist()
-    keys = zip(tree.names(operator).tolist(), where, strict=True)
-    for (name, place), node, ns in zip(keys, operator.tolist(), spent.tolist(), strict=True):
-        key = (rated.trace.text(name) or "no operator", place)
+    for key, node, ns in zip(keys, operator.tolist(), spent, strict=True):
         time[key] += ns
         nodes[key].add(node)
     rows = [
         EagerRow(
-            name, traced.per_step(len(nodes[name, place])), traced.per_step(ns) / NS_PER_MS, place
+            name=key[0],
+            per_step=traced.per_step(len(nodes[key])),
+            gpu_ms=traced.per_step(ns) / NS_PER_MS,
+            where=key[1],
         )
-        for (name, place), ns in time.items()
+        for key, ns in time.items()
     ]
     return sorted(rows, key=lambda row: -row.gpu_ms)[:MAX_EAGER]
+
+
+def _names_and_places(
+    traced: Traced,
+    operator: I32 | I64,
+    at: I32 | I64,
+) -> list[tuple[str, str]]:
+    """The name of each operator, and what the node that launches something for it is part of."""
+    code = traced.code
+    linked = traced.rated.linked
+    optimizer = linked.tree.innermost(nodes_named(linked, OPTIMIZER))[at] >= 0
+    backward = linked.tree.innermost(nodes_named(linked, BACKWARD))[at] >= 0
+    in_region = code.around(code.regions)[at] >= 0
+    places = ("optimizer", "backward", "in a compiled function")
+    where = np.select((optimizer, backward, in_region), places, "rest")
+    text = traced.rated.trace.text
+    names = (text(code) or "no operator" for code in linked.tree.names(operator).tolist())
+    return list(zip(names, where.tolist(), strict=True))
 
 
 def with_trace(
@@ -212,33 +228,44 @@ def with_trace(
 ) -> Compiled:
     """What was measured of the log, with what the trace says."""
     traced = Traced(rated, replay, CompiledCode(rated.joined))
-    code = traced.code
-    ops = rated.trace.device_ops
-    steady = traced.steady
-    duration = (ops.end - ops.start).astype(float)
-    busy = float(duration[steady].sum())
-    steady_regions = (
-        rated.timed.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
-    )
-    runs = Counter(
-        text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here
-    )
-    regions = {name: traced.per_step(n) for name, n in sorted(runs.items())}
-    of_code = (float(duration[steady & part].sum()) for part in (code.is_compiled, code.is_triton))
-    by_code, by_triton = (time / busy if busy else None for time in of_code)
-    kernels, triton_ms, mapped = measured_kernels(compiled.kernels, traced)
-    within = _compiles_within(rated, log)
-    eager = eager_operators(traced)
-    notes = _notes(traced, log)
+    kernels, triton_ms, mapped_share = measured_kernels(compiled.kernels, traced)
     use = TraceUse(
-        rated.trace.path, regions, by_code, by_triton, triton_ms, mapped, within, eager, notes
+        path=rated.trace.path,
+        regions_per_step=_regions_per_step(traced),
+        compiled_share=_busy_share(traced, traced.code.is_compiled),
+        triton_share=_busy_share(traced, traced.code.is_triton),
+        triton_ms=triton_ms,
+        mapped_share=mapped_share,
+        compiles_in_step=_compiles_within(rated, log),
+        eager=eager_operators(traced),
+        notes=_notes(traced, log),
     )
-    source = "trace" if log is None else "log+trace"
-    breaks = priced(compiled.graph_breaks, log, traced)
-    graphs = captured(compiled, traced)
     return replace(
-        compiled, source=source, graph_breaks=breaks, kernels=kernels, cudagraphs=graphs, trace=use
+        compiled,
+        source="trace" if log is None else "log+trace",
+        graph_breaks=priced(compiled.graph_breaks, log, traced),
+        kernels=kernels,
+        cudagraphs=captured(compiled, traced),
+        trace=use,
     )
+
+
+def _regions_per_step(traced: Traced) -> dict[str, float]:
+    """Runs of each compiled region in a mean steady step, by its compile id."""
+    regions = traced.code.regions
+    if not len(regions):
+        return {}
+    steady = traced.rated.timed.steady_host(regions.start).tolist()
+    runs = Counter(text for text, here in zip(regions.text, steady, strict=True) if here)
+    return {name: traced.per_step(count) for name, count in sorted(runs.items())}
+
+
+def _busy_share(traced: Traced, part: Bool) -> float | None:
+    """Share of these ops in the GPU's busy time; None where it is never busy."""
+    ops = traced.rated.trace.device_ops
+    duration = (ops.end - ops.start).astype(float)
+    busy = float(duration[traced.steady].sum())
+    return float(duration[traced.steady & part].sum()) / busy if busy else None
 
 
 def _compiles_within(rated: Rated, log: CompileLog | None) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, filterfalse
 
 from traceanalyzer.replay.compile.model import CacheUse
-from traceanalyzer.trace.compile_log import Compilation, CompileLog, Metrics, Span
+from traceanalyzer.trace.compile_log import CacheEvent, Compilation, CompileLog, Metrics, Span
 
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
 """Tracing the program; making forward and backward graphs; optimising them and writing code;
@@ -171,21 +171,31 @@ def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:
 def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     """What the caches gave the compilations of a log; `stages` are the seconds of each."""
     events = list(chain.from_iterable(c.caches for c in log.compilations))
-    count = Counter[tuple[str, str]]((event.layer, event.state) for event in events)
-    states = ("hit", "miss", "bypass")
-    layers = ("fx_graph", "aot_autograd")
-    by_cache = {layer: {state: count[layer, state] for state in states} for layer in layers}
+    by_cache = _by_cache(events)
     fx = by_cache["fx_graph"]
     bypassed = (event.reason for event in events if event.state == "bypass")
     reasons = list(dict.fromkeys(filter(None, bypassed)))
     off = sum(len(one.codes) for one in filterfalse(cache_states, log.compilations))
-    bypasses = fx["bypass"] + by_cache["aot_autograd"]["bypass"]
-    saved_s = sum(e.saved_ns for e in events if e.layer == "fx_graph") * _S
-    cold_s = sum(map(_cold_s, log.compilations, stages))
-    warm_start = _warm_start(off, fx, reasons)
+    saved_ns = sum(event.saved_ns for event in events if event.layer == "fx_graph")
     return CacheUse(
-        fx["hit"], fx["miss"], bypasses, off, by_cache, reasons, saved_s, cold_s, warm_start
+        hits=fx["hit"],
+        misses=fx["miss"],
+        bypasses=fx["bypass"] + by_cache["aot_autograd"]["bypass"],
+        off=off,
+        by_cache=by_cache,
+        bypass_reasons=reasons,
+        saved_s=saved_ns * _S,
+        cold_s=sum(map(_cold_s, log.compilations, stages)),
+        warm_start=_warm_start(off, fx, reasons),
     )
+
+
+def _by_cache(events: list[CacheEvent]) -> dict[str, dict[str, int]]:
+    """How often each cache of graphs had what was asked for, had not, or was passed by."""
+    count = Counter[tuple[str, str]]((event.layer, event.state) for event in events)
+    states = ("hit", "miss", "bypass")
+    layers = ("fx_graph", "aot_autograd")
+    return {layer: {state: count[layer, state] for state in states} for layer in layers}
 
 
 def _warm_start(off: int, fx: dict[str, int], reasons: list[str]) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
 from traceanalyzer.replay.patterns.named import are_named, nodes_named
 from traceanalyzer.replay.patterns.operators import Operator, operators
@@ -47,21 +48,33 @@ def _of_steps(tape: Tape) -> list[_Forward]:
     tree = tape.source.linked.tree
     outer = tape.forward_operators
     step = np.searchsorted(tape.source.timed.steps.host_start, tree.start[outer], side="right") - 1
-    outer, step = (column[np.isin(step, tape.step_of_op)] for column in (outer, step))
-    patterns = (APART, SPLITS, TAKES, PICKS, WRITES)
-    apart, splits, takes, picks, written = (
-        are_named(linked, outer, pattern) for pattern in patterns
-    )
-    for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
-        written[i] |= written[i + 1]
-    shapes = linked.trace.host_ranges.shapes[tree.row[outer]]
+    on_tape = np.isin(step, tape.step_of_op)
+    outer = outer[on_tape]
+    step = step[on_tape]
     known = operators(linked)
-    columns = (tree.start[outer], shapes, apart, splits, takes, picks & ~written)
+    columns = (
+        tree.start[outer],
+        linked.trace.host_ranges.shapes[tree.row[outer]],
+        are_named(linked, outer, APART),
+        are_named(linked, outer, SPLITS),
+        are_named(linked, outer, TAKES),
+        are_named(linked, outer, PICKS) & ~_written_to(linked, outer),
+    )
     mine = (step == one for one in distinct(tape.step_of_op))
     return [
         _Forward(known.of_nodes(outer[here]), *(column[here] for column in columns))
         for here in mine
     ]
+
+
+def _written_to(linked: Linked, outer: I32 | I64) -> Bool:
+    """Which of these operators write, or take a part of a tensor that the next one writes to; a
+    part of a part, too."""
+    picks = are_named(linked, outer, PICKS)
+    written = are_named(linked, outer, WRITES)
+    for i in np.flatnonzero(picks[:-1])[::-1].tolist():
+        written[i] |= written[i + 1]
+    return written
 
 
 def item_starts(tape: Tape) -> Bool:

@@ -98,7 +98,14 @@ def _widened(
     return Formatted(made, moved, there, chosen | moving)
 
 
-def _products(tape: Tape, now: Load, then: Load, here: Limits, there: Limits, chosen: Bool) -> F64:
+def _products(
+    tape: Tape,
+    now: Load,
+    then: Load,
+    here: Limits,
+    there: Limits,
+    chosen: Bool,
+) -> F64:
     """The time of each op, of products with their other rate and traffic, ns."""
     start = start_ns(tape)
     grows = product_growth(ideal_ns(now, here), ideal_ns(then, there))

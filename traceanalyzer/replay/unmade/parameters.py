@@ -3,6 +3,7 @@ length."""
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -63,16 +64,16 @@ def parameters_of(joined: Joined) -> Parameters:
     groups = Groups.of(ranges.name[rows], ranges.shapes[rows], ranges.strides[rows], backward)
     shapes = set[Shape]()
     for one in groups.first.tolist():
-        row = int(rows[one])
+        row = rows[one]
         name = text(int(ranges.name[row])) or ""
-        columns = (ranges.shapes, ranges.dtypes, ranges.strides)
-        texts = [text(int(column[row])) for column in columns]
+        codes = (ranges.shapes[row], ranges.dtypes[row], ranges.strides[row])
+        texts = [text(int(code)) for code in codes]
         if places := _places(name):
             shapes.update(_shapes(inputs_of(texts[0]), places))
         elif PRODUCT.match(name) and not backward[one]:
             shapes.update(_matrix(inputs_of(*texts)))
-    known = frozenset(shape for shape in shapes if shape)
-    return Parameters(known, frozenset(size for shape in known for size in shape))
+    known = frozenset(filter(None, shapes))
+    return Parameters(known, frozenset(chain.from_iterable(known)))
 
 
 def _places(name: str) -> tuple[int, ...]:

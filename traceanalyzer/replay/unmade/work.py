@@ -90,22 +90,12 @@ NOT_KNOWN = Totals(np.nan, np.nan, np.nan)
 
 def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
     """The work of a tape's ops at other sizes; without any, as recorded."""
+    recorded = _as_recorded(tape)
+    if resizer is None:
+        return Loads(recorded, recorded, np.ones(len(recorded.flops), bool))
     source = tape.source
     rows = _ranges(tape)
-    roofline = source.roofline
-    flops = roofline.flops[tape.row]
-    copied = source.trace.device_ops.bytes[tape.row].astype(np.float64)
-    bytes_ = np.where(tape.copy & (copied >= 0), copied, roofline.bytes[tape.row])
-    if resizer is None:
-        as_now = Load(flops, bytes_, np.full(len(flops), np.nan))
-        return Loads(as_now, as_now, np.ones(len(flops), bool))
-    brings = tape.copies_of(CopyKind.HOST_TO_DEVICE)
-    groups = _calls(source, rows, brings)
-    pairs = [
-        _pair(source, int(rows[i]), resizer, brings=bool(brings[i])) for i in groups.first.tolist()
-    ]
-    now = _columns([pair[0] for pair in pairs], groups.index)
-    then = _columns([pair[1] for pair in pairs], groups.index)
+    now, then = _of_calls(tape, rows, resizer)
     fixed = tape.in_optimizer | _named(source, rows, OF_LISTS.match)
     known = fixed | np.isfinite(now.elements)
     usual = _usual_growth(tape, now, then, known & ~fixed)
@@ -115,14 +105,36 @@ def loads_of(tape: Tape, resizer: Resizer | None) -> Loads:
     }
     elements = np.where(known, now.elements, np.nan)
     share = _share_of_call(tape, rows)
-    bytes_ = np.where(np.isfinite(bytes_), bytes_, now.bytes * share)
-    products = source.linked.is_matrix[tape.row] & ~np.isfinite(flops)
-    flops = np.where(products, now.flops * share, flops)
+    bytes_ = np.where(np.isfinite(recorded.bytes), recorded.bytes, now.bytes * share)
+    products = source.linked.is_matrix[tape.row] & ~np.isfinite(recorded.flops)
+    flops = np.where(products, now.flops * share, recorded.flops)
     return Loads(
         Load(flops, bytes_, elements),
         Load(flops * grows["flops"], bytes_ * grows["bytes"], elements * grows["elements"]),
         known,
     )
+
+
+def _as_recorded(tape: Tape) -> Load:
+    """The work of a tape's ops by their models, and of copies by the recorder; elements are not
+    told."""
+    source = tape.source
+    copied = source.trace.device_ops.bytes[tape.row].astype(np.float64)
+    bytes_ = np.where(tape.copy & (copied >= 0), copied, source.roofline.bytes[tape.row])
+    flops = source.roofline.flops[tape.row]
+    return Load(flops, bytes_, np.full(len(flops), np.nan))
+
+
+def _of_calls(tape: Tape, rows: I64, resizer: Resizer) -> tuple[Load, Load]:
+    """What the call of each op (in these host ranges) has to do, as recorded and at other sizes."""
+    brings = tape.copies_of(CopyKind.HOST_TO_DEVICE)
+    groups = _calls(tape.source, rows, brings)
+    brought = brings[groups.first].tolist()
+    calls = zip(rows[groups.first].tolist(), brought, strict=True)
+    pairs = [_pair(tape.source, row, resizer, brings=brings_input) for row, brings_input in calls]
+    now = _columns([pair[0] for pair in pairs], groups.index)
+    then = _columns([pair[1] for pair in pairs], groups.index)
+    return now, then
 
 
 def check(tape: Tape, loads: Loads, what: str) -> None:

@@ -156,50 +156,78 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
     return split_where(buckets, new[1:])
 
 
-def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float | None, cost: Cost) -> Tape:
+def _with_buckets(
+    tape: Tape,
+    runs: list[I64],
+    size: I64,
+    target: float | None,
+    cost: Cost,
+) -> Tape:
     """The recorded buckets stay as marks that take no time; what they did is done, and launched, by
     inserted ones."""
-    compute = np.flatnonzero(tape.compute)
-    parts = []
-    dispatch = tape.dispatch.copy()
-    duration, meeting, gap, latency = (
-        a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency)
+    buckets = [_buckets_of(tape, run, size[run], target) for run in runs]
+    gone = np.zeros(len(tape.row), bool)
+    gone[np.concatenate(runs)] = True
+    marked = replace(
+        tape,
+        duration=np.where(gone, 0, tape.duration),
+        meeting=np.where(gone, -1, tape.meeting),
+        gap=np.where(gone, 0, tape.gap),
+        latency=np.where(gone, 0, tape.latency),
+        dependencies=_without_seeming_waits(tape, runs),
+    ).with_dispatch(_less_dispatch(tape, runs, buckets))
+    after = np.concatenate([one.after for one in buckets])
+    like = np.concatenate([one.like for one in buckets])
+    moved = np.concatenate([one.bytes for one in buckets])
+    return _inserted(marked, tape, after, like, cost.of(moved))
+
+
+@dataclass(frozen=True, eq=False)
+class _Buckets:
+    """The buckets that take the place of a run's reductions."""
+
+    after: I64  # the op behind which each comes
+    like: I64  # the recorded reduction that it is otherwise like
+    bytes: F64
+
+
+def _buckets_of(tape: Tape, run: I64, size: I64, target: float | None) -> _Buckets:
+    """As many as were recorded, or of `target` bytes each."""
+    bounds = np.cumsum(size, dtype=np.float64)
+    if target is not None:
+        total = int(bounds[-1])
+        bounds = np.append(np.arange(target, total, target), total)
+    after = _produced(tape, run, size, bounds, np.flatnonzero(tape.compute))
+    return _Buckets(
+        after=np.maximum(after, 0),
+        like=np.full(len(after), run[0], np.int64),
+        bytes=np.diff(bounds, prepend=0.0),
     )
-    # What waits for what, but for the compute launched before a run's last reduction that seems to
-    # wait for one.
+
+
+def _without_seeming_waits(tape: Tape, runs: list[I64]) -> Dependencies:
+    """What waits for what, but for the compute launched before a run's last reduction that seems to
+    wait for one."""
     last = np.full(len(tape.row) + 1, -1, np.int64)
     for run in runs:
-        bounds = np.cumsum(size[run], dtype=np.float64)
         last[run] = run[-1]
-        if target is not None:
-            bounds = np.append(np.arange(target, int(bounds[-1]), target), int(bounds[-1]))
-        after = _produced(tape, run, size[run], bounds, compute)
-        parts.append(
-            (
-                np.maximum(after, 0),
-                run[0] + np.zeros(len(after), np.int64),
-                np.diff(bounds, prepend=0.0),
-            )
-        )
-        duration[run] = 0
-        meeting[run] = -1
-        gap[run] = 0
-        latency[run] = 0
-        # A call ends after its launch: what is left of it lies before the next event.
-        calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
-        spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
-        dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
-    waits = tape.dependencies
     index = np.where(tape.communication, len(tape.row), np.arange(len(tape.row)))
-    on, also_on = (
-        np.where(index < last[column], -1, column) for column in (waits.on, waits.also_on)
-    )
-    waits = Dependencies(on, waits.delay, also_on)
-    marked = replace(
-        tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dependencies=waits
-    )
-    after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return _inserted(marked.with_dispatch(dispatch), tape, after, like, cost.of(moved))
+    waits = tape.dependencies
+    on = np.where(index < last[waits.on], -1, waits.on)
+    also_on = np.where(index < last[waits.also_on], -1, waits.also_on)
+    return Dependencies(on, waits.delay, also_on)
+
+
+def _less_dispatch(tape: Tape, runs: list[I64], buckets: list[_Buckets]) -> I64:
+    """The host's dispatch where fewer reductions are sent, ns."""
+    dispatch = tape.dispatch.copy()
+    for run, made in zip(runs, buckets, strict=True):
+        # A call ends after its launch: what is left of it lies before the next event.
+        following = np.minimum(tape.event[run] + 1, len(dispatch) - 1)
+        calling = np.union1d(tape.event[run], following)
+        spared = tape.sending[calling] * (1.0 - min(len(made.after) / len(run), 1.0))
+        dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
+    return dispatch
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
@@ -238,12 +266,11 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     }
     waits = marked.dependencies
     nothing = np.zeros(new, np.int64)
-    pairs = (
-        (shifted(waits.on), moved[after]),
-        (waits.delay, nothing),
-        (shifted(waits.also_on), nothing - 1),
+    dependencies = Dependencies(
+        np.append(shifted(waits.on), moved[after])[order],
+        np.append(waits.delay, nothing)[order],
+        np.append(shifted(waits.also_on), nothing - 1)[order],
     )
-    dependencies = Dependencies(*(np.append(*pair)[order] for pair in pairs))
     return replace(
         marked, **columns, waits_for=shifted(marked.waits_for), dependencies=dependencies
     )

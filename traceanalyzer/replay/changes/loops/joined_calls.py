@@ -26,7 +26,7 @@ from traceanalyzer.replay.patterns.named import launched_within, operators_named
 from traceanalyzer.replay.patterns.operators import JOINING, is_chain, operators
 from traceanalyzer.replay.patterns.repeats import Launching, Loop, Repeat, after_each, codes
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import I32, I64, Bool, distinct
+from traceanalyzer.trace import F64, I32, I64, Bool, distinct
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 MOST_KERNELS_BETWEEN = 3  # between two lookups, that prepare the next one: offsets, a cast, a shift
@@ -140,24 +140,16 @@ def calls_joined(tape: Tape) -> Tape | None:
     any."""
     calls = tape.memo(repeats.launching)
     ops = len(tape.row)
-    rows = calls.forward
-    found = _consecutive(tape, calls, rows)
+    found = _consecutive(tape, calls, calls.forward)
     if not found:
         return None
     first, others = np.zeros((2, len(calls.node)), bool)
-    event, at = np.unique(tape.event, return_index=True)
-    entry = calls.of_ops(np.arange(len(calls.node)), ops)[at]
-    spent = np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
     count = np.ones(len(calls.node), np.int64)
-    usual = spent.copy()
     for run in found:
-        mine = rows[run.first : run.stop]
+        mine = calls.forward[run.first : run.stop]
         first[mine[: run.period]] = True
         others[mine[run.period :]] = True
         count[mine] = run.times
-        usual[mine[: run.period]] = np.median(
-            spent[mine].reshape(run.times, run.period)[1:], axis=0
-        )
     kept, learned = _with_backward(tape, calls, first)
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
@@ -166,9 +158,22 @@ def calls_joined(tape: Tape) -> Tape | None:
     many = np.where(learned & ~kept, count.max(), of_forward).astype(np.float64)
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     dispatch = left.dispatch.astype(np.float64)
-    usual_share = np.minimum(usual / np.maximum(spent, 1), 1.0)
-    dispatch[tape.event] *= calls.of_ops(usual_share, ops)
+    dispatch[tape.event] *= calls.of_ops(_usual_share(tape, calls, found), ops)
     return left.with_dispatch(dispatch)
+
+
+def _usual_share(tape: Tape, calls: Launching, runs: list[Repeat]) -> F64:
+    """For each operator of a run's first call the dispatch of those in its place in the later calls
+    over its own; 1 for others, and at most 1."""
+    event, at = np.unique(tape.event, return_index=True)
+    entry = calls.of_ops(np.arange(len(calls.node)), len(tape.row))[at]
+    spent = np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
+    usual = spent.copy()
+    for run in runs:
+        mine = calls.forward[run.first : run.stop]
+        later = spent[mine].reshape(run.times, run.period)[1:]
+        usual[mine[: run.period]] = np.median(later, axis=0)
+    return np.minimum(usual / np.maximum(spent, 1), 1.0)
 
 
 def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bool]:

@@ -55,8 +55,7 @@ def masks_spread(tape: Tape) -> Tape | None:
     mine = (forward | made_by(tape.source.linked, forward))[tape.nodes]
     group = np.where(mine, outer[tape.nodes], -1)
     of_op = group[tape.event]
-    ends = where_changed(of_op[::-1])[::-1]
-    last = (of_op >= 0) & ends
+    last = (of_op >= 0) & where_changed(of_op[::-1])[::-1]
     passes = np.maximum(tape.duration, _pass_ns(tape, picks))
     kept = tape.events_of(last)
     left = tape.retimed(np.where(last, passes, tape.duration))
@@ -102,14 +101,19 @@ def _pass_ns(tape: Tape, picks: I64) -> float:
     return 2.0 * size / float(known.max()) * NS_PER_S if len(known) else 0.0
 
 
+def _reading(tape: Tape, small: Bool) -> Bool:
+    """Events that only copy small values to the host, wait right after that, or read."""
+    copying = tape.events_of_only(small)
+    waiting = tape.waits & ~tape.launching_events & after_each(copying)
+    return copying | waiting | (tape.reads & ~tape.events_of(~small))
+
+
 def after_first_read(tape: Tape) -> Bool:
     """Events of loops that read item by item, with nothing between but what picks or tests the next
     values: those that come after the first read. One read of all items would take their place."""
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     small = tape.copies_of(CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_VALUE_BYTES)
-    copying = tape.events_of_only(small)
-    waiting = tape.waits & ~tape.launching_events & after_each(copying)
-    reading = copying | waiting | (tape.reads & ~tape.events_of(~small))
+    reading = _reading(tape, small)
     # Events that launch only short kernels of operators that pick or test values.
     named = are_named(tape.source.linked, tape.source.linked.tree.outer_operator[tape.nodes], LOOKS)
     copies = tape.copy & ~tape.copies_of(CopyKind.DEVICE_TO_DEVICE)
