@@ -185,11 +185,11 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
     )
     calls = dict(zip(_FIRST, row[CALLS].reshape(len(_FIRST), -1), strict=True))
     count = len(calls["start"])
-    more: dict[str, I64] = {name: np.full(count, -1, np.int64) for name in _LATER}
+    unknown = (np.full(count, -1, np.int64) for _ in _LATER)
+    more: dict[str, I64] = dict(zip(_LATER, unknown, strict=True))
     if MORE in row and count:
-        more = dict(
-            zip(MORE_FIELDS if whole else _LATER, row[MORE].reshape(-1, count), strict=True)
-        )
+        recorded = MORE_FIELDS if whole else _LATER
+        more = dict(zip(recorded, row[MORE].reshape(-1, count), strict=True))
     calls |= _columns(more, _LATER)
     pieces = dict(zip(_OF_PIECES, row[PIECES].reshape(len(_OF_PIECES), -1), strict=True))
     for what, name, values in (
@@ -199,7 +199,8 @@ def rank_of(row: dict[str, Any]) -> Rank | LeftOut:
         (pieces, "step", names),
         (calls, "after", range(len(pieces["step"]) + 1)),
     ):
-        if len(what[name]) and not 0 <= what[name].min() <= what[name].max() < len(values):
+        known = what[name]
+        if len(known) and not 0 <= known.min() <= known.max() < len(values):
             raise ValueError(f"no such {name}")
     steps = Steps(
         names=names,
@@ -226,19 +227,24 @@ def _columns(found: dict[str, I64], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _table(kind: type[T], columns: dict[str, I64]) -> T:
-    return kind(
-        **{f.name: columns[f.name].astype(f.metadata["dtype"], copy=False) for f in fields(kind)}
-    )
+    dtypes = {field.name: field.metadata["dtype"] for field in fields(kind)}
+    typed = [columns[name].astype(dtype, copy=False) for name, dtype in dtypes.items()]
+    return kind(*typed)
 
 
 def _of(one: object, *names: str) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def _why_of(about: _About, numbers: dict[str, I64], more: dict[str, I64]) -> Why | None:
+def _why_of(
+    about: _About,
+    numbers: dict[str, I64],
+    more: dict[str, I64],
+) -> Why | None:
     if about.families is None:
         return None
-    compute, *idle = (more.get(name, np.empty(0, np.int64)) for name in MORE_FIELDS[len(_LATER) :])
+    nothing = np.empty(0, np.int64)
+    compute, *idle = (more.get(name, nothing) for name in MORE_FIELDS[len(_LATER) :])
     stands = np.stack([numbers[f"idle_{one.label}"] for one in IdleCause])
     return Why(
         **_columns(numbers, _EXPOSED),
@@ -283,8 +289,8 @@ def encoded(one: Rank | LeftOut) -> bytes:
     """The file of a digest."""
     pa = arrow()
     row = row_of(one)
-    table = pa.table({name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()})
-    table = table.replace_schema_metadata(
+    columns = {name: _column(pa, kind, row[name]) for name, kind in COLUMNS.items()}
+    table = pa.table(columns).replace_schema_metadata(
         {METADATA: orjson.dumps({"schema": SCHEMA, "version": __version__})}
     )
     numbers = [f"{name}.list.element" for name, kind in COLUMNS.items() if kind == "numbers"]

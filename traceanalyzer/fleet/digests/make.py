@@ -19,11 +19,8 @@ def digests_of(path: Path, url: str) -> list[Rank | LeftOut]:
     try:
         return [_of_trace(trace, url) for trace in load([path]).traces]
     except TraceAnalyzerError as error:
-        return [
-            LeftOut(
-                url, " ".join(str(error).split()).replace(str(path), url), rank_in_name(Path(url))
-            )
-        ]
+        why = " ".join(str(error).split()).replace(str(path), url)
+        return [LeftOut(url, why, rank_in_name(Path(url)))]
 
 
 def _of_trace(trace: Trace, url: str) -> Rank | LeftOut:
@@ -50,7 +47,8 @@ def make(one: Place, folder: str) -> Made:
         with fetched(one) as path, reading_as(cache=False):
             ranks = digests_of(path, plain(one.url))
     except TraceAnalyzerError as error:
-        ranks = [LeftOut(plain(one.url), plain(str(error)), rank_in_name(Path(one.url)))]
+        named = rank_in_name(Path(one.url))
+        ranks = [LeftOut(plain(one.url), plain(str(error)), named)]
     stem = name_of(one.url, one.stamp)
     names = tuple(f"{stem}-{i}{SUFFIX}" for i in range(len(ranks)))
     for name, rank in reversed(list(zip(names, ranks, strict=True))):

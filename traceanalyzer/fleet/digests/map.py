@@ -75,7 +75,11 @@ def _remove_older(folder: str, places: Sequence[Place], by_stem: dict[str, list[
                     remove_from(folder, name)
 
 
-def _by_processes(todo: Sequence[Place], folder: str, report: Callable[[int], None]) -> list[Made]:
+def _by_processes(
+    todo: Sequence[Place],
+    folder: str,
+    report: Callable[[int], None],
+) -> list[Made]:
     """By this process and others, each taking the next when it is free; this one does what another
     did not finish."""
     at_once = -(-len(todo) // MOST_TURNS) or 1
@@ -85,7 +89,8 @@ def _by_processes(todo: Sequence[Place], folder: str, report: Callable[[int], No
         make,
     )  # what reads recordings takes a second to load
 
-    count = max(min(reading().jobs, len(todo), most_at_once(map(_needed, todo), free_bytes())), 1)
+    fitting = most_at_once(map(_needed, todo), free_bytes())
+    count = max(min(reading().jobs, len(todo), fitting), 1)
     with (
         reading_as(jobs=1),
         shared_numbers(len(turns)) as numbers,

@@ -106,7 +106,10 @@ def _of_collectives(here: dict[int, InGroup]) -> dict[int, InGroup]:
 
 
 def _collectives(
-    index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
+    index: int,
+    ranks: tuple[int, ...],
+    here: dict[int, InGroup],
+    first: dict[int, int],
 ) -> Iterator[Wait]:
     standing_at = {rank: here.get(rank, NOT_THERE).head for rank in ranks}
     heads = {rank: head for rank, head in standing_at.items() if head is not None}
@@ -142,24 +145,31 @@ def _place(state: InGroup, seq: int) -> str:
     return "earlier" if state.stands_at < seq else "waiting"
 
 
-def _elsewhere(standing: Iterable[tuple[int, Op]], first: dict[int, int]) -> tuple[int, ...]:
+def _elsewhere(
+    standing: Iterable[tuple[int, Op]],
+    first: dict[int, int],
+) -> tuple[int, ...]:
     return tuple(rank for rank, op in standing if first[rank] < op.record)
 
 
 def _known(seq: int, standing: Iterable[tuple[int, Op]], signatures: Iterable[Signature]) -> Op:
     """The operation, by a rank that has it still recorded."""
     signature = next(iter(signatures), ("", 0, 0, ""))
-    return next(
-        (op for _, op in standing if op.kind), Op(seq, signature[0], signature=signature, record=-1)
-    )
+    unrecorded = Op(seq, signature[0], signature=signature, record=-1)
+    return next((op for _, op in standing if op.kind), unrecorded)
 
 
 def _pairs(
-    index: int, ranks: tuple[int, ...], here: dict[int, InGroup], first: dict[int, int]
+    index: int,
+    ranks: tuple[int, ...],
+    here: dict[int, InGroup],
+    first: dict[int, int],
 ) -> Iterator[Wait]:
     """Sends and receives: the two ends are matched by direction and peer."""
     place = dict(zip(ranks, range(len(ranks)), strict=True))
-    ops = {(rank, op.peer, op.kind): op for rank, state in here.items() for op in state.pairs}
+    ops: dict[tuple[int, int, str], Op] = {}
+    for member, standing in here.items():
+        ops.update({(member, op.peer, op.kind): op for op in standing.pairs})
     done = set()
     for end, op in ops.items():
         rank = end[0]
@@ -239,7 +249,9 @@ def _best(found: Iterable[Blame]) -> list[Blame]:
 
     def rank_of(b: Blame) -> tuple[object, ...]:
         op = b.wait.op
-        return order.index(b.kind), not b.sure, op.record < 0, op.peer >= 0, op.created_ns, op.seq
+        unrecorded = op.record < 0
+        in_pair = op.peer >= 0
+        return order.index(b.kind), not b.sure, unrecorded, in_pair, op.created_ns, op.seq
 
     best: dict[int, Blame] = {}
     for blame in sorted(found, key=rank_of):
@@ -362,9 +374,8 @@ def _usual(counts: Counter[Compared]) -> Compared | None:
 def _alike(flight: Flight, waits: Sequence[Wait], wait: Wait) -> Counter[Compared]:
     """What is at this place in all groups of the same purpose."""
     desc = flight.groups[wait.group].desc
-    same = [
-        w for w in waits if w.op.seq == wait.op.seq and flight.groups[w.group].desc == desc and desc
-    ]
+    here = [w for w in waits if w.op.seq == wait.op.seq]
+    same = [w for w in here if desc and flight.groups[w.group].desc == desc]
     return Counter(_compared(signature) for w in same or [wait] for _, signature in w.signatures)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from traceanalyzer.base import dataclass
-from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, ranks_text
+from traceanalyzer.fleet.hang.model import SITUATIONS, Culprit, Hang, Inputs, ranks_text
 from traceanalyzer.report.document import (
     Bullets,
     Document,
@@ -250,13 +250,14 @@ def _culprit(one: Culprit) -> str:
 
 def _sections(hang: Hang) -> list[Section]:
     texts = more_next_time(hang)
+    matrix = Drawing(partial(_matrix, hang))
     next_time: list[Part | None] = ["To know more next time:", Bullets(texts)] if texts else []
     found = (
         (True, Section(TITLE, [*answer_parts(hang), *notes(hang)])),
         (hang.culprits, Section("Culprits", [Table(hang.culprits)])),
         (True, Section("Next", [Bullets(next_steps(hang)), *next_time])),
         (hang.mismatches, Section("Operations that differ", [Table(hang.mismatches)])),
-        (hang.groups, Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)])),
+        (hang.groups, Section("Groups", [matrix, Table(hang.groups)])),
     )
     return [section for holds, section in found if holds]
 
@@ -269,7 +270,8 @@ def _matrix(hang: Hang) -> Markup | None:
         return None
     wide = math.ceil((ranks[-1] + 1) / MOST_COLUMNS)
     marks = [_rects(hang, purposes, state, wide) for state in COLOURS]
-    names = [str(column * wide) for column in range(math.ceil((ranks[-1] + 1) / wide))]
+    columns = math.ceil((ranks[-1] + 1) / wide)
+    names = [str(column * wide) for column in range(columns)]
     caption = "The state of each rank in its group of each purpose" + (
         f"; {wide} ranks share a column, which shows the worst of them." if wide > 1 else "."
     )
@@ -302,29 +304,30 @@ def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
             )
         places += [(x, y) for x, found in columns.items() if found == state]
 
-    def hint(x: int, y: int) -> str:
+    def box(x: int, y: int) -> Box:
         last = f" to {x * wide + wide - 1}" if wide > 1 else ""
-        return f"rank {x * wide}{last}, {purposes[y]}: {name}"
+        hint = f"rank {x * wide}{last}, {purposes[y]}: {name}"
+        return Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint)
 
-    return Rects(
-        name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places]
-    )
+    return Rects(name, colour, [box(x, y) for x, y in places])
 
 
 def redacted(hang: Hang, patterns: Sequence[re.Pattern[str]] = ()) -> Hang:
     """The report without paths, hosts and users; names that match a pattern become `name-1`,
     `name-2`, ..."""
-    inputs = hang.inputs
-    unreadable = [replace(one, path=f"dump-{i}") for i, one in enumerate(inputs.unreadable, 1)]
-    repeated = [replace(one, path=f"repeated-{i}") for i, one in enumerate(inputs.repeated, 1)]
-    logs = [f"log-{i}" for i, _ in enumerate(inputs.logs, 1)]
-    inputs = replace(inputs, path="dumps", unreadable=unreadable, repeated=repeated, logs=logs)
     culprits = [replace(one, host=HOST if one.host else None) for one in hang.culprits]
     dead = [re.sub(r"on node \S+", f"on node {HOST}", text) for text in hang.dead]
-    hidden = replace(hang, culprits=culprits, dead=dead, inputs=inputs)
+    hidden = replace(hang, culprits=culprits, dead=dead, inputs=_renamed(hang.inputs))
     cleaned: Hang
     cleaned, purposes = redact_rows([hidden, list(hang.cells)], Run(()), patterns)
     cells: dict[str, dict[int, str]] = {}
     for purpose, row in zip(purposes, hang.cells.values(), strict=True):
         cells.setdefault(purpose, {}).update(row)
     return replace(cleaned, cells=cells)
+
+
+def _renamed(inputs: Inputs) -> Inputs:
+    unreadable = [replace(one, path=f"dump-{i}") for i, one in enumerate(inputs.unreadable, 1)]
+    repeated = [replace(one, path=f"repeated-{i}") for i, one in enumerate(inputs.repeated, 1)]
+    logs = [f"log-{i}" for i, _ in enumerate(inputs.logs, 1)]
+    return replace(inputs, path="dumps", unreadable=unreadable, repeated=repeated, logs=logs)

@@ -329,7 +329,11 @@ def _group(group: Group, at: Wait, here: Sequence[InGroup]) -> GroupState:
     )
 
 
-def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:
+def _cells(
+    flight: Flight,
+    waits: Sequence[Wait],
+    gpu: Sequence[int],
+) -> dict[str, dict[int, str]]:
     """The worst state of each rank in the groups of each purpose."""
     order = ("complete", "waits", "gpu", "cpu", "silent")
     cells: dict[str, dict[int, str]] = {}

@@ -133,7 +133,8 @@ def _culprits(whole: Whole, explained: Explain | None) -> list[Culprit]:
     for one in whole.compared.late:
         if one.stage is not None:
             return [replace(_culprit(whole, one.position, one.gain_ms), cause="heavy_stage")]
-        some = [whole.ranks[i] for i in (one.position, *_beside(whole, one.position, late))]
+        beside = _beside(whole, one.position, late)
+        some = [whole.ranks[i] for i in (one.position, *beside)]
         mine, *others = some if explained is None else explained(some)
         cause = cause_of(mine, others, one.gain_ms * NS_PER_MS) if others else None
         culprit = replace(_culprit(whole, one.position, one.gain_ms), cause=cause)
@@ -156,9 +157,13 @@ def _culprit(whole: Whole, rank: int, gain_ms: float) -> Culprit:
     gain = whole.gain_ns(rank)
     own = whole.own_ns[whole.steady_steps]
     # What a rank is late by may be more than the run can gain without it.
-    low, high = range_ms(gain * min(gain_ms * NS_PER_MS / max(gain.mean(), 1.0), 1.0), gain_ms)
+    attainable = min(gain_ms * NS_PER_MS / max(gain.mean(), 1.0), 1.0)
+    low, high = range_ms(gain * attainable, gain_ms)
     late = gain if whole.compared.pipeline is None else own[:, rank]
-    share = float((late >= np.maximum(own.max(axis=1), 1)).mean()) if len(own) else 0.0
+    share = 0.0
+    if len(own):
+        is_latest = late >= np.maximum(own.max(axis=1), 1)
+        share = float(is_latest.mean())
     digest = whole.digests[rank]
     pattern = "roaming"
     if share >= MOSTLY and len(own) > 1:
@@ -185,8 +190,11 @@ def _since(whole: Whole, own: F64) -> str | None:
     little was before."""
     if len(own) < 4:
         return None
-    cuts = range(2, len(own) - 1)
-    best = max(cuts, key=lambda cut: float(own[cut:].mean() - own[:cut].mean()))
+
+    def rise_at(cut: int) -> float:
+        return float(own[cut:].mean() - own[:cut].mean())
+
+    best = max(range(2, len(own) - 1), key=rise_at)
     if own[:best].mean() > BEFORE * own[best:].mean():
         return None
     return whole.steps[int(whole.steady_steps[best])]
@@ -231,11 +239,23 @@ def _steps(whole: Whole) -> list[JobStep]:
     rows = []
     for i, name in enumerate(whole.steps):
         worst = int(own[i].argmax())
-        rank = whole.digests[worst].rank if own[i][worst] > 0 else None
-        median = ms(float(np.median(times[name])))
-        waiting = ms(float(np.median(waits[name]))) if waits[name] else 0.0
-        rows.append(JobStep(name, i in steady, median, waiting, rank, ms(float(own[i][worst]))))
+        excess_ns = own[i][worst]
+        rank = whole.digests[worst].rank if excess_ns > 0 else None
+        rows.append(
+            JobStep(
+                name,
+                i in steady,
+                _median_ms(times[name]),
+                _median_ms(waits[name]) if waits[name] else 0.0,
+                rank,
+                ms(float(excess_ns)),
+            )
+        )
     return rows
+
+
+def _median_ms(times_ns: Sequence[float]) -> float:
+    return ms(float(np.median(times_ns)))
 
 
 def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None:
@@ -254,7 +274,9 @@ def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None
 
 
 def _parts(compute: I64, idle: I64) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.array([compute.sum(), idle[_OF_HOST].sum(), idle[IdleCause.INPUT].sum()], np.float64)
+    by_host = idle[_OF_HOST].sum()
+    by_input = idle[IdleCause.INPUT].sum()
+    return np.array([compute.sum(), by_host, by_input], np.float64)
 
 
 def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
@@ -271,7 +293,7 @@ def _before_calls(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
 
 
 def _in_steps(one: Rank) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """The same in all of a mean steady step."""
+    """Compute, idle time by the host and by input in all of a mean steady step, ns."""
     digest = one.digest
     why = one.why
     if why is None:

@@ -108,7 +108,8 @@ def _worst_places(whole: Whole) -> Iterator[tuple[str, list[int]]]:
                 ranks[name].append(i)
         if len(ranks) > 1 and max(map(len, ranks.values())) > 1:
             rows = whole.compared.rows
-            worst = max(ranks, key=lambda name: sum(rows[i].gain_ms or 0.0 for i in ranks[name]))
+            gains_ms = {name: sum(rows[i].gain_ms or 0.0 for i in ranks[name]) for name in ranks}
+            worst = max(ranks, key=gains_ms.__getitem__)
             yield f"without {what} {worst}", ranks[worst]
 
 

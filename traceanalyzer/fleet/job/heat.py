@@ -21,20 +21,10 @@ def heat_of(whole: Whole) -> Heat | None:
     size = len(whole.digests)
     if not len(steps):
         return None
-    plan = whole.plan
-    count = len(whole.steps)
-    excess = whole.own_ns.T
-    if plan is not None and whole.compared.pipeline is None:
-        matches = plan.matches
-        longer = np.maximum(matches.stretch - middle_of_alike(plan), 0)
-        longer = largest_of(longer, matches.rank, matches.series[matches.collective])
-        key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
-        excess = (
-            np.bincount(key, longer, minlength=size * count).reshape(size, count).astype(np.float64)
-        )
-    table = excess[:, steps] / NS_PER_MS
+    table = _excess_ns(whole)[:, steps] / NS_PER_MS
     stages = [-1 if stage is None else stage for stage in whole.stages]
-    order = sorted(range(size), key=lambda i: (stages[i], whole.hosts[0][i] or "", i))
+    hosts = [host or "" for host in whole.hosts[0]]
+    order = sorted(range(size), key=lambda i: (stages[i], hosts[i], i))
     names = []
     for i in order:
         rank = whole.digests[i].rank
@@ -44,6 +34,22 @@ def heat_of(whole: Whole) -> Heat | None:
         )
     shown = [whole.steps[i] for i in steps.tolist()]
     return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
+
+
+def _excess_ns(whole: Whole) -> F64:
+    """[rank, step]: how much longer a rank works before its collectives than the middle one of those
+    alike; of a pipeline, or without a plan, what it is late by itself."""
+    plan = whole.plan
+    if plan is None or whole.compared.pipeline is not None:
+        return whole.own_ns.T
+    matches = plan.matches
+    longer = np.maximum(matches.stretch - middle_of_alike(plan), 0)
+    longer = largest_of(longer, matches.rank, matches.series[matches.collective])
+    size = len(whole.digests)
+    count = len(whole.steps)
+    key = matches.rank.astype(np.int64) * count + matches.step[matches.collective]
+    excess = np.bincount(key, longer, minlength=size * count)
+    return excess.reshape(size, count).astype(np.float64)
 
 
 def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:

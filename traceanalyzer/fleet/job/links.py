@@ -1,17 +1,17 @@
 """Links that are slow: nobody is late, but a group's collectives transfer for longer than those of
 groups alike."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
 from traceanalyzer.analysis.ranks.late import MIN_GAIN_SHARE
 from traceanalyzer.analysis.ranks.matches import Matches
-from traceanalyzer.base import ms
+from traceanalyzer.base import dataclass, ms
 from traceanalyzer.fleet.digests.files import Rank
 from traceanalyzer.fleet.job.model import Culprit, range_ms
-from traceanalyzer.trace import I64, ranked
+from traceanalyzer.trace import I32, I64, ranked
 
 LEAST_GROUPS = 3  # of two nobody knows which is the usual one
 SLOWER = 1.3  # times that a group's transfers must be as long as those of the middle group
@@ -24,25 +24,42 @@ def slow_links(
     where none is slow."""
     steady = np.flatnonzero(matches.steady)
     transfer = (matches.most(matches.end) - matches.most(matches.start))[steady]
-    name = {group: i for i, group in enumerate(dict.fromkeys(matches.group))}
-    group = np.array([name[one] for one in matches.group], np.int64)[steady]
     members = ranked(matches.members)[1][steady]
-    alike = Groups.of(matches.kind[steady], group, matches.bytes[steady])
-    found: list[tuple[float, I64]] = []
-    for rows in alike.rows:
-        sets = Groups.of(members[rows])
-        if len(sets) < LEAST_GROUPS:
-            continue
-        middle = np.array([float(np.median(transfer[rows[one]])) for one in sets.rows])
-        worst = int(middle.argmax())
-        usual = float(np.median(middle))
-        if middle[worst] > SLOWER * usual:
-            mine = rows[sets.rows[worst]]
-            found.append((float((transfer[mine] - usual).sum()), mine))
+    group = _codes(matches.group)
+    alike = Groups.of(matches.kind[steady], group[steady], matches.bytes[steady])
+    found = [slow for rows in alike.rows for slow in _slowest(rows, members, transfer)]
     if not found:
         return []
-    _, mine = max(found, key=lambda one: one[0])
-    return _named(matches, steady[mine], transfer[mine], ranks, hosts, step_ms)
+    slowest = max(found, key=lambda slow: slow.beyond_ns).rows
+    return _named(matches, steady[slowest], transfer[slowest], ranks, hosts, step_ms)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slow:
+    """Transfers of one group, and what they took beyond those of the middle group."""
+
+    rows: I64
+    beyond_ns: float
+
+
+def _slowest(rows: I64, members: I32 | I64, transfer: I64) -> Iterator[_Slow]:
+    """The slowest group of those whose transfers are alike (`rows`), if it is slow."""
+    sets = Groups.of(members[rows])
+    if len(sets) < LEAST_GROUPS:
+        return
+    taking = [transfer[rows[one]] for one in sets.rows]
+    middle = np.array([float(np.median(times)) for times in taking])
+    worst = int(middle.argmax())
+    usual = float(np.median(middle))
+    if middle[worst] > SLOWER * usual:
+        slow = rows[sets.rows[worst]]
+        yield _Slow(slow, float((transfer[slow] - usual).sum()))
+
+
+def _codes(groups: Sequence[Hashable]) -> I64:
+    """A number for each group, by its name."""
+    code = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    return np.array([code[group] for group in groups], np.int64)
 
 
 def _named(
@@ -56,7 +73,8 @@ def _named(
     first = int(collectives[0])
     members = matches.rank[matches.first[first] : matches.first[first + 1]].tolist()
     here = {hosts[member] for member in members}
-    others = ~np.isin(np.arange(len(matches)), collectives) & (matches.kind == matches.kind[first])
+    others = matches.kind == matches.kind[first]
+    others &= ~np.isin(np.arange(len(matches)), collectives)
     usual = float(
         np.median(
             (matches.most(matches.end) - matches.most(matches.start))[others & matches.steady]

@@ -149,7 +149,8 @@ class Job:
 
 def draws_of(steps: int) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
     """Which steps each draw consists of."""
-    return np.random.default_rng(SEED).integers(0, max(steps, 1), (DRAWS, max(steps, 1)))
+    size = max(steps, 1)
+    return np.random.default_rng(SEED).integers(0, size, (DRAWS, size))
 
 
 def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None, float | None]:
@@ -161,7 +162,8 @@ def range_ms(per_step: F64, mean_ms: float | None = None) -> tuple[float | None,
         low = float(per_step.min())
         high = float(per_step.max())
     else:
-        low, high = np.percentile(per_step[draws_of(len(per_step))].mean(axis=1), INSIDE).tolist()
+        means = per_step[draws_of(len(per_step))].mean(axis=1)
+        low, high = np.percentile(means, INSIDE).tolist()
     low = max(low, 0.0) / NS_PER_MS
     high = max(high, 0.0) / NS_PER_MS
     return (low, high) if mean_ms is None else (min(low, mean_ms), max(high, mean_ms))

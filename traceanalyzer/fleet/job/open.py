@@ -79,7 +79,8 @@ def job_of(
 
         return analyzed(ranks, [where[one.path] for one in ranks])
 
-    ranks = chosen([*(unnamed(one) if isinstance(one, Rank) else one for one in found), *lines])
+    every = [unnamed(one) if isinstance(one, Rank) else one for one in found]
+    ranks = chosen([*every, *lines])
     ranks = replace(ranks, notes=(*iterations_in(paths, recordings), *ranks.notes))
     job = answer(ranks, explained, racks_in(racks) if racks else {}, seen)
     if hidden is None:
@@ -100,7 +101,10 @@ def _digests(made: Sequence[Made], folder: str, lines: list[LeftOut]) -> list[Pl
     ]
 
 
-def _sorted(paths: Sequence[str], folder: str) -> tuple[list[Place], list[Place], list[LeftOut]]:
+def _sorted(
+    paths: Sequence[str],
+    folder: str,
+) -> tuple[list[Place], list[Place], list[LeftOut]]:
     """Digests, recordings, and what could not be listed. A folder that holds digests is one of
     them."""
     digests: list[Place] = []

@@ -28,13 +28,14 @@ def heat(heat: Heat) -> Markup | None:
         f"darkest is {most}. Rows are in the order of stage, host and rank."
     )
     names = _sparse(heat.names, heat.excess_ms.max(axis=1).tolist())
-    plot = Plot([rects], Axis("step", names=_thinned(heat.steps)), Axis(names=names), down=True)
+    across = Axis("step", names=_thinned(heat.steps))
+    plot = Plot([rects], across, Axis(names=names), down=True)
     height = max(FEWEST_PX, ROW_PX * len(heat.names) + 80)
     return chart_place(Chart("heat", "Excess by rank and step", caption, plot, height))
 
 
 def stages(heat: Heat) -> Markup | None:
-    """The same folded by stage."""
+    """The ranks' mean excess, folded by stage."""
     if (folded := heat.folded) is None or folded.max() <= 0:
         return None
     rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
@@ -71,9 +72,11 @@ def _rects(table: F64, name: Callable[[int, int], str]) -> tuple[Rects, str]:
 def _sparse(names: Sequence[str], worst: Sequence[float]) -> list[str]:
     every = max(len(names) // LABELS, 1)
     first = sorted(range(len(names)), key=lambda i: -worst[i])[:WORST_NAMED]
-    kept = {
-        i for i in range(0, len(names), every) if all(abs(i - one) >= every // 2 for one in first)
-    } | set(first)
+
+    def is_free(i: int) -> bool:
+        return all(abs(i - one) >= every // 2 for one in first)
+
+    kept = {i for i in range(0, len(names), every) if is_free(i)} | set(first)
     return [name.partition(" (")[0] if i in kept else "" for i, name in enumerate(names)]
 
 

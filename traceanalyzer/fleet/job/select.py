@@ -25,7 +25,7 @@ class Chosen:
 
     @property
     def digests(self) -> list[RankDigest]:
-        """Of the ranks."""
+        """The digests of the ranks, in their order."""
         return [one.digest for one in self.ranks]
 
 
@@ -57,7 +57,8 @@ def chosen(found: Iterable[Rank | LeftOut]) -> Chosen:
 
 
 def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
-    sizes = Counter(size for one in ranks if (size := one.digest.claim.world_size) is not None)
+    claimed = (one.digest.claim.world_size for one in ranks)
+    sizes = Counter(size for size in claimed if size is not None)
     if len(sizes) < 2:
         return ranks
     usual = sizes.most_common(1)[0][0]
@@ -70,16 +71,21 @@ def _of_one_world(ranks: list[Rank], left_out: list[LeftOut]) -> list[Rank]:
     return [one for one in ranks if one not in other]
 
 
-def _of_one_time(ranks: list[Rank], left_out: list[LeftOut]) -> tuple[list[Rank], list[str]]:
+def _of_one_time(
+    ranks: list[Rank],
+    left_out: list[LeftOut],
+) -> tuple[list[Rank], list[str]]:
     """The largest set recorded at one time, with ranks whose collectives tell that their clock
     alone is apart."""
     sets = _at_one_time(ranks)
     if len(sets) < 2:
         return ranks, []
-    main = max(
-        sets,
-        key=lambda one: (len({rank.digest.rank for rank in one}), one[0].digest.claim.start_ns),
-    )
+
+    def weight_of(some: Sequence[Rank]) -> tuple[int, int]:
+        distinct = {one.digest.rank for one in some}
+        return len(distinct), some[0].digest.claim.start_ns
+
+    main = max(sets, key=weight_of)
     sets.remove(main)
     kept = list(main)
     notes = []

@@ -5,6 +5,8 @@ Between two collectives that hold its compute a rank works for a stretch; a coll
 its last rank is ready and what it follows has ended, and then transfers for as long as it did. All
 collectives that wait for the same number of others are reckoned together."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from traceanalyzer.analysis.algebra import Groups
@@ -38,7 +40,8 @@ def plan_of(matches: Matches) -> Plan:
     for rank, mine in enumerate(matches.of_rank):
         if len(mine):
             begun[rank] = came[matches.collective[mine[0]]]
-    bounds = np.searchsorted(wave[matches.collective][parts], np.arange(int(wave.max()) + 2))
+    waves = np.arange(int(wave.max()) + 2)
+    bounds = np.searchsorted(wave[matches.collective][parts], waves)
     return Plan(matches, wave, parts, bounds, transfer, begun)
 
 
@@ -70,7 +73,7 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
     end = np.zeros(len(matches))
     before = np.full(len(clock), -np.inf)
     size = np.diff(matches.first)
-    for a, b in zip(plan.bounds[:-1].tolist(), plan.bounds[1:].tolist(), strict=True):
+    for a, b in pairwise(plan.bounds.tolist()):
         parts = plan.parts[a:b]
         rank = matches.rank[parts]
         collective = matches.collective[parts]
@@ -81,13 +84,14 @@ def step_times(plan: Plan, stretch: I64 | F64) -> F64:
             np.maximum.reduceat(np.maximum(clock[rank] + stretch[parts], came), begins)
             + plan.transfer[here]
         )
-        end[here], before[rank] = ended, np.repeat(ended, size[here])
+        end[here] = ended
+        before[rank] = np.repeat(ended, size[here])
         clock[rank] = np.where(matches.holds[parts], before[rank], clock[rank])
     return _between(matches, end, float(plan.begun.min()))
 
 
 def recorded_times(plan: Plan) -> F64:
-    """The same as recorded."""
+    """How long each step took as recorded, ns, one for each of `Matches.steps`."""
     return _between(
         plan.matches,
         plan.matches.most(plan.matches.end).astype(np.float64),
@@ -106,10 +110,11 @@ def _between(matches: Matches, end: F64, begin: float) -> F64:
 
 
 def middle_of_alike(plan: Plan) -> I64:
-    """Of each part the middle stretch of those at its place of the program: of collectives of one
-    kind and wave."""
+    """[part]: the middle stretch of those at its place of the program: of collectives of one kind
+    and wave."""
     matches = plan.matches
-    alike = Groups.of((plan.wave.astype(np.int64) * 64 + matches.kind)[matches.collective])
+    place = plan.wave.astype(np.int64) * 64 + matches.kind
+    alike = Groups.of(place[matches.collective])
     order = np.lexsort((matches.stretch, alike.index))
     begin = np.cumsum(alike.count) - alike.count
     middle: I64 = matches.stretch[order][begin + (alike.count - 1) // 2]

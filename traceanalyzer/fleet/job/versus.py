@@ -44,11 +44,9 @@ def compared_jobs(
         [name, *("-" if value is None else digits(value) for value in both)]
         for name, *both in figures
     ]
+    compared = TextTable(["", "A", "B"], [False, True, True], texts)
     sections = [
-        Section(
-            "Compared",
-            [Verdict(_headline(a, b)), TextTable(["", "A", "B"], [False, True, True], texts)],
-        ),
+        Section("Compared", [Verdict(_headline(a, b)), compared]),
         Section("Who holds it up", [Table(rows)] if rows else ["Nobody, in either."]),
     ]
     values = {"headline": _headline(a, b), "a": a.summary, "b": b.summary, "culprits": rows}
@@ -59,12 +57,14 @@ def compared_jobs(
 
 def _rows(a: Job, b: Job) -> list[CulpritChange]:
     before, after = ({_who(one): one for one in job.culprits} for job in (a, b))
-    rows = [_row(before.get(rank), after.get(rank)) for rank in dict.fromkeys([*before, *after])]
+    either = dict.fromkeys([*before, *after])
+    rows = [_row(before.get(rank), after.get(rank)) for rank in either]
     return sorted(rows, key=lambda row: -max(row.gain_a_ms, row.gain_b_ms))
 
 
 def _row(a: Culprit | None, b: Culprit | None) -> CulpritChange:
-    rank, host = (one.rank, one.host) if (one := a or b) else (None, None)
+    known = a or b
+    rank, host = (known.rank, known.host) if known else (None, None)
     (cause_a, gain_a), (cause_b, gain_b) = (
         (one.cause, one.gain_ms) if one else (None, 0.0) for one in (a, b)
     )

@@ -40,7 +40,7 @@ class Whole:
 
     @cached_property
     def digests(self) -> list[RankDigest]:
-        """Of the ranks."""
+        """The digests of the ranks, in their order."""
         return self.chosen.digests
 
     @cached_property
@@ -56,7 +56,7 @@ class Whole:
 
     @cached_property
     def compared(self) -> RankComparison:
-        """The same comparison as of recordings."""
+        """The ranks compared as those of recordings are."""
         unread = [one.rank for one in self.chosen.unreadable if one.rank is not None]
         return compare_ranks(self.digests, unread, self.matches)
 
@@ -89,7 +89,7 @@ class Whole:
 
     @cached_property
     def steady_steps(self) -> I64:
-        """Those of `steps` that are steady on all ranks, in order; of a pipeline those that were
+        """Places in `steps` of those that are steady on all ranks, in order; of a pipeline those that were
         worked out."""
         matches = self.matches
         job = self.compared.pipeline
@@ -118,7 +118,8 @@ class Whole:
                 own[self.steady_steps, rank] = job.excess_ms[place] * NS_PER_MS
         elif self.matches is not None and self.came is not None:
             key = self.matches.step.astype(np.int64) * size + self.came.late
-            own[:] = np.bincount(key, self.came.own, minlength=count * size).reshape(count, size)
+            late = np.bincount(key, self.came.own, minlength=count * size)
+            own[:] = late.reshape(count, size)
         return own
 
     def gain_ns(self, rank: int) -> F64:
@@ -152,13 +153,15 @@ class Whole:
         return None if self.matches is None else plan_of(self.matches)
 
 
-def hosts_of(digests: Sequence[RankDigest], gpus: Sequence[int]) -> tuple[list[str | None], bool]:
+def hosts_of(
+    digests: Sequence[RankDigest],
+    gpus: Sequence[int],
+) -> tuple[list[str | None], bool]:
     """The host of each rank, and whether it is assumed: of as many ranks as a recording lists GPUs,
     where none says."""
     named = [one.host for one in digests]
-    size = next(
-        (size for size, _ in Counter(n for n in gpus if n > 1).most_common(1)), len(digests)
-    )
+    sizes = Counter(count for count in gpus if count > 1)
+    size = next((size for size, _ in sizes.most_common(1)), len(digests))
     if any(named) or len(digests) <= size:
         return named, False
     return [None if one.rank is None else f"node{one.rank // size}" for one in digests], True
@@ -172,7 +175,8 @@ def racks_in(path: Path) -> dict[str, str]:
         rows = [line.replace(",", " ").split() for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise UnreadableInputError(f"{path}: cannot be read ({error})") from error
-    if (wrong := next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)) is not None:
+    wrong = next((i for i, row in enumerate(rows, 1) if len(row) != 2), None)
+    if wrong is not None:
         raise UnreadableInputError(f"{path}: line {wrong} is not a host and its rack (HOST RACK)")
     return dict(rows)
 

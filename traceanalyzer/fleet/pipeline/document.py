@@ -57,7 +57,10 @@ def recognise(path: Path) -> bool:
         return False
 
 
-def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> Printed:
+def page(
+    paths: Sequence[Path],
+    progress: Callable[[int, int], None] | None = None,
+) -> Printed:
     """The answer about a log of operations. Raises TraceAnalyzerError."""
     if len(paths) > 1:
         raise TraceAnalyzerError(f"{paths[1]}: a log of operations holds a whole job; give one")
