@@ -168,7 +168,8 @@ def _held(timed: Timed, calls: DigestedCalls, compute: I64) -> I32:
     rows = compute[np.argsort(ops.start[compute], kind="stable")]
     after = np.searchsorted(ops.start[rows], calls.end)
     never = np.iinfo(np.int64).max // 2
-    start, launched = (np.append(of[rows], never)[after] for of in (ops.start, linked.launch_time))
+    start = np.append(ops.start[rows], never)[after]
+    launched = np.append(linked.launch_time[rows], never)[after]
     ended = np.append(np.maximum.accumulate(ops.end[rows]), -never)[after - 1]
     at_once = start <= calls.end + AT_ONCE_NS
     free = (ended <= calls.end - FREE_NS) & at_once & (launched < calls.end)
@@ -181,15 +182,12 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
     sends = one_of(calls.kind, SENDS)
     if timed.device is None or not sends.any():
         return calls, Pieces.empty()
-    bounds = np.sort(calls.launched[sends])
-    launched = _launched_rows(timed)
     launches = timed.linked.launch_time
-    step = timed.steps.of_op[launched].astype(np.int64)
-    number = np.searchsorted(bounds, launches[launched], side="right")
-    stretch = number * len(timed.steps) + step
-    role = _roles(find_phases(timed).of_op[launched].astype(np.int32), stretch)
+    rows = _launched_rows(timed)
+    stretch = _stretches(timed, rows, np.sort(calls.launched[sends]))
+    role = _roles(find_phases(timed).of_op[rows].astype(np.int32), stretch)
     known = role != Role.NONE
-    rows = launched[known]
+    rows = rows[known]
     if not len(rows):
         return calls, Pieces.empty()
     cuts = (np.diff(stretch[known]) != 0) | (np.diff(role[known]) != 0)
@@ -202,12 +200,19 @@ def _pieces(timed: Timed, calls: DigestedCalls) -> tuple[DigestedCalls, Pieces]:
             "start": start,
             "end": end,
             "busy": measure(timed.activity[timed.device].compute, start, end),
-            "step": step[known][first],
+            "step": timed.steps.of_op[rows[first]].astype(np.int64),
             "role": role[known][first],
         }
     )
     after = np.searchsorted(launches[rows[first]], calls.launched).astype(np.int32)
     return replace(calls, after=np.where(sends, after, np.int32(0))), pieces
+
+
+def _stretches(timed: Timed, rows: I64, bounds: I64) -> I64:
+    """A number for each row that tells its step and between which of `bounds` it was launched."""
+    step = timed.steps.of_op[rows].astype(np.int64)
+    number = np.searchsorted(bounds, timed.linked.launch_time[rows], side="right")
+    return number * len(timed.steps) + step
 
 
 def _launched_rows(timed: Timed) -> I64:
@@ -224,9 +229,12 @@ def _roles(role: I32, stretch: I64) -> I32:
     at = np.arange(len(role))
     known = one_of(role, (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER))
     before = np.maximum.accumulate(np.where(known, at, 0))
-    after = np.minimum.accumulate(np.where(known, at, len(at) - 1)[::-1])[::-1]
-    near = np.where(known[before] & (stretch[before] == stretch), before, after)
-    found = np.where(known[near] & (stretch[near] == stretch), role[near], Role.NONE)
+    following = np.where(known, at, len(at) - 1)
+    after = np.minimum.accumulate(following[::-1])[::-1]
+    is_before = known[before] & (stretch[before] == stretch)
+    near = np.where(is_before, before, after)
+    is_near = known[near] & (stretch[near] == stretch)
+    found = np.where(is_near, role[near], Role.NONE)
     return found.astype(np.int32)
 
 
@@ -266,15 +274,23 @@ def _families(timed: Timed) -> tuple[Family, ...]:
     rows = np.flatnonzero(
         (ops.device == timed.device) & linked.is_compute & linked.is_kernel & timed.steady_ops
     )
+    return _families_of(timed, rows)
+
+
+def _families_of(timed: Timed, rows: I64) -> tuple[Family, ...]:
+    """The kernels of these rows by name, those that take longest first; the rest as one."""
+    ops = timed.trace.device_ops
     names = Groups.of(ops.name[rows])
     time = names.sum(ops.end[rows] - ops.start[rows])
-    threads = np.maximum(ops.blocks[rows], 0).astype(np.int64) * np.maximum(ops.threads[rows], 0)
+    blocks = np.maximum(ops.blocks[rows], 0).astype(np.int64)
+    threads = blocks * np.maximum(ops.threads[rows], 0)
     known = names.sum(threads > 0) == names.count
     total = names.sum(threads)
     order = np.argsort(-time, kind="stable")
+    name = ops.name[rows[names.first]]
     made = [
         Family(
-            cut(timed.trace.text(int(ops.name[rows[names.first[i]]])) or "", 60),
+            cut(timed.trace.text(int(name[i])) or "", 60),
             int(names.count[i]),
             int(time[i]),
             int(total[i]) if known[i] else -1,
@@ -284,5 +300,6 @@ def _families(timed: Timed) -> tuple[Family, ...]:
     rest = order[MOST_FAMILIES:]
     if len(rest):
         counted = int(total[rest].sum()) if known[rest].all() else -1
-        made.append(Family(OTHERS, int(names.count[rest].sum()), int(time[rest].sum()), counted))
+        launched = int(names.count[rest].sum())
+        made.append(Family(OTHERS, launched, int(time[rest].sum()), counted))
     return tuple(made)

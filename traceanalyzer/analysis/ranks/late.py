@@ -146,6 +146,7 @@ def _gaps(matches: Matches, parts: _Arriving) -> I64:
 def _sets_of_ranks(parts: _Arriving, collectives: I32, begin: I64) -> Groups:
     """Collectives by the ranks from `begin` on: numbers by chance, whose sum tells one set of
     ranks from another."""
-    chance = np.random.default_rng(0).integers(0, 1 << 62, int(parts.rank.max()) + 1)
+    count = int(parts.rank.max()) + 1
+    chance = np.random.default_rng(0).integers(0, 1 << 62, count)
     sums = np.cumsum(chance[parts.rank])
     return Groups.of(sums[parts.first[collectives + 1] - 1] - sums[begin - 1])

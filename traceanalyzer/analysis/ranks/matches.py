@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order
+from traceanalyzer.analysis.algebra import Groups, counts, one_of, stable_order, where_changed
 from traceanalyzer.analysis.names.collectives import KINDS, SYNCHRONISING
 from traceanalyzer.analysis.ranks.digest import SENDS, RankDigest
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks, members
@@ -58,13 +58,14 @@ class Matches:
     @cached_property
     def collective(self) -> I32:
         """The collective of each part, shape (parts,)."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.first))
+        numbers = np.arange(len(self), dtype=np.int32)
+        return np.repeat(numbers, np.diff(self.first))
 
     @cached_property
     def of_rank(self) -> list[I64]:
         """The parts of each recording, in order of the collectives."""
-        count = len(self.clocks.offset)
-        return np.split(stable_order(self.rank), np.cumsum(counts(self.rank, count))[:-1])
+        parts = counts(self.rank, len(self.clocks.offset))
+        return np.split(stable_order(self.rank), np.cumsum(parts)[:-1])
 
     def arrived(self, rank: int) -> tuple[I64, I64]:
         """Rows of the parts of a recording, by position, and when the last rank came to each, ns on
@@ -135,7 +136,8 @@ class Matches:
         communication beside it."""
         if not self.slowed.any():
             return self.ready
-        lost = np.where((self.series != np.arange(len(self)))[self.collective], self.slowed, 0)
+        follows = self.series != np.arange(len(self))
+        lost = np.where(follows[self.collective], self.slowed, 0)
         for mine in self.of_rank:
             total = np.cumsum(lost[mine])
             series = self.series[self.collective[mine]]
@@ -275,7 +277,8 @@ def _calls_of(recordings: Sequence[RankDigest]) -> tuple[_Calls, list[Group], li
             sequence=calls.sequence,
         )
         parts.append(every.take(~one_of(calls.kind, SENDS)))
-    return _Calls(*map(np.concatenate, zip(*parts, strict=True))), list(groups), list(names)
+    every_call = _Calls(*map(np.concatenate, zip(*parts, strict=True)))
+    return every_call, list(groups), list(names)
 
 
 def _codes(known: dict[T, int], values: Iterable[T]) -> I32:
@@ -320,13 +323,16 @@ def _sorted_once(key: I64, rank: I32) -> tuple[I64, I64]:
     order = np.argsort(key, kind="stable")
     key = key[order]
     rank = rank[order]
-    last = np.append((key[1:] != key[:-1]) | (rank[1:] != rank[:-1]), True)[: len(key)]
+    if not len(key):
+        return order, key
+    begins = where_changed(key) | where_changed(rank)
+    last = np.append(begins[1:], True)
     return order[last], key[last]
 
 
 def _bounds(key: I64) -> tuple[I64, I64]:
     """Where each run of equal keys begins, with the end of all; and how long each is."""
-    begins = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    begins = np.flatnonzero(where_changed(key))
     first = np.append(begins, len(key))
     return first, np.diff(first)
 
@@ -384,6 +390,7 @@ def _on_one_clock(
     order = np.argsort(np.minimum.reduceat(start, first[:-1]), kind="stable")
     parts = np.argsort(np.repeat(np.argsort(order), size), kind="stable")
     one = first[:-1][order]
+    group_size = np.maximum.reduceat(calls.size, first[:-1])[order]
     return Matches(
         first=np.append(0, np.cumsum(size[order])),
         rank=calls.rank[parts],
@@ -396,7 +403,7 @@ def _on_one_clock(
         kind=calls.kind[one],
         bytes=calls.bytes[one],
         group=tuple(groups[group][0] or None for group in calls.group[one].tolist()),
-        group_size=np.maximum.reduceat(calls.size, first[:-1])[order].astype(np.int64),
+        group_size=group_size.astype(np.int64),
         step=calls.step[one],
         steady=np.logical_and.reduceat(calls.steady, first[:-1])[order],
         steps=tuple(names),

@@ -115,7 +115,10 @@ def _series(digest: RankDigest, key: tuple[str, str, str]) -> set[tuple[int, ...
     return found
 
 
-def _is_part(a: set[tuple[int, ...]], b: set[tuple[int, ...]]) -> bool:
+def _is_part(
+    a: set[tuple[int, ...]],
+    b: set[tuple[int, ...]],
+) -> bool:
     """Whether a step of one is the beginning or the end of one of the other: the edges of steps
     differ from rank to rank by a call or two."""
     for x in a:

@@ -53,5 +53,6 @@ def _parts(traces: Sequence[Trace]) -> dict[int, list[Trace]]:
         named = PART.search(Path(trace.path).name)
         found[int(named[1]) if named else 1].append(trace)
     names = [sorted(PART.sub("", trace.path) for trace in part) for part in found.values()]
-    is_whole = all(other == names[0] for other in names) and len(set(names[0])) == len(names[0])
+    is_alike = all(other == names[0] for other in names)
+    is_whole = is_alike and len(set(names[0])) == len(names[0])
     return dict(found) if is_whole else {}

@@ -93,7 +93,8 @@ def members(first: I64, rank: I32) -> I64:
     if len(first) < 2:
         return np.empty(0, np.int64)
     limits = np.iinfo(np.int64)
-    numbers = np.random.default_rng(0).integers(limits.min, limits.max, int(rank.max()) + 1)
+    count = int(rank.max()) + 1
+    numbers = np.random.default_rng(0).integers(limits.min, limits.max, count)
     return np.add.reduceat(numbers[rank], first[:-1])
 
 
@@ -106,15 +107,19 @@ class _Edge:
     shared: int
 
 
-def _most_shared_first(count: int, first: I64, ranks_of: I32) -> Iterator[_Edge]:
-    """Each recording but the first: a spanning tree, grown by its strongest edge (Prim)."""
-    sets = Groups.of(members(first, ranks_of))
-    times = sets.count
-    groups = [ranks_of[first[i] : first[i + 1]] for i in sets.first.tolist()]
+def _groups_by_rank(groups: list[I32], count: int) -> list[list[int]]:
     of_rank: list[list[int]] = [[] for _ in range(count)]
     for group, ranks in enumerate(groups):
         for rank in ranks.tolist():
             of_rank[rank].append(group)
+    return of_rank
+
+
+def _most_shared_first(count: int, first: I64, ranks_of: I32) -> Iterator[_Edge]:
+    """Each recording but the first: a spanning tree, grown by its strongest edge (Prim)."""
+    sets = Groups.of(members(first, ranks_of))
+    groups = [ranks_of[first[i] : first[i + 1]] for i in sets.first.tolist()]
+    of_rank = _groups_by_rank(groups, count)
     reference = np.zeros(count, np.int64)
     most = np.zeros(count, np.int64)
     left = np.ones(count, bool)
@@ -123,7 +128,7 @@ def _most_shared_first(count: int, first: I64, ranks_of: I32) -> Iterator[_Edge]
         left[rank] = False
         shared = np.zeros(count, np.int64)
         for group in of_rank[rank]:
-            shared[groups[group]] += times[group]
+            shared[groups[group]] += sets.count[group]
         nearer = (shared > most) | ((shared == most) & (rank < reference))
         closer = left & nearer
         reference[closer] = rank

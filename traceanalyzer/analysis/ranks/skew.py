@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import Groups
+from traceanalyzer.analysis.algebra import Groups, where_changed
 from traceanalyzer.analysis.names.collectives import (
     KINDS,
     collective_kind,
@@ -90,7 +90,7 @@ def _first_of(matches: Matches, which: Bool) -> I64:
     """The first of these parts of each collective, each of which has one."""
     rows = np.flatnonzero(which)
     collective = matches.collective[rows]
-    return rows[np.append(True, collective[1:] != collective[:-1])[: len(rows)]]
+    return rows[where_changed(collective)]
 
 
 def skew_rows(
@@ -168,9 +168,14 @@ def traffic(recordings: Sequence[Timed]) -> list[TrafficRow]:
     found: dict[tuple[int, int], TrafficRow] = {}
     for kind in ("send", "recv"):
         for i, timed in enumerate(recordings):
-            for row in _rows(timed, i if timed.trace.rank is None else timed.trace.rank, kind):
+            rank = i if timed.trace.rank is None else timed.trace.rank
+            for row in _rows(timed, rank, kind):
                 found.setdefault((row.sender, row.receiver), row)
-    return sorted(found.values(), key=lambda row: (-(row.bytes or 0), row.sender, row.receiver))
+
+    def place_of(row: TrafficRow) -> tuple[float, int, int]:
+        return -(row.bytes or 0), row.sender, row.receiver
+
+    return sorted(found.values(), key=place_of)
 
 
 def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:

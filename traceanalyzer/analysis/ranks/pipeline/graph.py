@@ -17,7 +17,8 @@ from traceanalyzer.analysis.ranks.pipeline.operations import BACKWARD, FORWARD, 
 from traceanalyzer.base import TraceAnalyzerError
 
 CLOCK_S = 5e-5  # what the clocks of a worker's streams differ by
-SERVES = dict(zip(PEERS, ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1)), strict=True))
+_SERVED = ((FORWARD, 1), (FORWARD, -1), (BACKWARD, -1), (BACKWARD, 1))
+SERVES = dict(zip(PEERS, _SERVED, strict=True))
 """The computation that a type of send or receive is for, and whether its peer is the next stage or
 the one before."""
 ACROSS = (
@@ -26,6 +27,11 @@ ACROSS = (
     by.SEPARATE,
     by.CLIP,
 )  # what meets in the data-parallel group
+
+
+STREAMS = ((FORWARD, BACKWARD), (by.PARAMETERS, by.GRADIENTS), *zip(PEERS, strict=True))
+"""What a worker runs one after the other: computation, data-parallel communication, and each kind of
+send and receive."""
 
 
 class Meeting(NamedTuple):
@@ -48,7 +54,8 @@ class _Stage:
         self.stage = stage
         self.start = ops.start[:, 0, 0]
         self.end = ops.end[:, 0, 0]
-        self.order = here[np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))]
+        by_start = np.lexsort((ops.kind[here], ops.seq[here], self.start[here]))
+        self.order = here[by_start]
 
     def of(self, *kinds: str) -> list[int]:
         """Its operations of these types."""
@@ -56,7 +63,8 @@ class _Stage:
 
     def of_chunks(self, kind: str, direction: int) -> dict[int, int]:
         """The last of a type in each model chunk; where the direction is -1 the first."""
-        return {int(self.ops.chunk[one]): one for one in self.of(kind)[::direction]}
+        found = self.of(kind)[::direction]
+        return {int(self.ops.chunk[one]): one for one in found}
 
 
 def meetings(ops: Operations) -> list[Meeting]:
@@ -93,7 +101,7 @@ def _in_stream(before: list[set[int]], stage: _Stage) -> None:
     first backward send and receive are launched after the last but one forward computation before
     the first backward one."""
     compute = stage.of(FORWARD, BACKWARD)
-    for stream in ([FORWARD, BACKWARD], [by.PARAMETERS, by.GRADIENTS], *([kind] for kind in PEERS)):
+    for stream in STREAMS:
         _chain(before, stage.of(*stream))
     first = next((i for i, one in enumerate(compute) if one in stage.of(BACKWARD)), 0)
     for kind in ("backward-send", "backward-recv") if first > 1 else ():
@@ -119,12 +127,13 @@ def _around_gradients(before: list[set[int]], stage: _Stage) -> None:
     after = [] if overlapped else gradients
     sooner = (by.COLLECT, by.LAYERNORM, by.EMBEDDING)
     later_on = (by.SEPARATE, by.CLIP, by.OPTIMIZER)
-    _chain(
-        before,
-        [*compute[-1:], *chain(*map(stage.of, sooner)), *after, *chain(*map(stage.of, later_on))],
-    )
-    for one in (stage.of(by.LAYERNORM) or stage.of(by.SEPARATE))[:1] if overlapped else ():
-        before[one].update(gradients[-1:])
+    collected = chain(*map(stage.of, sooner))
+    ending = chain(*map(stage.of, later_on))
+    _chain(before, [*compute[-1:], *collected, *after, *ending])
+    if overlapped:
+        reduced = stage.of(by.LAYERNORM) or stage.of(by.SEPARATE)
+        for one in reduced[:1]:
+            before[one].update(gradients[-1:])
 
 
 def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> list[int]:
@@ -158,7 +167,10 @@ def _around_computation(before: list[set[int]], stage: _Stage, kind: str) -> lis
     return [call for call, one in pairs if 0 <= ops.place[one] + towards <= ops.place.max()]
 
 
-def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[list[int]]:
+def _pairs(
+    partners: dict[tuple[str, int], list[int]],
+    ops: Operations,
+) -> list[list[int]]:
     """The n-th send to a stage and its n-th receive."""
     result = []
     for sends, receives, towards in (
@@ -179,9 +191,14 @@ def _pairs(partners: dict[tuple[str, int], list[int]], ops: Operations) -> list[
     return result
 
 
-def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]) -> list[Meeting]:
+def _in_order(
+    ops: Operations,
+    before: list[set[int]],
+    together: list[list[int]],
+) -> list[Meeting]:
     meets = set(chain.from_iterable(together))
-    members = [*together, *([one] for one in range(len(ops.kind)) if one not in meets)]
+    alone = [[one] for one in range(len(ops.kind)) if one not in meets]
+    members = [*together, *alone]
     of = {one: i for i, those in enumerate(members) for one in those}
     communicates = ops.of(*PEERS, *ACROSS, by.EMBEDDING)
     across = ops.of(*ACROSS)
@@ -196,5 +213,12 @@ def _in_order(ops: Operations, before: list[set[int]], together: list[list[int]]
         raise TraceAnalyzerError(
             f"its operations wait for each other: {kind} of stage {stage} for itself"
         ) from error
-    flags = [(bool(across[those[0]]), bool(communicates[those[0]])) for those in members]
-    return [Meeting(tuple(members[i]), tuple(sorted(waits[i])), *flags[i]) for i in order]
+    return [
+        Meeting(
+            tuple(members[i]),
+            tuple(sorted(waits[i])),
+            across=bool(across[members[i][0]]),
+            is_communication=bool(communicates[members[i][0]]),
+        )
+        for i in order
+    ]

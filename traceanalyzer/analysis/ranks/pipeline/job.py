@@ -59,17 +59,15 @@ class PipelineJob:
         return self._times_ms(self.of.took)
 
     def _times_ms(self, took: F64) -> F64:
-        return (
-            step_times(replace(self.of, took=took), [np.ones(took.shape[:2], bool)])[0] * MS_PER_S
-        )
+        everything = np.ones(took.shape[:2], bool)
+        return step_times(replace(self.of, took=took), [everything])[0] * MS_PER_S
 
     @property
     def is_faithful(self) -> bool:
         """Whether the steps come out as long as they were."""
-        recorded = self.of.ops.end.max(axis=(0, 1)) - self.of.ops.start.min(axis=(0, 1))
-        return bool(
-            abs(self.base_ms.sum() / MS_PER_S - recorded.sum()) <= FAITHFUL * recorded.sum()
-        )
+        recorded_s = float(self.of.ops.recorded_s.sum())
+        apart_s = abs(float(self.base_ms.sum()) / MS_PER_S - recorded_s)
+        return apart_s <= FAITHFUL * recorded_s
 
     @cached_property
     def usual(self) -> F64:
@@ -99,8 +97,10 @@ class PipelineJob:
         ops = self.of.ops
         more = self.of.took - self._usually_takes[:, None, None]
         compute = ops.of(FORWARD, BACKWARD)
-        sums = [more[compute & (ops.stage == stage)].sum(axis=0) for stage in range(ops.stages)]
-        return np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S * (len(self.position) > 1)
+        of_stages = [compute & (ops.stage == stage) for stage in range(ops.stages)]
+        sums = [more[rows].sum(axis=0) for rows in of_stages]
+        longer = np.maximum(np.stack(sums, axis=1), 0) * MS_PER_S
+        return longer if len(self.position) > 1 else np.zeros_like(longer)
 
     def without_ms(self, ranks: Sequence[int]) -> F64:
         """What each step gains where these ranks (by position) compute no longer than their stage
@@ -118,9 +118,9 @@ class PipelineJob:
     def evened_ms(self) -> F64:
         """What each step gains where all stages compute for as long as they do on average, their
         hosts with them."""
-        share = np.divide(
-            self._mean(self.usual), self.usual, out=np.ones(len(self.usual)), where=self.usual > 0
-        )
+        usual = self.usual
+        unchanged = np.ones(len(usual))
+        share = np.divide(self._mean(usual), usual, out=unchanged, where=usual > 0)
         return self.base_ms - self._times_ms(self.of.took * share[:, None, None])
 
     @cached_property
@@ -142,8 +142,10 @@ class PipelineJob:
     @cached_property
     def heaviest(self) -> int:
         """The stage that computes for longest."""
-        compute: Bool = self.of.ops.of(FORWARD, BACKWARD)
-        return int(np.bincount(self.of.ops.stage[compute], self.usual[compute]).argmax())
+        ops = self.of.ops
+        compute: Bool = ops.of(FORWARD, BACKWARD)
+        times = np.bincount(ops.stage[compute], self.usual[compute])
+        return int(times.argmax())
 
     @cached_property
     def gains_ms(self) -> dict[int, float]:
@@ -170,7 +172,8 @@ class PipelineJob:
         best = max(gains.values(), default=0.0)
         together = False
         stage = None
-        (several, whole), evened = self._together, float(self.evened_ms.mean())
+        several, whole = self._together
+        evened = float(self.evened_ms.mean())
         if whole >= least and whole > sum(gains.values()):
             gains = dict.fromkeys(several, whole)
             best = whole
@@ -196,7 +199,9 @@ class PipelineJob:
 
 def _repeats(gains: F64) -> bool:
     """Whether it is not one step that gains it, of several."""
-    return len(gains) < 2 or bool(gains.sum() ** 2 >= MIN_TIMES * (gains**2).sum())
+    if len(gains) < 2:
+        return True
+    return bool(gains.sum() ** 2 >= MIN_TIMES * (gains**2).sum())
 
 
 def pipeline_job(

@@ -70,7 +70,8 @@ def operations(log: Mapping[str, Any]) -> Operations:
 
 def _valid(log: Mapping[str, Any]) -> Bool:
     """Rows of a known type and stage, with a time."""
-    known = (log["optype"] >= 0) & (log["stage"] >= 0) & (log["stage"] < len(log["stage"]))
+    stage = log["stage"]
+    known = (log["optype"] >= 0) & (stage >= 0) & (stage < len(stage))
     timed = np.isfinite(log["start_ts"] + log["duration"]) & (log["duration"] >= 0)
     valid: Bool = known & timed
     return valid
@@ -120,7 +121,8 @@ def _workers(log: Mapping[str, Any], cells: _Cells, rows: I64) -> I64:
         raise TraceAnalyzerError(
             f"no operation of stage {empty[0]} is there on all ranks; log all stages, from 0 on"
         )
-    worker = np.full((len(cells.dps), int(stages.max()) + 1), -1, np.int64)
+    shape = (len(cells.dps), int(stages.max()) + 1)
+    worker = np.full(shape, -1, np.int64)
     worker[cells.dp[rows], log["stage"][rows]] = log["rank"][rows]
     return worker
 

@@ -49,6 +49,13 @@ class Operations:
         """Pipeline stages."""
         return self.worker.shape[1]
 
+    @property
+    def recorded_s(self) -> F64:
+        """[step]: from the first start to the last end, as recorded."""
+        first: F64 = self.start.min(axis=(0, 1))
+        last: F64 = self.end.max(axis=(0, 1))
+        return last - first
+
     def of(self, *kinds: str) -> Bool:
         """Which operations are of these types."""
         return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])

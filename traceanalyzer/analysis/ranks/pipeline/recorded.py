@@ -25,7 +25,7 @@ from traceanalyzer.analysis.ranks.pipeline.operations import (
     Operations,
 )
 from traceanalyzer.base import NS_PER_S, TraceAnalyzerError, dataclass
-from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace import I32, I64, Bool
 
 _SEND = CALLS.index("send")
 _RECEIVE = CALLS.index("recv")
@@ -57,7 +57,8 @@ class _Worker:
     def rows_of(self, kind: str, whole: Bool) -> I64:
         """Rows of a type in the steps that all have as many, [step, which]."""
         table, rows = self.rows[kind]
-        return rows[np.isin(table.step[rows], self.steps[whole])].reshape(int(whole.sum()), -1)
+        is_whole = np.isin(table.step[rows], self.steps[whole])
+        return rows[is_whole].reshape(int(whole.sum()), -1)
 
     def of_steps(self, kind: str, whole: Bool) -> Times:
         """When they ran."""
@@ -78,7 +79,8 @@ class _Worker:
         """When what was launched before these calls had ended; the step's begin, for the first."""
         digest = self.digest
         rows = self.rows_of(kind, whole)
-        ends = np.append(np.maximum.accumulate(digest.pieces.end), np.iinfo(np.int64).min)
+        never = np.iinfo(np.int64).min
+        ends = np.append(np.maximum.accumulate(digest.pieces.end), never)
         begun = digest.steps.start[digest.calls.step[rows]]
         return np.maximum(ends[digest.calls.after[rows] - 1], begun) - self.clock
 
@@ -91,10 +93,9 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
     if not chains:
         return None
     some = [digests[i] for i in chain.from_iterable(chains)]
-    shared = set.intersection(*(set(one.steps.names[one.steps.warmup :]) for one in some))
-    names = list(
-        filter(shared.__contains__, some[0].steps.names)
-    )  # of the steps that are steady on all ranks
+    steady = [set(one.steps.names[one.steps.warmup :]) for one in some]
+    shared = set.intersection(*steady)
+    names = [name for name in some[0].steps.names if name in shared]
     found = [
         [_worker(digests, ranks, stage, names) for stage in range(len(ranks))] for ranks in chains
     ]
@@ -104,13 +105,18 @@ def operations_of(digests: Sequence[RankDigest], offset: I64 | None) -> Operatio
         _on_one_clock(of, whole, clocks[ranks].tolist())
         for of, ranks in zip(found, chains, strict=True)
     ]
+    _settle_times(workers, whole)
+    return _laid_out(workers, whole)
+
+
+def _settle_times(workers: Sequence[Sequence[_Worker]], whole: Bool) -> None:
+    """When data travelled, what follows the last computation, and when each could have begun."""
     for one, following in chain.from_iterable(map(pairwise, workers)):
         _exchange(one, _FORWARD_SEND, following, _FORWARD_RECEIVE)
         _exchange(following, _BACKWARD_SEND, one, _BACKWARD_RECEIVE)
     for one in chain.from_iterable(workers):
         _at_the_end(one, whole)
         _begun(one)
-    return _laid_out(workers, whole)
 
 
 def _chains(digests: Sequence[RankDigest]) -> list[list[int]]:
@@ -138,7 +144,10 @@ class _First(NamedTuple):
     leads: bool  # whether it sends before it receives anything: it is the first stage
 
 
-def _followed(first: Mapping[int | None, _First], root: int | None) -> list[int | None] | None:
+def _followed(
+    first: Mapping[int | None, _First],
+    root: int | None,
+) -> list[int | None] | None:
     """The ranks that hand on what the first stage sends, where they end in one that sends back;
     None where one hands on what another sent. Raises TraceAnalyzerError where the first stage gets
     it again."""
@@ -160,11 +169,12 @@ def _first_calls(one: RankDigest) -> _First:
     """In its first steady step."""
     calls = one.calls
     here = (calls.step == one.steps.warmup) & (calls.peer >= 0)
-    received, sent = (np.flatnonzero(here & (calls.kind == kind))[:1] for kind in (_RECEIVE, _SEND))
-    source, target = (int(calls.peer[row[0]]) if len(row) else None for row in (received, sent))
-    return _First(
-        source, target, len(sent) > 0 and not (calls.start[received] < calls.start[sent]).any()
-    )
+    received = np.flatnonzero(here & (calls.kind == _RECEIVE))[:1]
+    sent = np.flatnonzero(here & (calls.kind == _SEND))[:1]
+    source = int(calls.peer[received[0]]) if len(received) else None
+    target = int(calls.peer[sent[0]]) if len(sent) else None
+    is_later = (calls.start[received] < calls.start[sent]).any()
+    return _First(source, target, leads=len(sent) > 0 and not is_later)
 
 
 def _worker(
@@ -188,11 +198,16 @@ def _worker(
     return _Worker(one, np.array([place[name] for name in names], np.int64), rows)
 
 
+def _counted(one: _Worker, steps: I32 | I64) -> I64:
+    """How often each of its steps is among these."""
+    return np.bincount(steps, minlength=len(one.digest.steps))[one.steps]
+
+
 def _whole(workers: Sequence[_Worker]) -> Bool:
     """Which steps have as many of everything, on all ranks. Raises TraceAnalyzerError where none
     has."""
     counts = [
-        (one, kind, np.bincount(table.step[rows], minlength=len(one.digest.steps))[one.steps])
+        (one, kind, _counted(one, table.step[rows]))
         for one in workers
         for kind, (table, rows) in one.rows.items()
     ]
@@ -257,19 +272,29 @@ def _at_the_end(one: _Worker, whole: Bool) -> None:
     steps = one.steps[whole]
     done = one.times[BACKWARD].end.max(axis=1)
     optimizer = _first_to_last(pieces, np.flatnonzero(pieces.role == Role.OPTIMIZER), steps)
-    until = np.full(len(steps), np.iinfo(np.int64).max) if optimizer is None else optimizer.start
-    which = np.full(len(one.digest.steps), -1)
-    which[steps] = np.arange(len(steps))
-    rows = np.flatnonzero(~np.isin(calls.kind, SENDS) & (which[calls.step] >= 0))
-    of = which[calls.step[rows]]
-    rows = rows[
-        (calls.end[rows] > done[of] + one.clock) & (calls.start[rows] < np.append(until, 0)[of])
-    ]
+    until = np.full(len(steps), np.iinfo(np.int64).max)
+    if optimizer is not None:
+        until = optimizer.start
+    rows = _collectives_between(one, steps, done + one.clock, until)
     gradients = _first_to_last(calls, rows, steps)
     for kind, found in ((by.GRADIENTS, gradients), (by.OPTIMIZER, optimizer)):
         if found is not None:
             start = np.maximum(found.start - one.clock, done)
-            one.times[kind] = Times(start[:, None], (found.end - one.clock)[:, None])
+            end = found.end - one.clock
+            one.times[kind] = Times(start[:, None], end[:, None])
+
+
+def _collectives_between(one: _Worker, steps: I64, after: I64, before: I64) -> I64:
+    """Rows of collectives in these steps that end after and start before a moment of each."""
+    calls = one.digest.calls
+    place = np.full(len(one.digest.steps), -1)
+    place[steps] = np.arange(len(steps))
+    in_group = ~np.isin(calls.kind, SENDS)
+    rows = np.flatnonzero(in_group & (place[calls.step] >= 0))
+    of = place[calls.step[rows]]
+    ends_after = calls.end[rows] > after[of]
+    starts_before = calls.start[rows] < before[of]
+    return rows[ends_after & starts_before]
 
 
 def _first_to_last(table: DigestedCalls | Pieces, rows: I64, steps: I64) -> Times | None:
@@ -287,12 +312,11 @@ def _begun(one: _Worker) -> None:
     or sent."""
     calls = one.digest.calls
     times = one.times
-    alone = (calls.kind == _SEND) & ~np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
+    receives = np.isin(calls.row, calls.row[calls.kind == _RECEIVE])
+    alone = (calls.kind == _SEND) & ~receives
     called = calls.end[alone | ~np.isin(calls.kind, SENDS)]
-    ends = (
-        np.sort(np.concatenate((one.digest.pieces.end, called, one.digest.steps.start[one.steps])))
-        - one.clock
-    )
+    begins = one.digest.steps.start[one.steps]
+    ends = np.sort(np.concatenate((one.digest.pieces.end, called, begins))) - one.clock
     for kind, receive in (
         (FORWARD, _FORWARD_RECEIVE),
         (BACKWARD, _BACKWARD_RECEIVE),
@@ -314,12 +338,10 @@ def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
         parts += stage_parts
         count += sum(len(part.which) for part in stage_parts)
     start = np.concatenate([part.start for part in parts])
-    end = np.concatenate([part.end for part in parts])
-    base = start.min()  # whose steps name those of all
+    base = start.min()
     stages = np.concatenate([np.full_like(part.which, part.stage) for part in parts])
     which = np.concatenate([part.which for part in parts])
     kinds = [np.full_like(part.which, KINDS.index(part.kind)) for part in parts]
-    ranks = [[worker.digest.rank for worker in of_stage] for of_stage in zip(*workers, strict=True)]
     left_out = int((~whole).sum())
     note = f"{left_out:,} steps do not have the same operations on all ranks, and are left out."
     return Operations(
@@ -330,13 +352,19 @@ def _laid_out(workers: Sequence[Sequence[_Worker]], whole: Bool) -> Operations:
         place=stages,
         microbatch=which,
         start=(start - base) / NS_PER_S,
-        end=(end - base) / NS_PER_S,
-        worker=np.array(ranks, np.int64).T,
+        end=(np.concatenate([part.end for part in parts]) - base) / NS_PER_S,
+        worker=_ranks_of(workers),
         step=workers[0][0].steps[whole],
         after=np.concatenate([part.after for part in parts]),
         busy=np.concatenate([part.busy for part in parts]) / NS_PER_S,
         notes=(note,) if left_out else (),
     )
+
+
+def _ranks_of(workers: Sequence[Sequence[_Worker]]) -> I64:
+    """[replica, stage]: ranks in the job."""
+    ranks = [[worker.digest.rank for worker in replica] for replica in workers]
+    return np.array(ranks, np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,45 +106,73 @@ class _Groups:
     dps: Mapping[str, Bool]
     stages: Mapping[str, Bool]
 
+    @property
+    def masks(self) -> list[Bool]:
+        """All of them: types, ranks, then stages."""
+        return [*self.types.values(), *self.dps.values(), *self.stages.values()]
+
+
+def _times_s(of: Pipeline, groups: _Groups) -> F64:
+    """[scenario, step]: where all take what they took, where none does, and where one group alone
+    does."""
+    everything = np.ones(of.took.shape[:2], bool)
+    return step_times(of, [everything, ~everything, *groups.masks])
+
+
+@dataclass(frozen=True)
+class _Ratios:
+    """How much longer a step takes than ideally where one group alone takes what it took, by the
+    group's name, the largest first."""
+
+    types: dict[str, float]
+    dps: dict[str, float]
+    stages: dict[str, float]
+
 
 def slowdown(of: Pipeline) -> tuple[Slowdown, list[WorkerRow], list[StepRow]]:
     """The slowdown of a job with what explains it, its workers by S_w, and its steps."""
     ops = of.ops
-    everything = np.ones(of.took.shape[:2], bool)
     groups = _groups(of)
-    masks = [*groups.types.values(), *groups.dps.values(), *groups.stages.values()]
-    times_s = step_times(of, [everything, ~everything, *masks])
+    times_s = _times_s(of, groups)
     base_s, ideal_s, *others_s = times_s.mean(axis=1).tolist()
     if not ideal_s:
         raise TraceAnalyzerError("its operations take no time")
-    ratios = iter([other_s / ideal_s for other_s in others_s])
-    s_t = _falling(groups.types, ratios)
-    s_dp = _falling(groups.dps, ratios)
-    s_stage = _falling(groups.stages, ratios)
-    workers = _worker_rows(ops, s_dp, s_stage)
+    ratios = _ratios_of(groups, [other_s / ideal_s for other_s in others_s])
+    workers = _worker_rows(ops, ratios.dps, ratios.stages)
     worst = workers[: ceil(len(workers) * WORST_SHARE)]
     last_stage = groups.stages[str(ops.stages - 1)]
     gains_s = times_s[0] - step_times(of, [~_mask_of(of, worst), ~last_stage])
-    shares = gains_s.mean(axis=1) / (base_s - ideal_s) if base_s > ideal_s else (None, None)
-    recorded_s = ops.end.max(axis=(0, 1)) - ops.start.min(axis=(0, 1))
+    shares = (None, None)
+    if base_s > ideal_s:
+        shares = gains_s.mean(axis=1) / (base_s - ideal_s)
     found = Slowdown(
         s=base_s / ideal_s,
-        recorded_ms=float(recorded_s.mean()) * MS_PER_S,
+        recorded_ms=float(ops.recorded_s.mean()) * MS_PER_S,
         simulated_ms=base_s * MS_PER_S,
         ideal_ms=ideal_s * MS_PER_S,
-        s_t=s_t,
-        s_dp=s_dp,
-        s_stage=s_stage,
+        s_t=ratios.types,
+        s_dp=ratios.dps,
+        s_stage=ratios.stages,
         s_w={str(worker.rank): worker.s_w for worker in workers},
         s_worst_ranks=tuple(worker.rank for worker in worst),
-        s_worst_stage=int(next(iter(s_stage))),
+        s_worst_stage=int(next(iter(ratios.stages))),
         m_w=shares[0],
         m_s=shares[1],
         without_worst_ms=_range(gains_s[0]),
         without_last_stage_ms=_range(gains_s[1]),
         forward_backward_correlation=_correlation(ops),
     )
-    return found, workers, _step_rows(ops, recorded_s, times_s)
+    return found, workers, _step_rows(ops, ops.recorded_s, times_s)
+
+
+def _ratios_of(groups: _Groups, ratios: Sequence[float]) -> _Ratios:
+    """`ratios`: one for each of `groups.masks`."""
+    following = iter(ratios)
+    return _Ratios(
+        types=_falling(groups.types, following),
+        dps=_falling(groups.dps, following),
+        stages=_falling(groups.stages, following),
+    )
 
 
 def _falling(group: Iterable[str], ratios: Iterator[float]) -> dict[str, float]:
@@ -271,9 +299,17 @@ def step_times(of: Pipeline, recorded: Sequence[Bool]) -> F64:
             which = np.stack([recorded[j][:, replicas[j]] for j in scenarios])
             took = of.took[:, [replicas[j] for j in scenarios]]
             at_once = max(many // len(scenarios), 1)
-            for step in range(0, steps, at_once):
-                part = slice(step, step + at_once)
-                result[scenarios, part] = _simulated(of, which, took[..., part])
+            result[scenarios] = _simulated_steps(of, which, took, at_once)
+    return result
+
+
+def _simulated_steps(of: Pipeline, recorded: Bool, took: F64, at_once: int) -> F64:
+    """[scenario, step]: as `_simulated`, so many steps at a time, which bounds the memory."""
+    _, scenarios, _, steps = took.shape
+    result = np.zeros((scenarios, steps))
+    for step in range(0, steps, at_once):
+        part = slice(step, step + at_once)
+        result[:, part] = _simulated(of, recorded, took[..., part])
     return result
 
 
