@@ -108,7 +108,8 @@ def _title(group: Group, kind: str, whole: Whole) -> str:
         return f"the same operators on other shapes ({_names(group.a)})"
     if kind == "other_shapes" and group.part == "exposed_communication":
         return f"{group.label}: other sizes{_from_to(group, 'more_calls', whole.each)}"
-    names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
+    title = PART_TITLES.get(group.part, group.part)
+    names = group.label or _names([*group.a, *group.b]) or title
     return f"{names}: {PHRASES[kind]}{_from_to(group, kind, whole.each)}"
 
 
@@ -136,8 +137,8 @@ def _from_to(group: Group, kind: str, each: str) -> str:
     if kind == "other_types":
         return f" ({_sides(largest, 'dtypes')})"
     if kind == "other_kernels" and largest.a and largest.b:
-        sides = [max(side, key=lambda p: p.ms).kernel for side in (largest.a, largest.b)]
-        names = [shorten(name or "?", KERNEL_LENGTH) for name in sides]
+        longest = [max(side, key=lambda p: p.ms) for side in (largest.a, largest.b)]
+        names = [shorten(part.kernel or "?", KERNEL_LENGTH) for part in longest]
         return f" ({' → '.join(names)})"
     return ""
 
@@ -192,5 +193,5 @@ def _what(group: Group, link: Link) -> str:
 
 def _sides(link: Link, column: Literal["dtypes", "kernel", "shapes"]) -> str:
     """What the parts of both sides have there."""
-    a, b = (dict.fromkeys(getattr(p, column) or "?" for p in side) for side in (link.a, link.b))
-    return f"{', '.join(a)} → {', '.join(b)}"
+    sides = ([getattr(part, column) or "?" for part in side] for side in (link.a, link.b))
+    return " → ".join(", ".join(dict.fromkeys(names)) for names in sides)

@@ -42,29 +42,29 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     unit = unit_of(a, b)
     a = of_one(a, unit.of_a)
     b = of_one(b, unit.of_b)
-    side_a = _side(a, names[0])
-    side_b = _side(b, names[1])
+    sides = (_side(a, names[0]), _side(b, names[1]))
     parts = parts_of_both(a, b)
     whole = _whole(a, b, parts, unit.each)
-    step = Difference(**figures(Work.of(parts[0]), Work.of(parts[1]), whole))
+    step = _step(parts, whole)
     changes = changes_between(*parts, whole)
     conditions = conditions_between(a, b)
     evidence = evidence_of(a, b, parts, step.a_ms)
     judged = _judged(a, b, step, evidence, conditions, unit.per)
     each = per_unit(a, b)
     outcomes = outcomes_between(a, b)
-    causes = (_largest(step, changes, conditions), _of_waiting(a, b, step), _of_memory(a, b))
     sentences = (
         _unlike_sentence(conditions),
         each.sentence if each else _ask_for_samples(conditions),
         judged.sentence,
         judged.reason,
         *(outcome.sentence for outcome in outcomes if outcome.worse),
-        *causes,
+        _largest(step, changes, conditions),
+        _of_waiting(a, b, step),
+        _of_memory(a, b),
     )
     return Comparison(
-        a=side_a,
-        b=side_b,
+        a=sides[0],
+        b=sides[1],
         verdict=judged.word,
         basis=judged.times.basis,
         per=unit.per,
@@ -81,13 +81,23 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         batches=batch_changes(a.tables.get("iterations", []), b.tables.get("iterations", [])),
         rows=rows_between(a, b, step.a_ms),
-        predicted=predicted_for(a, b, (side_a, side_b), changes),
+        predicted=predicted_for(a, b, sides, changes),
         per_unit=each,
         outcomes=outcomes,
     )
 
 
-def _whole(a: Report, b: Report, parts: tuple[list[StepPart], list[StepPart]], each: str) -> Whole:
+def _step(parts: tuple[list[StepPart], list[StepPart]], whole: Whole) -> Difference:
+    a, b = map(Work.of, parts)
+    return Difference(**figures(a, b, whole))
+
+
+def _whole(
+    a: Report,
+    b: Report,
+    parts: tuple[list[StepPart], list[StepPart]],
+    each: str,
+) -> Whole:
     return Whole(
         batches=(Work.of(parts[0]).batch_ms, Work.of(parts[1]).batch_ms),
         launches=(a.metrics.launches_per_step, b.metrics.launches_per_step),
@@ -173,10 +183,16 @@ def _side(report: Report, name: str) -> Side:
 
 def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDifference]:
     """Parts of the budget, and after `idle` its causes."""
-    causes = [(p.part, p.cls) for p in (*a, *b) if p.part == "idle"]
-    keys = dict.fromkeys([*((p.part, None) for p in (*a, *b)), *causes])
+    every = (*a, *b)
+    causes = [(p.part, p.cls) for p in every if p.part == "idle"]
+    keys = dict.fromkeys([*((p.part, None) for p in every), *causes])
+
+    def place_of(key: tuple[str, str | None]) -> tuple[int, bool]:
+        part, cls = key
+        return ORDER.index(part), cls is not None
+
     rows = []
-    for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
+    for part, cls in sorted(keys, key=place_of):
         x, y = (_work_of(side, part, cls) for side in (a, b))
         name = part if cls is None else f"{part}.{cls}"
         rows.append(PartDifference(**figures(x, y, whole), name=name))

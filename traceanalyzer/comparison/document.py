@@ -86,25 +86,26 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     """The answer, what it comes from, notes (which may spoil it), and what else there is."""
     by_title = {one.title: one.parts for one in every if not one.folded}
     shown = outline.ANSWER
-    # Of a table the first rows with its last two, the rest and the total.
     parts = [
-        Table([*part.rows[:-2][: SHOWN_ROWS - 2], *part.rows[-2:]], chosen=COLUMNS)
-        if isinstance(part, Table)
-        else part
-        for part in by_title[outline.CHANGES]
+        _shortened(part) if isinstance(part, Table) else part for part in by_title[outline.CHANGES]
     ]
-    notes = [*_unlike(by_title.get(outline.UNLIKE, ())), *by_title.get(outline.NOTES, ())][
-        :SHOWN_NOTES
-    ]
-    end: list[Part] = [Bullets([brief(str(note)) for note in notes], "!", "yellow")]
+    unlike = _unlike(by_title.get(outline.UNLIKE, ()))
+    notes = [*unlike, *by_title.get(outline.NOTES, ())]
+    briefly = [brief(str(note)) for note in notes[:SHOWN_NOTES]]
+    end: list[Part] = [Bullets(briefly, "!", "yellow")]
     more = ["what the changes are made of"] if len(by_title) < len(every) else []
-    more += [
-        t[0].lower() + t[1:] for t in by_title if t not in (shown, outline.UNLIKE, outline.CHANGES)
-    ]
+    told = (shown, outline.UNLIKE, outline.CHANGES)
+    more += [title[0].lower() + title[1:] for title in by_title if title not in told]
     if more:
         end += ["", Line(f"--full: {', '.join(more)}. -o change.html draws it.", "dim")]
     answer = Section(shown, by_title[shown], untitled=True)
     return [answer, Section(outline.CHANGES, parts, is_minor=True), Section("", end)]
+
+
+def _shortened(table: Table) -> Table:
+    """The first rows with its last two, the rest and the total."""
+    first = table.rows[:-2][: SHOWN_ROWS - 2]
+    return Table([*first, *table.rows[-2:]], chosen=COLUMNS)
 
 
 def _unlike(parts: Sequence[Part | None]) -> list[str]:
@@ -195,7 +196,8 @@ class Several(Result):
         whys = Section(
             "Each in a sentence", [f"{one.b.name}: {one.headline}" for one in self.comparisons]
         )
-        whole = Document(self.headline, [Section(TITLE, [answer, "", Table(rows.rows)]), whys])
+        runs = Section(TITLE, [answer, "", Table(rows.rows)])
+        whole = Document(self.headline, [runs, whys])
         values = {
             "headline": self.headline,
             "best": best and best.b.name,

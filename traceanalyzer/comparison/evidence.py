@@ -128,7 +128,8 @@ def _kind_of_work(part: StepPart) -> tuple[str | None, ...] | None:
 def _gpu_change(a: list[StepPart], b: list[StepPart]) -> GpuChange:
     sums = paired_work(a, b, _kind_of_work)
     differences = [y.ms - x.ms for x, y in sums if not same_calls(x.calls, y.calls)]
-    alike = [(x.ms, y.ms) for x, y in sums if same_calls(x.calls, y.calls) and x.ms and y.ms]
+    timed = [(x, y) for x, y in sums if x.ms and y.ms]
+    alike = [(x.ms, y.ms) for x, y in timed if same_calls(x.calls, y.calls)]
     speed = speed_of([Ratio(after / before, min(before, after)) for before, after in alike])
     factor = usual_gpu_factor(speed)
     common_ms = 0.0
@@ -221,7 +222,11 @@ def _is_timed(a: list[HostPart], b: list[HostPart]) -> bool:
 
 def _beyond_margin(pairs: Iterable[tuple[float, float]], least_ms: float) -> list[float]:
     """Differences of times that differ by more than hosts do, ms."""
-    return [y - x for x, y in pairs if abs(y - x) > _margin(x, y, least_ms, APART)]
+    return [
+        b_ms - a_ms
+        for a_ms, b_ms in pairs
+        if abs(b_ms - a_ms) > _margin(a_ms, b_ms, least_ms, APART)
+    ]
 
 
 def _margin(a_ms: float, b_ms: float, least_ms: float, share: float) -> float:

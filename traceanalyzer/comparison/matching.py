@@ -122,9 +122,11 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
             continue
         alone = Group(part, "")
         for p in gone:
-            groups.get(name_of(p), alone).links.append(_link(How.NOTHING, [p], []))
+            group = groups.get(name_of(p), alone)
+            group.links.append(_link(How.NOTHING, [p], []))
         for p in added:
-            groups.get(name_of(p), alone).links.append(_link(How.NOTHING, [], [p]))
+            group = groups.get(name_of(p), alone)
+            group.links.append(_link(How.NOTHING, [], [p]))
         if alone.links:
             replaced[id(alone)] = alone
     found = [*groups.values(), *replaced.values()]
@@ -189,7 +191,8 @@ def _blocks(
     for i, link in enumerate(links):
         if link.how is not How.OPERATOR:
             number |= dict.fromkeys((id(p) for p in (*link.a, *link.b)), i)
-    order = [number.get(id(p), -1 - i) for i, p in enumerate((*a, *b))]
+    every = enumerate((*a, *b))
+    order = [number.get(id(p), -1 - i) for i, p in every]
     left = {id(p) for p in (*left_a, *left_b)}
     matcher = SequenceMatcher(None, order[: len(a)], order[len(a) :], autojunk=False)
     for tag, a_first, a_stop, b_first, b_stop in matcher.get_opcodes():

@@ -153,8 +153,8 @@ class Comparison:
     a: Side
     b: Side
     verdict: Word
-    """Of the step of `basis`, with the speed of both hosts and GPUs taken out; `not_comparable`
-    also where the recordings cannot tell."""
+    """Whether the step of `basis` is faster, with the speed of both hosts and GPUs taken out;
+    `not_comparable` also where the recordings cannot tell."""
     basis: Basis
     # what times are of: `per step`; without steps `per repeat`, `for as much work` or `for the
     # recording`

@@ -48,7 +48,8 @@ def difference_interval(
     error = of_a + of_b
     if error == 0:
         return Interval(difference, difference)
-    freedom = error**2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
+    spread = of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1)
+    freedom = error**2 / spread
     # Rounded down, so the interval is never too narrow.
     known = min(max(int(freedom), 1), len(T_975))
     half = T_975[known - 1] * math.sqrt(error)

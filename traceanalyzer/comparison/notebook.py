@@ -5,6 +5,7 @@ import typing
 from collections.abc import Sequence
 from dataclasses import fields
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -106,7 +107,8 @@ class Plots:
         import plotly.graph_objects as go
 
         parts = breakdown.finest(breakdown.budget(self.report))
-        bars = [go.Bar(name=part.name, x=[part.ms], y=["step"], orientation="h") for part in parts]
+        sideways = {"y": ["step"], "orientation": "h"}
+        bars = [go.Bar(name=part.name, x=[part.ms], **sideways) for part in parts]
         return go.Figure(bars, {"barmode": "stack", "xaxis_title": "ms", "height": 220})
 
     def kernels(self, top: int = 15) -> "go.Figure":
@@ -216,7 +218,8 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> "pd.DataFrame":
     import pandas as pd
 
     columns = {f.name: [getattr(one, f.name) for one in rows] for f in fields(row)}
-    origin = min((v for name in MOMENTS for v in columns.get(name, []) if v is not None), default=0)
+    moments = chain.from_iterable(columns.get(name, []) for name in MOMENTS)
+    origin = min((at for at in moments if at is not None), default=0)
     types = typing.get_type_hints(row)
     made = pd.DataFrame(
         {_shown(name): _values(name, values, origin) for name, values in columns.items()}
@@ -261,6 +264,7 @@ def _sound(column: "pd.Series[Any]", kind: ColumnType | None) -> "pd.Series[Any]
     if kind is not None:
         return column.astype(kind)
     values = [v for v in column if v is not None]
-    if values and all(isinstance(v, str) for v in values) and len(set(values)) <= FEW * len(values):
-        return column.astype("category")
-    return column
+    if not values or not all(isinstance(v, str) for v in values):
+        return column
+    is_repeated = len(set(values)) <= FEW * len(values)
+    return column.astype("category") if is_repeated else column

@@ -181,10 +181,10 @@ def _explained(comparison: Comparison, change: Change) -> Section:
     )
     steps = (comparison.a.steps, comparison.b.steps)
     row = IdleRow if change.part == "idle" else DetailRow
-    details = [
-        row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
-        for d in change.details[:SHOWN_DETAILS]
-    ]
+    details = []
+    for d in change.details[:SHOWN_DETAILS]:
+        calls = _calls((d.a_calls, d.b_calls), steps)
+        details.append(row(d.what, calls, d.a_ms, d.b_ms, d.difference_ms))
     return Section(change.title, [left_out, Table(details)], folded=True, weight=Weight.GROUP)
 
 
@@ -291,12 +291,14 @@ def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
 def _figures(comparison: Comparison) -> list[FigureRow]:
     known = {m.name: m for m in comparison.metrics}
     shown = [known[name] for name in SHOWN_METRICS if name in known]
-    differing = [
-        m
-        for m in shown
-        if m.a is None or m.b is None or abs(m.b - m.a) > NEGLIGIBLE * max(abs(m.a), abs(m.b))
-    ]
+    differing = [m for m in shown if _differs(m.a, m.b)]
     return [FigureRow.of(m.name, m.a, m.b, m.unit) for m in differing]
+
+
+def _differs(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return True
+    return abs(b - a) > NEGLIGIBLE * max(abs(a), abs(b))
 
 
 def _conditions(comparison: Comparison, *, incomparable: bool) -> list[ConditionRow]:

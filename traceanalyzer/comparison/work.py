@@ -59,7 +59,8 @@ def paired_work(
     a: Iterable[StepPart], b: Iterable[StepPart], key: Callable[[StepPart], Hashable]
 ) -> list[tuple[Work, Work]]:
     """The sums of parts of both sides with equal keys."""
-    return [(Work.of(mine), Work.of(theirs)) for mine, theirs in paired(a, b, key)]
+    pairs = paired(a, b, key)
+    return [(Work.of(mine), Work.of(theirs)) for mine, theirs in pairs]
 
 
 class Whole(NamedTuple):
@@ -140,7 +141,10 @@ def figures(a: Work, b: Work, whole: Whole) -> Figures:
     )
 
 
-def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[StepPart]]:
+def _alike(
+    a: list[StepPart],
+    b: list[StepPart],
+) -> tuple[list[StepPart], list[StepPart]]:
     """Parts under names that both sides have: a kernel that either side launched outside any
     operator (from a CUDA graph) goes by its own name on both, and everything does where one side
     recorded no operators; shapes count where both recorded them."""
