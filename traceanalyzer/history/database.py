@@ -316,7 +316,8 @@ def _expected(
 
 def _plain(sql: str) -> str:
     """The statement without line breaks and comments, in lower case."""
-    return " ".join(re.sub(r"--[^\n]*", "", sql).replace('"', "").lower().split())
+    uncommented = re.sub(r"--[^\n]*", "", sql)
+    return " ".join(uncommented.replace('"', "").lower().split())
 
 
 def _version(db: "Database") -> int:

@@ -109,7 +109,8 @@ def _first_and_last(series: MetricSeries | None) -> str:
         return "No run to show."
     what = _words(series)
     count = len(series.values)
-    first, last = (figure(series.values[i].value, series.unit) for i in (0, -1))
+    first = figure(series.values[0].value, series.unit)
+    last = figure(series.values[-1].value, series.unit)
     if count == 1:
         return f"{what}: {first} in the only run."
     return f"{what}: {first} in the first of {count} runs, {last} in the last."
@@ -309,6 +310,7 @@ def bars(series: MetricSeries, width: int) -> str:
     room = max(width - left - right - 2, 10)  # in fewer columns, bars cannot be told apart
     lines = [f"{series.metric} ({scale.label})" if scale.label else series.metric]
     for name, text, value in zip(names, figures, series.values, strict=True):
-        bar = ("█" if value.value >= 0 else "░") * round(room * abs(value.value) / (largest or 1))
+        length = round(room * abs(value.value) / (largest or 1))
+        bar = ("█" if value.value >= 0 else "░") * length
         lines.append(f"{name:<{left}} {bar:<{room}} {text:>{right}}".rstrip())
     return "\n".join(lines) + "\n"

@@ -56,7 +56,8 @@ def _cuts(x: F64, first: int, end: int, least: int) -> list[int]:
     if len(part) < 2 * least:
         return []
     score = _scores(part)
-    path = np.abs(np.cumsum(score - score.mean())[least - 1 : len(part) - least])
+    deviations = np.cumsum(score - score.mean())
+    path = np.abs(deviations[least - 1 : len(part) - least])
     at = int(np.argmax(path)) + least
     noise = max(
         _noise(score, 1), _noise(score, len(score) // PARTS), _lasting(score, at), LEAST_NOISE
@@ -83,7 +84,9 @@ def _noise(score: F64, length: int) -> float:
 def _lasting(score: F64, at: int) -> float:
     """Sigma of a score whose noise lasts, in a short series; the level is taken to change at a
     place."""
-    rest = np.concatenate([part - part.mean() for part in (score[:at], score[at:])])
+    before = score[:at]
+    after = score[at:]
+    rest = np.concatenate([before - before.mean(), after - after.mean()])
     size = len(rest)
     variance = _covariance(rest, 0)
     if variance <= 0 or size > SHORT:
@@ -133,7 +136,8 @@ def _drift(blocks: F64, cuts: list[int], width: int) -> Drift | None:
         return None
     along = slope * np.arange(len(blocks), dtype=np.float64)
     off_line = np.abs(blocks - along - np.median(blocks - along)).mean()
-    levels = [np.full(len(part), np.median(part)) for part in np.split(blocks, cuts)]
+    parts = np.split(blocks, cuts)
+    levels = [np.full(len(part), np.median(part)) for part in parts]
     off_levels = np.abs(blocks - np.concatenate(levels)).mean()
     # Levels have a number more to fit with for each cut.
     if off_line > off_levels * (1 + 0.25 * len(cuts)):

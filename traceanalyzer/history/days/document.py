@@ -101,7 +101,9 @@ def days_of(log: StepLog) -> Days:
     """A run's days. Raises UnreadableInputError where it has no steps."""
     steps = log.steps()
     usual_ms = float(np.median(steps.ms))
-    stride = max(float(np.median(np.diff(steps.step))), 1.0) if len(steps.step) > 1 else 1.0
+    stride = 1.0
+    if len(steps.step) > 1:
+        stride = max(float(np.median(np.diff(steps.step))), 1.0)
     width = max(round(WINDOW_MS / usual_ms), int(stride))
     behind = {own: log.behind(own, width, EXCESS_SHARE * usual_ms) for own in log.own}
     levels, drift = _levels(steps)
@@ -224,7 +226,10 @@ def recognise(path: Path) -> bool:
     return path.is_dir() and bool(runs(path))
 
 
-def page(paths: Sequence[Path], progress: Callable[[int, int], None] | None = None) -> Printed:
+def page(
+    paths: Sequence[Path],
+    progress: Callable[[int, int], None] | None = None,
+) -> Printed:
     """The answer about the run of a store that was written to last. Raises TraceAnalyzerError."""
     if len(paths) > 1:
         raise TraceAnalyzerError(
@@ -282,7 +287,8 @@ def _what(found: Days) -> str:
         )
     if len(found.levels) < 2:
         return f"No change: {found.steps:,} steps of {figure(found.step_ms, 'ms')}."
-    before, after = max(pairwise(found.levels), key=lambda pair: abs(pair[1].change_share or 0.0))
+    changes = pairwise(found.levels)
+    before, after = max(changes, key=lambda pair: abs(pair[1].change_share or 0.0))
     change = after.step_ms / before.step_ms - 1
     since = f" ({after.since})" if after.since else ""
     way = "longer" if change > 0 else "less long"

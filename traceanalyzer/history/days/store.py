@@ -173,11 +173,13 @@ class StepLog:
             )
 
     def _read_log(self, source: str, kinds: dict[str, str]) -> list[str]:
-        t = "epoch(t)" if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")) else "t"
+        t = "t" if "t" in kinds else "NULL"
+        if kinds.get("t", "").startswith(("TIMESTAMP", "DATE")):
+            t = "epoch(t)"
         own = [name for name in OWN if name in kinds]
         line = "line" if "line" in kinds else "NULL"
         owned = "".join(f"{one}::DOUBLE AS {one}, " for one in own)
-        self.ask(LOG.format(source=source, t=t if "t" in kinds else "NULL", line=line, owned=owned))
+        self.ask(LOG.format(source=source, t=t, line=line, owned=owned))
         return [name for name in own if self.ask(f"FROM log SELECT count({name})")[0][0]]
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
