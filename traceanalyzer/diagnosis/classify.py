@@ -123,14 +123,16 @@ class _Verdict(NamedTuple):
 def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
     """The verdict on a process; `best` are the classes of what there is most to win by, first the
     surest."""
-    if (other := _without_a_trace(m)) is not None:
+    other = _without_a_trace(m)
+    if other is not None:
         return other
     step_ms = m.step.step_ms if m.timed.steps.known else None
     shares = _shares(m)
     if isinstance(shares, str):
         return Summary("inconclusive", 0.0, f"Inconclusive: {shares}", m.step.basis, step_ms)
     parts = _parts(shares)
-    paying = [part for part in (PART_OF.get(cls, cls) for cls in best) if _pays(m, parts, part)]
+    of_best = (PART_OF.get(cls, cls) for cls in best)
+    paying = [part for part in of_best if _pays(m, parts, part)]
     verdict = _verdict(parts, _holding_nothing_up(m, parts), paying)
     if why := _not_known(m, verdict.cause, shares):
         return Summary("inconclusive", 0.0, f"Inconclusive: {why}", m.step.basis, step_ms)
@@ -199,8 +201,9 @@ def _parts(shares: Shares) -> dict[str, float]:
 
 
 def _holding_nothing_up(m: Measurements, parts: Iterable[str]) -> set[str]:
-    """Those of the parts, in the same replay as all predictions."""
-    if (replay := m.faithful_replay) is None or not replay.base_ms:
+    """Parts without which the step is as long, in the same replay as all predictions."""
+    replay = m.faithful_replay
+    if replay is None or not replay.base_ms:
         return set()
     known = [part for part in parts if part in REMOVES]
     return {part for part in known if replay.gain_ms(REMOVES[part]) / replay.base_ms < LEAST_GAIN}
@@ -220,7 +223,11 @@ def _pays(m: Measurements, parts: Mapping[str, float], part: str | None) -> bool
     return left * PAYS <= 1.0
 
 
-def _verdict(parts: dict[str, float], idle: set[str], best: list[str | None]) -> _Verdict:
+def _verdict(
+    parts: dict[str, float],
+    idle: set[str],
+    best: list[str | None],
+) -> _Verdict:
     """The largest part; the device's own work, and what holds nothing up (`idle`), give way to a
     large one."""
     order = sorted(parts.items(), key=lambda item: -item[1])
@@ -319,7 +326,8 @@ def _reason(m: Measurements, part: str, shares: Shares) -> str:
     time = f"{span(share * m.step.step_ms, m.step.step_ms)} ({share:.0%})"
     small = part == "device" and shares.mostly_small
     text = _REASONS["small" if small else _name(part, shares)][0]
-    if (waits := getattr(m.step.waiting, part, 0.0)) >= NOTED_WAITING * share * m.step.step_ms:
+    waits = getattr(m.step.waiting, part, 0.0)
+    if waits >= NOTED_WAITING * share * m.step.step_ms:
         text = text.replace(
             "idle for {}",
             f"idle, or waits for other ranks ({span(waits, m.step.step_ms)}), for {{}}",

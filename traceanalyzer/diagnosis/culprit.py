@@ -30,7 +30,8 @@ def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
 def _at_mfu(m: Measurements, who: str | None) -> str | None:
     """With the MFU behind it, of the peak of the one number format that nearly all matrix products
     are in."""
-    if (used := m.utilisation) is None or not used.mfu:
+    used = m.utilisation
+    if used is None or not used.mfu:
         return who
     r = m.rated.roofline
     matrix = m.timed.steady_ops & m.linked.is_matrix
@@ -103,10 +104,10 @@ def _of_idle(cause: IdleCause, what: str) -> Callable[[Measurements], str | None
 def _lines(m: Measurements, cause: IdleCause) -> str:
     """The functions of Python that the host was in during the longest gap of a cause."""
     told = longest_gaps(m.causes, cause, count=1)
-    _, at, frames = (
-        told[0][1].partition("; ended by")[0].partition(" at ") if told else ("", "", "")
-    )
-    return frames if at else ""
+    if not told:
+        return ""
+    gap = told[0][1].partition("; ended by")[0]
+    return gap.partition(" at ")[2]
 
 
 def _of_launch(m: Measurements) -> str | None:
@@ -131,7 +132,8 @@ def _phase_of_launch(m: Measurements) -> str | None:
 
 def _of_sync(m: Measurements) -> str | None:
     """The place whose waits cost the GPU most."""
-    if not (costly := [row for row in m.syncs if not row.benign]):
+    costly = [row for row in m.syncs if not row.benign]
+    if not costly:
         return None
     top = costly[0]
     called = top.op.split(" > ")[0] if top.op else top.call

@@ -57,7 +57,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         [(draft, headroom) for draft, headroom in settle(m, rules) if _counts(m, draft, headroom)]
     )
     advice = recommendations_of(m, settled)
-    worth_most = next((a.cls for a in ranked(advice, m.step.step_ms) if _pays(a)), None)
+    best_first = ranked(advice, m.step.step_ms)
+    worth_most = next((one.cls for one in best_first if _pays(one)), None)
     summary = classify(m, [worth_most, _largest(m, settled)])
     advice = [one for one in advice if _stands(m, summary, one)]
     gains, advice = _against(settled, in_front(advice, summary.bottleneck), m.step.step_ms)
@@ -164,7 +165,8 @@ def _against(
             for i, (d, h) in enumerate(settled)
             if h is not None and f"{one.id}-".startswith(f"{d.id}-")
         )
-        if (at := next(known, None)) is not None and gain > gains[at]:
+        at = next(known, None)
+        if at is not None and gain > gains[at]:
             if gain + sum(gains) - gains[at] > step_ms:
                 most = settled[int(np.argmax(gains))][0]
                 one = replace(one, id=most.id, cls=most.cls)

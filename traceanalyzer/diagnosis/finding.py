@@ -43,7 +43,7 @@ class Words:
 
 
 def everywhere(text: str) -> Words:
-    """The same words for every framework."""
+    """This text for every framework."""
     return Words(text, text)
 
 
@@ -51,7 +51,8 @@ def written(entry: str | dict[str, str], **figures: object) -> Words:
     """Words as an entry in TOML has them, with these figures in them: a text for every framework,
     or one for each."""
     texts = {"pytorch": entry, "cuda": entry} if isinstance(entry, str) else entry
-    return Words(**{name: " ".join(text.split()).format(**figures) for name, text in texts.items()})
+    joined = {name: " ".join(text.split()) for name, text in texts.items()}
+    return Words(**{name: text.format(**figures) for name, text in joined.items()})
 
 
 def severity_of(share: float | None) -> Severity:

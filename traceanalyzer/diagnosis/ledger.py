@@ -129,9 +129,11 @@ def make_ledger(
     one. `parts`: the recorded step in its smallest named parts."""
     entries = [*_of_work(parts, without, basis), *_of_waiting(without, basis)]
     entries += _of_idle(causes, recorded_idle, without, basis)
-    return Ledger(
-        tuple(sorted(entries, key=lambda one: (KINDS.index(one.kind), -one.ms, -one.recorded_ms)))
-    )
+
+    def place_of(one: LedgerEntry) -> tuple[int, float, float]:
+        return KINDS.index(one.kind), -one.ms, -one.recorded_ms
+
+    return Ledger(tuple(sorted(entries, key=place_of)))
 
 
 def _of_work(
@@ -218,7 +220,10 @@ def _recorded_idle(causes: Causes, recorded: Idle) -> dict[_IdlePlace, float]:
     for cause in total:
         if not total[cause] and getattr(recorded, cause):
             result[cause, None, None] = total[cause] = 1.0
-    return {key: getattr(recorded, key[0]) * time / total[key[0]] for key, time in result.items()}
+    return {
+        (cause, place, detail): getattr(recorded, cause) * time / total[cause]
+        for (cause, place, detail), time in result.items()
+    }
 
 
 def _idle_without(causes: Causes, pieces: IdlePieces) -> dict[_IdlePlace, float]:
@@ -250,7 +255,8 @@ def _add(result: dict[_IdlePlace, float], causes: Causes, gap: I64, time: F64) -
     names = place_names(timed)
     code = place_codes(timed, gaps, gap, nodes_behind(timed, gaps, gap))
     alike = Groups.of(gaps.cause[gap], code, gaps.detail[gap])
-    for first, spent in zip(alike.first.tolist(), alike.sum(time).tolist(), strict=True):
+    sums = alike.sum(time).tolist()
+    for first, spent in zip(alike.first.tolist(), sums, strict=True):
         row = int(gap[first])
         detail = IdleDetail(gaps.detail[row]).label or None
         key = (IdleCause(int(gaps.cause[row])).label, names[code[first]], detail)

@@ -40,7 +40,7 @@ STAGES = {
         "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory",
     ),
 }
-"""Of each stage what takes the time, and what to do."""
+"""What takes the time in each stage, and what to do."""
 
 
 def action(found: Loading | None, workers: int | None = None) -> str:

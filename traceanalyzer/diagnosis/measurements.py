@@ -48,7 +48,7 @@ from traceanalyzer.analysis.time.repeats import repeats
 from traceanalyzer.analysis.time.timed import OfTimed, Timed
 from traceanalyzer.base import NS_PER_MS, dataclass
 from traceanalyzer.diagnosis.ledger import Basis, Ledger, make_ledger
-from traceanalyzer.replay.host_parts import host_parts
+from traceanalyzer.replay.host_parts import HostPart, host_parts
 from traceanalyzer.replay.iterations import Served
 from traceanalyzer.replay.replayed_path import replayed_path_time
 from traceanalyzer.replay.unprofiled import (
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice, MemoryStats
-    from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.analysis.ranks.compare import RankComparison, RankRow
     from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.analysis.tables.collectives import CollectiveStats, CommunicationTime
     from traceanalyzer.trace import Trace
@@ -155,7 +155,7 @@ class Measurements(OfTimed):
     """Mean idle time of a steady-state step by cause."""
 
     steady_durations = made(lambda m: m.timed.steps.duration[m.timed.steps.steady])
-    """Of the steady-state steps (of the whole recording without steps), ns."""
+    """How long each steady-state step takes (the whole recording without steps), ns."""
     mean_step_ms = made(lambda m: float(m.steady_durations.mean()) / NS_PER_MS)
     """Mean time of a steady-state step (of the whole recording without steps), ms."""
 
@@ -172,12 +172,12 @@ class Measurements(OfTimed):
             else replace(time, transfer_ms=row.transfer_ms, waiting_ms=row.waiting_ms)
         )
 
-    rank_row = made(
-        lambda m: next(
-            (r for r in (m.ranks.rows if m.ranks else ()) if r.rank == m.trace.rank), None
-        )
-    )
-    """Its row among the ranks that it was compared with."""
+    @cached_property
+    def rank_row(self) -> "RankRow | None":
+        """Its row among the ranks that it was compared with."""
+        rows = self.ranks.rows if self.ranks else ()
+        return next((row for row in rows if row.rank == self.trace.rank), None)
+
     launches = made(lambda m: measure_launches(m.timed))  # launching of device work
 
     @cached_property
@@ -220,10 +220,11 @@ class Measurements(OfTimed):
         known = self.replay is not None and self.replay.faithful and not self.doubt
         return self.replay if known else None
 
-    host_parts = made(
-        lambda m: [] if m.replay is None else host_parts(m.replay.recorded[0], m.replay.typical[0])
-    )
-    """The host's time in a step by what it issues; empty without a replay."""
+    @cached_property
+    def host_parts(self) -> list[HostPart]:
+        """The host's time in a step by what it issues; empty without a replay."""
+        replay = self.replay
+        return [] if replay is None else host_parts(replay.recorded[0], replay.typical[0])
 
     @cached_property
     def _recorded_step(self) -> RecordedStep | None:
@@ -250,7 +251,8 @@ class Measurements(OfTimed):
         if self.doubt:
             return None
         timed = self.unprofiled_time
-        if (replay := self.faithful_replay) is not None:
+        replay = self.faithful_replay
+        if replay is not None:
             return timings.UnprofiledTime(replay.base_ms, *replay.range_ms)
         least = 1.0 - MEASURED_SPREAD
         most = 1.0 + MEASURED_SPREAD
@@ -306,7 +308,8 @@ class Measurements(OfTimed):
     @cached_property
     def step(self) -> of_steps.Step:
         """The step that verdict, findings and advice speak of."""
-        if (known := self.unprofiled) is None:
+        known = self.unprofiled
+        if known is None:
             return of_steps.Step("recorded", self.mean_step_ms, self.budget, self.idle)
         return of_steps.Step(
             "unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms, known.waiting_ms
@@ -335,7 +338,7 @@ class Measurements(OfTimed):
     faithful_server = made(
         lambda m: m.served if m.served is not None and m.served.faithful and not m.doubt else None
     )
-    """The same, where their replay takes as long as the recording did."""
+    """`served` where its replay takes as long as the recording did."""
     gap_histogram = made(
         lambda m: gap_histogram(m.timed, m.causes.gaps)
     )  # gaps of the steady state by length

@@ -176,10 +176,12 @@ def binary(size: float) -> str:
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
-    return sorted(
-        found,
-        key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)),
-    )
+
+    def place_of(one: MemoryFinding) -> tuple[bool, bool, float]:
+        is_failure = one.id.startswith("oom")
+        return not is_failure, one.id != "memory-leak", -(one.headroom_bytes or 0)
+
+    return sorted(found, key=place_of)
 
 
 def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -192,18 +194,22 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     scenarios = {s.id: s for s in device.scenarios}
     large = LARGE_SHARE * device.peak_bytes
     for id_, (cured_by, title, parts) in _CAUSES.items():
-        if (scenario := scenarios.get(cured_by)) is None:
+        scenario = scenarios.get(cured_by)
+        if scenario is None:
             continue
-        if (gain := device.peak_bytes - scenario.peak_bytes) >= LEAST_GAIN * device.peak_bytes:
+        gain = device.peak_bytes - scenario.peak_bytes
+        if gain >= LEAST_GAIN * device.peak_bytes:
             without = Evidence("peak predicted", scenario.peak_bytes, MEMORY, scenario.change)
             yield _finding(
                 device, id_, title, gain, [_peak(device), without, *_parts(device, parts)]
             )
-    if (kept := device.at_peak["activations"]) >= large:
+    kept = device.at_peak["activations"]
+    if kept >= large:
         evidence = [_peak(device), *_parts(device, ("activations",))]
         title = "Activations kept for the backward fill the peak"
         yield _finding(device, "memory-activations", title, kept, evidence)
-    if (before := device.at_peak["before_recording"]) >= large:
+    before = device.at_peak["before_recording"]
+    if before >= large:
         evidence = [Evidence("before recording", before, MEMORY, "of the peak, without a stack")]
         title = "Much was allocated before the recording began"
         yield _finding(device, "memory-before-recording", title, None, evidence)

@@ -66,11 +66,11 @@ def _clock(m: Measurements) -> str:
     period = float(np.median(time))
     if period < SHORTEST_NS or robust_sigma(time, period) > SAME_SPREAD * period:
         return ""
-    quiet = complement((int(steps.start[0]), int(steps.end[-1])), union(calls.start, calls.end))
+    within = (int(steps.start[0]), int(steps.end[-1]))
+    quiet = complement(within, union(calls.start, calls.end))
     longest = np.zeros(len(steps), np.int64)
-    np.maximum.at(
-        longest, places(steps.start, quiet.start, side="right") - 1, quiet.end - quiet.start
-    )
+    step = places(steps.start, quiet.start, side="right") - 1
+    np.maximum.at(longest, step, quiet.end - quiet.start)
     stretch = float(np.median(longest[steps.steady]))
     if stretch < QUIET_SHARE * period:
         return ""

@@ -83,8 +83,10 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: Sequence[Draft]) -> Reco
     against = _against(advice, drafts)
     if against is None:
         return None
-    either = (words.of(m.joined.framework) for words in filter(None, (offer.action, against.words)))
-    if (action := next(filter(None, either), None)) is None:
+    said = filter(None, (offer.action, against.words))
+    either = (words.of(m.joined.framework) for words in said)
+    action = next(filter(None, either), None)
+    if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
     if not offer.single and p.step_ms:
@@ -175,7 +177,8 @@ def _of_proposal(
     m: Measurements, draft: Draft, proposal: Proposal, headroom: float | None
 ) -> Recommendation | None:
     """A proposal as a recommendation; None where the program's framework has no words for it."""
-    if (action := proposal.action.of(m.joined.framework)) is None:
+    action = proposal.action.of(m.joined.framework)
+    if action is None:
         return None
     p = _estimate(m, draft, proposal, headroom)
     id_ = draft.id + proposal.suffix

@@ -31,11 +31,8 @@ class Selection:
     step: int | None = None
 
     def __str__(self) -> str:
-        return " ".join(
-            f"--{f.name} {value}"
-            for f in fields(self)
-            if (value := getattr(self, f.name)) is not None
-        )
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return " ".join(f"--{name} {at}" for name, at in values.items() if at is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +59,7 @@ class Asked:
 
     @cached_property
     def measured(self) -> Measured:
-        """The same measured, when first needed: a kept answer needs no measurements. Raises as
+        """What is asked about, measured when first needed: a kept answer needs no measurements. Raises as
         `measured` does."""
         return measured(self.run, self.selection, self.knowledge)
 
@@ -80,7 +77,10 @@ def measured(
         middle = measured(replace(run, traces=parts.traces), selection, knowledge)
         ranks = replace(middle.ranks, notes=(*middle.ranks.notes, parts.note))
         return replace(middle, ranks=ranks)
-    selection = selection or Selection()
+    return _measured(run, selection or Selection(), knowledge)
+
+
+def _measured(run: Run, selection: Selection, knowledge: Knowledge | None) -> Measured:
     chosen = _of_rank(run, selection.rank)
     traces = [
         only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)
@@ -108,7 +108,8 @@ def _steps_ms(trace: Trace, knowledge: Knowledge | None) -> list[float]:
 
 
 def _of_rank(run: Run, rank: int | None) -> list[int]:
-    if not (chosen := [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]):
+    chosen = [i for i, t in enumerate(run.traces) if rank is None or t.rank == rank]
+    if not chosen:
         known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
         there = f"ranks: {known}" if known else "the recordings do not say their rank"
         raise EmptyRecordingError(f"no recording of rank {rank} here; {there}")

@@ -15,8 +15,8 @@ from traceanalyzer.replay.compile.model import BreakRow, Compiled, CudaGraphUse
 from traceanalyzer.trace.compile_log import compiled_before
 
 AUTOTUNE_SHARE = 0.2
-"""Of the compile time from which autotuning is worth a finding: a tuned start pays it back only
-over many steps."""
+"""Share of the compile time from which autotuning is worth a finding: a tuned start pays it back
+only over many steps."""
 LEAST_S = 1.0  # shorter compile work is not worth a change of the program
 MANY_TIMES = 3
 USUAL_LIMIT = 8
@@ -159,7 +159,8 @@ def _replayed(row: BreakRow | CudaGraphUse, step_ms: float | None) -> dict[str, 
 
 def cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[Pair]:
     """A finding where CUDA graphs were asked for and left out."""
-    if (use := compiled.cudagraphs) is None or not use.skipped:
+    use = compiled.cudagraphs
+    if use is None or not use.skipped:
         return
     title = f"CUDA graphs were asked for and skipped: {'; '.join(use.skipped)}"
     evidence = [Evidence("reason", reason, "", "") for reason in use.skipped]
@@ -250,7 +251,8 @@ def recompiled_regions(compiled: Compiled) -> Iterator[Pair]:
 
 def cache(compiled: Compiled) -> Iterator[Pair]:
     """A finding where caches were off or bypassed."""
-    if (use := compiled.cache) is None or not (use.bypasses or use.off):
+    use = compiled.cache
+    if use is None or not (use.bypasses or use.off):
         return
     if use.off:
         title = f"{count(use.off, 'graph')} compiled with the cache off: every start compiles again"

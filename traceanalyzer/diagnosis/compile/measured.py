@@ -74,7 +74,8 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
     if max(graphs):
         # Of several starts that made the same graphs the last is the one that is likely to have
         # been recorded.
-        return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
+        last = max(range(len(logs)), key=lambda i: (graphs[i], i))
+        return logs[last]
     return max(
         [log for log in logs if log.rank == trace.rank] or logs,
         key=lambda log: len(log.compilations),
@@ -84,7 +85,8 @@ def log_of(logs: "Sequence[CompileLog]", trace: "Trace") -> "CompileLog | None":
 def on_compile(m: "Measurements") -> tuple[str, list[Finding], list[Recommendation]]:
     """The answer, findings and remedies for a report on time. Their headroom is part of what other
     findings have."""
-    if not (logs := m.trace.compile_logs) and not any(map(REGION.match, m.trace.strings)):
+    logs = m.trace.compile_logs
+    if not logs and not any(map(REGION.match, m.trace.strings)):
         return "", [], []
     found = compiled_by(m, logs)
     diagnosis = diagnose_compile(found.compiled, found.step_ms)
@@ -156,6 +158,7 @@ def headline(compiled: "Compiled") -> str:
         broken = count(sum(row.count for row in compiled.graph_breaks), "graph break")
         end = ", the recompile limit was hit." if compiled.recompile_limit_hit else "."
         said.append(f"{broken} and {count(compiled.recompiles or 0, 'recompilation')}{end}")
-    if (use := compiled.trace) is not None and use.compiled_share is not None:
+    use = compiled.trace
+    if use is not None and use.compiled_share is not None:
         said.append(f"{use.compiled_share:.0%} of the step's GPU time is compiled.")
     return " ".join(said)

@@ -13,7 +13,8 @@ from traceanalyzer.diagnosis.remedies import (
 from traceanalyzer.diagnosis.remedies.remedy import Remedy, entries
 
 GROUPS = (communication, data, host, kernels, launches, loops, straggler)
-_MADE = {one.id: one for group in GROUPS for one in vars(group).values() if isinstance(one, Remedy)}
+_IN_GROUPS = (one for group in GROUPS for one in vars(group).values())
+_MADE = {one.id: one for one in _IN_GROUPS if isinstance(one, Remedy)}
 REMEDIES = tuple(
     _MADE[id_] for id_ in entries()
 )  # in the order in which `whatif` has those of equal gain

@@ -50,7 +50,8 @@ def predictions(
     found = m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
     small = _too_little(m.replay, m.memo(_offers)) if m.replay.faithful else ""
     scenarios = [replace(one, mfu=_mfu(m, one)) for one in found.scenarios]
-    return replace(found, scenarios=scenarios, notes=list(filter(None, (why, *found.notes, small))))
+    notes = [note for note in (why, *found.notes, small) if note]
+    return replace(found, scenarios=scenarios, notes=notes)
 
 
 def _mfu(m: Measurements, scenario: Prediction) -> float | None:
@@ -93,7 +94,8 @@ def advise(m: Measurements) -> list[Advice]:
 
 def _offers(m: Measurements) -> list[tuple[Remedy, Offer]]:
     """What each remedy would be here, whatever it gains."""
-    return [(remedy, offer) for remedy in REMEDIES if (offer := remedy.offer(m)) is not None]
+    every = [(remedy, remedy.offer(m)) for remedy in REMEDIES]
+    return [(remedy, offer) for remedy, offer in every if offer is not None]
 
 
 def _too_little(replay: Replay, offers: list[tuple[Remedy, Offer]]) -> str:

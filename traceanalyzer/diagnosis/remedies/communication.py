@@ -155,7 +155,8 @@ def prefetch_parameters(m: Measurements) -> Offer | None:
 def smaller_messages(m: Measurements) -> Offer | None:
     """Wherever all ranks exchange messages, or add up results in more bits than they were computed
     in."""
-    if (tape := tape_of(m)) is None:
+    tape = tape_of(m)
+    if tape is None:
         return None
     return Offer(
         words("smaller_messages", "sum_less" if tape.memo(wide_sums).any() else "exchange_less"),

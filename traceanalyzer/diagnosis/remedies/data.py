@@ -71,14 +71,16 @@ MB = 1e6
 def data_loader_workers(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait
     for."""
-    if (replay := m.replay) is None or not loading_ns(tape := replay.typical[0]):
+    replay = m.replay
+    if replay is None or not loading_ns(tape := replay.typical[0]):
         return None
     # All ranks load what they learn from: what one alone works, and nothing names as loading, is
     # something else.
     least = LOAD_OF_OTHERS * loading_ns(tape)
     if m.peers and not may_load(m) and all(loading_ns(one) < least for one in tapes_of_others(m)):
         return None
-    if not (rest_ms := replay.step_under_ms(READY)):
+    rest_ms = replay.step_under_ms(READY)
+    if not rest_ms:
         return None
     if m.loading is not None and m.loading.workers:
         half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
@@ -113,7 +115,8 @@ def copy_less(m: Measurements) -> Offer | None:
 def keep_on_device(m: Measurements) -> Offer | None:
     """Wherever as many bytes come back as went out, a step copies a table, a weight or a mask, what
     the host updates a tensor of its own with, or what it picked out of a larger one."""
-    if (tape := tape_of(m)) is None:
+    tape = tape_of(m)
+    if tape is None:
         return None
     memory = min(filter(None, (gpu.memory_bytes for gpu in m.trace.devices)), default=0)
     kept_bytes = _bytes_a_step(tape, tape.memo(copied_alike))

@@ -79,15 +79,18 @@ def instead_of_waits(m: Measurements) -> str:
     """What to do about most of the waits in PyTorch, by its name in the remedy's entry."""
     if _coalesce(m.syncs):
         return "coalesce"
-    if (tape := tape_of(m)) is None:
+    tape = tape_of(m)
+    if tape is None:
         return "keep_values"
     if tape.memo(scalars_reuploaded).any():
         return "as_tensors"
     if tape.memo(after_first_read).any():
         return "read_together"
     spread = tape.memo(masks_spread)  # waits for how many values a mask picks are gone
-    of_masks = spread is not None and 2 * int(is_read(spread).sum()) < int(is_read(tape).sum())
-    return "of_masks" if of_masks else "keep_values"
+    if spread is None:
+        return "keep_values"
+    left = int(is_read(spread).sum())
+    return "of_masks" if 2 * left < int(is_read(tape).sum()) else "keep_values"
 
 
 def _done_on_device(tape: Tape) -> Tape | None:
@@ -106,9 +109,8 @@ OF_RESULTS = assuming(
 def move_host_work(m: Measurements) -> Offer | None:
     """Where the GPU idles while the host works, on the GPU's results or else, or prepares input
     without a loader."""
-    if (replay := m.replay) is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(
-        NO_WORK
-    ) > 0:
+    replay = m.replay
+    if replay is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(NO_WORK) > 0:
         return Offer(words("move_host_work", "on_device"), OF_RESULTS)
     if (
         replay is not None

@@ -63,8 +63,8 @@ USUAL_TRAFFIC = 0.6
 """Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in
 fp32."""
 INDEXED_TRAFFIC = 0.85
-"""The same of kernels for operands that do not lie alike in memory: half of the bytes, but at 0.6
-times the rate."""
+"""Share of their time that kernels keep whose operands do not lie alike in memory: half of the
+bytes, but at 0.6 times the rate."""
 IN_BF16 = assuming(
     "low_precision",
     in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC, INDEXED_TRAFFIC),
@@ -133,5 +133,6 @@ def low_precision(m: Measurements) -> Offer:
 @remedy("pad_shapes", "compute", "misaligned-matmul")
 def pad_shapes(m: Measurements) -> Offer:
     """Wherever products have odd sizes, or a mostly empty last wave."""
-    odd = (tape := tape_of(m)) is not None and odd_padded(tape) is not None
+    tape = tape_of(m)
+    odd = tape is not None and odd_padded(tape) is not None
     return Offer(words("pad_shapes", "pad" if odd else "fill_waves"), PADDED)

@@ -93,9 +93,8 @@ def cuda_graph(m: Measurements) -> Offer | None:
     how = text("cuda_graph", "training" if known.training else "inference")
     other = text("cuda_graph", "other")
     if waits_within(tape):
-        first = text("cuda_graph", "syncs_first")
-        then = (first.format(how=one[0].lower() + one[1:]) for one in (how, other))
-        return Offer(Words(*then), AFTER_SYNCS, after=("remove_syncs",))
+        then = _preceded(text("cuda_graph", "syncs_first"), how, other)
+        return Offer(then, AFTER_SYNCS, after=("remove_syncs",))
     return Offer(Words(how, other), CAPTURED)
 
 
@@ -103,9 +102,13 @@ def _static_first(tape: Tape) -> Offer:
     """A graph of a decode whose cache has a fixed size."""
     how = text("cuda_graph", "inference")
     other = text("cuda_graph", "other")
-    first = text("cuda_graph", "static_first")
-    then = Words(*(first.format(how=one[0].lower() + one[1:]) for one in (how, other)))
-    return Offer(then, STATIC)
+    return Offer(_preceded(text("cuda_graph", "static_first"), how, other), STATIC)
+
+
+def _preceded(first: str, how: str, other: str) -> Words:
+    """The words for PyTorch and for others, each after what has to be done first."""
+    following = (said[0].lower() + said[1:] for said in (how, other))
+    return Words(*(first.format(how=one) for one in following))
 
 
 def grows(tape: Tape) -> bool:
@@ -128,8 +131,10 @@ def waits_within(tape: Tape) -> bool:
     step = tape.step_of_op[~tape.reads[tape.event]][first]
     kernels = np.cumsum(tape.events_of(tape.compute))
     begins = np.flatnonzero(where_changed(tape.step_of_event))
-    before_step = np.repeat(np.append(0, kernels)[begins], np.diff(begins, append=len(kernels)))
-    waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & (kernels > before_step))
+    events = np.diff(begins, append=len(kernels))
+    before_step = np.repeat(np.append(0, kernels)[begins], events)
+    copied = follows_pageable_copy(tape) & tape.waits
+    waiting = is_read(tape) | (copied & (kernels > before_step))
     position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
     between = position[(position > 0) & (position < len(launching))]
     return bool((step[between - 1] == step[between]).any())
@@ -148,10 +153,8 @@ def _launched(tape: Tape) -> list[list[tuple[int, int]]]:
     step = tape.step_of_op
     kernel = tape.compute & tape.source.linked.is_kernel[tape.row]
     chosen = (tape.row[kernel & (step == one)] for one in distinct(step).tolist())
-    return [
-        list(zip(ops.name[rows].tolist(), ops.blocks[rows].tolist(), strict=True))
-        for rows in chosen
-    ]
+    columns = ((ops.name[rows], ops.blocks[rows]) for rows in chosen)
+    return [list(zip(name.tolist(), blocks.tolist(), strict=True)) for name, blocks in columns]
 
 
 def _repeats(launched: Sequence[object], period: int) -> bool:

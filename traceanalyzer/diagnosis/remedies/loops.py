@@ -96,7 +96,8 @@ def fused_optimizer(m: Measurements) -> Offer | None:
     if tape is None or replay is None:
         return None
     offers = []
-    if (loops := tensor_loops(tape)) is not None:
+    loops = tensor_loops(tape)
+    if loops is not None:
         offers.append(Offer(_instead(loops.names), LOOPS))
     if optimizer_fused(tape) is not None:
         offers.insert(0, Offer(words("fused_optimizer", "fuse"), FUSED))

@@ -103,4 +103,5 @@ def assuming(
 ) -> Scenario:
     """The replay of a remedy, with what its entry says that it assumes, with these figures in
     it."""
-    return Scenario(id_, change, text(id_.rpartition("+")[2], which).format(**figures), **more)
+    assumed = text(id_.rpartition("+")[2], which)
+    return Scenario(id_, change, assumed.format(**figures), **more)

@@ -116,9 +116,8 @@ def _with_slow_gpus(m: Measurements, run: _Run) -> Offer | None:
     if not run.late or why_late(m) != "slow_gpu":
         return None
     compute_ms = run.work.compute_ms
-    more = digits(
-        (compute_ms[run.late[0]] - np.median(np.delete(compute_ms, run.late))) * run.replay.scale
-    )
+    usual_ms = np.median(np.delete(compute_ms, run.late))
+    more = digits((compute_ms[run.late[0]] - usual_ms) * run.replay.scale)
     who = f"rank{'s' * (run.how == 'together')} {listed([run.names[i] for i in run.late])}"
     clocks = words("fix_straggler", "clocks", who=who, more=more)
     return Offer(clocks, without_ranks(run.tapes, run.late, 1.0), against=("straggler", "compute"))
@@ -205,7 +204,9 @@ def _of_pipeline(ranks: RankComparison, replay: Replay) -> Offer:
 def listed(ranks: Sequence[int | None]) -> str:
     """Ranks in a sentence."""
     names = [str(rank) for rank in ranks]
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def longest_wait_ms(ranks: RankComparison) -> float | None:
@@ -418,7 +419,7 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     computing = [tape.source.trace.device_ops.take(tape.row[tape.compute]) for tape in tapes]
     return _Work(
         a_step([float((one.end - one.start).sum()) / NS_PER_MS for one in computing]),
-        a_step([(float((tape.work + tape.loading).sum()) / NS_PER_MS) for tape in tapes]),
+        a_step([float((tape.work + tape.loading).sum()) / NS_PER_MS for tape in tapes]),
         a_step(list(map(launching, tapes))),
         a_step([float(is_read(tape).sum()) for tape in tapes]),
         a_step([float(tape.loading.sum()) / NS_PER_MS for tape in tapes]),

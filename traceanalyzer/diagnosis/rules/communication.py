@@ -63,11 +63,8 @@ MIN_WAIT_SHARE = 0.05
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Collectives while no compute ran on the device."""
-    if (
-        (budget := m.step.budget) is None
-        or m.communication is None
-        or budget.exposed_communication <= 0
-    ):
+    budget = m.step.budget
+    if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
     exposed_ms = budget.exposed_communication - waiting_ms(m)
     overlap = m.communication.overlap_share
@@ -145,11 +142,8 @@ def _of_gradients(m: Measurements) -> bool:
 def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """One rank is late at the collectives, or a few by turns, as they compute longer or their
     devices idle."""
-    if (
-        (ranks := m.ranks) is None
-        or len(ranks.rows) < 2
-        or not ranks.rows[ranks.critical].straggler
-    ):
+    ranks = m.ranks
+    if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
     waited = longest_wait_ms(ranks)
     if ranks.pipeline is not None:
@@ -161,31 +155,15 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def _at_collectives(
     m: Measurements, ranks: RankComparison, waited: float | None
 ) -> Iterator[Draft]:
-    slow = ranks.rows[ranks.critical]
     why = why_late(m)
-    others = [row.compute_ms for row in ranks.rows if not row.straggler] or [slow.compute_ms]
+    others = _others_ms(ranks)
     mean = sum(others) / len(others)
-    excess = (slow.compute_ms - mean) * len(others) / len(ranks.rows)
+    excess = (ranks.rows[ranks.critical].compute_ms - mean) * len(others) / len(ranks.rows)
     late = ranks.late or (LateRank(ranks.critical, excess),)
     who = listed([ranks.rows[one.position].rank for one in late])
     how = how_late(late)
     title = HOLD_UP[how].format(who)
-    per = m.timed.steps.per
-    of = f"of the recorded {m.timed.steps.unit}"
-    own = f"rank {slow.rank}, {per}"
-    gains = (
-        (one.gain_ms, f"rank {ranks.rows[one.position].rank}, as recorded") for one in ranks.late
-    )
-    evidence = [
-        Evidence("waiting of the rank that waits longest", waited, "share", of, MIN_WAIT_SHARE),
-        *(
-            Evidence("gain without what it is late by", gain_ms, "ms", where)
-            for gain_ms, where in gains
-        ),
-        Evidence("compute", slow.compute_ms, "ms", own),
-        Evidence("compute", mean, "ms", f"mean of the other ranks, {per}"),
-        Evidence("idle", slow.idle_ms, "ms", own),
-    ]
+    evidence = _of_late(m, ranks, waited, mean)
     computes = excess > MIN_WAIT_SHARE * m.mean_step_ms if why is None else why in OF_COMPUTE
     if computes and how != "by turns":
         balance = Proposal(
@@ -195,6 +173,41 @@ def _at_collectives(
         yield Draft("straggler", "compute", title, "compute", late[0].gain_ms, evidence, [balance])
     else:
         yield from _idles(m, title, who, evidence, alone=how == "alone", of_input=why == "input")
+
+
+def _others_ms(ranks: RankComparison) -> list[float]:
+    """Compute of the ranks that hold nobody up; of the slow one where there are none."""
+    others = [row.compute_ms for row in ranks.rows if not row.straggler]
+    return others or [ranks.rows[ranks.critical].compute_ms]
+
+
+def _of_late(
+    m: Measurements,
+    ranks: RankComparison,
+    waited: float | None,
+    mean_ms: float,
+) -> list[Evidence]:
+    """What tells who is late; `waited`: a share of the step, `mean_ms`: compute of the others."""
+    slow = ranks.rows[ranks.critical]
+    per = m.timed.steps.per
+    of = f"of the recorded {m.timed.steps.unit}"
+    own = f"rank {slow.rank}, {per}"
+    gains = [
+        Evidence(
+            "gain without what it is late by",
+            one.gain_ms,
+            "ms",
+            f"rank {ranks.rows[one.position].rank}, as recorded",
+        )
+        for one in ranks.late
+    ]
+    return [
+        Evidence("waiting of the rank that waits longest", waited, "share", of, MIN_WAIT_SHARE),
+        *gains,
+        Evidence("compute", slow.compute_ms, "ms", own),
+        Evidence("compute", mean_ms, "ms", f"mean of the other ranks, {per}"),
+        Evidence("idle", slow.idle_ms, "ms", own),
+    ]
 
 
 def _idles(
@@ -230,7 +243,9 @@ def _in_pipeline(m: Measurements, job: PipelineJob, late: Sequence[LateRank]) ->
     )
     gain_ms = max(one.gain_ms for one in late)
     per = m.timed.steps.per
-    usual = MS_PER_S * np.bincount(job.of.ops.stage, job.usual * job.of.ops.of(FORWARD, BACKWARD))
+    ops = job.of.ops
+    computing_s = job.usual * ops.of(FORWARD, BACKWARD)
+    usual = MS_PER_S * np.bincount(ops.stage, computing_s)
     evidence = [
         Evidence(
             "gain", gain_ms, "ms", "worked out from the operations of the pipeline, as recorded"

@@ -52,7 +52,8 @@ LIMITED_IN_JAX = (
 def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Long kernels with too few threads to fill the GPU, or in blocks of fewer threads than a
     warp."""
-    if (found := undersized_kernels(m.rated)) is None:
+    found = undersized_kernels(m.rated)
+    if found is None:
         return
     held = f" of {found.resident:,.0f} that the GPU holds" if found.resident else ""
     evidence = [
@@ -72,7 +73,8 @@ def undersized(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
     """An optimizer step written as many passes over its state."""
-    if (found := passes.optimizer_passes(m.rated, free)) is None:
+    found = passes.optimizer_passes(m.rated, free)
+    if found is None:
         return
     total = found.kernels.total_ms
     rows = found.kernels.rows
@@ -92,7 +94,8 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Draft]:
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single
     pass."""
-    if (found := passes.chains(m.rated, free)) is None:
+    found = passes.chains(m.rated, free)
+    if found is None:
         return
     total = found.kernels.total_ms
     rows = found.kernels.rows
@@ -121,11 +124,8 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond
     their roofline is what there is to win at most; all that they take, where no roofline bounds
     it."""
-    if (
-        (shares := step_shares(m)) is None
-        or m.step.budget is None
-        or shares.device < MIN_BUSY_SHARE
-    ):
+    shares = step_shares(m)
+    if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
     cls: BottleneckClass = shares.device_class if shares.limit_known else "inconclusive"
     evidence = [
@@ -184,7 +184,8 @@ def _computes(m: Measurements, cls: str) -> bool:
 
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
-    if (step := m.roofline_step) is None or step.ideal_ms is None:
+    step = m.roofline_step
+    if step is None or step.ideal_ms is None:
         return
     yield Evidence(
         "ideal time", step.ideal_ms, "ms", f"of the computation at the roofline of {step.gpu}"
@@ -206,7 +207,8 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
 def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not
     fit."""
-    if (found := bounds.above_roofline(m.rated)) is None:
+    found = bounds.above_roofline(m.rated)
+    if found is None:
         return
     cached = "their data fits the last cache, written just before"
     unexplained = (
@@ -228,7 +230,8 @@ def above_roofline(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is
     named beside it."""
-    if (found := products.fp32_products(m.rated, free)) is None:
+    found = products.fp32_products(m.rated, free)
+    if found is None:
         return
     total = found.kernels.total_ms
     at = found.at_ms
@@ -254,7 +257,8 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
-    if (found := products.odd_products(m.rated, free)) is None:
+    found = products.odd_products(m.rated, free)
+    if found is None:
         return
     evidence = [
         share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")
@@ -270,7 +274,8 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
 def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take
     is not known: the library may pad them itself."""
-    if (found := products.odd_convolutions(m.rated, free)) is None:
+    found = products.odd_convolutions(m.rated, free)
+    if found is None:
         return
     evidence = [
         share(
@@ -290,7 +295,8 @@ def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
-    if (found := products.last_waves(m.rated, free)) is None:
+    found = products.last_waves(m.rated, free)
+    if found is None:
         return
     evidence = [
         share(m, found.kernels.total_ms, "matrix kernels with a mostly empty last wave"),
@@ -308,7 +314,8 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:
 def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Runs of small matrix products of one shape, none of which needs another: one batched product
     could do them."""
-    if (found := patterns.small_products(m.rated, free)) is None:
+    found = patterns.small_products(m.rated, free)
+    if found is None:
         return
     total = found.kernels.total_ms
     rows = found.kernels.rows

@@ -62,7 +62,8 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """A condition of the recording makes its figures those of something else."""
     for condition in m.trace.conditions:
         if condition.spoils:
-            name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
+            spaced = condition.name.lower().replace(".", " ").replace("_", " ")
+            name = "-".join(spaced.split())
             evidence = [
                 Evidence(condition.name, condition.value, "", "conditions of the recording")
             ]
@@ -78,9 +79,8 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The recorded step is much slower than the same step without the profiler."""
-    if (timed := m.unprofiled_time) is None or m.mean_step_ms <= (
-        1 + PROFILER_COST
-    ) * timed.step_ms:
+    timed = m.unprofiled_time
+    if timed is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
         return
     cost = m.mean_step_ms / timed.step_ms - 1
     evidence = [

@@ -72,7 +72,8 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if m.idle is None or m.step.idle is None or m.idle.host <= 0:
         return
     for detail, cause in CAUSES.items():
-        if (recorded := detail_ms(m.causes, detail)) <= 0:
+        recorded = detail_ms(m.causes, detail)
+        if recorded <= 0:
             continue
         # Without the profiler host work is as long as recorded in proportion to all of it.
         idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host

@@ -65,7 +65,8 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The next op was queued, and the device still paused before it."""
-    if (idle := _between_queued_ms(m)) <= 0:
+    idle = _between_queued_ms(m)
+    if idle <= 0:
         return
     evidence = [share(m, idle, "idle between ops that were already queued"), *_launch_evidence(m)]
     words = said("launch-latency")
@@ -82,7 +83,8 @@ def _between_queued_ms(m: Measurements) -> float:
 
 
 def _launch_evidence(m: Measurements) -> list[Evidence]:
-    if (stats := m.launches) is None:
+    stats = m.launches
+    if stats is None:
         return []
     return [
         Evidence(
@@ -98,7 +100,8 @@ def _launch_evidence(m: Measurements) -> list[Evidence]:
 
 def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry while the host loaded data."""
-    if (idle := m.step.idle) is None or idle.input <= 0:
+    idle = m.step.idle
+    if idle is None or idle.input <= 0:
         return
     loading = [p for p in m.phase_rows if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
@@ -119,7 +122,8 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry during long stretches of other host work."""
-    if (idle := m.step.idle) is None or idle.host <= 0:
+    idle = m.step.idle
+    if idle is None or idle.host <= 0:
         return
     left = idle.host * (1.0 - named_host_share(m.causes))
     if left <= 0:
@@ -135,7 +139,8 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The profiler's own work made the device idle."""
-    if (idle := m.step.idle) is None or idle.profiler <= 0:
+    idle = m.step.idle
+    if idle is None or idle.profiler <= 0:
         return
     evidence = [share(m, idle.profiler, "idle during the profiler's own work")]
     yield finding("profiler", "idle.profiler", idle.profiler, evidence)
@@ -143,7 +148,8 @@ def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Idle time whose cause the recording does not show."""
-    if (idle := m.step.idle) is None or idle.other <= 0:
+    idle = m.step.idle
+    if idle is None or idle.other <= 0:
         return
     evidence = [share(m, idle.other, "idle for reasons not recorded")]
     evidence += [
@@ -156,7 +162,8 @@ def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Waits that emptied the launch queue, so that the device idled until the host had caught
     up."""
-    if (idle := m.step.idle) is None or idle.sync <= 0:
+    idle = m.step.idle
+    if idle is None or idle.sync <= 0:
         return
     costly = [row for row in m.syncs if not row.benign] or m.syncs
     per = m.timed.steps.per

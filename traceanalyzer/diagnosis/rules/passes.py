@@ -30,7 +30,8 @@ TOPK = Scenario(
 
 def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Softmax and its neighbours between two batched products, forward or backward."""
-    if (found := find_attention(m.rated, free)) is None:
+    found = find_attention(m.rated, free)
+    if found is None:
         return
     total = found.passes.total_ms
     rows = found.passes.rows
@@ -60,7 +61,8 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Draft]:
 def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Layout kernels that the convolution library runs around its own, because tensors come
     channels first."""
-    if (found := layout.channel_kernels(m.timed, free)) is None:
+    found = layout.channel_kernels(m.timed, free)
+    if found is None:
         return
     evidence = [
         share(m, found.total_ms, "kernels that change the layout of tensors around convolutions")
@@ -75,9 +77,10 @@ def channels_last(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 
 def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
-    """The same tensors (by type and shape) cast to another type several times a step. Whether a
+    """Tensors (by type and shape) that are cast to another type several times a step. Whether a
     cast can go is not in the recording, so no headroom is claimed."""
-    if (found := layout.casts(m.timed, free)) is None:
+    found = layout.casts(m.timed, free)
+    if found is None:
         return
     evidence = [
         share(m, found.total_ms, "casts of tensors to another type"),
@@ -95,7 +98,8 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
     """Copies that only make a tensor contiguous."""
-    if (found := layout.layout_copies(m.timed, free)) is None:
+    found = layout.layout_copies(m.timed, free)
+    if found is None:
         return
     evidence = [
         share(m, found.total_ms, "copies that make tensors contiguous (contiguous, clone)"),
@@ -108,7 +112,8 @@ def layout_copies(m: Measurements, free: Bool) -> Iterator[Draft]:
 def uncoalesced(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Elementwise kernels that read or write one operand across its order. What the same work takes
     in one order is not in the recording, so no headroom is claimed; other findings may have it."""
-    if (found := strided_work(m.rated)) is None:
+    found = strided_work(m.rated)
+    if found is None:
         return
     apart = f"neighbours {SECTOR_BYTES} bytes or more apart"
     evidence = [

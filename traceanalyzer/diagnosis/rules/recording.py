@@ -47,7 +47,8 @@ def recording_notes(m: Measurements) -> Iterator[str]:
 def _slowed(m: Measurements) -> Iterator[str]:
     """That recorded steps get slower, where the GPU's work does not: what has no finding, and
     why."""
-    if (known := m.regularity) is None or not known.drift_share or known.busy_drift_share is None:
+    known = m.regularity
+    if known is None or not known.drift_share or known.busy_drift_share is None:
         return
     if known.drift_share >= DRIFT_SHARE > abs(known.busy_drift_share):
         yield Aside(
@@ -85,9 +86,13 @@ def _own_markers(m: Measurements) -> Iterator[str]:
     """A region that the program marks for profilers, where the recording is not of it alone."""
     calls = m.trace.api_calls
     names = m.trace.strings
-    starts = calls.end[texts_where(names, re.compile(r"^cu(da)?ProfilerStart$").match)[calls.name]]
-    stops = calls.start[texts_where(names, re.compile(r"^cu(da)?ProfilerStop$").match)[calls.name]]
-    if m.timed.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
+    is_start = texts_where(names, re.compile(r"^cu(da)?ProfilerStart$").match)
+    is_stop = texts_where(names, re.compile(r"^cu(da)?ProfilerStop$").match)
+    starts = calls.end[is_start[calls.name]]
+    stops = calls.start[is_stop[calls.name]]
+    if m.timed.steps.found or not len(starts) or not len(stops):
+        return
+    if stops[-1] <= starts[0]:
         return
     region = (stops[-1] - starts[0]) / NS_PER_MS
     launched = m.linked.launch_time
@@ -125,7 +130,8 @@ def _steps(m: Measurements) -> Iterator[str]:
 
 
 def _uneven(m: Measurements) -> Iterator[str]:
-    if (times := m.step_time) is None or m.kinds is not None:
+    times = m.step_time
+    if times is None or m.kinds is not None:
         return
     # A few are far longer, or shorter, than the usual one: the mean stands for none of them.
     if times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean:
@@ -157,7 +163,8 @@ def _no_steps(m: Measurements) -> Iterator[str]:
 
 
 def _iterations(m: Measurements) -> Iterator[str]:
-    if (found := m.timed.memo(find_iterations)) is not None:
+    found = m.timed.memo(find_iterations)
+    if found is not None:
         yield from sentences(m)
         if found.framework:
             yield (
@@ -167,7 +174,8 @@ def _iterations(m: Measurements) -> Iterator[str]:
 
 
 def _repeats(m: Measurements) -> Iterator[str]:
-    if (found := m.repeats) is None:
+    found = m.repeats
+    if found is None:
         return
     what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
     if m.timed.steps.found:

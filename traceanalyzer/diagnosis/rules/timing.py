@@ -95,7 +95,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
 
 def timing_summary(m: Measurements) -> Summary:
     """The verdict on a run of which only step times are known."""
-    if (stats := m.timing) is None or stats.median_ms is None:
+    stats = m.timing
+    if stats is None or stats.median_ms is None:
         rates = (
             [(stats.tokens_per_s, ",.0f", "tokens"), (stats.samples_per_s, ",.4g", "samples")]
             if stats
@@ -149,7 +150,8 @@ def _steps(m: Measurements, stats: TimingStats) -> str:
 
 def timing_parts(m: Measurements) -> dict[str, float]:
     """Parts of the step that headroom may be taken from where only a log is known, ms."""
-    if (stats := m.timing) is None or not m.timed.steps.found:
+    stats = m.timing
+    if stats is None or not m.timed.steps.found:
         return {}
     data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
     return {"idle.input": data, "idle.other": m.mean_step_ms - data}
@@ -190,7 +192,8 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Single steps take much longer than the others."""
-    if (stats := _differences(m)) is None or stats.outlier_excess_share < OUTLIER_SHARE:
+    stats = _differences(m)
+    if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
         return
     where = _where(m, stats)
     excess = stats.outlier_excess_share
@@ -240,7 +243,8 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Steps become slower over the run."""
-    if (stats := _differences(m)) is None:
+    stats = _differences(m)
+    if stats is None:
         return
     # As recorded the GPU's share counts alone: hosts get slower the more a profiler has recorded.
     recorded = isinstance(stats, Regularity)

@@ -43,7 +43,8 @@ ONE_COPY = Scenario(
 
 def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Copies while nothing else ran on the device."""
-    if (budget := m.step.budget) is None:
+    budget = m.step.budget
+    if budget is None:
         return
     exposed = budget.exposed_copy - min(copied_within_gpu_ms(m), budget.exposed_copy)
     if exposed <= 0:
@@ -139,7 +140,8 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
 def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The step sends many small tensors to the GPU one by one. What they cost is idle time that
     other findings have, so no headroom is claimed."""
-    if (found := small_copies(m.timed)) is None or m.mean_step_ms <= 0:
+    found = small_copies(m.timed)
+    if found is None or m.mean_step_ms <= 0:
         return
     host = found.host_ms / m.mean_step_ms
     unit = m.timed.steps.unit

@@ -98,7 +98,8 @@ def outlook(m: Measurements) -> Outlook:
     size = float(np.median(requests))
     length = float(np.median(np.nan_to_num(kv)))
     predict = Predictor.of(m, fit)
-    now, twice = (predict.batch(n * size, n * length) for n in (1, 2))
+    now = predict.batch(size, length)
+    twice = predict.batch(2 * size, 2 * length)
     growing = predict.ms(size * 4, length * 4) - predict.ms(size * 2, length * 2)
     each = growing / (2 * size)
     fixed = now.decode_ms - each * size
@@ -185,9 +186,8 @@ def _mixed(m: Measurements, predict: Predictor, now: Batch) -> tuple[float | Non
         column(rows, figure) for figure in ("generation_tokens", "kv_tokens", "context_tokens")
     )
     lengths = np.maximum(np.nan_to_num(kv) - tokens, 0.0)
-    decoded = [
-        predict.fit.gpu_ms(*one) for one in zip(requests.tolist(), lengths.tolist(), strict=True)
-    ]
+    batches = zip(requests.tolist(), lengths.tolist(), strict=True)
+    decoded = [predict.fit.gpu_ms(*one) for one in batches]
     longer = predict.times_ms(rows) - [time + besides for time in decoded]
     if np.isfinite(longer).sum() < MIN_MIXED:
         return None, None
@@ -212,19 +212,23 @@ def _of_phase(
     m: Measurements, served: Served, phase: str, rows: Sequence[IterationRow]
 ) -> Iterator[Gain]:
     """The phase after each change, by the replay's ratio; the range is that of the host's speed."""
-    if (now := unprofiled(m, rows)) is None:
+    now = unprofiled(m, rows)
+    if now is None:
         return
     numbers = [row.iteration for row in rows]
     launched = {row.graph for row in rows}
     before = served.median_ms(served.usual, numbers)
+
+    def time_ms(tape: Tape) -> float:
+        return served.median_ms(tape, numbers) / before * now.ms
+
     for change, how in CHANGES.items():
         if change == "cuda_graphs" and launched != {"eager"}:
             continue
         usual = how(served, served.usual)
-        tapes = (how(served, served.fast), usual, how(served, served.slow))
-        fast, predicted, slow = (
-            served.median_ms(tape, numbers) / before * now.ms for tape in tapes
-        )
+        fast = time_ms(how(served, served.fast))
+        predicted = time_ms(usual)
+        slow = time_ms(how(served, served.slow))
         low = min(fast, slow, predicted * (1 - SPREAD))
         high = max(fast, slow, predicted * (1 + SPREAD))
         if predicted < now.ms * (1 - LEAST_GAIN):
@@ -237,7 +241,8 @@ def for_server(
 ) -> list[Recommendation]:
     """The advice on the GPU's work, and switches instead of that on the host where iterations can
     be replayed. A server that replays graphs in all of its iterations is not told to."""
-    if not (launched := {row.graph for row in m.iterations if row.gpu_span_ms is not None}):
+    launched = {row.graph for row in m.iterations if row.gpu_span_ms is not None}
+    if not launched:
         return advice
     if m.faithful_server is not None:
         return [one for one in advice if one.cls not in HOST_CLASSES] + list(_switches(m, drafts))
@@ -358,17 +363,19 @@ def _recorded(
         return f"recorded iterations verify {there} guesses a request, none {count}"
     requests = median_low([row.requests or 0 for row in verifying[count]])
     mine = [row for row in verifying[count] if row.requests == requests]
-    if (known := unprofiled(m, mine)) is not None:
+    known = unprofiled(m, mine)
+    if known is not None:
         return Found("verify", requests, known.ms, known.low_ms, known.high_ms)
-    low, time, high = np.percentile(list(map(_time, mine)), (5, 50, 95)).tolist()
-    return Found(
-        "verify", requests, time, min(low, time * (1 - SPREAD)), max(high, time * (1 + SPREAD))
-    )
+    times = np.array([_time(row) for row in mine], np.float64)
+    low, time, high = np.percentile(times, (5, 50, 95)).tolist()
+    low = min(low, time * (1 - SPREAD))
+    high = max(high, time * (1 + SPREAD))
+    return Found("verify", requests, time, low, high)
 
 
 def _predicted(m: Measurements, count: int) -> Found | str:
-    """The same by the decodes: a token more is as much work as a request more, but for the KV
-    cache."""
+    """Requests and times of the usual batch by the decodes: a token more is as much work as a
+    request more, but for the KV cache."""
     fit = m.memo(fit_of_decodes)
     (requests, kv, _) = columns_of(decodes(m.iterations))
     if fit is None:
@@ -387,6 +394,6 @@ def _predicted(m: Measurements, count: int) -> Found | str:
     predict = Predictor.of(m, fit)
     spread = max(SPREAD, fit.error_share)
     time = predict.ms(size, length, tokens)
-    return Found(
-        "fit", size, time, time * (1 - spread), time * (1 + spread), predict.ms(size, length)
-    )
+    low = time * (1 - spread)
+    high = time * (1 + spread)
+    return Found("fit", size, time, low, high, predict.ms(size, length))

@@ -52,38 +52,41 @@ class Phase:
 def phases(m: Measurements) -> list[Phase]:
     """The phases that the recorded iterations have, decodes first, then the most frequent."""
     recorded = by_phase([row for row in m.iterations if row.gpu_span_ms is not None])
-    order = sorted(recorded.items(), key=lambda one: (one[0] != "decode", -len(one[1])))
-    return [_phase(m, name, rows) for name, rows in order]
+    order = sorted(recorded, key=lambda name: (name != "decode", -len(recorded[name])))
+    return [_phase(m, name, recorded[name]) for name in order]
 
 
 def _phase(m: Measurements, name: str, rows: list[IterationRow]) -> Phase:
     followed = [row for row in rows if row.period_ms is not None] or rows
-    figures = ("period_ms", "gpu_span_ms", "gpu_busy_ms", "host_idle_ms", "generation_tokens")
-    period, spans, busy, late, made = (column(followed, figure) for figure in figures)
-    times = np.where(np.isnan(period), spans, period)
-    time, works, waits = np.median([times, busy, late], axis=1).tolist()
-    per_ms = ratio(float(np.nansum(made)) or None, sum(times.tolist()))
-    counts = ("requests", "context_tokens", "generation_tokens")
-    requests, context, generation = (_median(column(rows, figure)) for figure in counts)
-    limit = (
-        "gpu" if works >= OWNS * time else "host" if waits >= OWNS * (time - works) else "unknown"
-    )
-    memory, arithmetic = _ceilings(m, rows)
+    period = column(followed, "period_ms")
+    times = np.where(np.isnan(period), column(followed, "gpu_span_ms"), period)
+    time_ms = float(np.median(times))
+    busy_ms = float(np.median(column(followed, "gpu_busy_ms")))
+    idle_ms = float(np.median(column(followed, "host_idle_ms")))
+    generated = float(np.nansum(column(followed, "generation_tokens"))) or None
+    per_ms = ratio(generated, sum(times.tolist()))
+    memory_ms, arithmetic_ms = _ceilings(m, rows)
     return Phase(
         name,
         len(rows),
-        requests,
-        context,
-        generation,
-        time,
-        works,
-        waits,
-        limit,
-        per_ms and per_ms * MS_PER_S,
-        memory,
-        arithmetic,
-        unprofiled(m, followed),
+        requests=_median(column(rows, "requests")),
+        context_tokens=_median(column(rows, "context_tokens")),
+        generation_tokens=_median(column(rows, "generation_tokens")),
+        iteration_ms=time_ms,
+        busy_ms=busy_ms,
+        host_idle_ms=idle_ms,
+        limit=_limit_of(time_ms, busy_ms, idle_ms),
+        tokens_per_s=per_ms and per_ms * MS_PER_S,
+        memory_ms=memory_ms,
+        arithmetic_ms=arithmetic_ms,
+        unprofiled=unprofiled(m, followed),
     )
+
+
+def _limit_of(time_ms: float, busy_ms: float, idle_ms: float) -> str:
+    if busy_ms >= OWNS * time_ms:
+        return "gpu"
+    return "host" if idle_ms >= OWNS * (time_ms - busy_ms) else "unknown"
 
 
 def _median(values: F64) -> float | None:
@@ -108,16 +111,7 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
     if min(time, *replayed) <= 0:  # times so damaged that nothing is left of an iteration
         return None
     if log and log.stretch and by_phase(rows).keys() == {"decode"}:
-        # From run to run, and by its host's speed (NaN: not known), it may differ.
-        time = time / log.stretch
-        (fast, usual, slow) = replayed[1:]
-        ends = (
-            time * (1 - LOG_SPREAD),
-            time * (1 + LOG_SPREAD),
-            time * fast / usual,
-            time * slow / usual,
-        )
-        return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
+        return _by_log(time / log.stretch, *replayed[1:])
     recorded, *hosts = replayed
     if not abs(recorded / time - 1.0) <= FAITHFUL:  # a replay that takes as long as was recorded
         return None
@@ -125,10 +119,22 @@ def unprofiled(m: Measurements, rows: Sequence[IterationRow]) -> Unprofiled | No
     return Unprofiled(likely, least, most, "replay")
 
 
+def _by_log(time: float, fast: float, usual: float, slow: float) -> Unprofiled:
+    """As a log has it; from run to run, and by its host's speed (NaN: not known), it may differ."""
+    ends = (
+        time * (1 - LOG_SPREAD),
+        time * (1 + LOG_SPREAD),
+        time * fast / usual,
+        time * slow / usual,
+    )
+    return Unprofiled(time, float(np.nanmin(ends)), float(np.nanmax(ends)), "log")
+
+
 def _ceilings(m: Measurements, rows: list[IterationRow]) -> tuple[float | None, float | None]:
     """Mean time of an iteration's traffic at the memory's bandwidth, and of arithmetic-bound
     kernels at their peak."""
-    if (found := m.timed.memo(find_iterations)) is None:
+    found = m.timed.memo(find_iterations)
+    if found is None:
         return None, None
     ops = np.concatenate([found.rows[row.iteration] for row in rows])
     table = m.trace.device_ops

@@ -46,16 +46,16 @@ def serving_values(m: Measurements, guesses: tuple[int, float] | None = None) ->
     share is right."""
     cut = m.timed.memo(find_iterations)
     name = cut.framework if cut else None
+    brought = guessed(m, *(guesses or USUAL))
+    log = m.timed.memo(found_in_log)
     return {
         "server": SERVERS.get(name, name) if name else None,
         "phases": phases(m),
         "kinds": kinds(m.iterations),
         "decode_fit": m.memo(fit_of_decodes),
         "outlook": m.memo(outlook),
-        "speculation": found
-        if isinstance(found := guessed(m, *(guesses or USUAL)), Guesses)
-        else None,
-        "profiler_stretch": log.stretch if (log := m.timed.memo(found_in_log)) else None,
+        "speculation": brought if isinstance(brought, Guesses) else None,
+        "profiler_stretch": log.stretch if log else None,
     }
 
 
@@ -104,7 +104,8 @@ def _tails(m: Measurements) -> Iterator[str]:
 def _log(m: Measurements) -> Iterator[str]:
     if m.timed.memo(find_iterations) is None or not m.trace.step_timings.of_server:
         return
-    if (log := m.timed.memo(found_in_log)) is None:
+    log = m.timed.memo(found_in_log)
+    if log is None:
         yield (
             "The log was not joined: the order of batches in it does not tell which of its "
             "iterations were recorded."
@@ -120,7 +121,8 @@ def _log(m: Measurements) -> Iterator[str]:
     decodes = by_phase(m.iterations).get("decode", [])
     recorded = column(decodes, "period_ms")
     logged = column(decodes, "logged_ms")
-    if (both := (recorded > 0) & (logged > 0)).any():
+    both = (recorded > 0) & (logged > 0)
+    if both.any():
         there, here = (_ms(float(np.median(times[both]))) for times in (logged, recorded))
         yield f"Decodes as logged: {there}, as recorded: {here} (medians)."
     if log.stretch is not None and log.stretch >= 1 + FEW:
@@ -238,7 +240,8 @@ def _ranks(m: Measurements) -> Iterator[str]:
         else []
     )
     if len(waits) > 1:
-        (least, late), (most, _) = min(waits), max(waits)
+        least, late = min(waits)
+        most, _ = max(waits)
         yield (
             f"In a mean iteration ranks wait {_ms(least)} to {_ms(most)} for each other, "
             f"rank {late} least."
