@@ -107,7 +107,7 @@ class _Arriving:
 
 
 def late_together(matches: Matches) -> Together | None:
-    """The few ranks, less than half of those that take part, that most often come much later
+    """The few ranks, at most half of those that take part, that most often come much later
     than all others: collectives are divided at the widest gap between arrivals. None where that is
     one rank alone."""
     parts = _Arriving.of(matches)
@@ -131,14 +131,14 @@ def late_together(matches: Matches) -> Together | None:
 
 
 def _gaps(matches: Matches, parts: _Arriving) -> I64:
-    """Time from the rank before each part to it; 0 where at least half of the ranks come after the
+    """Time from the rank before each part to it; 0 where more than half of the ranks come after the
     gap, in steps that are not steady, and where ranks came from different collectives."""
     gap = np.diff(parts.ready, prepend=parts.ready[:1])
     # Where all ranks came from the same collective before, nobody is late by what others held up.
     origin = np.where(matches.before >= 0, matches.collective[matches.before], -1)
     from_one = matches.least(origin) == matches.most(origin)
     size = np.diff(matches.first)
-    few = 2 * parts.left < size[parts.collective]
+    few = 2 * parts.left <= size[parts.collective]
     gap[~(few & (matches.steady & from_one)[parts.collective])] = 0
     return gap
 

@@ -163,6 +163,11 @@ def _with_more_to_do(_m: Measurements, run: _Run) -> Offer | None:
             "check its clocks"
         )
         reason = everywhere(f"Fix rank {name}: {more}.")
+    elif run.late == [slow] and _more_launches(work, slow) >= 1:
+        launches = round(_more_launches(work, slow))
+        reason = everywhere(
+            f"Fix rank {name}: it launches {launches} more times a step: look for extra work there."
+        )
     elif host_ms >= MORE_WORK_SHARE * step_ms:
         reason = words("fix_straggler", "host_works", more=digits(host_ms), rank=name)
     elif waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
@@ -261,12 +266,21 @@ def why_late(m: Measurements) -> Cause | None:
     }
     cause = max(more, key=lambda cause: more[cause])
     if more[cause] < EXPLAINED * m.ranks.late[0].gain_ms:
-        return None
+        # Compute beside a collective that waits is longer: times of those who wait hide more work.
+        return "more_work" if _more_launches(work, slow) >= 1 else None
     counted = (work.launches, work.threads)
     alike = all(
         abs(one[slow] / np.median(np.delete(one, slow)) - 1.0) <= SAME_WORK for one in counted
     )
     return "slow_gpu" if cause == "more_work" and alike and (work.threads > 0).all() else cause
+
+
+def _more_launches(work: _Work, slow: int) -> float:
+    """Launches a step that this rank has more than the middle one of the others; 0 where that is
+    within what a library's choices differ by."""
+    usual = float(np.median(np.delete(work.launches, slow)))
+    more = float(work.launches[slow]) - usual
+    return more if more > SAME_WORK * usual else 0.0
 
 
 def without_ranks(

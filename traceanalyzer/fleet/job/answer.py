@@ -265,11 +265,12 @@ def cause_of(late: Rank, others: Sequence[Rank], gain_ns: float) -> Cause | None
         own = what(late)
         theirs = np.median([what(one) for one in others], axis=0)
         compute, host, loading = (own - theirs).tolist()
-        if max(compute, host, loading) < EXPLAINED * gain_ns:
-            continue
-        if compute >= max(host, loading):
+        # A device that idles that much longer has no more to do: compute is only counted next,
+        # because it takes longer beside a collective that waits.
+        if max(host, loading) >= EXPLAINED * gain_ns:
+            return "input" if loading > host else "slow_host"
+        if compute >= EXPLAINED * gain_ns:
             return "slow_gpu" if _same_work(late, others) else "more_work"
-        return "input" if loading > host else "slow_host"
     return None
 
 
