@@ -1,13 +1,10 @@
-"""Forty ways to start, stop and fork: status, output, files and signals are the same with `collect`
+"""Forty ways to start, stop and fork: status, output and files are the same with `collect`
 and without, with real PyTorch."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -166,57 +163,3 @@ def test_it_is_the_same_with_collect_and_without(tmp_path, name):
     recorded, said = _run(tmp_path / "recorded", RUNS[name], words)
     assert recorded == alone, said
     assert "Traceback" not in said or "Traceback" in _
-
-
-SENT = """
-import os, signal, sys, time
-import torch
-got = []
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGQUIT, signal.SIGALRM,
-               signal.SIGXCPU, signal.SIGHUP):
-    signal.signal(number, lambda number, frame: got.append(signal.Signals(number).name))
-print('ready', flush=True)
-ends = time.time() + 30
-while not got and time.time() < ends: time.sleep(0.05)
-time.sleep(0.8)
-print(got, flush=True)
-"""
-NUMBERS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGQUIT", "SIGALRM", "SIGXCPU", "SIGHUP")
-
-
-@pytest.mark.parametrize("group", [True, False], ids=["group", "alone"])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_each_signal_reaches_the_command_once(tmp_path, name, group):
-    (tmp_path / "script.py").write_text(SENT)
-    words = collect_command("torch", "-o", "capture", "--", sys.executable, "script.py")
-    with subprocess.Popen(
-        words,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.3)
-        number = getattr(signal, name)
-        (os.killpg if group else os.kill)(process.pid, number)
-        out, _ = process.communicate(timeout=60)
-    assert out == f"['{name}']\n"
-    assert process.returncode == 0
-
-
-def test_a_killed_collect_takes_the_command_along(tmp_path):
-    (tmp_path / "script.py").write_text(
-        "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
-    )
-    words = collect_command("torch", "-o", "capture", "--", sys.executable, "script.py")
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        pid = int(process.stdout.readline())
-        process.kill()
-        process.wait()
-        ends = time.monotonic() + 10
-        while os.path.exists(f"/proc/{pid}") and time.monotonic() < ends:
-            time.sleep(0.05)
-        assert not os.path.exists(f"/proc/{pid}")
