@@ -20,6 +20,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SMALL = ("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "2")
 """A recording of ten steps, or of up to twenty while they are not steady."""
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+HANGS_S = 300
+"""What has not ended by then hangs; a busy machine imports PyTorch in half a minute."""
 
 
 def collect_command(*arguments: object) -> list[str]:
@@ -33,7 +35,7 @@ def collect(*arguments: object, **environment: str) -> subprocess.CompletedProce
         command,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         env=ONE_THREAD | environment,
         check=False,
     )

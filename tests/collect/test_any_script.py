@@ -14,7 +14,14 @@ from typing import NamedTuple
 import pytest
 
 from tests.collect import running
-from tests.collect.running import ONE_THREAD, SMALL, collect, collect_command, recorded_steps
+from tests.collect.running import (
+    HANGS_S,
+    ONE_THREAD,
+    SMALL,
+    collect,
+    collect_command,
+    recorded_steps,
+)
 
 pytest.importorskip("torch")
 
@@ -200,7 +207,7 @@ def test_a_script_runs_as_it_does_without_us(tmp_path, name):
         command,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=HANGS_S,
         env=ONE_THREAD,
         input="given",
         check=False,
@@ -209,7 +216,7 @@ def test_a_script_runs_as_it_does_without_us(tmp_path, name):
     if status is None:
         plain = [sys.executable, file, tmp_path]
         status = subprocess.run(
-            plain, capture_output=True, timeout=60, env=ONE_THREAD, check=False
+            plain, capture_output=True, timeout=HANGS_S, env=ONE_THREAD, check=False
         ).returncode
     assert (done.returncode, done.stdout) == (status, script.out), done.stderr
     assert "Error: traceanalyzer" not in done.stderr
@@ -249,7 +256,7 @@ def test_a_full_disk_behind_the_output_is_the_scripts_own_trouble(tmp_path):
         )
         assert (
             subprocess.run(
-                command, stdout=full, stderr=subprocess.DEVNULL, timeout=60, check=False
+                command, stdout=full, stderr=subprocess.DEVNULL, timeout=HANGS_S, check=False
             ).returncode
             == 9
         )

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from tests.collect.running import SCRIPTS, alive, collect, recorded_steps, running
+from tests.collect.running import HANGS_S, SCRIPTS, alive, collect, recorded_steps, running
 
 
-def _wait_for(condition, seconds=20):
+def _wait_for(condition, seconds=HANGS_S):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -31,7 +31,7 @@ def test_a_signal_records_now_and_again_beside_forked_workers(tmp_path):
             process.send_signal(signal.SIGUSR2)
             _wait_for((folder / name).exists)
         stop.touch()
-        out, said = process.communicate(timeout=30)
+        out, said = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (0, "ended\n"), said
     assert recorded_steps(folder / "trace.rank0.json.gz") == 6
     assert recorded_steps(folder / "trace.rank0.part2.json.gz") == 6

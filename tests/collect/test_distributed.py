@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.collect.running import SCRIPTS, SMALL, alive, collect, recorded_steps, running
+from tests.collect.running import HANGS_S, SCRIPTS, SMALL, alive, collect, recorded_steps, running
 
 pytest.importorskip("torch")
 DISTRIBUTED = SCRIPTS / "distributed.py"
@@ -42,7 +42,7 @@ def test_sigterm_leaves_a_capture_and_ends_everything(tmp_path, script):
         assert any(marker in line for line in process.stdout)
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=HANGS_S)
     assert process.returncode == (1 if script == "distributed" else -signal.SIGTERM), said
     assert recorded_steps(folder / "trace.rank0.json.gz") >= 5
     assert not alive(str(folder))

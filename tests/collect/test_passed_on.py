@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.collect.running import ONE_THREAD, collect_command
+from tests.collect.running import HANGS_S, ONE_THREAD, collect_command
 
 pytest.importorskip("torch")
 
@@ -59,7 +59,7 @@ def test_each_signal_reaches_the_command_once(tmp_path, send):
             assert process.stdout.readline() == "ready\n"
             send(process.pid, number)
             assert process.stdout.readline() == f"{int(number)}\n", number.name
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=HANGS_S)
     assert out == ""
     assert process.returncode == 0
 

@@ -171,7 +171,7 @@ def test_a_slow_loader_gets_workers_and_a_session_is_resumed(tmp_path):
         while "loader_workers:" not in (line := process.stderr.readline()):
             assert line, process.stdout.read()
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "--resume out" in out
     runs = len((tmp_path / "out" / "runs.jsonl").read_text().splitlines())
