@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,22 +80,44 @@ def _run(
     written: BinaryIO | None,
 ) -> Ended:
     begun = time.monotonic()
-    child = subprocess.Popen(  # noqa: S603
-        command,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=written,
-        stderr=None if written is None else subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=dying_with(os.getpid()),
-    )
-    try:
-        status: int | None = child.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        status = None
-    finally:
-        end_group(child)
+    status: int | None = None
+    with ExitStack() as ending:
+        with _interrupts_held() as mask:
+            child = subprocess.Popen(  # noqa: S603
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=None if written is None else subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_beginning(mask),
+            )
+            ending.callback(end_group, child)
+        with suppress(subprocess.TimeoutExpired):
+            status = child.wait(patience_s)
     return Ended(status, time.monotonic() - begun, "")
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[set[signal.Signals | int]]:
+    """Inside, Ctrl-C waits: Python forks meanwhile, and drops what is raised in its hooks for that.
+    Yields the signals that were held before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _beginning(mask: set[signal.Signals | int]) -> Callable[[], None]:
+    """To be called by the command before it begins: it hears what we heard, and ends with us."""
+    die_with_us = dying_with(os.getpid())
+
+    def call() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        die_with_us()
+
+    return call
 
 
 def trial_environment(request: Request, environment: Mapping[str, str]) -> dict[str, str]:

@@ -36,12 +36,13 @@ def test_each_of_several_times_so_many_steps_as_the_others(monkeypatch, tmp_path
     same one."""
     pytest.importorskip("torch")
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    times_ns = itertools.accumulate(itertools.cycle([1_000_000, 5_000_000]))
-    monkeypatch.setattr("time.perf_counter_ns", lambda: next(times_ns))
+    ends_ns = itertools.accumulate(itertools.cycle([1_000_000, 5_000_000]))
+    now_ns = 0
+    monkeypatch.setattr("time.perf_counter_ns", lambda: now_ns)
     phases: list[str] = []
     recording = TorchRecording(Plan(folder=str(tmp_path), wait=1), phases.append)
-    recording.step()
-    for _ in range(UNPROFILED_STEPS):
+    for end_ns in itertools.islice(ends_ns, UNPROFILED_STEPS + 1):
+        now_ns = end_ns
         recording.step()
     recording.close()
     assert ("recording" in phases) is (ranks == "2")
