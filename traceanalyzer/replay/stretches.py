@@ -78,7 +78,8 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     own = np.cumsum(tape.dispatch + tape.work + tape.loading + tape.profiling)
     after: dict[int, list[tuple[int, int]]] = {}
     awaited = tape.waits_for[waits].tolist()
-    for event, place, op in zip(waits.tolist(), launched.tolist(), awaited, strict=True):
+    places = launched.tolist()
+    for event, place, op in zip(waits.tolist(), places, awaited, strict=True):
         after.setdefault(place, []).append((event, op))
     stretches = [
         _stretch(tape, first, stop, own[tape.event[first:stop]], after.get(stop, []))
