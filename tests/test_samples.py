@@ -193,7 +193,7 @@ def test_the_screens_of_its_tables_fit(path: Path) -> None:
         lines = (
             CliRunner()
             .invoke(cli, [command, *sides, str(path)], env={"COLUMNS": "80"})
-            .output.splitlines()
+            .stdout.splitlines()
         )
         assert len(lines) <= LINES, (command, lines)
         assert max(map(len, lines), default=0) <= DEFAULT_WIDTH, (command, lines)

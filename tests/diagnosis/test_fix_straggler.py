@@ -37,7 +37,7 @@ def offers(*ranks: Rank) -> list[str]:
 
 def test_a_rank_whose_host_has_more_work_is_to_be_fixed() -> None:
     assert any(
-        "Fix rank 1: its host is late" in action for action in offers(Rank(), Rank(host=900.0))
+        "Fix rank 1: its Python takes" in action for action in offers(Rank(), Rank(host=900.0))
     )
 
 
@@ -56,7 +56,7 @@ def test_a_host_that_merely_dispatches_more_slowly_is_no_straggler() -> None:
 def test_the_rank_with_more_work_is_named_though_another_dispatches_more_slowly() -> None:
     found = offers(Rank(host=60.0, compute=20.0), Rank(host=20.0, compute=20.0, work=400.0))
     assert found
-    assert all("Fix rank 1: its host is late" in action for action in found)
+    assert all("Fix rank 1: its Python takes" in action for action in found)
 
 
 def stages(*compute: float) -> list[Measurements]:
@@ -140,7 +140,7 @@ def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
     assert m.ranks.rows[1].waiting_ms == pytest.approx(11.7, rel=0.05)
     offer = fix_straggler.offer(m)
     assert offer is not None
-    assert "Fix rank 0: its host is late" in offer.action.pytorch
+    assert "Fix rank 0: its Python takes" in offer.action.pytorch
     step_ms = m.replay.step_under_ms(offer.scenario)
     assert step_ms is not None
     assert step_ms < 0.7

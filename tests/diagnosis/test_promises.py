@@ -11,6 +11,7 @@ import pytest
 import traceanalyzer as ta
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from tests.recorded import CASES, PAIRS, ranks
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.launches import ENLARGED, cuda_graph, larger_batch
 from traceanalyzer.diagnosis.remedies.program import reduced_by_hooks
@@ -108,22 +109,26 @@ def _backward(p: Program) -> None:
 
 
 def test_layouts_go_with_their_calls_and_the_operator_stays() -> None:
-    def convolve(p: Program) -> None:
-        p.spend(60).launch(NHWC, 2).launch("sm90_xmma_fprop_implicit_gemm_bf16_convolution", 4)
+    def convolutions(layout_us: int, product_us: int) -> Measurements:
+        def convolve(p: Program) -> None:
+            p.spend(60).launch(NHWC, layout_us)
+            p.launch("sm90_xmma_fprop_implicit_gemm_bf16_convolution", product_us)
 
-    def step(p: Program) -> None:
-        for _ in range(LAYERS):
-            within(
-                p, "aten::cudnn_convolution", convolve, shapes="[[16, 64, 56, 56], [64, 64, 3, 3]]"
-            )
+        def step(p: Program) -> None:
+            for _ in range(LAYERS):
+                shapes = "[[16, 64, 56, 56], [64, 64, 3, 3]]"
+                within(p, "aten::cudnn_convolution", convolve, shapes=shapes)
 
-    m = program(step)
-    tape = make_tape(m.rated)
-    changed = step_us(m, "channels_last")
+        return program(step)
+
+    busy = convolutions(100, 400)
+    tape = make_tape(busy.rated)
+    changed = step_us(busy, "channels_last")
     assert tape is not None
     assert changed is not None
-    assert changed > LAYERS * 60
-    assert changed < step_time_ns(tape) / 1e3
+    assert LAYERS * 400 < changed < step_time_ns(tape) / 1e3
+    # where launches are what takes the time, other layouts bring nothing
+    assert step_us(convolutions(2, 4), "channels_last") is None
 
 
 def test_a_capture_that_gains_nothing_with_a_fast_host_is_not_advised() -> None:

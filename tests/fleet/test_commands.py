@@ -6,6 +6,7 @@ import json
 import sys
 
 from tests.fleet.build import write_job
+from traceanalyzer.base.extras import how_to_install
 
 
 def test_digests_then_the_answer(tmp_path, run):
@@ -62,9 +63,9 @@ def test_a_missing_extra_says_what_to_install(tmp_path, run, monkeypatch):
     for name in ("pyarrow", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
     digest = ["digest", str(tmp_path / "job"), "-o", str(tmp_path / "digests")]
-    assert "pip install 'traceanalyzer[fleet]'" in run(*digest)[2]
-    assert "pip install 'traceanalyzer[fleet]'" in run(*digest, "--workers", "1")[2]
-    assert "pip install 'traceanalyzer[remote]'" in run("analyze", "s3://bucket/rank0.json.gz")[2]
+    assert how_to_install("fleet") in run(*digest)[2]
+    assert how_to_install("fleet") in run(*digest, "--workers", "1")[2]
+    assert how_to_install("remote") in run("analyze", "s3://bucket/rank0.json.gz")[2]
     assert run("analyze", str(tmp_path / "job"))[0] == 0
 
 

@@ -473,6 +473,7 @@ KEPT_HERE = {
     "show": "is the table commands, each by its own name",
     "open": "serves this machine's browser alone",
     "digest": "is what `fleet --redact` reads",
+    "try": "runs the user's own program; `attach` redacts what it found",
     "reproduce": "writes an operator's name, shapes and types alone",
     **dict.fromkeys(
         ("schema", "explain", "collect", "doctor", "cache", "completion"), "shows no recording"

@@ -87,14 +87,12 @@ each text."""
 LEFT_ALONE = (".collect.", ".integrations.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
-    "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR formats._PHASES formats._MICRO_PHASES github.SHORT escape.SAFE_CELL "
+    "runs.REFERENCE chunks._EMPTY nvtx_names._OPERATOR special._PHASES special._MICRO_PHASES culprit.FRAME github.SHORT escape.SAFE_CELL "
     "secrets.SOURCE_FILE breaks._EXPECTED explained._NODE".split()
 )
 """Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By
 module and name."""
-SHORT_TEXTS = frozenset(
-    ("health._PRIVATE", "formats._BAR", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE")
-)
+SHORT_TEXTS = frozenset(("health._PRIVATE", "breaks._EXPECTED", "breaks._WHERE", "frames._SOURCE"))
 """Asked about texts of at most 2,000 characters."""
 PATIENCE_S = 2
 """Of the process's own time, for all texts of a pattern: a guard against those that do not end."""

@@ -61,8 +61,10 @@ def refuse_other_jobs(traces: Sequence[Trace], digests: Sequence[RankDigest]) ->
 
 
 def refuse_apart(traces: Sequence[Trace], clocks: Clocks) -> None:
-    """Raises SeveralRunsError where ranks were recorded one after the other, and the collectives
-    that they would share do not end together."""
+    """Raises SeveralRunsError where ranks were recorded one after the other, each in a file of its
+    own, and the collectives that they would share do not end together."""
+    if len({trace.path for trace in traces}) < 2 or not clocks.spread_ns:
+        return
     claims = [claim_of(trace) for trace in traces]
     apart = max(claim.start_ns for claim in claims) > min(claim.end_ns for claim in claims)
     if apart and not clocks.comparable:
