@@ -93,7 +93,7 @@ def _screen(every: Sequence[Section]) -> list[Section]:
     notes = [*unlike, *by_title.get(outline.NOTES, ())]
     briefly = [brief(str(note)) for note in notes[:SHOWN_NOTES]]
     end: list[Part] = [Bullets(briefly, "!", "yellow")]
-    more = ["what the changes are made of"] if len(by_title) < len(every) else []
+    more = ["each change"] if len(by_title) < len(every) else []
     told = (shown, outline.UNLIKE, outline.CHANGES)
     more += [title[0].lower() + title[1:] for title in by_title if title not in told]
     if more:

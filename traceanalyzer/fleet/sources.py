@@ -27,6 +27,11 @@ def source_of(paths: Sequence[str]) -> Source | None:
     files = [Path(path) for path in paths]
     for name in SOURCES:
         source = cast("Source", import_module(name))
-        if all(file.exists() and source.recognise(file) for file in files):
+        if all(_can_be_looked_into(file) and source.recognise(file) for file in files):
             return source
     return None
+
+
+def _can_be_looked_into(path: Path) -> bool:
+    """Whether it is a file or a folder: opening a pipe waits until somebody writes."""
+    return path.is_file() or path.is_dir()
