@@ -21,7 +21,7 @@ import click
 
 from traceanalyzer import __version__
 from traceanalyzer.base import TraceAnalyzerError
-from traceanalyzer.cli.commands import COMMANDS, GROUPS, OLD, RELIED_ON, package_of
+from traceanalyzer.cli.commands import COMMANDS, GROUPS, OLD, package_of
 from traceanalyzer.report.table_entries import BY_COMMAND
 
 FAILED = 1
@@ -141,11 +141,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _say_new_name(name: str, args: list[str]) -> None:
-    """Once, on standard error, unless asked to be quiet."""
+    """Once, at a terminal, unless asked to be quiet: scripts go on as they were."""
     from traceanalyzer.cli.io.output import is_terminal
 
     quiet = not {"-q", "--quiet"}.isdisjoint(args)
-    if not quiet and (name not in RELIED_ON or is_terminal(sys.stderr)):
+    if not quiet and is_terminal(sys.stderr):
         click.echo(f"traceanalyzer: `{name}` is now `{OLD[name]}`", err=True)
 
 

@@ -37,9 +37,6 @@ OLD = {
 }
 """Names of earlier versions, which go on to work, each with what to type now."""
 
-RELIED_ON = {"memory", "compile", "hang", "digest", "fleet", "iterations"}
-"""Old names that other programs call: of these only a person at a terminal is told the new one."""
-
 
 def package_of(name: str) -> str:
     """The package that has the command's module."""

@@ -207,7 +207,7 @@ def _work_of(parts: list[StepPart], part: str, cls: str | None) -> Work:
 def _ask_for_samples(conditions: list[Condition]) -> str:
     """How to compare steps of other batches; empty where shapes are alike."""
     if any(condition.name == INPUT_SHAPES for condition in conditions):
-        return "--samples A,B compares the time of a sample."
+        return "Try --samples A,B."
     return ""
 
 

@@ -193,8 +193,8 @@ class HardwareTable:
         return replace(found, sms=device.sm_count) if found.sms is None else found
 
     def _by_size(self, device: Device) -> Hardware | None:
-        """The one GPU with as many SMs, and as much or as fast memory, as a device without a name;
-        None: several."""
+        """The GPU with as many SMs, and as much or as fast memory, as a device without a name; of
+        several whose known bandwidth and bf16 rate are the same the first, else None."""
         speed = device.bandwidth
         sms = device.sm_count
         if device.called or not sms or not (device.memory_bytes or speed):
@@ -203,7 +203,9 @@ class HardwareTable:
             gpu for gpu in self.gpus if not speed or abs(speed / gpu.bandwidth - 1) <= SAME_SPEED
         ]
         fitting = [gpu for gpu in alike if gpu.sms == sms and gpu.fits(device)]
-        return fitting[0] if len(fitting) == 1 else None
+        rates = {(gpu.bandwidth, gpu.tensor.get("bf16")) for gpu in fitting}
+        is_one = len(fitting) == 1 or (bool(speed) and len(rates) == 1)
+        return fitting[0] if is_one else None
 
 
 def stated_limits(device: Device) -> Hardware | None:

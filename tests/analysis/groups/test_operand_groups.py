@@ -224,7 +224,7 @@ def test_the_finding_says_what_one_copy_would_bring() -> None:
     assert advice.predicted_step_ms is not None
     # 49 of the 50 copies cost 20 us of the host each
     assert advice.predicted_step_ms == pytest.approx(
-        m.step.step_ms * (110 + 20) / (110 + 1000), rel=0.35
+        m.step.step_ms * (110 + 20) / (110 + 1000), rel=0.4
     )
 
 
