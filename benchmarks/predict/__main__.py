@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -25,12 +24,12 @@ PARTS = ("record", "time")
 LOADING_S = 90.0
 LIMIT_S = 60.0
 LEFT_S = 12.0
-PACK_BYTES = 15 * 2**20
-PACKS = 5
 
 
 def record(out: Path, names: list[str], seconds: float) -> None:
     """Give each program its turns."""
+    from benchmarks.pairs.__main__ import pack
+
     until = time.monotonic() + seconds
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -54,7 +53,7 @@ def record(out: Path, names: list[str], seconds: float) -> None:
             for process in processes.values():
                 if process.poll() is None:
                     process.kill()
-        for line in _pack(folder / "captures", out):
+        for line in pack(folder / "captures", out):
             print("left out:", line)
 
 
@@ -100,30 +99,6 @@ def _collect(folder: Path, out: Path, names: list[str]) -> None:
         if line.startswith("sealed ")
     ]
     (out / "sealed.txt").write_text("\n".join(lines) + "\n")
-
-
-def _pack(captures: Path, out: Path) -> list[str]:
-    """The recordings in a few files of bounded size; what did not fit."""
-    files = sorted(
-        (file for file in captures.glob("*/*") if file.is_file()),
-        key=lambda file: file.stat().st_size,
-    )
-    packs: list[list[Path]] = [[] for _ in range(PACKS)]
-    full = [0] * PACKS
-    left_out = []
-    for file in files:
-        size = file.stat().st_size
-        into = full.index(min(full))
-        if full[into] + size > PACK_BYTES:
-            left_out.append(f"{file.relative_to(captures)}: {size} bytes")
-            continue
-        packs[into].append(file)
-        full[into] += size
-    for number, some in enumerate(packs):
-        with tarfile.open(out / f"captures{number}.tar", "w") as tar:
-            for file in sorted(some):
-                tar.add(file, file.relative_to(captures))
-    return left_out
 
 
 def main() -> None:
