@@ -9,7 +9,7 @@ export SSL_CERT_FILE="${SSL_CERT_FILE:-${PIP_CERT:-$(.venv/bin/python -m pip con
 [ -n "$SSL_CERT_FILE" ] || unset SSL_CERT_FILE
 tests=(tests/agent tests/cli tests/history tests/export tests/report/terminal tests/report/markdown tests/test_notebook.py
   tests/ingest/kineto/test_kineto.py tests/ingest/test_ncu.py tests/ingest/nsys/test_nsys.py tests/ingest/test_timing_log.py
-  tests/fleet/test_digests.py tests/fleet/test_remote.py tests/fleet/days/test_days.py
+  tests/fleet/test_digests.py tests/fleet/test_remote.py tests/history/days/test_days.py
   tests/fleet/test_cluster.py::test_nobody_else_gets_into_a_cluster_of_this_machine
   --ignore=tests/cli/io/test_process.py --ignore=tests/export/perfetto/test_serve.py)
 [ -z "${ALL:-}" ] || tests=(tests --ignore=tests/test_house.py)
