@@ -6,7 +6,7 @@ A FOLDER holds `manifest.json` and recordings (`*.base`, `*.fix` or `*.without`)
 recording: fidelity of the replay, the estimated step time without a profiler against the measured
 one, class; then, for each pair that differs in one thing, the step time predicted from `.base`
 against the one measured without the thing. Errors count from the nearest of the stopwatch's own
-rounds. `--markdown` puts the tables into docs/accuracy.md.
+rounds. `--markdown` puts the tables into docs/accuracy/tables.md.
 """
 
 import json
@@ -42,7 +42,7 @@ ABLATIONS = ROOT / "benchmarks" / "ablations"
 RANKS = ROOT / "benchmarks" / "ablations_ranks"
 """Two ranks, recorded blind; `ranks_scenarios` has the programs."""
 SAMPLES = ROOT / "sample_traces"
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy" / "tables.md"
 TABLES_BELOW = "\n---\n"
 """What the page has below this line is written by `--markdown`."""
 REMEDIES_TITLE = "Remedies and what they brought, ms"

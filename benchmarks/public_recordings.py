@@ -1,8 +1,8 @@
 """Public recordings that nothing was tuned to: `python -m benchmarks.public_recordings PATH...`.
 
 Prints a row for each input: the unit of its step, what share of the recording the steps are, the
-class, the first finding. Whether they are right is for a reader to judge; docs/accuracy.md has the
-judgement.
+class, the first finding. Whether they are right is for a reader to judge; docs/accuracy/programs.md has
+the judgement.
 """
 
 import sys

@@ -3,7 +3,7 @@
 A FOLDER holds `manifest.json` with programs that were timed with and without a remedy. For each: is
 the remedy among the first three that are advised, and is the step that it promises what the
 stopwatch then read, within 20 %, or does its range meet the stopwatch's own rounds. `--markdown`
-puts the table into docs/accuracy.md.
+puts the table into docs/accuracy/tables.md.
 """
 
 import json
