@@ -63,6 +63,7 @@ TEXTS = {
     "dmon.txt": "gpu_samples",
     "chrom.json": "compile_events",
     "recomp.txt": "torch_console",
+    "averages.txt": "printed_averages",
     "nsys.txt": "nsys_stats",
     "nvprof.txt": "nvprof",
     "rocprof.csv": "rocprof_stats",

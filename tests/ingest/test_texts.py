@@ -25,6 +25,12 @@ TOLD = {
     "dynamo.txt": ("torch_console", "limit of 8 recompilations was reached in forward"),
     "recomp.txt": ("torch_console", "1 recompilation of 1 function; 1 graph break at 1 place"),
     "chrom.json": ("compile_events", "1 compilation took 4 s"),
+    "bench.json": ("printed_averages", "Mean 400 ms, median 399 ms, p95 410 ms, p99 412 ms."),
+    "averages.txt": (
+        "printed_averages",
+        "Mean 400 ms, p99 1,200 ms, loading 240 ms, 640 samples/s",
+    ),
+    "hf_metrics.txt": ("printed_averages", "20 samples/s, 2.5 steps/s."),
     "ncu.csv": ("ncu_csv", "2 kernels, 660 us in all. The longest is gemm_kernel: 600 us, compute"),
 }
 SUMS = {
@@ -63,7 +69,11 @@ def test_tables_of_sums(name):
 def test_messages_are_asked_for_after_logs_of_steps():
     names = [form.name for form in FORMATS]
     assert names.index("texts") < names.index("timing") < names.index("messages")
-    assert {kind.source for kind in messages.KINDS} == {"out_of_memory", "torch_console"}
+    assert {kind.source for kind in messages.KINDS} == {
+        "out_of_memory",
+        "torch_console",
+        "printed_averages",
+    }
 
 
 def test_every_file_of_test_data_is_tested():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.trainer_logs import CASES
+from traceanalyzer.analysis.memory.measure import stats_of_printed
 from traceanalyzer.base.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.timing import read
@@ -426,8 +427,8 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     path.write_text(lines * 2)
     (trace,) = read(path)
     assert trace.printed_memory[:2] == (
-        ("forward", 3 << 29, 2 << 30),
-        ("backward", 512 << 20, None),
+        ("forward", 3 << 29, 2 << 30, None, None),
+        ("backward", 512 << 20, None, None, None),
     )
     assert not (trace.step_timings.duration > 0).any()
     assert BINARY_MEANS in trace.health.notes
@@ -439,6 +440,46 @@ def test_printed_memory_alone_and_beside_steps(tmp_path):
     (trace,) = read(path)
     assert len(trace.printed_memory) == 8
     assert trace.step_timings.duration.tolist() == [i * 10_000_000 for i in range(1, 5)]
+
+
+def test_printed_memory_of_each_step_grows(tmp_path):
+    path = tmp_path / "memory.log"
+    path.write_text(
+        "".join(f"step {i}: alloc {1500 + 24 * i} MiB, peak 4 GiB\n" for i in range(0, 90, 10))
+    )
+    (trace,) = read(path)
+    stats = stats_of_printed(trace.printed_memory)
+    assert (stats.peak, stats.growth, stats.growth_per_step) == (4 << 30, "growth", 24 << 20)
+    path.write_text("".join(f"step {i}: alloc {1500 + i % 2} MiB\n" for i in range(9)))
+    (trace,) = read(path)
+    steady = stats_of_printed(trace.printed_memory)
+    assert (steady.peak, steady.growth, steady.growth_per_step) == (1501 << 20, "unknown", None)
+    path.write_text("After forward: 1.50 GiB\nAfter the optimizer step: 2.10 GiB\n")
+    (trace,) = read(path)
+    assert [row.after for row in trace.printed_memory] == ["forward", "optimizer"]
+
+
+def test_objects_behind_a_word(tmp_path):
+    data = '"data": {"train_time": 1.0, "loss": 2}'
+    lines = [
+        f'DLLL {{"timestamp": "{i}.0", "elapsedtime": "{i}.5", "step": [1, {i}], {data}}}\n'
+        for i in range(10, 16)
+    ]
+    path = tmp_path / "dllogger.log"
+    path.write_text("".join(lines))
+    steps = steps_of(path)
+    assert steps.step.tolist() == list(range(10, 16))
+    assert steps.duration.tolist() == [10**9] * 6
+
+
+def test_tables_of_epochs_and_of_one_column(tmp_path):
+    path = tmp_path / "fastai.txt"
+    path.write_text("epoch     train_loss  time    \n0   0.41   00:40\n1   0.40   01:02\n")
+    assert steps_of(path).duration.tolist() == [40 * 10**9, 62 * 10**9]
+    path.write_text("step_time_ms\n400.0\n402.0\n401.0\n")
+    assert steps_of(path).duration.tolist() == [400_000_000, 402_000_000, 401_000_000]
+    path.write_text("".join(f'{{"i": {i}, "latency_ms": 5.0}}\n' for i in range(4)))
+    assert steps_of(path).duration.tolist() == [5_000_000] * 4
 
 
 BATCHES = {

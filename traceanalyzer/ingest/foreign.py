@@ -60,6 +60,11 @@ _KNOWN = (
             "which it is read with"
         ),
     ),
+    (
+        rb"\[\s*\d+\.\d+(?:[eE][+-]?\d+)?\s*,\s*\d+\.\d",
+        "a list of numbers that does not say what they are; if they are step times, write them one a "
+        "line below the header step_time_ms (or step_time_s)",
+    ),
     # what servers send in place of a file: {"message": "Not Found"}, {"error": {"message": "..."}}
     (
         rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})',

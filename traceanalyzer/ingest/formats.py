@@ -282,11 +282,18 @@ FORMATS = (
         sources=(
             Source("out_of_memory", ".txt", keeps_model=False),
             Source("torch_console", ".txt", keeps_model=False),
+            Source("printed_averages", ".txt", keeps_model=False),
         ),
         in_folder="printout",
         expected="an out-of-memory error",
-        title="messages: an allocation that failed, recompilations and graph breaks (`TORCH_LOGS`)",
-        tells="how much memory was asked for and why there was none; what recompiled, and why",
+        title=(
+            "messages: an allocation that failed, recompilations and graph breaks (`TORCH_LOGS`), "
+            "what a benchmark prints at its end"
+        ),
+        tells=(
+            "how much memory was asked for and why there was none; what recompiled, and why; "
+            "mean, percentiles and rate"
+        ),
         cannot="what the memory is used for, what a recompilation costs",
         record="a file with the message; or `... | traceanalyzer analyze -`",
     ),

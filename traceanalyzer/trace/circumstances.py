@@ -244,11 +244,14 @@ class Health:
 
 
 class PrintedMemory(NamedTuple):
-    """GPU memory as the program printed it: after which phase (empty: it does not say), bytes."""
+    """GPU memory as the program printed it, bytes: after which phase (empty: it does not say), in
+    which step."""
 
     after: str
     allocated: int
     reserved: int | None
+    peak: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from traceanalyzer.trace import PrintedMemory
 from traceanalyzer.trace.snapshot import CODE, I64, DeviceMemory, Snapshot
 
 MAX_PINS = 10
+WARM_UP_LINES = 2
+"""Printed lines that may grow since optimizer state and caches come into being."""
+FEWEST_LINES = 5  # lines after these that each say more than the one before: growth
 NO_SITE = "(no stack)", "(backward, no Python stack)"
 
 
@@ -291,18 +295,36 @@ def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None
 
 
 def stats_of_printed(rows: Sequence[PrintedMemory]) -> MemoryStats | None:
-    """The most that a program printed, of all and after each phase; None where it printed
-    nothing."""
+    """The most that a program printed, of all and after each phase, and whether it grows from line
+    to line; None where it printed nothing."""
     if not rows:
         return None
-    after: dict[str, int] = {}
+    after: dict[str, list[PrintedMemory]] = {}
     for row in rows:
-        after[row.after] = max(after.get(row.after, 0), row.allocated)
+        after.setdefault(row.after, []).append(row)
+    most = {phase: max(row.allocated for row in alike) for phase, alike in after.items()}
+    peaks = [row.peak for row in rows if row.peak is not None]
+    growth = _growth_of_printed(max(after.values(), key=len))
     return MemoryStats(
-        peak=max(after.values()),
+        peak=max((*most.values(), *peaks)),
         reserved=max((row.reserved for row in rows if row.reserved is not None), default=None),
-        forward=after.get("forward"),
-        backward=after.get("backward"),
-        optimizer=after.get("optimizer"),
-        other=after.get(""),
+        forward=most.get("forward"),
+        backward=most.get("backward"),
+        optimizer=most.get("optimizer"),
+        other=most.get(""),
+        growth_per_step=growth,
+        growth="growth" if growth else "unknown",
     )
+
+
+def _growth_of_printed(rows: Sequence[PrintedMemory]) -> float | None:
+    """Bytes that each step adds, where every line says more than the one before, warm-up aside;
+    None where not, or where lines number no steps."""
+    numbered = [(row.step, row.allocated) for row in rows[WARM_UP_LINES:] if row.step is not None]
+    if len(numbered) < FEWEST_LINES:
+        return None
+    first, *_, last = numbered
+    each = pairwise(numbered)
+    if last[0] <= first[0] or not all(now > before for (_, before), (_, now) in each):
+        return None
+    return (last[1] - first[1]) / (last[0] - first[0])

@@ -1,9 +1,10 @@
 """Messages that stand alone, or in a log without steps: an allocation that failed, recompilations
-and graph breaks of torch.compile."""
+and graph breaks of torch.compile, what a benchmark prints at its end."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from traceanalyzer.ingest.messages import averages
 from traceanalyzer.ingest.texts import console, out_of_memory
 from traceanalyzer.ingest.texts.reading import Kind, kind_of, read_text
 from traceanalyzer.trace import Trace
@@ -11,6 +12,7 @@ from traceanalyzer.trace import Trace
 KINDS = (
     Kind("out_of_memory", out_of_memory.holds, out_of_memory.told),
     Kind("torch_console", console.holds, console.told),
+    Kind("printed_averages", averages.holds, averages.told),
 )
 
 

@@ -202,15 +202,20 @@ def _by_rank(records: Records) -> dict[int | None, Records]:
 
 
 def _printed_memory(memory: Records, rank: int | None) -> tuple[PrintedMemory, ...]:
-    columns = (memory.column(n) for n in ("memory_after", "allocated", "reserved", "rank"))
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    columns = (memory.column(name) for name in ("memory_after", "allocated", "rank"))
+    optional = (
+        [_whole(v) for v in memory.column(n).tolist()] for n in ("reserved", "peak", "step")
+    )
+    rows = zip(*(column.tolist() for column in columns), *optional, strict=True)
     return tuple(
-        PrintedMemory(
-            AFTER[int(after)], int(allocated), int(reserved) if reserved == reserved else None
-        )
-        for after, allocated, reserved, of in rows
+        PrintedMemory(AFTER[int(after)], int(allocated), reserved, peak, step)
+        for after, allocated, of, reserved, peak, step in rows
         if of != of or of == rank
     )
+
+
+def _whole(value: float) -> int | None:
+    return int(value) if value == value else None
 
 
 __all__ = ["PatternLog", "logged_records", "proposed_pattern", "read", "recognise"]

@@ -19,16 +19,23 @@ _SERVERS_OWN = ("iterLatencyMS", "inflightBatchingStats")
 """Keys of records that a function of `special.py` reads."""
 _WORDS = re.compile(r"[A-Za-z_][\w/%().]*(?:\s+[A-Za-z_][\w/%().]*)*")
 """A header of columns that spaces part."""
+_WORDS_BEFORE = re.compile(
+    r"[A-Za-z][A-Za-z_.:-]{0,40}[ \t]+(?=\{\s*\")|[A-Za-z][A-Za-z_.:-]{0,40}:(?=\{\s*\")"
+)
+"""What programs print before an object: `DLLL {"step": 1}`, `INFO:metrics:{"step": 1}`."""
 _KINDS = frozenset(("mode", "split", "phase", "stage", "prefix"))
 
 
 def object_in(line: str) -> str:
-    """The JSON object that a line begins with, without the brackets and commas of a list around it;
-    empty for other lines."""
+    """The JSON object that a line begins with, without the brackets and commas of a list around it
+    and a word before it; empty for other lines."""
     if line.startswith("{") and line.endswith("}"):
         return line
     text = line.strip().lstrip("[ ")
-    return text.rstrip(",] ") if text.startswith("{") else ""
+    if text.startswith("{"):
+        return text.rstrip(",] ")
+    before = _WORDS_BEFORE.match(text)
+    return text[before.end() :] if before and text.endswith("}") else ""
 
 
 class Rows:
@@ -48,8 +55,8 @@ class Rows:
         timed = fields.intersection(TIMED) or {"step", "when_s"} <= fields
         alone = len(self._names) < 2 and "iter_s" not in fields
         numbers = any(DIGIT.fullmatch(name) for name in self._names)
-        if self._delimiter == tables.WHITESPACE:
-            numbers = "step" not in fields or not _WORDS.fullmatch(header.strip())
+        if self._delimiter == tables.WHITESPACE and len(self._names) > 1:
+            numbers = not (fields & {"step", "epoch"} and _WORDS.fullmatch(header.strip()))
         return bool(timed) and not (alone or numbers or header.lstrip().startswith(("{", "[")))
 
     def read(self, rows: Sequence[Numbered]) -> None:
@@ -157,5 +164,6 @@ def _add(
     rows: Sequence[object],
 ) -> None:
     if columns and rows:
+        columns = tables.with_clocks(columns, rows)
         fields = tuple(column.field for column in columns)
         found.of(form).add_many(fields, numbers, tables.take(columns, rows))

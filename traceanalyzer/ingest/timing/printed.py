@@ -30,11 +30,20 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _PHASES = ("forward_s", "backward_s", "optimizer_s", "data_s")
+_SIZE = rf"\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
 _MEMORY = re.compile(
-    rf"^(?P<where>.*?)\b(?:max[ _])?(?:memory[ _])?allocated\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b"
-    rf"(?:.*?\b(?:reserved|cached)\W{{0,3}}\s*({NUMBER}) ?([KMG]?i?B)\b)?",
+    rf"\b(?P<most>max[ _]|peak[ _])?(?:(?:gpu|cuda)[ _])?(?:mem(?:ory)?[ _])?alloc(?:ated)?{_SIZE}",
     re.IGNORECASE,
 )
+_AFTER_PHASE = re.compile(
+    rf"\b(?:after|post)[ _](?:the )?(?:forward|fwd|backward|bwd|optimizer|optim|update)[ _a-z()]{{0,16}}{_SIZE}",
+    re.IGNORECASE,
+)
+_RESERVED = re.compile(rf"\b(?:reserved|cached){_SIZE}", re.IGNORECASE)
+_PEAK = re.compile(rf"\b(?:peak|max)(?:[ _](?:mem(?:ory)?|alloc(?:ated)?))*{_SIZE}", re.IGNORECASE)
+_STEP = re.compile(r"\b(?:step|iter|iteration|it)\b\W{0,3}(\d{1,15})\b", re.IGNORECASE)
+SEARCHED = 1024
+"""Characters of a line that are searched for memory."""
 _WHERE = re.compile(r"\b(forward|fwd|backward|bwd|optimizer|optim|update)", re.IGNORECASE)
 
 
@@ -63,20 +72,31 @@ def phase_line(line: str) -> Values | None:
 
 def memory_line(line: str) -> Values | None:
     """What a line says of GPU memory, and after which phase."""
-    match = _MEMORY.search(line)
-    if match is None:
+    line = line[:SEARCHED]
+    allocated = _MEMORY.search(line) or _AFTER_PHASE.search(line)
+    if allocated is None:
         return None
-    where = _WHERE.search(match["where"])
+    reserved = _RESERVED.search(line)
+    peak = _PEAK.search(line)
+    where = _WHERE.search(line, 0, allocated.end())
     phase = _NAMES[where[1].lower()].removesuffix("_s") if where else ""
-    units = f"{match[3]}{match[5] or ''}".lower()
+    sizes = {"allocated": allocated, "reserved": reserved, "peak": peak}
+    printed = {name: match for name, match in sizes.items() if match is not None}
+    units = " ".join(match[match.lastindex or 0].lower() for match in printed.values())
     found = {
         "memory_after": float(AFTER.index(phase)),
-        "allocated": (number(match[2]) or 0.0) * MEMORY_UNITS[match[3].lower()],
         "decimal": float("mb" in units or "gb" in units),
     }
-    if match[4] is not None:
-        found["reserved"] = (number(match[4]) or 0.0) * MEMORY_UNITS[match[5].lower()]
-    return found
+    step = _STEP.search(line)
+    if step is not None:
+        found["step"] = float(step[1])
+    return found | {name: _bytes(match) for name, match in printed.items()}
+
+
+def _bytes(match: re.Match[str]) -> float:
+    """The size that a match ends with."""
+    last = match.lastindex or 0
+    return (number(match[last - 1]) or 0.0) * MEMORY_UNITS[match[last].lower()]
 
 
 def steps_of_phases(lines: Sequence[Values]) -> Iterator[tuple[int, Values]]:

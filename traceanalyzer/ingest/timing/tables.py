@@ -3,13 +3,14 @@
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 from traceanalyzer.base import dataclass
 from traceanalyzer.base.limits import limits
 from traceanalyzer.ingest.timing.moments import moment_of
-from traceanalyzer.ingest.timing.names import EVALUATION, Meaning, meaning
+from traceanalyzer.ingest.timing.names import EVALUATION, UNKNOWN_UNIT, Meaning, meaning
 from traceanalyzer.ingest.timing.pairs import value_of
 from traceanalyzer.ingest.timing.printed import number
 
@@ -23,8 +24,13 @@ OWN_NAMES = {
     "elapsed_time": Meaning("clock_s"),
     "trainer/global_step": Meaning("step"),
     "num_input_tokens_seen": Meaning("tokens"),
+    "i": Meaning("step"),
+    "idx": Meaning("step"),
+    "index": Meaning("step"),
 }
-"""Names of exports of Weights & Biases, of TensorBoard and of trainers that fit no rule."""
+"""Names of exports of Weights & Biases, of TensorBoard and of programs that fit no rule."""
+DLLOGGERS_OWN = "elapsedtime"
+"""A key beside which a step is a list of epoch and step."""
 WHITESPACE = ""  # the delimiter of columns that spaces part
 MOST_LEVELS = 3  # of objects within objects
 MOST_KEYS = 4_000  # of one line
@@ -32,6 +38,7 @@ _QUANTITY = re.compile(r"\s*([-+]?[\d.,:]+(?:[eE][-+]?\d+)?)\s*([a-zA-Z/%µ]*)\s
 _DURATION = re.compile(
     r"(?:(\d{1,18})d\s*)?(?:(\d{1,18})h\s*)?(?:(\d{1,18})m\s*)?(?:(\d{1,18}(?:\.\d+)?)s)?"
 )
+_CLOCK = re.compile(r"(?:\d{1,4}:)?\d{1,2}:\d{2}(?:\.\d{1,9})?")
 _STATISTIC = re.compile(r"__(?:MIN|MAX)$")
 
 
@@ -94,14 +101,18 @@ def header_of(line: str) -> tuple[str, list[str]]:
 
 
 def flattened(values: Mapping[str, Any], path: str = "", level: int = 0) -> dict[str, Any]:
-    """The values of an object and of those in it, by their paths."""
+    """The values of an object and of those in it, by their paths. A step that is a list of epoch and
+    step, as DLLogger writes it, is its last."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             if level < MOST_LEVELS:
                 found |= flattened(value, f"{path}{name}/", level + 1)
-        elif not isinstance(value, list) and len(found) < MOST_KEYS:
-            found[path + name] = value
+        elif len(found) < MOST_KEYS:
+            if name == "step" and isinstance(value, list) and value and DLLOGGERS_OWN in values:
+                found[path + name] = value[-1]
+            elif not isinstance(value, list):
+                found[path + name] = value
     return found
 
 
@@ -117,6 +128,20 @@ def take(columns: Sequence[Column], rows: Sequence[Any]) -> list[list[float]]:
         _scaled(list(map(itemgetter(column.place), rows)), column.factor, column.field)
         for column in columns
     ]
+
+
+def with_clocks(columns: tuple[Column, ...], rows: Sequence[Any]) -> tuple[Column, ...]:
+    """The columns, where those of times without a unit are in seconds: their cells are `00:40`."""
+    return tuple(
+        replace(column, field=f"{column.field.removesuffix(UNKNOWN_UNIT)}_s")
+        if column.field.endswith(UNKNOWN_UNIT) and _is_clock(rows[-1][column.place])
+        else column
+        for column in columns
+    )
+
+
+def _is_clock(cell: object) -> bool:
+    return isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None
 
 
 def _scaled(values: list[Any], factor: float, field: str) -> list[float]:

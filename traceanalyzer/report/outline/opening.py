@@ -20,6 +20,7 @@ TEXTS = {
     "gpu_samples": "GPU samples",
     "compile_events": "torch.compile",
     "torch_console": "torch.compile",
+    "printed_averages": "benchmark",
 }  # texts that were pasted: their last note says what to record
 SUMS = ("key_averages", "nsys_stats", "nvprof", "rocprof_stats", "proton")
 """Tables of sums by name."""

@@ -1,0 +1,128 @@
+"""What a benchmark or a trainer prints at its end: means, percentiles and rates, as lines or as one
+dictionary."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from traceanalyzer.base import digits
+from traceanalyzer.ingest.side_files import decoded
+from traceanalyzer.ingest.timing.names import TIME_UNITS, meaning
+from traceanalyzer.ingest.timing.pairs import value_of
+from traceanalyzer.trace import Told
+
+_LINE = re.compile(
+    r"^[ \t|*>-]*(?P<name>[A-Za-z][\w /()@.-]{1,60}?)[ \t]*[:=][ \t]*(?P<value>\d[\d,.:]{0,24})"
+    r"[ \t]?(?P<unit>[A-Za-zµ]{1,12}(?:/[A-Za-z]{1,12})?)?",
+    re.MULTILINE,
+)
+_STATISTIC = re.compile(
+    r"(?:^|[ _])(mean|average|avg|median|std|stdev|min|max|p\d{2}|\d{2}th percentile)(?=$|[ _(@])",
+    re.IGNORECASE,
+)
+_TIMES = frozenset(("iter_s", "time_s", "mean_s", "compute_s"))
+_RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "its_per_s": "steps/s"}
+_WORDS = {"average": "mean", "avg": "mean", "median": "p50", "stdev": "std"}
+_SHOWN = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
+MOST_TEXT = 65_536  # characters of a dictionary that is printed
+FEWEST = 2  # figures that make a summary
+LOADING_SHARE = 0.2
+"""From this share of a batch's time on, loading is worth a word."""
+RECORD = (
+    "To see single slow steps, log the time of each: `traceanalyzer collect timing -- python "
+    "train.py`; to see why they take as long, record some: `traceanalyzer collect torch -- python "
+    "train.py`."
+)
+
+
+def holds(text: str) -> bool:
+    """Whether a text prints such figures."""
+    found = _figures(text)
+    return len(found) >= FEWEST and any(name.split(" ")[0] != "data" for name in found)
+
+
+def told(text: str, path: Path) -> Told | None:
+    """What the figures say."""
+    found = _figures(text)
+    times = [
+        f"{shown} {digits(found[f'time {word}'] * 1e3)} ms"
+        for word, shown in _SHOWN.items()
+        if f"time {word}" in found
+    ]
+    rates = [f"{digits(found[rate])} {what}" for rate, what in _RATES.items() if rate in found]
+    data = found.get("data mean")
+    loading = [f"loading {digits(data * 1e3)} ms"] if data is not None else []
+    said = ", ".join((*times, *loading, *rates))
+    if not said:
+        return None
+    return Told(
+        what="Figures that a benchmark or a trainer printed at its end",
+        tells=f"{said[0].upper()}{said[1:]}.",
+        record=RECORD,
+        notes=tuple(_notes(found)),
+    )
+
+
+def _notes(found: dict[str, float]) -> Iterator[str]:
+    typical = found.get("time mean", found.get("time p50"))
+    data = found.get("data mean")
+    if typical and data and LOADING_SHARE * typical <= data <= typical:
+        yield (
+            f"Loading is {data / typical:.0%} of the time: more workers, or a cheaper transform, "
+            "if the GPU waits for it."
+        )
+    tail = found.get("time p99", found.get("time p95"))
+    if typical and tail and tail > 2 * typical:
+        yield f"The slowest take {tail / typical:.1f} times as long: look at single steps."
+
+
+def _figures(text: str) -> dict[str, float]:
+    """Figures by name: `time mean` and `data mean` in seconds, rates a second."""
+    found: dict[str, float] = {}
+    for name, value, unit in _pairs(text):
+        match = _STATISTIC.search(name)
+        word = match[1].lower() if match else "mean"
+        word = _WORDS.get(word, word.replace("th percentile", "").strip())
+        word = f"p{word}" if word.isdigit() else word
+        rest = f"{name[: match.start()]} {name[match.end() :]}".strip(" _") if match else name
+        field, factor = _meaning(rest, unit)
+        if field in _RATES and word == "mean":
+            found.setdefault(field, value * factor)
+        elif field in _TIMES and (match or field != "time_s"):
+            found.setdefault(f"time {word}", value * factor)
+        elif field == "data_s" and match:
+            found.setdefault(f"data {word}", value * factor)
+    return found
+
+
+def _meaning(name: str, unit: str) -> tuple[str, float]:
+    """The field that a name without its statistic stands for, and the factor to its unit."""
+    if name.lower() in TIME_UNITS:  # `mean_ms`
+        return "time_s", TIME_UNITS[name.lower()]
+    meant = meaning(name or "time", unit)
+    return (meant.field, meant.factor) if meant is not None else ("", 1.0)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, float, str]]:
+    """Names, values and units."""
+    plain = text.strip()
+    if plain.startswith("{") and plain.endswith("}") and len(plain) <= MOST_TEXT:
+        for name, value in _dictionary(plain).items():
+            if isinstance(value, int | float) and isinstance(name, str):
+                yield name, float(value), ""
+        return
+    for match in _LINE.finditer(text):
+        value = value_of(match["value"].rstrip(".,:"))
+        if value == value:
+            yield match["name"], value, match["unit"] or ""
+
+
+def _dictionary(text: str) -> dict[object, object]:
+    value = decoded(text)
+    if value is None:
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
