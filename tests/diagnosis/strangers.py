@@ -174,6 +174,57 @@ def accelerator(category: str) -> KinetoTrace:
 
 
 @case
+def prepares_inside_its_mark() -> KinetoTrace:
+    """An eager server: 4 ms of Python before the first launch of each 11 ms iteration, whose marks
+    touch; the host then launches far ahead of the GPU."""
+    t = traced()
+    begin = 0.0
+    for _ in range(8):
+        first = end = begin + 4000
+        t.python("vllm/v1/worker/gpu_model_runner.py(1200): _prepare_inputs", begin + 10, 3980)
+        for i in range(25):
+            called = first + 150 * i
+            start = max(end, called + 14)
+            t.op("aten::addmm", called, 140)
+            t.launched(GEMM, called + 8, start, 280)
+            end = start + 280
+        read = first + 25 * 150 + 20
+        t.op("aten::item", read, end + 10 - read)
+        t.correlation += 1
+        t.api("cudaMemcpyAsync", read + 2, 5, t.correlation)
+        t.copy("DtoH (Device -> Pageable)", end + 1, 2, correlation=t.correlation, bytes=512)
+        t.api("cudaStreamSynchronize", read + 10, end + 6 - (read + 10))
+        t.annotation("execute_context_0(0)_generation_64(64)", begin, end + 15 - begin)
+        begin = end + 15
+    return t
+
+
+@case
+def one_long_graph_launch() -> KinetoTrace:
+    """A graph of 400 kernels, whose launch takes 1.2 ms of each iteration while the GPU idles, and
+    a read at its end."""
+    t = traced()
+    begin = 0.0
+    for _ in range(5):
+        t.correlation += 1
+        graph = t.correlation
+        t.api("cudaGraphLaunch", begin + 200, 1200, graph)
+        end = begin + 1390
+        for i in range(400):
+            node = {"graph id": 7, "graph node id": i + 1}
+            t.kernel(GEMM, end, 20, correlation=graph, **node)
+            end += 20.5
+        t.op("aten::item", begin + 1500, end + 10 - (begin + 1500))
+        t.correlation += 1
+        t.api("cudaMemcpyAsync", begin + 1510, 5, t.correlation)
+        t.copy("DtoH (Device -> Pageable)", end + 2, 2, correlation=t.correlation, bytes=64)
+        t.api("cudaStreamSynchronize", begin + 1520, end + 8 - (begin + 1520))
+        t.annotation("step[DECODE bs=64]", begin, end + 20 - begin)
+        begin = end + 40
+    return t
+
+
+@case
 def mtia() -> KinetoTrace:
     return accelerator("mtia_ccp_events")
 

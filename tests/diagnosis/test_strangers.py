@@ -10,6 +10,8 @@ import pytest
 from tests.diagnosis.strangers import CASES, write
 from tests.report.test_bounds import impossible
 from traceanalyzer.diagnosis.remedies.advice import predictions
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.diagnosis.serving.phases import phases
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.outline.gains import no_advice
@@ -82,6 +84,33 @@ def test_what_waited_after_its_launch_is_not_launch_bound(report: Report) -> Non
     assert "SGLang" in text(report)
     assert "vLLM" not in text(report)
     assert report.recommendations == []
+
+
+@of("prepares_inside_its_mark")
+def test_a_graph_does_not_hide_what_python_does_before_the_first_launch(report: Report) -> None:
+    assert report.summary.step_ms == pytest.approx(11.0, rel=0.01)
+    assert "cuda_graph" not in [one.remedy for one in report.recommendations]
+
+
+@of("one_long_graph_launch")
+def test_a_long_graph_launch_is_the_cause(report: Report) -> None:
+    idle = report.metrics.idle_ms
+    assert idle is not None
+    assert idle.launch == pytest.approx(1.62, abs=0.02)
+    assert idle.sync == 0
+    assert report.tables["gap_places"][0].name == "cudaGraphLaunch"
+    assert report.summary.step_ms == pytest.approx(8.65, abs=0.02)
+
+
+def test_a_server_has_one_estimate_whose_range_ends_with_the_recorded_launch(
+    tmp_path: Path,
+) -> None:
+    m = measured(load([write("one_long_graph_launch", tmp_path)])).critical
+    (phase,) = phases(m)
+    assert phase.unprofiled is not None
+    assert phase.unprofiled.ms == pytest.approx(8.65, abs=0.02)
+    assert phase.unprofiled.low_ms == pytest.approx(8.65, abs=0.02)
+    assert phase.unprofiled.high_ms == pytest.approx(9.62, abs=0.02)
 
 
 @of("mtia")

@@ -7,8 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.base import NS_PER_MS
+from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, GRAPH_NODE_NS
 from traceanalyzer.replay.simulate import step_times_ns
 from traceanalyzer.replay.tape import Tail, Tape
 from traceanalyzer.replay.together import beside_transfers
@@ -65,7 +67,8 @@ def without_profiler(
     host."""
     low = 1.0 - HOST_SPREAD
     high = 1.0 + HOST_SPREAD
-    tapes = tuple(map(beside_transfers, tapes))
+    traced = tuple(map(beside_transfers, tapes))
+    tapes = tuple(map(with_graphs_untraced, traced))
     if measured is not None:
         tapes = _with_empty_queue(tapes, measured.step_ms)
         share, own = fitted(tapes, measured.step_ms)
@@ -80,7 +83,29 @@ def without_profiler(
         low_share = share - spread
         high_share = share + spread
     fast = host_scaled(tapes, low_share, own * low)
-    return fast, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
+    slow = traced if measured is None else tapes
+    return fast, host_scaled(tapes, share, own), host_scaled(slow, high_share, own * high)
+
+
+def with_graphs_untraced(tape: Tape) -> Tape:
+    """The tape with launches of graphs that take no longer than without a recorder of their
+    kernels, which makes a call of each: what follows such a call begins earlier by that, on the
+    host as on the device."""
+    calls = tape.source.trace.api_calls
+    replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
+    if not replays.any():
+        return tape
+    nodes = np.bincount(tape.event, minlength=len(tape.call))
+    usual_ns = GRAPH_CALL_NS + GRAPH_NODE_NS * nodes
+    recorded_ns = (calls.end - calls.start)[tape.call]
+    spared = np.where(replays, np.maximum(recorded_ns - usual_ns, 0), 0)
+    after = np.append(0, spared[:-1])
+    dispatch = np.maximum(tape.dispatch - np.maximum(after - tape.work, 0), 0)
+    latency = np.where(
+        replays[tape.event], np.maximum(tape.latency - spared[tape.event], 0), tape.latency
+    )
+    left = replace(tape, work=np.maximum(tape.work - after, 0), latency=latency)
+    return left.with_dispatch(dispatch)
 
 
 def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:

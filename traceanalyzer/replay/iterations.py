@@ -5,24 +5,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra import contains, union
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.algebra import at, where_changed
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.serving.cut import Iterations, find_iterations
 from traceanalyzer.analysis.serving.rows import found_in_log
 from traceanalyzer.base import NS_PER_MS, dataclass
-from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, GRAPH_NODE_NS, in_graph
+from traceanalyzer.replay.changes.kernels import GRAPH_CALL_NS, in_graph
+from traceanalyzer.replay.changes.warmup import OWN_WORK_NS
 from traceanalyzer.replay.host_speed import (
     HOST_SPREAD,
     LEAST_SHARE,
     bisected,
     host_scaled,
     share_of_capture,
+    with_graphs_untraced,
 )
 from traceanalyzer.replay.recorded import make_tape
 from traceanalyzer.replay.simulate import run
 from traceanalyzer.replay.tape import Tape
-from traceanalyzer.trace import F64, I32, Bool
+from traceanalyzer.trace import F64, I32, I64, Bool
 
 FAITHFUL = 0.1  # a replay of the recording that is off by more predicts nothing
 MOST_ITERATIONS = 512  # more of a recording, those in its middle, say nothing new
@@ -54,7 +55,10 @@ class Served:
         if tape is None:
             return None
         share, spread = share_of_capture(rated.trace)
-        fast, usual, slow = _hosts(tape, share - spread, share, share + spread)
+        untraced = with_graphs_untraced(tape)
+        (fast,) = host_scaled((untraced,), share - spread)
+        (usual,) = host_scaled((untraced,), share)
+        (slow,) = host_scaled((tape,), share + spread)
         served = cls(found, tape, fast, usual, slow, found.of_op[tape.row])
         log = rated.timed.memo(found_in_log)
         decodes = [
@@ -66,11 +70,13 @@ class Served:
             return served
         ms = float(np.median(found.period_ns[decodes])) / NS_PER_MS / log.stretch
         share = bisected(
-            lambda one: served.median_ms(_hosts(tape, one)[0], decodes) <= ms, LEAST_SHARE, 1.0
+            lambda one: served.median_ms(host_scaled((untraced,), one)[0], decodes) <= ms,
+            LEAST_SHARE,
+            1.0,
         )
-        fast, usual, slow = _hosts(
-            tape, share * (1 - HOST_SPREAD), share, share * (1 + HOST_SPREAD)
-        )
+        (fast,) = host_scaled((untraced,), share * (1 - HOST_SPREAD))
+        (usual,) = host_scaled((untraced,), share)
+        (slow,) = host_scaled((untraced,), share * (1 + HOST_SPREAD))
         return replace(served, fast=fast, usual=usual, slow=slow)
 
     def periods_ns(self, tape: Tape) -> F64:
@@ -143,12 +149,14 @@ class Served:
         return replace(tape, duration=duration, dispatch=dispatch, work=work)
 
     def in_graphs(self, tape: Tape) -> Tape:
-        """What each iteration launches inside its mark is one CUDA graph; what the host does
-        besides stays."""
-        inside = self._inside(tape)
-        first = inside & ~np.append(False, inside[:-1])
+        """What each iteration launches inside its mark is one CUDA graph. What the host does before
+        the first launch stays, as does all that it does besides."""
+        mark = self._mark(tape)
+        inside = mark >= 0
+        first = inside & where_changed(mark)
+        own = tape.work >= OWN_WORK_NS
         launched = inside[tape.event]
-        work = np.where(inside & ~first & ~tape.waits, 0, tape.work)
+        work = np.where(inside & ~first & ~tape.waits & ~own, 0, tape.work)
         latency = np.where(launched & ~first[tape.event], 0, tape.latency)
         graph = replace(
             tape, work=work, latency=latency, gap=np.where(launched, in_graph(tape.gap), tape.gap)
@@ -157,12 +165,17 @@ class Served:
             np.where(first, GRAPH_CALL_NS, np.where(inside, 0, tape.dispatch))
         )
 
+    def _mark(self, tape: Tape) -> I64:
+        """In which iteration's mark each event lies, -1: in none."""
+        called = tape.source.trace.api_calls.start[tape.call]
+        order = np.argsort(self.found.host_start, kind="stable")
+        place = np.searchsorted(self.found.host_start[order], called, side="right") - 1
+        mark = at(order, place, -1)
+        return np.where(called < at(self.found.host_end, mark, -1), mark, -1).astype(np.int64)
+
     def _inside(self, tape: Tape) -> Bool:
         """Which events lie in an iteration's mark."""
-        return contains(
-            union(self.found.host_start, self.found.host_end),
-            tape.source.trace.api_calls.start[tape.call],
-        )
+        return self._mark(tape) >= 0
 
     def less_between(self, tape: Tape) -> Tape:
         """Half of what the host does between marks is gone: scheduling, inputs, sampling, text."""
@@ -183,25 +196,3 @@ class Served:
         shifted = tape.waits & (iteration >= 0) & (iteration == self.of_op[launched])
         waits = np.where(shifted, earlier >= 0, tape.waits)
         return replace(tape, waits=waits, waits_for=np.where(shifted, earlier, tape.waits_for))
-
-
-def _hosts(tape: Tape, *shares: float) -> list[Tape]:
-    """The tape without the profiler, for each of these shares of the dispatch that is left. Graph
-    launches are as long as without a recorder of their kernels, which makes a call of each: what
-    follows such a call begins earlier by that, on the host as on the device."""
-    calls = tape.source.trace.api_calls
-    replays = tape.source.linked.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH
-    nodes = np.bincount(tape.event, minlength=len(tape.call))
-    usual_ns = GRAPH_CALL_NS + GRAPH_NODE_NS * nodes
-    recorded_ns = (calls.end - calls.start)[tape.call]
-    spared = np.where(replays, np.maximum(recorded_ns - usual_ns, 0), 0)
-    after = np.append(0, spared[:-1])
-    hosts = list[Tape]()
-    for host in (one for share in shares for one in host_scaled((tape,), share)):
-        dispatch = np.maximum(host.dispatch - np.maximum(after - host.work, 0), 0)
-        latency = np.where(
-            replays[host.event], np.maximum(host.latency - spared[host.event], 0), host.latency
-        )
-        left = replace(host, work=np.maximum(host.work - after, 0), latency=latency)
-        hosts.append(left.with_dispatch(dispatch))
-    return hosts

@@ -29,6 +29,7 @@ class IdleDetail(enum.IntEnum):
     # the CPU works on managed memory, page after page, far longer than a page takes to move
     MANAGED_LOOP = 7
     MISSING = 8  # the host waits for work of the device that is not in the recording
+    GRAPH_LAUNCH = 9  # one call that launches a graph takes far longer than such calls do
 
     @property
     def label(self) -> str:
@@ -45,6 +46,7 @@ _LABELS = {
     IdleDetail.PAGE_MIGRATION: "page migration of managed memory",
     IdleDetail.MANAGED_LOOP: "CPU work on managed memory between migrations",
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
+    IdleDetail.GRAPH_LAUNCH: "one long launch of a CUDA graph",
     IdleDetail.MISSING: "the CPU waits for GPU work that is not in the recording",
 }
 

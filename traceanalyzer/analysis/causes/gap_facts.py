@@ -15,6 +15,7 @@ from traceanalyzer.analysis.causes.draining import (
 )
 from traceanalyzer.analysis.causes.started import Started
 from traceanalyzer.analysis.joined.launched import last_launch, lost_launches
+from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, UNEXPLAINED_NS
 from traceanalyzer.base import dataclass
@@ -54,6 +55,15 @@ class GapFacts:
         call = np.where(self.next_op >= 0, self.started.linked.launch[self.next_op], -1)
         ended = at(self.started.trace.api_calls.end, call, 0)
         return np.where(call >= 0, ended, self.launch)
+
+    @cached_property
+    def in_graph_launch_ns(self) -> I64:
+        """Time in the call that launches the graph whose first op ends it."""
+        linked = self.started.linked
+        call = np.where(self.next_op >= 0, linked.launch[self.next_op], -1)
+        launches = at(linked.api_kind, call, 0) == ApiKind.GRAPH_LAUNCH
+        inside = np.minimum(self.returned, self.end) - np.maximum(self.launch, self.start)
+        return np.where(launches & (call >= 0), np.maximum(inside, 0), 0)
 
     @cached_property
     def followed(self) -> Bool:

@@ -18,6 +18,9 @@ from traceanalyzer.trace import U8, Bool
 
 LOST_EXPLAINS = (int(IdleCause.LAUNCH), int(IdleCause.HOST), int(IdleCause.OTHER))
 """Causes that kernels which the recording has lost may stand behind instead."""
+LONG_GRAPH_LAUNCH_NS = 100_000
+"""Launching a graph takes 2 to 30 us. A call that takes far longer is what the device waits for,
+whatever drained its queue before."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ def works(f: GapFacts) -> Bool:
     return _works(f)
 
 
+def launches_a_graph_for_long(f: GapFacts) -> Bool:
+    """The call that launches the next graph takes most of the gap."""
+    return (f.in_graph_launch_ns >= LONG_GRAPH_LAUNCH_NS) & f.fills(f.in_graph_launch_ns)
+
+
 def communicates(f: GapFacts) -> Bool:
     """The host is stuck in a communication operator."""
     return f.fills(f.spent[HostState.COMMUNICATION])
@@ -113,6 +121,7 @@ RULES = (
     Rule(IdleCause.INPUT, prepares_input),
     Rule(IdleCause.HOST, does_named_work, None),
     Rule(IdleCause.HOST, works),
+    Rule(IdleCause.LAUNCH, launches_a_graph_for_long, IdleDetail.GRAPH_LAUNCH),
     Rule(IdleCause.COMMUNICATION, communicates),
     Rule(IdleCause.SYNC, is_blocked),
     Rule(IdleCause.SYNC, was_drained),

@@ -151,6 +151,7 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         end = gaps.end[rows]
         next_op = gaps.next_op[rows]
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
+        exposed &= gaps.detail[rows] != IdleDetail.GRAPH_LAUNCH
         for here, left in gaps_without_waits(started, start, end, next_op):
             exposed[here] &= left < DOMINANT * (end[here] - start[here])
         wait = blockwise(

@@ -347,6 +347,9 @@ def place_codes(timed: Timed, gaps: Gaps, chosen: I32 | I64, node: I32) -> I32:
     sync = gaps.sync[chosen]
     waits = (gaps.cause[chosen] == IdleCause.SYNC) & (sync >= 0)
     name[waits] = timed.trace.api_calls.name[sync[waits]]
+    launching = gaps.detail[chosen] == IdleDetail.GRAPH_LAUNCH
+    call = timed.linked.launch[gaps.next_op[chosen[launching]]]
+    name[launching] = timed.trace.api_calls.name[call]
     of_no_call = isin_few(gaps.detail[chosen], OF_NO_CALL)
     name[of_no_call] = nowhere + 2 + gaps.detail[chosen][of_no_call].astype(np.int64)
     return name
@@ -368,6 +371,9 @@ def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
         node = node.astype(np.int32, copy=False)
         waits = sync >= 0
         node[waits] = timed.linked.tree.node_of_call[sync[waits]]
+        launching = gaps.detail[gap] == IdleDetail.GRAPH_LAUNCH
+        call = timed.linked.launch[gaps.next_op[gap[launching]]]
+        node[launching] = timed.linked.tree.node_of_call[call]
         host = on_host(timed, gaps, gap)
         some = gaps.take(gap[host].astype(np.int64))
         issued = np.where(
