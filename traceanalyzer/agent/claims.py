@@ -33,10 +33,12 @@ class Claim:
     def of(cls, text: str) -> "Claim":
         """What a text claims. Raises TraceAnalyzerError where it is of no known form."""
         words = " ".join(text.split()).strip(" .").lower()
-        if match := _RANGE.fullmatch(words):
+        match = _RANGE.fullmatch(words)
+        if match:
             low, high = sorted((float(match[2]), float(match[3])))
             return cls(low_ms=low, high_ms=high)
-        if match := _SPEEDUP.fullmatch(words):
+        match = _SPEEDUP.fullmatch(words)
+        if match:
             return cls(speedup=float(match[1]))
         if words == "faster":
             return cls(direction="faster")

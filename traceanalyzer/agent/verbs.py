@@ -71,7 +71,8 @@ def explain(name: str = "") -> str:
         return fitted(
             findings=[{"id": page.id, "title": page.title} for page in finding_pages().values()]
         )
-    if (page := finding_page(name)) is not None:
+    page = finding_page(name)
+    if page is not None:
         return fitted(id=page.id, title=page.title, text=page.text)
     found = explained(name)
     if not found:
@@ -372,10 +373,6 @@ def quoted_sentence(text: str) -> str:
 def _steps(report: Report) -> dict[str, Any]:
     metrics = report.metrics
     time = report.metrics.step_time_ms
-    how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
-        metrics.unprofiled_source or "",
-        "cannot be known: record with collect torch, which times steps without the profiler first",
-    )
     marked = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
     steps = (
         marked
@@ -384,8 +381,21 @@ def _steps(report: Report) -> dict[str, Any]:
     )
     return {
         "recorded": figure(time.mean if time else None, _unit(report), steps),
-        "without_profiler": figure(metrics.unprofiled_step_time_ms, _unit(report), how),
+        "without_profiler": figure(
+            metrics.unprofiled_step_time_ms, _unit(report), _basis(metrics.unprofiled_source)
+        ),
     }
+
+
+def _basis(unprofiled_source: str | None) -> str:
+    """How the step without the profiler is known."""
+    if unprofiled_source == "measured":
+        return "stopwatch, without the profiler"
+    if unprofiled_source == "estimated":
+        return REPLAYED
+    return (
+        "cannot be known: record with collect torch, which times steps without the profiler first"
+    )
 
 
 def _unit(report: Report) -> str:

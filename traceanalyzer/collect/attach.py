@@ -187,5 +187,6 @@ class Attached:
 def attach_on_import() -> None:
     """Attach this process as its environment says, as soon as it has imported torch, or JAX where
     that is recorded."""
-    if (plan := Plan.from_environment()) is not None:
+    plan = Plan.from_environment()
+    if plan is not None:
         on_import(plan.library, lambda: Attached(plan).begin())

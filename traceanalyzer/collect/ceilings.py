@@ -57,7 +57,8 @@ def _product(name: str, side: int, device: str) -> float:
     power)."""
     import torch
 
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name, torch.float32)
+    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+    dtype = dtypes.get(name, torch.float32)  # tf32 multiplies float32
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     a, b = (torch.randn(side, side, dtype=dtype, device=device) for _ in range(2))
     out = torch.empty_like(a)

@@ -47,7 +47,8 @@ def as_command(words: Sequence[str]) -> list[str]:
 def prepare(plan: Plan) -> None:
     """Make the capture directory; refuse one that holds a capture, whose files would be mixed up
     with the new."""
-    if held := [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]:
+    held = [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]
+    if held:
         raise CannotRecordError(
             f"{plan.folder} holds a capture already ({held[0]}): give another folder with -o"
         )

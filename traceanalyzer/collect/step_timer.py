@@ -90,7 +90,8 @@ class StepTimer:
 
     def summary(self) -> TimerSummary:
         """Statistics of the timed steps. Raises ValueError where there is none."""
-        if not (laps := self.laps()):
+        laps = self.laps()
+        if not laps:
             raise ValueError(
                 f"no step was timed: {self._steps} steps, of which the first "
                 f"{self._warmup} are warm-up"

@@ -181,7 +181,8 @@ class TorchRecording:
 
     def _give_way(self) -> None:
         """The script begins a profiler of its own, which would end ours."""
-        if (session := self._session) is None:
+        session = self._session
+        if session is None:
             return
         if session.mine:
             with self._lock:

@@ -4,7 +4,7 @@ Times are ns on the recording's clock (int64), text is decoded, what was not rec
 Each frame has the row's number in the recording as its index."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
     "source_memory": MemoryKind,
     "target_memory": MemoryKind,
 }
+EVENTS = ("device_ops", "api_calls", "host_ranges", "memory_events")
+"""The tables of events."""
 MISSING = -1
 
 
@@ -35,7 +37,16 @@ def event_frame(m: Measurements, table: str) -> "pd.DataFrame":
     of each), `api_calls` (which operator calls it, whether it waits for the device), `host_ranges`
     (operators, annotations, Python), `memory_events`. Raises KeyError for a table that there is
     not."""
-    return EVENTS[table](m)
+    match table:
+        case "device_ops":
+            return _device_ops(m)
+        case "api_calls":
+            return _api_calls(m)
+        case "host_ranges":
+            return _frame(m, m.trace.host_ranges, RangeKind)
+        case "memory_events":
+            return _frame(m, m.trace.memory_events, None)
+    raise KeyError(table)
 
 
 def _device_ops(m: Measurements) -> "pd.DataFrame":
@@ -76,36 +87,31 @@ def _api_calls(m: Measurements) -> "pd.DataFrame":
     return _frame(m, m.trace.api_calls, None, **more)
 
 
-EVENTS: "dict[str, Callable[[Measurements], pd.DataFrame]]" = {
-    "device_ops": _device_ops,
-    "api_calls": _api_calls,
-    "host_ranges": lambda m: _frame(m, m.trace.host_ranges, RangeKind),
-    "memory_events": lambda m: _frame(m, m.trace.memory_events, None),
-}
-
-
 def _frame(
     m: Measurements, table: Table, kinds: type[enum.IntEnum] | None, **more: Any
 ) -> "pd.DataFrame":
     """The columns of a table that say something by themselves, and what was joined to them."""
     import pandas as pd
 
-    made: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for f in fields(table):
         values = getattr(table, f.name)
-        of = kinds if f.name == "kind" else ENUMS.get(f.name)
         if f.name in ("start", "end"):
-            made[f"{f.name}_ns"] = np.asarray(values, np.int64)
+            columns[f"{f.name}_ns"] = np.asarray(values, np.int64)
         elif f.name not in OWN_IDS:
-            made[f.name] = _column(m, f, values, of)
+            members = kinds if f.name == "kind" else ENUMS.get(f.name)
+            columns[f.name] = _column(m, f, values, members)
         if f.name == "end":
-            made["duration_ns"] = made["end_ns"] - made["start_ns"]
-    return pd.DataFrame(made | more)
+            columns["duration_ns"] = columns["end_ns"] - columns["start_ns"]
+    return pd.DataFrame(columns | more)
 
 
-def _column(m: Measurements, f: "Field[Any]", values: Any, of: type[enum.IntEnum] | None) -> Any:
-    if of is not None:
-        return _named([one.name.lower() for one in of], values, [one.value for one in of])
+def _column(
+    m: Measurements, f: "Field[Any]", values: Any, members: type[enum.IntEnum] | None
+) -> Any:
+    if members is not None:
+        names = [member.name.lower() for member in members]
+        return _named(names, values, [member.value for member in members])
     if f.name == "thread":
         return _named([thread.name or thread.tid for thread in m.trace.threads], values)
     return (
@@ -141,8 +147,6 @@ def _named(
         texts = [names[code] if code >= 0 else None for code in codes]
     categories: list[Any] = list(dict.fromkeys(text for text in texts if text is not None))
     index = {text: i for i, text in enumerate(categories)}
-    of: Any = np.array(
-        [-1 if text is None else index[text] for text in texts],
-        np.int64,
-    )[place]
-    return pd.Categorical.from_codes(of, categories=pd.Index(categories, dtype=object))
+    category_of = np.array([-1 if text is None else index[text] for text in texts], np.int64)
+    category_codes: Any = category_of[place]
+    return pd.Categorical.from_codes(category_codes, categories=pd.Index(categories, dtype=object))

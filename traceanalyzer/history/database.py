@@ -259,7 +259,8 @@ def _check_owner(db: "Database", path: Path) -> None:
             f"{len(MIGRATIONS)}): update traceanalyzer"
         )
     trigger = "SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'view', 'index')"
-    if found := db.execute(trigger).fetchone():
+    found = db.execute(trigger).fetchone()
+    if found:
         raise UnreadableInputError(
             f"{path}: has a trigger ({found[0]}), a statement that runs by itself, "
             "which no history has"

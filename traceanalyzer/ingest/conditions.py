@@ -2,7 +2,7 @@
 beside it of the program (model, optimizers, loaders) and of its host (samples of GPUs and CPUs)."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -24,8 +24,6 @@ SHOWN = 4  # number formats, optimizers and loaders that are named
 _TABLE: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
 )
-
-
 THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
 MOST_GPUS = 1024  # of one host
 TERA = 1e12
@@ -34,13 +32,9 @@ LARGEST_FLOPS = 1e24  # no step of one process needs more operations: a GPU take
 
 
 def _any(value: object) -> str | None:
-    return (
-        None
-        if value is None
-        else " ".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
-    )
+    if value is None:
+        return None
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _texts(value: object) -> str | None:
@@ -48,22 +42,32 @@ def _texts(value: object) -> str | None:
     return ", ".join(text[: limits().text] for text in texts) or None
 
 
-_FORMS: dict[str, Callable[[Any], str | None]] = {
-    "any": _any,
-    "on": lambda value: "on" if value is True else None,
-    "switch": lambda value: ("on" if value else "off") if isinstance(value, bool) else None,
-    "mode": lambda value: ("train" if value else "eval") if isinstance(value, bool) else None,
-    "text": lambda value: value[: limits().text] if isinstance(value, str) else None,
-    "texts": _texts,
-    "count": lambda value: f"{value:,.0f}" if is_number(value) and value > 0 else None,
-    "number": lambda value: f"{value:g}" if is_number(value) and value >= 0 else None,
-}
-"""What a value says in each form; None where it is missing or malformed."""
+def _written(form: str, value: Any) -> str | None:
+    """The text of a value in this form; None where it is missing or malformed."""
+    match form:
+        case "on" if value is True:
+            return "on"
+        case "switch" if isinstance(value, bool):
+            return "on" if value else "off"
+        case "mode" if isinstance(value, bool):
+            return "train" if value else "eval"
+        case "text" if isinstance(value, str):
+            return value[: limits().text]
+        case "texts":
+            return _texts(value)
+        case "count" if is_number(value) and value > 0:
+            return f"{value:,.0f}"
+        case "number" if is_number(value) and value >= 0:
+            return f"{value:g}"
+        case "any":
+            return _any(value)
+    return None
 
 
 def _facts(table: str, values: Mapping[str, Any], label: str = "") -> Iterator[Condition]:
     for part, key, name, form, *spoils in _TABLE[table]:
-        text = _FORMS[form]((mapping(values.get(part)) if part else values).get(key))
+        found = mapping(values.get(part)) if part else values
+        text = _written(form, found.get(key))
         if text is not None:
             yield Condition(label + name, text, *spoils)
 
@@ -94,7 +98,8 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
         )
     found += program_conditions(environment.get("program"))
     found += chain.from_iterable(map(_gpu, mappings(environment.get("gpus"))))
-    if (ceilings := measured_ceilings(environment)) is not None:
+    ceilings = measured_ceilings(environment)
+    if ceilings is not None:
         found.append(Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s"))
         rates = ceilings.matmul.items()
         found += [
@@ -150,11 +155,14 @@ def _gpu(gpu: Mapping[str, Any]) -> Iterable[Condition]:
     highest = gpu.get("sm_clock_max_mhz")
     if clock is not None:
         about.append(f"SM clock {clock} of {highest} MHz" if highest else f"SM clock {clock} MHz")
-    if known := ", ".join(map(str, filter(None, about))):
+    known = ", ".join(map(str, filter(None, about)))
+    if known:
         yield Condition(label, known)
-    if reasons := items(gpu.get("throttle_reasons")):
+    reasons = items(gpu.get("throttle_reasons"))
+    if reasons:
         yield Condition(f"{label} throttling", ", ".join(map(str, reasons)), THROTTLED)
-    if isinstance(processes := gpu.get("processes"), int) and processes > 1:
+    processes = gpu.get("processes")
+    if isinstance(processes, int) and processes > 1:
         crowded = "other work shared the GPU: times are not the program's own"
         yield Condition(f"{label} processes", str(processes), crowded)
 
@@ -196,7 +204,8 @@ def stated_amounts(environment: Mapping[str, Any]) -> StepAmounts:
     values = mapping(environment.get("step"))
     stated = {f.name: values.get(f.name) for f in fields(StepAmounts)}
     known = {name: float(value) for name, value in stated.items() if is_above_zero(value)}
-    if is_number(flops := values.get("flops"), LARGEST_FLOPS) and flops > 0:
+    flops = values.get("flops")
+    if is_number(flops, LARGEST_FLOPS) and flops > 0:
         known["flops"] = float(flops)
     return StepAmounts(**known)
 

@@ -86,12 +86,16 @@ def iteration_in(folder: Path, pattern: str | None = None) -> tuple[list[Path], 
             f"{folder}: no iteration {wanted}; there are {', '.join(map(str, sorted(named)))}"
         )
     for number in sorted(named, reverse=True) if wanted is None else named.keys() & {wanted}:
-        if inside := recordings_in(named[number], pattern):
-            which = (
-                f"{named[number].name} was read, of {len(named)} iterations: --iteration N "
-                "takes another."
-            )
-            return inside, [which] * (len(named) > 1)
+        inside = recordings_in(named[number], pattern)
+        if not inside:
+            continue
+        if len(named) == 1:
+            return inside, []
+        which = (
+            f"{named[number].name} was read, of {len(named)} iterations: --iteration N "
+            "takes another."
+        )
+        return inside, [which]
     return [], []
 
 

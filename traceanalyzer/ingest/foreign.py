@@ -77,7 +77,8 @@ _KNOWN = (
 def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     """In words what the file is, and what to do. `head`: its first bytes, decompressed; `raw`: as
     they lie there."""
-    if said := _known(head) or _known(raw):
+    said = _known(head) or _known(raw)
+    if said:
         return said
     if path.suffix == ".py":
         return (

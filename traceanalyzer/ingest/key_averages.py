@@ -64,8 +64,10 @@ def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
             fields = () if rows else fields
         elif fields and len(rows) < MOST_ROWS:
             row = _row(fields, _split(line))
-            lost += row is None
-            rows += filter(None, [row])
+            if row is None:
+                lost += 1
+            else:
+                rows.append(row)
     return rows, lost, tables
 
 

@@ -35,6 +35,7 @@ _NUMBER = re.compile(r"\d+")
 _BACK = re.compile(r"S(?:[0-9A-Z]*_|[absiod])|T[0-9]*_")
 _D = re.compile(r"D(?:F\d+[_b]|v\d+_|.)")
 _ARRAY = re.compile(r"A\d*_")
+_BOOLS = {"b0": "false", "b1": "true"}
 _VALUE = re.compile(r"(n?)([0-9a-f]{0,64}+)E")
 
 
@@ -135,30 +136,28 @@ class _Reader:
         kind = self.text[self.at]
         self.muted()
         sign, digits = self.skip(_VALUE).groups()
-        self.out.append(
-            {"b0": "false", "b1": "true"}.get(kind + digits, ("-" if sign else "") + digits)
-        )
+        self.out.append(_BOOLS.get(kind + digits, f"-{digits}" if sign else digits))
 
     def type(self) -> None:
-        here = self.text[self.at]
-        if here in "PROKV":
+        letter = self.text[self.at]
+        if letter in "PROKV":
             self.at += 1
             self.type()
-        elif here in _LETTERS:
+        elif letter in _LETTERS:
             self.at += 1
-            self.out.append(_LETTERS[here])
-        elif here == "D":
+            self.out.append(_LETTERS[letter])
+        elif letter == "D":
             word = self.skip(_D)[0]
             self.out.append(_WIDE.get(word, word))
-        elif here == "A":
+        elif letter == "A":
             self.skip(_ARRAY)
             self.type()
-        elif here == "F":
+        elif letter == "F":
             self.at += 1
             while not self.closed():
                 self.muted()
             self.out.append("function")
-        elif here in "ST" and not self.text.startswith("St", self.at):
+        elif letter in "ST" and not self.text.startswith("St", self.at):
             self.skip(_BACK)
             self.arguments()
         else:

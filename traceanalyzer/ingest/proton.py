@@ -40,7 +40,8 @@ class _Sums:
         """Add what a node states of operations and bytes."""
         self.bytes += _figure(metrics.get("bytes"))
         for name, value in metrics.items():
-            if (width := _FLOPS.fullmatch(name)) and _figure(value):
+            width = _FLOPS.fullmatch(name)
+            if width and _figure(value):
                 self.flops[width[1] or ""] += _figure(value)
 
 

@@ -120,7 +120,8 @@ def _command(texts: Texts, full: str) -> Command | None:
     name = _TILE.sub("", full)
     if _NO_WORK.match(name):
         return None
-    if memory := _MEMORY.match(name):
+    memory = _MEMORY.match(name)
+    if memory:
         size = _BYTES.search(name)
         direction = _DIRECTION.search(name)
         fill = "Fill" in memory[0]
@@ -132,7 +133,8 @@ def _command(texts: Texts, full: str) -> Command | None:
         op = DeviceOpKind.MEMSET if fill else DeviceOpKind.MEMCPY
         return op, texts.code(name.split("[")[0]), int(size[1]) if size else -1, int(kind), -1, -1
     blocks = threads = -1
-    if shape := _KERNEL.match(name):
+    shape = _KERNEL.match(name)
+    if shape:
         name = shape[1]
         sizes = [min(int(size[:_DIGITS]), _MOST) for size in shape.groups()[1:]]
         blocks = math.prod(sizes[:3])

@@ -29,7 +29,8 @@ def _of_cell(shell: Any, line: str, cell: str) -> NotebookReport | None:
     """The report of what the cell does; options: `--stacks`, `--memory`. None where the cell
     fails."""
     options = {word.removeprefix("--"): True for word in shlex.split(line)}
-    if unknown := options.keys() - {"stacks", "memory"}:
+    unknown = options.keys() - {"stacks", "memory"}
+    if unknown:
         raise TraceAnalyzerError(
             f"%%traceanalyzer takes --stacks and --memory, not {', '.join(sorted(unknown))}"
         )

@@ -25,11 +25,26 @@ class Check(NamedTuple):
 def checks() -> Iterator[Check]:
     """Each thing that recording needs, in the order in which it is needed."""
     yield Check("python", True, platform.python_version())
-    for name, check in CHECKS.items():
+    for name, check in _ordered():
         try:
             yield check()
         except Exception as error:
             yield Check(name, False, f"{type(error).__name__}: {error}")
+
+
+def _ordered() -> tuple[tuple[str, Callable[[], Check]], ...]:
+    return (
+        ("torch", _torch),
+        ("cuda", _cuda),
+        ("device activities", _device_activities),
+        ("nvml", _nvml),
+        ("nsys", lambda: _program("nsys", "only `collect nsys` and reading .nsys-rep need it")),
+        ("ncu", lambda: _program("ncu", "only `collect ncu` and reading .ncu-rep need it")),
+        (
+            "rocprofv3",
+            lambda: _program("rocprofv3", "only `collect rocprofv3` (AMD GPUs) needs it"),
+        ),
+    )
 
 
 def _torch() -> Check:
@@ -75,7 +90,8 @@ def _device_activities() -> Check:
 
 
 def _program(name: str, need: str) -> Check:
-    if (found := shutil.which(name)) is None:
+    found = shutil.which(name)
+    if found is None:
         return Check(name, False, f"not on PATH: {need}")
     answer = subprocess.run(  # noqa: S603
         [found, "--version"], capture_output=True, text=True, timeout=30, check=False
@@ -85,7 +101,8 @@ def _program(name: str, need: str) -> Check:
 
 
 def _nvml() -> Check:
-    if (gpus := nvml.describe()) is None:
+    gpus = nvml.describe()
+    if gpus is None:
         return Check(
             "nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded"
         )
@@ -102,14 +119,3 @@ def _gpu(gpu: dict[str, object]) -> str:
         else ""
     )
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
-
-
-CHECKS: dict[str, Callable[[], Check]] = {
-    "torch": _torch,
-    "cuda": _cuda,
-    "device activities": _device_activities,
-    "nvml": _nvml,
-    "nsys": lambda: _program("nsys", "only `collect nsys` and reading .nsys-rep need it"),
-    "ncu": lambda: _program("ncu", "only `collect ncu` and reading .ncu-rep need it"),
-    "rocprofv3": lambda: _program("rocprofv3", "only `collect rocprofv3` (AMD GPUs) needs it"),
-}

@@ -114,7 +114,8 @@ def _loader(loader: Any) -> dict[str, Any]:
 def describe_loader(objects: Iterable[Any]) -> dict[str, Any] | None:
     """Batch size of the loader that is being iterated, found among a process's objects; None
     without PyTorch, or where unclear."""
-    if (dataloader := sys.modules.get("torch.utils.data.dataloader")) is None:
+    dataloader = sys.modules.get("torch.utils.data.dataloader")
+    if dataloader is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
     sizes = {
@@ -140,7 +141,8 @@ def samples_in(iterator: Any, batch: Any) -> int | None:
 
 
 def _length(batch: Any, depth: int = 2) -> int | None:
-    if (shape := getattr(batch, "shape", None)) is not None:
+    shape = getattr(batch, "shape", None)
+    if shape is not None:
         return int(shape[0]) if len(shape) else None
     parts = (
         list(batch.values())

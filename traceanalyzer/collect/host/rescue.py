@@ -140,7 +140,8 @@ class _Watch:
             os._exit(1)
         if self._bounds is None or now - self._asked_at < RETRY_SECONDS:
             return
-        if (passed := self._bounds.exceeded()) is not None:
+        passed = self._bounds.exceeded()
+        if passed is not None:
             self._asked_at = now
             if self._main:
                 asked = threading.Event()

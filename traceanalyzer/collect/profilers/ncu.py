@@ -122,7 +122,8 @@ def finish(_program: str, work: Path, _: NcuOptions, folder: Path) -> str | None
     if len(rows) <= UNITS:
         if "ERR_NVGPUCTRPERM" in text:
             return NO_PERMISSION
-        if error := _ERROR.search(text):
+        error = _ERROR.search(text)
+        if error:
             return f"ncu: {error[1].strip()}"
         return (
             "ncu saw none of these kernels: the chosen step was not reached, or it runs "

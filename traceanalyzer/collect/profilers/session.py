@@ -167,7 +167,8 @@ class Session:
 
     def _release(self) -> None:
         self._ended.set()
-        if (guard := getattr(_of_thread, "guard", None)) is not None:
+        guard = getattr(_of_thread, "guard", None)
+        if guard is not None:
             guard.call = lambda: None
         if self._listening:
             self._listening = False
@@ -205,7 +206,8 @@ def _stop(profiler: Any) -> None:
     """Stop the profiler; where the device hangs, without the wait for it that torch does first."""
     import torch
 
-    if (annotation := getattr(profiler, "step_rec_fn", None)) is not None:
+    annotation = getattr(profiler, "step_rec_fn", None)
+    if annotation is not None:
         # the last `ProfilerStep` ends now: waiting and stopping are no part of it
         profiler.step_rec_fn = None
         annotation.__exit__(None, None, None)

@@ -334,7 +334,8 @@ def _read(
     try:
         source = str(note_read(place.path)) if data is None else pa.BufferReader(data)
         file = pa.parquet.ParquetFile(source)
-        if (about := (file.metadata.metadata or {}).get(METADATA)) is None:
+        about = (file.metadata.metadata or {}).get(METADATA)
+        if about is None:
             return "no digest; name recordings, or digests made by `traceanalyzer export --digests`"
         schema = orjson.loads(about)["schema"]
         if schema != SCHEMA:

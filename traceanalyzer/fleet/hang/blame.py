@@ -205,7 +205,8 @@ def culprits_of(flight: Flight, waits: Sequence[Wait]) -> tuple[list[Blame], lis
     found = [blame for wait in waits for blame in _of_wait(flight, waits, wait)]
     found += _stopped_in_flight(flight, waits, {blame.rank for blame in found})
     found = _without_victims(flight, _best(found))
-    if (left := unexplained(waits, found)) and not found:
+    left = unexplained(waits, found)
+    if left and not found:
         found = _of_ras(flight, left) or _of_all(flight, left)
         left = unexplained(waits, found)
     return found, left

@@ -30,7 +30,8 @@ def changes_of(whole: Whole, culprits: Sequence[Culprit]) -> list[Change]:
     """The changes, the widest last; empty without matched collectives or a pipeline."""
     if whole.compared.pipeline is not None:
         return _of_pipeline(whole, whole.compared.pipeline)
-    if (plan := whole.plan) is None or not len(whole.steady_steps):
+    plan = whole.plan
+    if plan is None or not len(whole.steady_steps):
         return []
     rows = [
         Change(f"without {_links_of(one)}", one.gain_ms, one.low_ms, one.high_ms, None)
@@ -80,9 +81,10 @@ def _of_pipeline(whole: Whole, job: PipelineJob) -> list[Change]:
     names = " and ".join(str(whole.digests[i].rank) for i in late[:NAMED]) + (
         ", ..." if len(late) > NAMED else ""
     )
-    rows = (
-        [row(f"without rank{'s' * (len(late) > 1)} {names}", job.without_ms(late))] if late else []
-    )
+    rows = []
+    if late:
+        ranks_named = f"ranks {names}" if len(late) > 1 else f"rank {names}"
+        rows.append(row(f"without {ranks_named}", job.without_ms(late)))
     rows += [row(what, job.without_ms(ranks)) for what, ranks in _worst_places(whole)]
     rows += [row(STAGES, job.evened_ms), row(ALIKE, job.alike_ms)]
     return _explaining(rows, float(job.base_ms.mean()))

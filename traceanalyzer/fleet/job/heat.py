@@ -29,9 +29,8 @@ def heat_of(whole: Whole) -> Heat | None:
     for i in order:
         rank = whole.digests[i].rank
         stage = whole.stages[i]
-        names.append(
-            f"rank {i if rank is None else rank}" + f", stage {stage}" * (stage is not None)
-        )
+        name = f"rank {i if rank is None else rank}"
+        names.append(name if stage is None else f"{name}, stage {stage}")
     shown = [whole.steps[i] for i in steps.tolist()]
     return Heat(*_binned(table[order], names), shown, _folded(table, np.array(stages)))
 
@@ -61,13 +60,11 @@ def _binned(table: F64, names: list[str]) -> tuple[F64, list[str]]:
     rows = []
     labels = []
     for i in range(0, len(table), wide):
-        here = table[i : i + wide]
-        worst = i + int(here.max(axis=1).argmax())
-        rows.append(here.max(axis=0))
-        labels.append(
-            f"{names[i]} to {names[i + len(here) - 1].removeprefix('rank ')} (worst: "
-            f"{names[worst]})"
-        )
+        neighbours = table[i : i + wide]
+        worst = i + int(neighbours.max(axis=1).argmax())
+        last = names[i + len(neighbours) - 1].removeprefix("rank ")
+        rows.append(neighbours.max(axis=0))
+        labels.append(f"{names[i]} to {last} (worst: {names[worst]})")
     return np.stack(rows), labels
 
 
@@ -80,6 +77,6 @@ def _folded(table: F64, stages: I64) -> F64 | None:
     wide = -(-width // MOST_ROWS)
     result = np.zeros((int(stages.max()) + 1, -(-width // wide)))
     for stage, row in enumerate(result):
-        mine = mean[stages == stage]
-        np.maximum.at(row, np.arange(len(mine)) // wide, mine)
+        of_stage = mean[stages == stage]
+        np.maximum.at(row, np.arange(len(of_stage)) // wide, of_stage)
     return result

@@ -36,7 +36,8 @@ def heat(heat: Heat) -> Markup | None:
 
 def stages(heat: Heat) -> Markup | None:
     """The ranks' mean excess, folded by stage."""
-    if (folded := heat.folded) is None or folded.max() <= 0:
+    folded = heat.folded
+    if folded is None or folded.max() <= 0:
         return None
     rects, _ = _rects(folded, lambda x, y: f"stage {y}, place {x}")
     caption = (

@@ -124,10 +124,8 @@ def _causes(found: Slowdown) -> Iterator[str]:
     workers, stage, work = _explained_by(found)
     if workers:
         ranks = ", ".join(map(str, found.s_worst_ranks[:SHOWN]))
-        yield (
-            f"rank{'s' * (len(found.s_worst_ranks) > 1)} {ranks}, "
-            f"{_of_step(found.without_worst_ms, found)}"
-        )
+        label = "ranks" if len(found.s_worst_ranks) > 1 else "rank"
+        yield f"{label} {ranks}, {_of_step(found.without_worst_ms, found)}"
     if stage:
         yield f"the last stage is too heavy, {_of_step(found.without_last_stage_ms, found)}"
     if work:
@@ -208,7 +206,8 @@ def opened(path: Path) -> Any:
 def read_operations(path: Path) -> Operations:
     """The operations that a log holds. Raises UnreadableInputError, TraceAnalyzerError."""
     file = opened(path)
-    if lacks := [name for name in COLUMNS if name not in file.schema_arrow.names]:
+    lacks = [name for name in COLUMNS if name not in file.schema_arrow.names]
+    if lacks:
         raise UnreadableInputError(f"no log of operations, it lacks {', '.join(lacks)}")
     if file.metadata.num_rows > limits().size // ROW_BYTES:
         raise UnreadableInputError(

@@ -145,7 +145,8 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     identity = _identity(path)
     if identity is None:
         return read()
-    if (kept := _kept(identity, path)) is not None:
+    kept = _kept(identity, path)
+    if kept is not None:
         return kept
     traces = read()
     if _identity(path) != identity:  # it was written to meanwhile

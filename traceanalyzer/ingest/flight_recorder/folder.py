@@ -297,6 +297,7 @@ def _numbers(name: str) -> dict[int | str, int]:
     every = [int(text) for text in re.findall(r"\d{1,9}", name)]
     found: dict[int | str, int] = {}
     found.update((-i, number) for i, number in enumerate(reversed(every), 1))
-    if match := NUMBERED.search(name):
+    match = NUMBERED.search(name)
+    if match:
         found["rank"] = int(match[1])
     return found

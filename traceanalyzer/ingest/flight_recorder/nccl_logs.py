@@ -127,7 +127,8 @@ def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:
     found: dict[int, int] = {}
     current = 0
     for line in lines:
-        if count := RAS_COUNT.search(line):
+        count = RAS_COUNT.search(line)
+        if count:
             current = int(count[1] or 0)
         elif rank := RAS_RANK.search(line):
             found[int(rank[1])] = int(rank[2] or current)

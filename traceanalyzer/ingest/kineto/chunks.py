@@ -98,7 +98,8 @@ def _to_events(
     no array)."""
     searched = 0
     while True:
-        if match := _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES)):
+        match = _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES))
+        if match:
             return text[: match.end()], text[match.end() :]
         bare = text.removeprefix(BYTE_ORDER_MARK).lstrip(_BLANK)
         if at_start and bare.startswith(b"["):
@@ -147,19 +148,24 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
     if cut and (before := decode_quickly(buffer[: cut.start() + 1])):
         yield Decoded(before)
         buffer = buffer[cut.end() :]
-    if empty := _EMPTY.match(buffer):
+    empty = _EMPTY.match(buffer)
+    if empty:
         return buffer[empty.end() :]
-    if closed := _closed(buffer):
+    closed = _closed(buffer)
+    if closed:
         yield closed[0]
         return closed[1]
-    if end := _END.search(buffer):
+    end = _END.search(buffer)
+    if end:
         yield decode(buffer[: end.end()])
         return buffer[end.end() :]
-    if cut := _last_boundary(buffer, 0):
+    cut = _last_boundary(buffer, 0)
+    if cut:
         yield decode(buffer[: cut.start() + 1])
         buffer = buffer[cut.end() :]
     for part in _whole_and_cut(buffer):
-        if rest := part.strip(_BLANK):
+        rest = part.strip(_BLANK)
+        if rest:
             yield decode(rest)
     return None
 

@@ -174,24 +174,22 @@ _SKIPPED = [
 """Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not
 say."""
 Event = Span[Any] | Instant[Any] | Counter[Any] | Meta | Skipped
+_UNTIMED: Any = functools.reduce(operator.or_, [Meta, *_SKIPPED])
+_WITH_NEAR_TIMES: Any = Span[Near] | Instant[Near] | Counter[Near] | _UNTIMED
+_WITH_TIMES_AS_TEXT: Any = Span[Raw] | Instant[Raw] | Counter[Raw] | _UNTIMED
+NEAR: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[_WITH_NEAR_TIMES])
+"""Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond;
+raises as `STRICT`, and where one is not."""
+STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[_WITH_TIMES_AS_TEXT])
+"""Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types
+it does not know."""
+LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(
+    list[_WITH_TIMES_AS_TEXT], strict=False
+)
+"""Decodes as `STRICT`, and takes numbers written as text."""
 
 
 def group_of(category: str) -> Group:
     """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
     name = category.lower()
     return Group.API if name.endswith(("_runtime", "_driver")) else _GROUPS.get(name, Group.SKIP)
-
-
-def _events(time: Any) -> Any:
-    kinds: list[Any] = [Instant[time], Counter[time], Meta, *_SKIPPED]
-    return list[functools.reduce(operator.or_, kinds, Span[time])]  # type: ignore[misc]
-
-
-NEAR: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Near))
-"""Decodes a JSON array of events whose times all are numbers that a float holds to the nanosecond;
-raises as `STRICT`, and where one is not."""
-STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw))
-"""Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types
-it does not know."""
-LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_events(Raw), strict=False)
-"""Decodes as `STRICT`, and takes numbers written as text."""

@@ -70,7 +70,8 @@ def parse_metadata(text: bytes) -> dict[str, Any]:
             return mapping(msgspec.json.decode(candidate))
     found = {}
     for name in _NUMBERS:
-        if match := re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d{1,18})(?!\d)', text):
+        match = re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d{1,18})(?!\d)', text)
+        if match:
             found[name] = int(match[1])
     return {"distributedInfo": {k: found[k] for k in ("rank", "world_size") if k in found}} | found
 
@@ -85,7 +86,8 @@ def groups_of(metadata: dict[str, Any]) -> dict[str, str]:
     """For each process group of `pg_config`, by name, what is the same wherever its ranks are."""
     found = {}
     for row in mappings(mapping(metadata.get("distributedInfo")).get("pg_config")):
-        if ranks := items(row.get("ranks")):
+        ranks = items(row.get("ranks"))
+        if ranks:
             mark = hashlib.blake2b(str(ranks).encode(), digest_size=4).hexdigest()
             found[str(row.get("pg_name"))] = f"({len(ranks)} ranks, {mark})"
     return found

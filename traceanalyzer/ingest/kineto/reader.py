@@ -45,8 +45,11 @@ def recognise(head: bytes, path: Path) -> bool:
         return False
     if start.startswith(b"[") and (b'"children"' in start or _PREFIX.match(start)):
         return False
-    keys = {b"{": _OBJECT_KEYS, b"[": _EVENT_KEYS}.get(start[:1], ())
-    return any(key in start for key in keys) or start.rstrip() == b"[]"
+    if start.startswith(b"{"):
+        return any(key in start for key in _OBJECT_KEYS)
+    if start.startswith(b"["):
+        return any(key in start for key in _EVENT_KEYS) or start.rstrip() == b"[]"
+    return False
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

@@ -53,7 +53,8 @@ class Decoded:
 def decode(text: bytes) -> Decoded:
     """The events in a chunk of text, which holds whole events separated by commas. Never raises."""
     for decoder in (STRICT, LAX):
-        if (events := _typed(decoder, text)) is not None:
+        events = _typed(decoder, text)
+        if events is not None:
             return Decoded(events)
     return _finite(text) or _loosely(text) or _one_by_one(text)
 
@@ -98,9 +99,10 @@ def _loosely(text: bytes) -> Decoded | None:
         except RecursionError:
             event = None
             mended = False
-        result.lost += event is None
         result.repaired += mended
-        if event is not None:
+        if event is None:
+            result.lost += 1
+        else:
             result.events.append(event)
     return result
 
@@ -115,7 +117,8 @@ def _one_by_one(text: bytes) -> Decoded:
         start = match.end()
     stripped = (piece.strip(b" \t\r\n,\x00") for piece in (*pieces, text[start:]))
     for piece in filter(None, stripped):
-        if (strict := decode_strictly(piece)) is not None:
+        strict = decode_strictly(piece)
+        if strict is not None:
             result.events += strict
             continue
         found = _finite(piece) or _loosely(piece) or _loosely(mend(piece)) or Decoded(lost=1)

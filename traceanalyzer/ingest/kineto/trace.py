@@ -59,7 +59,8 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         columns = columns | {"end": end}
         clipped = int(np.count_nonzero(cut))
     ops = DeviceOps.from_columns(columns, then="kind")
-    if (merged := _clashing(rows, api, ops)) > 1:
+    merged = _clashing(rows, api, ops)
+    if merged > 1:
         raise UnreadableInputError(
             f"{path}: {merged} processes merged into one file, whose correlation ids clash: which "
             "kernel is whose cannot be told; give the file of each rank as the profiler wrote it"

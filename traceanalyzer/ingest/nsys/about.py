@@ -140,7 +140,8 @@ def mpi_ranks(database: Database, names: Mapping[tuple[int, int], str]) -> dict[
     processes = process_of(rows["globalTid"]).tolist()
     ranks = dict(zip(processes, rows["rank"].tolist(), strict=True))
     for (process, _), name in names.items():
-        if match := _MPI_THREAD.fullmatch(name):
+        match = _MPI_THREAD.fullmatch(name)
+        if match:
             ranks.setdefault(process, int(match[1]))
     return {process: rank for process, rank in ranks.items() if rank >= 0}
 

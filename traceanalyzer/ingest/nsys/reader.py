@@ -105,7 +105,8 @@ def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingErro
     overheads = database.texts(
         distinct(database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"])
     )
-    if said := "; ".join(note.rstrip(".") for note in diagnostics(database)[:2]):
+    said = "; ".join(note.rstrip(".") for note in diagnostics(database)[:2])
+    if said:
         why = said
     elif any("CUDA profiling initialization" in name for name in overheads.values()):
         why = (

@@ -131,7 +131,8 @@ def _processes(
             f"The export does not say the ranks of its {len(keys)} processes; they are "
             "numbered by process id"
         )
-    if left_out := tables.left_out():
+    left_out = tables.left_out()
+    if left_out:
         notes.append(f"{left_out} processes without GPU work are left out")
     return {
         key: Process(

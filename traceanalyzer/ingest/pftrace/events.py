@@ -247,16 +247,18 @@ class Events:
             begun.append((time, name, category, b",".join(members)))
         elif found.value(9) == _END:
             self._ending.add(track)
-            self.rows.lost += not begun
-            if begun:
-                start, name, category, arguments = begun.popleft()
-                pid, tid, _ = self._tracks.get(track, (-1, -1, 0))
-                self._span(category, name, (pid, tid), start, time, arguments)
+            if not begun:
+                self.rows.lost += 1
+                return
+            start, name, category, arguments = begun.popleft()
+            pid, tid, _ = self._tracks.get(track, (-1, -1, 0))
+            self._span(category, name, (pid, tid), start, time, arguments)
 
     def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
         """The category; syncs and overheads have none, and are told by what they carry and by their
         track."""
-        if known := self.tables[CATEGORIES].get(iid, b"")[:_LONGEST_CATEGORY]:
+        known = self.tables[CATEGORIES].get(iid, b"")[:_LONGEST_CATEGORY]
+        if known:
             return b"" if group_of(known.decode("utf-8", "replace")) in _ON_DEVICE else known
         if any(one.startswith(b'"cuda_sync_kind"') for one in members):
             return b"cuda_sync"

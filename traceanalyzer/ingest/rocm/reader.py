@@ -36,13 +36,14 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             sqlite_file(path, _refuse) as (file, there),
             open_database(file, str(path)) as database,
         ):
-            if (
-                read_database := read_rocpd
+            read_database = (
+                read_rocpd
                 if suffixes_of(database)
                 else rpd.read_rpd
                 if rpd.is_rpd(database)
                 else None
-            ):
+            )
+            if read_database:
                 traces = read_database(path, database, progress or (lambda _: None), there=there)
             elif any(name.startswith("compute_") for name in database.columns):
                 raise UnreadableInputError(

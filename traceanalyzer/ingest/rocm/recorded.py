@@ -71,7 +71,8 @@ def traces_of(
     ]
     if not chosen:
         return []
-    if left_out := len(found) - len(chosen):
+    left_out = len(found) - len(chosen)
+    if left_out:
         tally.notes.append(f"{left_out} processes without GPU work are left out.")
     made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
     made.sort(key=lambda trace: trace.process.place)

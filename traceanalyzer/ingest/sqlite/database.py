@@ -165,7 +165,9 @@ class Database:
         Beside a column's name stands its value for NULL and for a column that the table lacks. An
         integer makes it a column of integers, bytes one of undecoded text, None leaves it as it is.
         `where` is SQL of this program's own."""
-        rest = f" WHERE {where}" * bool(where) + f" LIMIT {limit}" * (limit is not None)
+        rest = f" WHERE {where}" if where else ""
+        if limit is not None:
+            rest += f" LIMIT {limit}"
         return chain.from_iterable(self._batches(name, columns, rest))
 
     def _batches(

@@ -19,6 +19,7 @@ _NAMES = (
     ("latency", re.compile(r"(?:request|e2e|end-to-end)[ _]\w*[ _]?latency|e2el")),
 )
 _STATISTIC = re.compile(r"\b(mean|average|avg|median|p50|p90|p95|p99)|(?:_|^)(mean|median|p99)_")
+_SAME_STATISTIC = {"average": "mean", "avg": "mean", "p50": "median"}
 _RATES = (
     ("requests", re.compile(r"request[ _]throughput")),
     ("output", re.compile(r"output[ _](?:token[ _])?throughput|total output throughput")),
@@ -49,17 +50,17 @@ def told(text: str, path: Path) -> Told | None:
     """What a summary says."""
     found = _figures(text)
     typical = {label: _typical(found, key) for key, label in _MS.items()}
-    said = [f"{label} {digits(ms)} ms" for label, ms in typical.items() if ms is not None]
+    times = [f"{label} {digits(ms)} ms" for label, ms in typical.items() if ms is not None]
     rates = [
         f"{digits(found[name])} {what}/s"
         for name, what in (("requests", "requests"), ("output", "output tokens"))
         if name in found
     ]
-    if not said:
+    if not times:
         return None
     return Told(
         what="The summary of a serving benchmark",
-        tells=f"{', '.join((*said, *rates))}.",
+        tells=f"{', '.join((*times, *rates))}.",
         record=RECORD,
         notes=tuple(_notes(found)),
     )
@@ -119,7 +120,7 @@ def _figures(text: str) -> dict[str, float]:
 def _statistic(name: str) -> str:
     match = _STATISTIC.search(name)
     word = (match[1] or match[2]) if match else "mean"
-    return {"average": "mean", "avg": "mean", "p50": "median"}.get(word, word)
+    return _SAME_STATISTIC.get(word, word)
 
 
 def _pairs(text: str) -> list[tuple[str, float]]:

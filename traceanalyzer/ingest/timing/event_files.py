@@ -25,6 +25,8 @@ _TAG, _SIMPLE, _TENSOR = 1, 2, 8
 _CONTENT, _FLOATS, _DOUBLES = 4, 5, 6
 _VERSION = b"brain.Event:"
 _WITHIN = 64  # bytes: the first event states the version
+_FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
 MOST_RECORD = 16 * MIB
 """Bytes: scalars have some hundred, images a few million. A longer record is damage."""
 MOST_STEPS = 5_000_000
@@ -107,5 +109,8 @@ def _of_tensor(value: Message) -> float:
 
 
 def _float_of(raw: bytes) -> float:
-    form = {4: "<f", 8: "<d"}.get(len(raw))
-    return float(struct.unpack(form, raw)[0]) if form else math.nan
+    if len(raw) == _FLOAT.size:
+        return float(_FLOAT.unpack(raw)[0])
+    if len(raw) == _DOUBLE.size:
+        return float(_DOUBLE.unpack(raw)[0])
+    return math.nan

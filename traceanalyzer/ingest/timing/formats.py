@@ -2,7 +2,7 @@
 times mean.
 
 Most are lines of keys and values, which `pairs.py` reads; a format then only says what its keys and
-units mean where the text does not. Others are read by a function of `special.py`."""
+units mean where the text does not. Others are read by a function of `special.py` (`line_readers.py` lists which)."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.base import dataclass
+from traceanalyzer.ingest.timing.line_readers import READERS
 from traceanalyzer.ingest.timing.records import Values
-from traceanalyzer.ingest.timing.special import READERS
 
 BINARY_MEANS = (
     "Printed GB and MB are read as GiB and MiB: of a program that divides by 1e9 (1e6), they "
@@ -41,17 +41,18 @@ class LineFormat:
     is_mean: bool = False  # whether its only time is the mean of all steps
     includes_data: bool = False  # whether its steps are known to include the time for data
 
+    @classmethod
+    def of_entry(cls, entry: dict[str, Any]) -> "LineFormat":
+        """The format that an entry of `formats.toml` describes."""
+        hints = entry.pop("hints", ())
+        return cls(hints=tuple(hints), parse=READERS.get(entry["name"]), **entry)
+
     def holds(self, line: str) -> bool:
         """Whether the line has the texts that every line of the format holds."""
         return all(hint in line for hint in self.hints)
 
 
-def _format(row: dict[str, Any]) -> LineFormat:
-    hints = row.pop("hints", ())
-    return LineFormat(hints=tuple(hints), parse=READERS.get(row["name"]), **row)
-
-
-FORMATS = tuple(map(_format, _TABLE["format"]))
+FORMATS = tuple(map(LineFormat.of_entry, _TABLE["format"]))
 """In the order in which they are preferred where a log holds lines of several."""
 PRINTED_MEMORY = next(form for form in FORMATS if form.name == "printed memory")
 PAIRS = tuple(form for form in FORMATS if form.parse is None and form.name != "JSONL")

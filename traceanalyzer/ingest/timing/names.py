@@ -106,10 +106,12 @@ def meaning(key: str, unit: str = "") -> Meaning | None:
     after = unit.lower()
     many = COUNT_UNITS.get(after, 1.0) if name.unit in TIME_UNITS else 1.0
     unit = name.unit if many != 1.0 else after or name.unit
-    if (by_unit := _by_unit(name, unit)) is not None:
+    by_unit = _by_unit(name, unit)
+    if by_unit is not None:
         return by_unit
     for base in _candidates(name):
-        if (found := _of_base(base, unit, timed=_is_timed(name))) is not None:
+        found = _of_base(base, unit, timed=_is_timed(name))
+        if found is not None:
             return Meaning(found.field, found.factor * many)
     if unit in TIME_UNITS and _is_timed(name) and name.base:
         return Meaning(f"phase:{_PHASES.get(name.base, name.base)}", TIME_UNITS[unit])
@@ -183,7 +185,8 @@ def _candidates(name: _Name) -> Iterator[str]:
 @cache
 def _spelled(key: str) -> _Name:
     unit = ""
-    if found := _IN_PARENTHESES.search(key):
+    found = _IN_PARENTHESES.search(key)
+    if found:
         inside = found[1].lower()
         key = key[: found.start()]
         if _is_unit(inside):

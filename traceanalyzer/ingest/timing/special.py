@@ -4,12 +4,11 @@ damaged."""
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from traceanalyzer.ingest.side_files import decoded, mapping
 from traceanalyzer.ingest.timing.moments import moment_of
-from traceanalyzer.ingest.timing.printed import NUMBER, memory_line, number, phase_line
+from traceanalyzer.ingest.timing.printed import NUMBER, number
 from traceanalyzer.ingest.timing.records import Values
 
 SEARCHED = 1024
@@ -19,7 +18,7 @@ _LONG_NUMBER = re.compile(r"[\d,.]{40}")  # it would take long
 _PHASES = re.compile(
     rf"(?>.*?\b(?:forward|fwd): ({NUMBER}))(?>.*?\b(?:backward|bwd): ({NUMBER})).*\bstep: ({NUMBER})"
 )
-_MICRO_PHASES = re.compile(
+MICRO_PHASES = re.compile(
     rf"(?>.*?\b(?:forward|fwd)_microstep: ({NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({NUMBER}))"
     rf".*\bstep_microstep: ({NUMBER})"
 )
@@ -58,7 +57,7 @@ def _numbers(values: Mapping[str, object]) -> dict[str, float]:
     return {name: value for name, value in read if value is not None}
 
 
-def _mllog(line: str) -> Values | None:
+def mlperf_event(line: str) -> Values | None:
     """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or
     samples."""
     event = _json(line.partition(":::MLLOG")[2].strip())
@@ -85,26 +84,27 @@ def _json(text: str) -> dict[str, Any]:
     return values
 
 
-def _deepspeed(line: str) -> Values | None:
+def deepspeed_timer(line: str) -> Values | None:
     """The throughput timer's line, or the line of phases that may follow it
     (`wall_clock_breakdown`)."""
     match = _SAMPLES.search(line) if "SamplesPerSec=" in line else None
     if match is None or _PHASES.match(line.partition("time (ms) |")[2]):
-        return _phases(line, _PHASES) if "time (ms) |" in line else None
+        return phase_times(line, _PHASES) if "time (ms) |" in line else None
     current = _CURRENT.search(line)
     values = {"step": match[1], "samples_per_s": current[1] if current else match[2]}
     when = moment_of(line)
     return _numbers(values) | ({"when_s": when[0]} if when and when[1] else {})
 
 
-def _phases(line: str, pattern: re.Pattern[str]) -> Values | None:
+def phase_times(line: str, pattern: re.Pattern[str]) -> Values | None:
+    """DeepSpeed: the sum of a line's phases, with the pattern of how they are named."""
     phases = pattern.match(line.partition("time (ms) |")[2])
     if phases is None:
         return None
     return {"iter_s": sum(number(text) or 0.0 for text in phases.groups()) * _MS}
 
 
-def _tensorrt_llm(line: str) -> Values | None:
+def tensorrt_llm_iteration(line: str) -> Values | None:
     """TensorRT-LLM's line of an iteration: pairs in any order, with `=` or `:`."""
     pairs = {name: (value, unit) for name, value, unit in _PAIR.findall(line)}
     time, unit = pairs.get("host_step_time") or pairs.get("elapsed_time") or (None, "s")
@@ -115,14 +115,14 @@ def _tensorrt_llm(line: str) -> Values | None:
         "context_tokens": "num_ctx_tokens",
         "kv_tokens": "cached_kv_tokens",
     }
-    values = {of: pairs[name][0] for of, name in names.items() if name in pairs}
+    values = {field: pairs[name][0] for field, name in names.items() if name in pairs}
     read = _numbers({"iter_s": time} | values)
     if unit == "ms" and "iter_s" in read:
         read["iter_s"] *= _MS
     return read if read.keys() & {"iter_s", "context_requests", "context_tokens"} else None
 
 
-def _tensorrt_metrics(line: str) -> Values | None:
+def tensorrt_llm_metrics(line: str) -> Values | None:
     """A record of TensorRT-LLM's `/metrics`. With overlap its latency is that of two iterations: no
     time then."""
     record = _json(line.strip().lstrip("[").rstrip(",]"))
@@ -142,7 +142,7 @@ def _tensorrt_metrics(line: str) -> Values | None:
     return read if len(read) > 1 else None
 
 
-def _sglang(line: str) -> Values | None:
+def sglang_batch(line: str) -> Values | None:
     """SGLang's line of a batch, one of forty decodes; it has no time."""
     kind = "decode" if "Decode batch" in line else "prefill" if "Prefill batch" in line else None
     pairs = dict(_SGLANG.findall(line))
@@ -154,7 +154,8 @@ def _sglang(line: str) -> Values | None:
     return {**_numbers(values), "generation_requests": 0.0} if kind else None
 
 
-def _vllm_iteration(line: str) -> Values | None:
+def vllm_iteration(line: str) -> Values | None:
+    """vLLM's line of an iteration: requests and tokens by phase, and its time."""
     match = _VLLM_ITERATION.search(line)
     if match is None:
         return None
@@ -163,12 +164,14 @@ def _vllm_iteration(line: str) -> Values | None:
     return read
 
 
-def _vllm(line: str) -> Values | None:
+def vllm_throughput(line: str) -> Values | None:
+    """vLLM's line of its throughput, one in ten seconds; it has no time of an iteration."""
     match = _VLLM.search(line)
     return _numbers({"tokens_per_s": match[1]}) if match else None
 
 
-def _bar(line: str, lightning: bool) -> Values | None:
+def progress_bar(line: str, lightning: bool) -> Values | None:
+    """A bar of tqdm over training steps; `lightning`: with Lightning's `v_num=`, or only without."""
     match = _BAR.search(line)
     series = match["series"].strip(" :") if match else ""
     if match is None or not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
@@ -182,7 +185,8 @@ def _bar(line: str, lightning: bool) -> Values | None:
     return read
 
 
-def _hf_summary(line: str) -> Values | None:
+def hf_trainer_summary(line: str) -> Values | None:
+    """The last line of Hugging Face's Trainer: rates over all of the training."""
     values = dict(_SUMMARY.findall(line))
     if "runtime" not in values or "steps_per_second" not in values:
         return None
@@ -195,7 +199,7 @@ def _hf_summary(line: str) -> Values | None:
     return _numbers({field: values.get(name) for field, name in names.items()})
 
 
-def _searched(read: Callable[[str], Values | None]) -> Callable[[str], Values | None]:
+def searched(read: Callable[[str], Values | None]) -> Callable[[str], Values | None]:
     """The function on the part of a line that is searched."""
 
     def parse(line: str) -> Values | None:
@@ -203,21 +207,3 @@ def _searched(read: Callable[[str], Values | None]) -> Callable[[str], Values | 
         return None if _LONG_NUMBER.search(part) else read(part)
 
     return parse
-
-
-READERS: dict[str, Callable[[str], Values | None]] = {
-    "vLLM iterations": _searched(_vllm_iteration),
-    "TensorRT-LLM iterations": _searched(_tensorrt_llm),
-    "TensorRT-LLM metrics": _tensorrt_metrics,
-    "SGLang batches": _searched(_sglang),
-    "vLLM": _searched(_vllm),
-    "MLPerf": _mllog,
-    "HF Trainer": _searched(_hf_summary),
-    "DeepSpeed": _searched(_deepspeed),
-    "DeepSpeed micro-steps": _searched(partial(_phases, pattern=_MICRO_PHASES)),
-    "Lightning": _searched(partial(_bar, lightning=True)),
-    "progress bar": _searched(partial(_bar, lightning=False)),
-    "printed phases": _searched(phase_line),
-    "printed memory": _searched(memory_line),
-}
-"""By the name of their format."""

@@ -62,12 +62,13 @@ def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
         if text is None:
             continue
         thread = text["thread"]
-        said = text["said"]
-        if said.startswith("===== attempting fusion (1/") or thread not in threads:
+        message = text["said"]
+        if message.startswith("===== attempting fusion (1/") or thread not in threads:
             found += threads[thread].left if thread in threads else []
             threads[thread] = _Graph(text["id"] or "")
-        threads[thread].take(said)
-    return [*found, *(pair for graph in threads.values() for pair in graph.left)][:MAX_PAIRS]
+        threads[thread].take(message)
+    found += [pair for graph in threads.values() for pair in graph.left]
+    return found[:MAX_PAIRS]
 
 
 class _Graph:

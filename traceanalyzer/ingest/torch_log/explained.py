@@ -74,7 +74,8 @@ def node_lines(graph: str) -> dict[str, str]:
     line = ""
     for text in graph.splitlines():
         stripped = text.strip()
-        if found := _FILE.match(stripped):
+        found = _FILE.match(stripped)
+        if found:
             line = f"{found['file']}:{found['line']}" + (
                 f": {found['code'].strip()}" if found["code"] else ""
             )

@@ -264,7 +264,8 @@ class Fold:
         compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))
         if layer != "fx_graph" or not key:
             return
-        if open_codes := [place for place, code in enumerate(compilation.codes) if not code.key]:
+        open_codes = [place for place, code in enumerate(compilation.codes) if not code.key]
+        if open_codes:
             compilation.codes[open_codes[-1]] = replace(compilation.codes[open_codes[-1]], key=key)
         else:
             self._key_before_code[record.compile_id] = key
@@ -331,7 +332,8 @@ class Fold:
             codes[-1] = replace(codes[-1], estimates=estimates)
 
     def _on_inductor_collective_schedule(self, record: Record) -> None:
-        if isinstance(values := self._json(record), list):
+        values = self._json(record)
+        if isinstance(values, list):
             self._compilation(record).collectives += tuple(map(str, values))
 
     def _on_aot_forward_graph_fw_metadata(self, record: Record) -> None:

@@ -103,13 +103,16 @@ def records(source: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> 
             continue
         header = _HEADER.match(text)
         if header is None:
-            counts.stray_lines += bool(text.strip())
+            if text.strip():
+                counts.stray_lines += 1
             continue
         if prefix in open_:
             yield _closed(open_.pop(prefix), counts)
-        if (record := _record(prefix, header, counts)) is None:
+        record = _record(prefix, header, counts)
+        if record is None:
             continue
-        if not isinstance(expected := record.envelope.get("has_payload"), str):
+        expected = record.envelope.get("has_payload")
+        if not isinstance(expected, str):
             yield record
         elif len(open_) < MAX_STREAMS:
             digest = hashlib.md5(usedforsecurity=False)
@@ -129,7 +132,8 @@ def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
             rest.append(first)
         if not others:
             continue
-        counts.shortened += held > MAX_LINE_BYTES
+        if held > MAX_LINE_BYTES:
+            counts.shortened += 1
         yield b"".join(rest).removesuffix(b"\r")
         for line in others[:-1]:
             yield line.removesuffix(b"\r")
@@ -164,7 +168,9 @@ def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
     if opened is None:
         counts.stray_lines += 1
         return
-    piece = b"\n" * opened.begun + text[1:].rstrip(b"\n")
+    piece = text[1:].rstrip(b"\n")
+    if opened.begun:
+        piece = b"\n" + piece
     opened.begun = True
     counts.payload_bytes += len(piece)
     opened.digest.update(piece)
@@ -177,6 +183,8 @@ def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
 
 
 def _closed(opened: _Open, counts: Counts) -> Record:
-    counts.damaged_payloads += opened.digest.hexdigest() != opened.expected
-    counts.shortened += opened.size > MAX_PAYLOAD_BYTES
+    if opened.digest.hexdigest() != opened.expected:
+        counts.damaged_payloads += 1
+    if opened.size > MAX_PAYLOAD_BYTES:
+        counts.shortened += 1
     return replace(opened.record, payload=b"".join(opened.parts))

@@ -40,7 +40,8 @@ def read_chrome(text: bytes, texts: Texts) -> Space:
             name = str((event.args or {}).get("name", ""))
             names[event.name, event.pid] = names[event.name, event.pid, event.tid] = name
         elif event.ph != "X":
-            skipped += event.ph != ""
+            if event.ph:
+                skipped += 1
         elif abs(event.ts) < MAX_DURATION_US and 0 <= event.dur < MAX_DURATION_US:
             spans[event.pid, event.tid].append(event)
         else:

@@ -94,7 +94,7 @@ class DeviceLines(NamedTuple):
 
 
 def device_lines(planes: tuple[Plane, ...]) -> DeviceLines:
-    """Those of the planes. Lines of operators, modules and steps are work of a TPU; of a GPU they
+    """The lines of devices in these planes. Lines of operators, modules and steps are work of a TPU; of a GPU they
     are XLA's own analysis of its streams."""
     ops = list[Placed]()
     ranges = list[Placed]()

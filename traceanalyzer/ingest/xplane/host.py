@@ -33,7 +33,7 @@ class Host:
 
     @classmethod
     def of(cls, lines: list[Line], device: Columns, texts: Texts) -> "Host":
-        """Those of the lines; `device`: the rows of the devices."""
+        """The host events of these lines; `device`: the rows of the devices."""
         rows, thread = joined_lines(lines)
         codes, place = ranked(rows["name"])
         named = [*map(texts.in_order().__getitem__, codes.tolist())]
